@@ -11,7 +11,7 @@ use std::hint::black_box;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use weir::parts::CharClasses;
-use weir::parts::{Framing, Observer, Protocol};
+use weir::parts::{AnswerFraming, Observer, Protocol};
 
 const CHUNK_BYTES: usize = 150;
 const EVENTS: usize = 500;
@@ -53,13 +53,13 @@ fn measure(criterion: &mut Criterion) {
     ] {
         let mut group = criterion.benchmark_group(protocol.as_str());
         group.throughput(Throughput::Bytes(u64::try_from(stream.len()).unwrap_or(0)));
-        let mut observer = Observer::new(protocol, Framing::Sse);
+        let mut observer = Observer::new(protocol, AnswerFraming::Sse);
         observer.push(&head);
         group.bench_function("observe", |bencher| {
             bencher.iter(|| push(&mut observer, black_box(&stream)))
         });
         let uncounted = without_known_text(&stream);
-        let mut observer = Observer::new(protocol, Framing::Sse);
+        let mut observer = Observer::new(protocol, AnswerFraming::Sse);
         observer.push(&head);
         group.bench_function("observe_uncounted", |bencher| {
             bencher.iter(|| push(&mut observer, black_box(&uncounted)))

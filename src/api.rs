@@ -1,14 +1,11 @@
-//! The admin API as types: each question, its answer, and its place in HTTP. Whoever asks and whoever answers share them, so that
-//! no field is named in a text.
+//! The admin API as types: each question, its answer and its HTTP method and path. Client and server share them, so that no field
+//! name is written as text.
 
 pub(crate) mod accounts;
 pub(crate) mod error;
 pub(crate) mod keys;
 pub(crate) mod log;
-pub(crate) mod names;
 pub(crate) mod node;
-pub(crate) mod providers;
-mod schema;
 pub(crate) mod sessions;
 pub(crate) mod usage;
 pub(crate) mod values;
@@ -18,43 +15,112 @@ use http::Method;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::domain::{role::Role, version::Version};
+use crate::domain::{
+    keys::key::KeyId,
+    ledger::{OnExhausted, OperationId, ProviderState, QuotaReset},
+    money::NanoUsd,
+    sign_in::{Role, device_request::UserCode},
+    version::Version,
+};
 
-/// A question of the admin API. Its fields are those of the path's `{segments}`, and beside them of the query of a GET or
-/// DELETE, or else of the JSON body.
-pub(crate) trait Question: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+/// A question of the admin API. Its fields are the path's `{segments}`; the others are in the query of a GET or DELETE, and in
+/// the JSON body of any other method.
+pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// The answer.
     type Answer: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// GET: it changes nothing, and an answer of a moment ago is as good.
+    /// The HTTP method. With GET, the question changes nothing, and a recent answer may be reused.
     const METHOD: Method;
-    /// Where it is asked, such as `/v1/keys/{id}`.
+    /// The path, such as `/v1/keys/{id}`.
     const PATH: &'static str;
-    /// The least role that a session of the console needs for it.
+    /// The lowest role of a console session that may ask it.
     const ROLE: Role;
     /// The HTTP status of the answer.
     const STATUS: u16 = 200;
-    /// The media types of the answer. One that is no JSON is sent in pieces; its [`Answer`](Self::Answer) is a text.
+    /// The media types of the answer. An answer other than JSON is sent in pieces, and its [`Answer`](Self::Answer) is a text.
     const MEDIA: &'static [&'static str] = &["application/json"];
-    /// Whether it may take longer than a connection usually lasts.
+    /// Whether it may take longer than a connection's normal lifetime.
     const IS_LONG: bool = false;
 
-    /// The version of the thing that the answer shows, for `ETag`.
+    /// The version of the object in the answer, for `ETag`.
     fn version(_: &Self::Answer) -> Option<Version> {
         None
     }
 }
 
-/// Has a type be a [`Question`]: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Behind it may stand what differs from
-/// the trait's defaults.
+/// Implements [`AdminQuestion`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that differ from the
+/// trait's defaults may follow.
 macro_rules! question {
     ($question:ty => $answer:ty: $method:ident $path:literal, $role:ident $(; $($more:tt)*)?) => {
-        impl $crate::api::Question for $question {
+        impl $crate::api::AdminQuestion for $question {
             type Answer = $answer;
             const METHOD: http::Method = http::Method::$method;
             const PATH: &'static str = $path;
-            const ROLE: $crate::domain::role::Role = $crate::domain::role::Role::$role;
+            const ROLE: $crate::domain::sign_in::Role = $crate::domain::sign_in::Role::$role;
             $($($more)*)?
         }
     };
 }
 pub(crate) use question;
+
+/// Reads and writes a type as a JSON string.
+macro_rules! text_value {
+    ($name:ident, $description:literal) => {
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let value = <serde_json::Value as serde::Deserialize>::deserialize(from)?;
+                value.as_str().unwrap_or_default().parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        $crate::api::schema!($name, { "type": "string", "description": $description });
+    };
+}
+
+/// Describes a type by a JSON Schema.
+macro_rules! schema {
+    ($name:ident, $schema:tt) => {
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+
+/// Reads a type from a JSON value by `$read`. If that returns `None`, the error is `$message`.
+macro_rules! json_value {
+    ($name:ident, $message:expr, $read:expr) => {
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let read: fn(&serde_json::Value) -> Result<Option<Self>, String> = $read;
+                let read = read(&<serde_json::Value as serde::Deserialize>::deserialize(from)?)
+                    .map_err(serde::de::Error::custom)?;
+                read.ok_or_else(|| serde::de::Error::custom($message))
+            }
+        }
+    };
+}
+pub(super) use {json_value, schema, text_value};
+
+schema!(KeyId, { "type": "string", "pattern": "^key_[0-9A-Za-z]{16}$" });
+schema!(Version, { "type": "string", "pattern": "^[0-9]+-[0-9a-f]{8}$" });
+schema!(OperationId, { "type": "string", "pattern": "^[0-9A-Za-z._-]{1,64}$" });
+schema!(NanoUsd, { "type": "integer", "description": "nano-USD, 10^-9 USD" });
+schema!(QuotaReset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
+schema!(OnExhausted, { "type": "string", "enum": ["finish", "cut"] });
+schema!(ProviderState, { "type": "string", "enum": ["own", "any"] });
+text_value!(UserCode, "the eight letters that the agent shows");

@@ -1,34 +1,30 @@
-//! The command line: what it says, and the subcommands that call the admin API.
+//! The command line: its definition, and the subcommands that call the admin API.
 
 pub(crate) mod account;
-pub(crate) mod account_names;
 pub(crate) mod admin_client;
+pub(crate) mod args;
 pub(crate) mod console;
 pub(crate) mod key;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
-pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod login;
-pub(crate) mod manual;
-pub(crate) mod models;
-pub(crate) mod named;
-pub(crate) mod overlap;
-pub(crate) mod partial_file;
-pub(crate) mod progress;
-pub(crate) mod provider;
+pub(crate) mod output;
+pub(crate) mod providers;
 pub(crate) mod rules;
 pub(crate) mod sign_in;
-pub(crate) mod socket_owner;
 pub(crate) mod store;
-pub(crate) mod upgrade;
+#[cfg(test)]
+mod tests;
 pub(crate) mod usage;
 
 use std::{
     ffi::OsString,
-    io::Write,
+    fs,
+    io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{
@@ -36,22 +32,24 @@ use clap::{
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use clap_complete::{Shell, generate_to};
 
 use crate::{
+    api::node::{Upgrade, UpgradedProcess},
     cli::admin_client::{AdminClient, AdminClientError, ClientArgs},
     config::DEFAULT_PATH,
 };
 
+#[cfg(not(feature = "sample-provider"))]
+pub(crate) use crate::cli::left_out::SampleProviderArgs;
 #[cfg(feature = "sample-provider")]
 use crate::sample_provider::SampleProviderArgs;
-#[cfg(not(feature = "sample-provider"))]
-pub(crate) use left_out::SampleProviderArgs;
 
 /// weir: an authenticated, metering gateway in front of generative-model providers.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, propagate_version = true)]
 pub(crate) struct CommandLine {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -61,9 +59,9 @@ pub(crate) struct CommandLine {
 pub enum Command {
     /// Run the gateway
     Serve(ServeArgs),
-    /// Run a gateway with a sample provider behind it, with nothing to install and nothing left behind
+    /// Run a gateway with a sample provider, with nothing to install and nothing left behind
     Demo(DemoArgs),
-    /// Replace the process of a running weir without a cut, with the program and the configuration as they are now
+    /// Replace a running weir, without interruption, by a new process with the current program and configuration
     Upgrade(ClientArgs),
     /// Check the configuration and all rule files
     Check(CheckArgs),
@@ -76,17 +74,17 @@ pub enum Command {
     /// Query and export the consumption log, and set up its database
     #[command(subcommand)]
     Log(log::LogSubcommand),
-    /// Show what accounts, keys, models and tags have used
+    /// Show the usage of accounts, keys, models and tags
     Usage(usage::UsageArgs),
-    /// List providers, and switch them off and on while weir runs
+    /// List providers, and disable and enable them while weir runs
     #[command(subcommand)]
-    Provider(provider::ProviderCommand),
+    Provider(providers::ProviderCommand),
     /// List the agents that are signed in with a key, and sign them out
     #[command(subcommand)]
     SignIn(sign_in::SignInCommand),
     /// Sign this machine in at a gateway, so that agents here get tokens without a key
     Login(login::LoginArgs),
-    /// Print a token of the gateway that this machine is signed in at, in place of a key
+    /// Print a token for the gateway that this machine is signed in at, to use in place of a key
     Token(login::SignInFile),
     /// Sign this machine out
     Logout(login::SignInFile),
@@ -104,7 +102,7 @@ pub enum Command {
     /// Run a scripted provider of all three protocols, for tests and benches
     SampleProvider(SampleProviderArgs),
     /// Write man pages and shell completions
-    Manual(manual::ManualArgs),
+    Manual(ManualArgs),
 }
 
 /// `weir serve`
@@ -113,10 +111,10 @@ pub struct ServeArgs {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Written once everything listens: JSON with the addresses of gateway, ops and admin
+    /// A file to write once all listeners are open: JSON with the addresses of gateway, ops and admin
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Take the place of the weir at the other end of the standard input
+    /// Replace the weir at the other end of the standard input
     #[arg(long, hide = true)]
     pub successor: bool,
 }
@@ -124,7 +122,7 @@ pub struct ServeArgs {
 /// `weir demo`
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// Where clients connect; port 0 takes a free one
+    /// The address for clients; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
     /// Print one JSON line once ready, for scripts
@@ -138,7 +136,7 @@ pub struct CheckArgs {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Also connect to the store, and say which rights and settings it lacks
+    /// Also connect to the store, and report missing rights and settings
     #[arg(long)]
     pub store: bool,
     /// Print JSON, for scripts
@@ -146,8 +144,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Reads the arguments, the program's name first. The error holds what clap wants printed; help and version are no
-/// usage errors.
+/// Parses the arguments, the program's name first. The error contains the text to print; help and version are not usage errors.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let takes_conf = args
@@ -161,14 +158,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
                 && error.kind() == ErrorKind::UnknownArgument
                 && error.get(ContextKind::InvalidArg).is_some_and(is_bare)
             {
-                let tip = StyledStr::from("a configuration is named with --conf FILE");
+                let tip = StyledStr::from("name the configuration with --conf FILE");
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
             }
             error
         })
 }
 
-/// Runs a command that talks to a running weir.
+/// Runs `weir key ...`.
 pub(crate) async fn run_key(
     command: &key::KeyCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -210,12 +207,12 @@ pub(crate) async fn run_usage(
 
 /// Runs `weir provider ...`.
 pub(crate) async fn run_provider(
-    command: &provider::ProviderCommand,
+    command: &providers::ProviderCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(command.client(), socket_of)?);
-    provider::run(command, &client, out).await
+    providers::run(command, &client, out).await
 }
 
 /// Runs `weir sign-in ...`.
@@ -245,7 +242,7 @@ pub(crate) async fn run_models(
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
-    models::run(args, &client, out).await
+    providers::list_models(args, &client, out).await
 }
 
 /// Runs `weir upgrade`.
@@ -255,13 +252,98 @@ pub(crate) async fn run_upgrade(
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
     let client = AdminClient::new(admin_client::socket(args, socket_of)?);
-    upgrade::run(args, &client, out).await
+    upgrade_process(args, &client, out).await
 }
 
 /// Runs `weir manual`.
-pub(crate) fn write_manual(args: &manual::ManualArgs) -> std::io::Result<()> {
-    manual::write(CommandLine::command(), &args.folder)
+pub(crate) fn write_manual(args: &ManualArgs) -> io::Result<()> {
+    write_manual_pages(CommandLine::command(), &args.folder)
+}
+
+/// The timeout until the new process serves: longer than the running one waits for it.
+const UPGRADE_WAIT: Duration = Duration::from_secs(900);
+
+/// Runs `weir upgrade`.
+pub(crate) async fn upgrade_process(
+    args: &ClientArgs,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let reply = client.request_within(UPGRADE_WAIT, None, &Upgrade {}).await?;
+    if args.json {
+        writeln!(out, "{}", reply.text)?;
+        return Ok(());
+    }
+    let UpgradedProcess { pid, running } = reply.read()?;
+    let running = match running {
+        0 => "has no running requests and ends".to_owned(),
+        1 => "ends after its running request".to_owned(),
+        more => format!("ends after its {more} running requests"),
+    };
+    writeln!(out, "process {pid} serves now; the previous one {running}")?;
+    Ok(())
+}
+
+/// `weir manual`
+#[derive(Args, Debug)]
+pub struct ManualArgs {
+    /// The folder for the new folders `man` and `completions`
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+}
+
+/// Writes `man/*.1`, one page for each subcommand, and `completions/` for bash, zsh and fish.
+///
+/// # Errors
+/// A folder or a file cannot be written.
+pub(crate) fn write_manual_pages(mut line: clap::Command, folder: &Path) -> io::Result<()> {
+    let (man, completions) = (folder.join("man"), folder.join("completions"));
+    fs::create_dir_all(&man)?;
+    fs::create_dir_all(&completions)?;
+    clap_mangen::generate_to(line.clone(), &man)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        generate_to(shell, &mut line, "weir", &completions)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests;
+mod manual_tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::CommandLine;
+
+    #[test]
+    fn every_command_has_a_page_and_every_shell_its_completions() {
+        let folder = tempfile::tempdir().unwrap();
+        write_manual_pages(CommandLine::command(), folder.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        for command in CommandLine::command().get_subcommands() {
+            let page = read(&format!("man/weir-{}.1", command.get_name()));
+            assert!(
+                page.contains(&roff(&command.get_about().unwrap().to_string())),
+                "{page}"
+            );
+            for nested in command.get_subcommands() {
+                let flag = nested.get_arguments().find_map(|argument| argument.get_long());
+                let page = read(&format!("man/weir-{}-{}.1", command.get_name(), nested.get_name()));
+                assert!(flag.is_none_or(|flag| page.contains(&roff(flag))), "{page}");
+            }
+        }
+        assert!(read("man/weir.1").contains(&roff("weir-serve(1)")));
+        for (file, words) in [
+            ("weir.bash", "complete -F _weir"),
+            ("_weir", "#compdef weir"),
+            ("weir.fish", "complete -c weir"),
+        ] {
+            let script = read(&format!("completions/{file}"));
+            assert!(script.contains(words) && script.contains("ready-file"), "{file}");
+        }
+    }
+
+    /// The text as a page has it.
+    fn roff(text: &str) -> String {
+        text.replace('-', "\\-").replace('\'', "\\*(Aq")
+    }
+}

@@ -1,88 +1,89 @@
-//! The gateway: Pingora's hooks. Each hook is a few lines that call one function of a module below. ARCHITECTURE.md
-//! follows one request through them.
+//! The gateway: Pingora's hooks. Each is a few lines that call a function of a module below. ARCHITECTURE.md follows one request
+//! through them.
 
 pub(crate) mod admission;
-pub(crate) mod agents;
 pub(crate) mod answer;
-pub(crate) mod arrival;
 pub(crate) mod attempt;
+pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod client_h2;
 pub(crate) mod client_stream;
 pub(crate) mod coding;
 pub(crate) mod drain;
 pub(crate) mod end;
-pub(crate) mod estimate;
 pub(crate) mod exchange;
-pub(crate) mod failure_log;
 pub(crate) mod forward;
-pub(crate) mod front;
 pub(crate) mod held_head;
-pub(crate) mod keepalive;
-pub(crate) mod key_slots;
 pub(crate) mod log_entry;
 pub(crate) mod meter;
 pub(crate) mod outlet;
-pub(crate) mod panics;
-pub(crate) mod parking;
 pub(crate) mod parts;
-pub(crate) mod peer;
 pub(crate) mod presence;
 pub(crate) mod provider_state;
+pub(crate) mod receive;
 pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod tags;
 pub(crate) mod ticket;
 pub(crate) mod upstream;
-pub(crate) mod write_gate;
+pub(crate) mod usage_estimate;
 
-use std::{pin::pin, time::Duration};
+use std::{any::Any, future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::HeaderMap;
 use pingora::{
-    Error, Result,
+    Error, ErrorType, Result,
+    apps::HttpServerApp,
     http::{RequestHeader, ResponseHeader},
     protocols::Digest,
+    server::{ShutdownWatch, configuration::ServerConf},
     upstreams::peer::HttpPeer,
 };
-use pingora_proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora_proxy::{FailToProxy, HttpProxy, ProxyHttp, ProxyWarnLogContext, Session, http_proxy};
 
-pub(crate) use self::parts::{Gateway, Limits, Pages};
-use self::{
-    exchange::Exchange,
-    upstream::{connect, send},
+use crate::{
+    front::{CheckedRequest, Handler, connection::ClientConnection},
+    gateway::{
+        client_stream::{ClientStream, ConnectionParking},
+        drain::{Drain, OpenConnection},
+        exchange::Exchange,
+        upstream::connect,
+    },
+    telemetry::metrics::Metrics,
 };
+
+pub(crate) use self::parts::{Gateway, GatewayLimits, LocalServices};
 
 #[async_trait]
 impl ProxyHttp for Gateway {
     type CTX = Exchange;
 
     fn new_ctx(&self) -> Exchange {
-        Exchange::begin(self.live.get(), &self.sinks, self.drain.enter())
+        Exchange::begin(self.live.get(), &self.reporters, self.drain.enter())
     }
 
-    // weir compresses nothing, so Pingora's compression module stays out.
+    // weir compresses nothing, so it leaves out Pingora's compression module.
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-        panics::immediate(self.metrics(), || {
-            arrival::arrive(self, session, exchange);
+        catch_panic(self.metrics(), || {
+            receive::receive_head(self, session, exchange);
             Ok(())
         })
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        // In its place from the beginning: handed on by value it would be copied as a whole.
-        let handled = pin!(arrival::handle(self, session, exchange));
-        panics::waiting(self.metrics(), handled).await
+        // Pinned here, because passing such a large future on by value would copy it.
+        let handled = pin!(receive::respond(self, session, exchange));
+        catch_async_panic(self.metrics(), handled).await
     }
 
     async fn upstream_peer(&self, session: &mut Session, exchange: &mut Exchange) -> Result<Box<HttpPeer>> {
         let forward = exchange.forward()?;
         connect::pause(forward, &self.drain).await;
-        panics::immediate(self.metrics(), || connect::peer(self, session, forward))
+        catch_panic(self.metrics(), || connect::choose_peer(self, session, forward))
     }
 
     async fn connected_to_upstream(
@@ -95,8 +96,8 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || {
-            connect::connected(session, forward, digest, &self.limits.deadlines);
+        catch_panic(self.metrics(), || {
+            connect::on_connected(session, forward, digest, &self.limits.deadlines);
             Ok(())
         })
     }
@@ -108,7 +109,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || send::head(forward, head))
+        catch_panic(self.metrics(), || upstream::head(forward, head))
     }
 
     async fn request_body_filter(
@@ -119,7 +120,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || send::body(session, forward, piece, end))
+        catch_panic(self.metrics(), || upstream::body(session, forward, piece, end))
     }
 
     fn fail_to_connect(
@@ -130,7 +131,7 @@ impl ProxyHttp for Gateway {
         error: Box<Error>,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => connect::failed(self, session, forward, error),
+            Ok(forward) => connect::on_connect_failed(self, session, forward, error),
             Err(_) => error,
         }
     }
@@ -144,7 +145,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         match exchange.forward() {
-            Ok(forward) => end::attempt_failed(self.metrics(), session, forward, error, reused),
+            Ok(forward) => end::on_attempt_failed(self.metrics(), session, forward, error, reused),
             Err(_) => error,
         }
     }
@@ -156,9 +157,9 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        // The one hook that tells whether the head is all of the answer.
+        // The only hook that gets `end`: whether the answer consists of its head.
         let attempt = &mut exchange.forward()?.attempt;
-        attempt.framing_seen(end && !head.status.is_informational());
+        attempt.set_bodiless(end && !head.status.is_informational());
         Ok(())
     }
 
@@ -169,7 +170,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<()> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || answer::head::accept(self.metrics(), forward, head))
+        catch_panic(self.metrics(), || answer::accept(self.metrics(), forward, head))
     }
 
     async fn response_filter(
@@ -178,9 +179,9 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        keepalive::withdraw(session, &self.drain);
+        client_stream::withdraw_keepalive(session, &self.drain);
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || answer::head::prepare(session, forward, head))
+        catch_panic(self.metrics(), || answer::prepare(session, forward, head))
     }
 
     fn response_body_filter(
@@ -191,13 +192,13 @@ impl ProxyHttp for Gateway {
         exchange: &mut Exchange,
     ) -> Result<Option<Duration>> {
         let forward = exchange.forward()?;
-        panics::immediate(self.metrics(), || {
+        catch_panic(self.metrics(), || {
             answer::body::pass(self, session, forward, piece, end)
         })?;
         Ok(None)
     }
 
-    /// Trailers end an answer over HTTP/2. The client gets none, but what ends its body.
+    /// Trailers end an answer over HTTP/2. The client gets the end of the body, but no trailers.
     async fn response_trailer_filter(
         &self,
         session: &mut Session,
@@ -210,7 +211,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, exchange: &mut Exchange) -> FailToProxy {
-        keepalive::withdraw(session, &self.drain);
+        client_stream::withdraw_keepalive(session, &self.drain);
         FailToProxy {
             error_code: end::fail(&self.sessions, session, error, exchange).await,
             // Pingora uses this for some failures only; `keepalive` handles all of them.
@@ -222,7 +223,7 @@ impl ProxyHttp for Gateway {
         end::finish(&self.sessions, session, exchange).await;
     }
 
-    // Pingora's lines quote what a provider sent and call a client that leaves an error: see `failure_log`.
+    // Pingora's lines quote providers, and report a client that disconnects as an error: see `log_entry`.
 
     fn suppress_error_log(&self, _session: &Session, _exchange: &Exchange, _error: &Error) -> bool {
         true
@@ -238,12 +239,94 @@ impl ProxyHttp for Gateway {
         true
     }
 
-    /// Method, path and request id only. The query may hold a key, and Pingora's default would put it into the error
-    /// log.
+    /// Method, path and request id only: the query may contain a key, and Pingora's default would write it to the error log.
     fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
         let head = session.req_header();
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
     }
+}
+
+/// The gateway's state of one connection.
+pub(crate) struct GatewayConnection {
+    /// Holds the connection while the session of a failed request ends.
+    parking: Arc<ConnectionParking>,
+    #[expect(dead_code, reason = "held until the connection ends")]
+    connected: OpenConnection,
+}
+
+/// The gateway behind its front.
+pub(crate) struct GatewayHandler {
+    proxy: Arc<HttpProxy<Gateway>>,
+    drain: Drain,
+}
+
+impl GatewayHandler {
+    /// Wraps Pingora's proxy for this gateway.
+    pub(crate) fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Self {
+        Self {
+            drain: gateway.drain.clone(),
+            proxy: Arc::new(http_proxy(conf, gateway)),
+        }
+    }
+}
+
+impl Handler for GatewayHandler {
+    type App = HttpProxy<Gateway>;
+    type Visit = GatewayConnection;
+
+    fn app(&self) -> &Arc<HttpProxy<Gateway>> {
+        &self.proxy
+    }
+
+    fn on_connection(&self) -> GatewayConnection {
+        GatewayConnection {
+            parking: Arc::default(),
+            connected: self.drain.connect(),
+        }
+    }
+
+    fn request<'a>(
+        &'a self,
+        visit: &'a GatewayConnection,
+        arrived: CheckedRequest,
+        over: Box<ClientConnection>,
+        shutdown: &'a ShutdownWatch,
+    ) -> impl Future<Output = Option<Box<ClientConnection>>> + Send {
+        let stream = ClientStream::new(over, visit.parking.weak());
+        let answering = self.proxy.process_new_http(arrived.session(Box::new(stream)), shutdown);
+        async move {
+            // Pingora may drop a connection that can go on: then it is parked.
+            let reused = answering.await.map(|reused| reused.consume().0);
+            let stream = reused.or_else(|| visit.parking.take())?;
+            stream.into_any().downcast::<ClientStream>().ok()?.into_connection()
+        }
+    }
+}
+
+/// The error type of a caught panic.
+pub(crate) const PANICKED: ErrorType = ErrorType::Custom(log_entry::PANICKED);
+
+/// Runs an async hook and turns a panic into an error: it ends one request, not the process.
+pub(crate) async fn catch_async_panic<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {
+    // The request's state may be inconsistent after a panic, so it is only used to answer and to settle.
+    match AssertUnwindSafe(hook).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => Err(record_panic(metrics, &panic)),
+    }
+}
+
+/// Runs a synchronous hook and turns a panic into an error.
+pub(crate) fn catch_panic<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Result<T> {
+    match std::panic::catch_unwind(AssertUnwindSafe(hook)) {
+        Ok(result) => result,
+        Err(panic) => Err(record_panic(metrics, &panic)),
+    }
+}
+
+/// Counts the panic. Its text is not logged, because it may quote a request; the panic hook logs its location.
+fn record_panic(metrics: &Metrics, _panic: &Box<dyn Any + Send>) -> Box<Error> {
+    metrics.program.panics.inc();
+    Error::new_in(PANICKED)
 }
 
 #[cfg(test)]
@@ -259,9 +342,37 @@ mod tests {
     fn what_a_request_carries_is_small() {
         type Arriving<'a> = (&'a Gateway, &'a mut Session, &'a mut Exchange);
         let handle =
-            future_size(|(gateway, session, exchange): Arriving<'static>| arrival::handle(gateway, session, exchange));
+            future_size(|(gateway, session, exchange): Arriving<'static>| receive::respond(gateway, session, exchange));
         let (context, stage) = (size_of::<Exchange>(), size_of::<forward::Forward>());
         println!("context {context}, boxed stage {stage}, future of request_filter {handle} bytes");
         assert!(context <= 72 && stage <= 4352 && handle <= 6144);
+    }
+}
+
+#[cfg(test)]
+mod front_tests {
+    use pingora::protocols::Stream;
+
+    use super::*;
+    use crate::front::Front;
+
+    /// The size of the future that `f` returns.
+    fn future_size<A, F>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each open connection has it, also one that waits for its next request.
+    #[test]
+    fn what_a_connection_carries_is_small() {
+        type Visit = <GatewayHandler as Handler>::Visit;
+        type Accepted = (
+            &'static Front<GatewayHandler>,
+            &'static Visit,
+            Stream,
+            &'static ShutdownWatch,
+        );
+        let keep =
+            future_size(|(front, visit, stream, shutdown): Accepted| front.serve_connection(visit, stream, shutdown));
+        assert!(keep <= 2432, "{keep}");
     }
 }

@@ -1,26 +1,26 @@
 //! weir: an authenticated, metering gateway in front of generative-model providers, on [Pingora](pingora).
 //!
-//! Most run it as a program: `weir serve --conf weir.toml`. This crate is that program, and a plugin for a program of one's own that
-//! is built on Pingora:
+//! It usually runs as a program: `weir serve --conf weir.toml`. This crate is that program, and a plugin for your own program
+//! that is built on Pingora:
 //!
 //! | item | for |
 //! |---|---|
 //! | [`Services`] | weir's services, built from a configuration and added to a `pingora::server::Server` |
-//! | [`Node`] | weir in that server: where it listens, its metrics, its reload and its end |
-//! | [`StartError`] | why it does not start |
-//! | [`parse`], [`run`], [`tell`] | the program itself, in a process that is its own |
+//! | [`Node`] | weir in that server: its addresses, metrics, reload and end |
+//! | [`StartError`] | why it cannot start |
+//! | [`parse`], [`run`], [`print_error`] | the program itself, in its own process |
 //!
-//! Nothing else is public. What clients, operators and billing systems use (protocols, metrics, the admin API, files) is described in
-//! `docs/`.
+//! Nothing else is public. The interfaces for clients, operators and billing systems (protocols, metrics, the admin API, files)
+//! are described in `docs/`.
 //!
-//! # In a server of one's own
+//! # In your own server
 //!
 //! ```no_run
 //! use pingora::server::{RunArgs, Server, configuration::ServerConf};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let conf = ServerConf {
-//!         // Pingora waits for as long as this at each stop: as long as `[gateway] drain_seconds`, and five seconds more.
+//!         // Pingora waits this long at each stop: `[gateway] drain_seconds` and five seconds more.
 //!         grace_period_seconds: Some(65),
 //!         ..ServerConf::default()
 //!     };
@@ -34,16 +34,17 @@
 //! }
 //! ```
 //!
-//! `examples/plugin/` has a service of its own beside weir's; `docs/plugin.md` says how both are stopped, scraped and upgraded, and
-//! what weir leaves to the owner of the process: signals, the log, the allocator, the service manager and the exit code.
+//! `examples/plugin/` has a service of its own in addition to weir's. `docs/plugin.md` says how both are stopped, scraped and
+//! upgraded, and what weir leaves to the owner of the process: signals, the log, the allocator, the service manager and the exit
+//! code.
 
 #![allow(
     rustdoc::private_intra_doc_links,
     reason = "the documentation is that of the private items too: cargo doc --document-private-items"
 )]
 
-// The modules, whose reading order and directions are in ARCHITECTURE.md. All is the crate's own but what the table above names, and
-// `parts`, so that the compiler sees what is unused.
+// ARCHITECTURE.md has the reading order and the directions of the modules. All of them are private, except for the items of the
+// table above and of `parts`, so that the compiler finds unused code.
 mod admin;
 mod api;
 mod cli;
@@ -66,26 +67,26 @@ mod store;
 mod telemetry;
 mod wiring;
 
-pub use cli::parse;
-pub use wiring::{Node, Services, StartError, run, tell};
+pub use crate::cli::parse;
+pub use crate::wiring::{Node, Services, StartError, print_error, run};
 
-/// What the benches, the fuzz targets and the browser's test drive by itself. Nothing else may rely on it.
+/// The parts that benches, fuzz targets and the browser test call directly. Nothing else may rely on them.
 #[doc(hidden)]
 pub mod parts {
     pub use crate::{
         domain::{
-            faults::stability::{Counters, Hour, ModelWindow, Window},
+            faults::stability::{Hour, ModelWindow, StabilityCounters, StabilityWindow},
             keys::key::{KeyId, KeyRecord, KeyState},
-            ledger::{Admit, AdmitReply, Change, KeyTerms, NodeId, Step, journaled::reread},
+            ledger::{AccountChange, AdmitCall, AdmitReply, KeyTerms, NodeId, Step, journaled::reread},
             money::{NanoUsd, price::PriceList},
             rules::{
                 BodyRules, EditError, RequestFacts, ResponseRewriter, RuleFile, compile::compile, edit_body, shipped,
             },
             wire::{
                 http1::{chunked, head},
-                json_scan::{JsonEnd, NamedModels, Progress, Scan, ScanLimits, scan},
+                json_scan::{JsonEnd, JsonEndProgress, NamedModels, Scan, ScanLimits, scan},
                 operation::Operation,
-                protocol::{Break, Framing, Observed, Observer, Protocol, observer::HEAP_BYTES_MAX},
+                protocol::{AnswerFraming, AnswerReport, Break, Observer, Protocol, observer::HEAP_BYTES_MAX},
                 proxy_protocol,
                 tokens::CharClasses,
             },
@@ -96,7 +97,7 @@ pub mod parts {
         store::{
             KeyStore,
             ledger::LedgerStore,
-            redis::{Adopt, RedisLedger, RedisMode, RedisSettings, RedisStore},
+            redis::{AdoptPolicy, RedisLedger, RedisMode, RedisSettings, RedisStore},
         },
     };
 
@@ -105,19 +106,17 @@ pub mod parts {
         pub use crate::{
             domain::{
                 ledger::{
-                    consumption::{Modifiers, Row, UsageSource},
-                    log_filter::LogFilter,
-                    log_place::LogPlace,
+                    consumption::{PriceModifiers, Row, UsageSource},
+                    log_query::{LogFilter, LogPosition},
                     tag::Tag,
                 },
                 wire::usage::Usage,
             },
             journal::NumberedRow,
             sinks::{
-                asks::{HomeError, LogPage, PAGE_ROWS_MAX, PageAsk},
+                Batch, LogBackend, Sink, SinkError,
+                asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
                 files::LogFiles,
-                home::LogHome,
-                sink::{Batch, Sink, SinkError},
             },
         };
     }

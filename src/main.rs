@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use weir::StartError;
 
-// Of glibc's, jemalloc and this one the cheapest per request; in memory of open streams they hardly differ
+// The cheapest per request of glibc's allocator, jemalloc and this one; the memory of open streams hardly differs
 // (docs/benchmarks.md, "Memory of an open stream").
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -15,13 +15,13 @@ const USAGE: u8 = 64;
 const CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    // Reads FAILPOINTS; only builds for tests have it.
+    // Reads FAILPOINTS; only in builds for tests.
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let command = match weir::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {
-            // Help and version go to standard output and are no mistake.
+            // Help and version go to standard output and are not errors.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::from(USAGE)
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match weir::run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            weir::tell(&error);
+            weir::print_error(&error);
             match error {
                 StartError::Configuration(_) => ExitCode::from(CONFIGURATION),
                 StartError::Listen(_) | StartError::Failed { .. } | StartError::Client(_) => ExitCode::FAILURE,

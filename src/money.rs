@@ -1,4 +1,4 @@
-//! The path of money: admission and bills, settlement, and operators' changes.
+//! Money: admission and bills, settlement with the store, operators' changes, and notices to operators.
 
 pub(crate) mod account_changes;
 pub(crate) mod billing;

@@ -1,91 +1,78 @@
-//! The sample provider: a scripted provider of all three protocols, for `weir demo`, tests and benches.
+//! The sample provider: a scripted provider for all three protocols, used by `weir demo`, tests and benches.
 //!
-//! It answers any path that ends like a provider's, takes any credential, derives its text from the prompt, counts its
-//! own tokens and keeps a ledger of what it would have billed. How it behaves (pace, status, cuts, stalls, odd usage)
-//! is scripted by flags, by the model name and by a mark in the prompt: see [`Script`].
+//! It answers any path that ends like a provider's, accepts any credential, derives its text from the prompt, counts its own
+//! tokens and keeps a ledger of what it would bill. Its behaviour (pace, status, cuts, stalls, odd usage) is scripted by flags,
+//! by the model name and by a mark in the prompt: see [`SampleScript`].
 //!
-//! Reading order: [`script`] (what was ordered), `mark` (how a prompt orders it), `path` and `ask` (what was requested),
-//! `answer` and `tool` (what is said), `messages`, `responses`, `gemini` (how each protocol says it), `performance` (the
-//! steps of one response), `ledger`, `server`. All but the last two are pure.
-
-use std::io::Write;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use clap::Args;
-use tokio::net::TcpListener;
-
-pub(crate) mod script;
+//! Reading order: [`script`] (the scripted behaviour, also by a mark in a prompt), `ask` (the request), `answer` (the content
+//! of the answer), `messages`, `responses`, `gemini` (its form in each protocol), `performance` (the steps of one response),
+//! `ledger`, `server`. All but the last two are pure.
 
 mod answer;
 mod ask;
 mod connection;
-mod error;
 mod gemini;
 mod ledger;
-mod mark;
 mod messages;
-mod offer;
-mod paced;
-mod path;
 mod performance;
-mod prompt_cache;
-mod rendered;
 mod reply;
 mod responses;
-mod script_error;
+pub(crate) mod script;
 mod server;
-mod settings;
 mod steps;
 mod tokens;
-mod tool;
 
-pub(crate) use error::SampleProviderError;
-pub(crate) use script::Script;
-pub(crate) use server::serve;
-pub(crate) use settings::{Counting, OnClientGone, Settings};
+use std::{io::Write, net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use tokio::net::TcpListener;
+
+use crate::sample_provider::script::ScriptError;
+
+pub(crate) use crate::sample_provider::script::SampleScript;
+pub(crate) use crate::sample_provider::server::serve;
 
 /// The flags of `weir sample-provider`.
 #[derive(Args, Clone, Debug)]
 pub struct SampleProviderArgs {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 chooses a free port.
     #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDR")]
     pub listen: SocketAddr,
-    /// Append one JSON line per accounted request to this file, before the bytes it accounts for are sent.
+    /// Append the bill of each request to this file as JSON lines, each before the bytes it accounts for are sent.
     #[arg(long, value_name = "PATH")]
     pub ledger: Option<PathBuf>,
-    /// Number of text deltas of each answer (default: as many as the text needs).
+    /// Number of text deltas in each answer (default: as many as the text needs).
     #[arg(long, value_name = "N")]
     pub deltas: Option<usize>,
     /// Size of a text delta in bytes (default 16).
     #[arg(long, value_name = "N")]
     pub delta_bytes: Option<usize>,
-    /// Pause before each delta but the first, in milliseconds (default 0).
+    /// Pause before each delta except the first, in milliseconds (default 0).
     #[arg(long, value_name = "MS")]
     pub gap_ms: Option<u64>,
     /// Time to the first byte of the response, in milliseconds (default 0).
     #[arg(long, value_name = "MS")]
     pub ttfb_ms: Option<u64>,
-    /// Report cheap fixed token counts instead of counting, and reuse rendered answers: for benches.
+    /// Report fixed token counts instead of counting, and reuse rendered answers: for benchmarks.
     #[arg(long)]
     pub no_token_count: bool,
-    /// Bill only what was generated when the client left, not the whole answer.
+    /// If the client leaves, bill only what was generated until then, not the whole answer.
     #[arg(long)]
     pub stop_on_disconnect: bool,
-    /// Take only the key in this environment variable; any other is answered 401 (default: any key is taken).
+    /// Accept only the key in this environment variable, and answer 401 to any other (default: accept any key).
     #[arg(long, value_name = "NAME")]
     pub require_key_env: Option<String>,
     /// Seed of the word list.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// Threads that serve; 0 takes one per core.
+    /// Number of threads that serve; 0: one per core.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
 }
 
 impl SampleProviderArgs {
-    /// The settings these flags ask for; reads the environment variable named by `--require-key-env`.
-    pub fn settings(&self) -> Result<Settings, SampleProviderError> {
+    /// The settings of these flags. Reads the environment variable named by `--require-key-env`.
+    pub fn settings(&self) -> Result<SampleSettings, SampleProviderError> {
         let required_key = match &self.require_key_env {
             None => None,
             Some(name) => match std::env::var(name) {
@@ -93,25 +80,25 @@ impl SampleProviderArgs {
                 _ => return Err(SampleProviderError::KeyEnv { name: name.clone() }),
             },
         };
-        let script = Script {
+        let script = SampleScript {
             deltas: self.deltas,
             delta_bytes: self.delta_bytes,
             gap_ms: self.gap_ms,
             ttfb_ms: self.ttfb_ms,
-            ..Script::default()
+            ..SampleScript::default()
         };
         script.check()?;
-        Ok(Settings {
+        Ok(SampleSettings {
             script,
             counting: if self.no_token_count {
-                Counting::Fixed
+                TokenCounting::Fixed
             } else {
-                Counting::Text
+                TokenCounting::Text
             },
             on_client_gone: if self.stop_on_disconnect {
-                OnClientGone::Stop
+                ClientGoneBilling::Stop
             } else {
-                OnClientGone::Finish
+                ClientGoneBilling::Finish
             },
             required_key,
             ledger: self.ledger.clone(),
@@ -120,8 +107,7 @@ impl SampleProviderArgs {
     }
 }
 
-/// Serves until the process is told to stop (SIGINT, SIGTERM). Prints one line
-/// `sample-provider listening on http://ADDR` to stdout once it listens.
+/// Serves until SIGINT or SIGTERM. Prints the line `sample-provider listening on http://ADDR` to stdout once it listens.
 pub(crate) async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let settings = args.settings()?;
     let address = args.listen;
@@ -149,11 +135,82 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
+/// Settings for [`serve`]. The default accepts any key, counts tokens and keeps no ledger.
+#[derive(Clone, Default)]
+pub struct SampleSettings {
+    /// The lowest layer of the script; the model name and the mark in the prompt override it.
+    pub script: SampleScript,
+    /// The source of token counts.
+    pub counting: TokenCounting,
+    /// What to bill when the client leaves.
+    pub on_client_gone: ClientGoneBilling,
+    /// The only key that is accepted; `None`: any key.
+    pub required_key: Option<String>,
+    /// The ledger file, which is appended to.
+    pub ledger: Option<PathBuf>,
+    /// Seed of the word list.
+    pub seed: u64,
+}
+
+/// The source of token counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenCounting {
+    /// Counted from the texts, with o200k if the feature `exact-tokens` is on. Long parts are estimated, which the ledger
+    /// records.
+    #[default]
+    Text,
+    /// Fixed: 100 input tokens, and one output token per delta. Answers with a fixed number of deltas are then rendered once
+    /// and reused, with their ids.
+    Fixed,
+}
+
+/// What the sample provider bills when a client leaves before the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientGoneBilling {
+    /// The whole answer, because generation continues, as at real providers.
+    #[default]
+    Finish,
+    /// Only what was generated until then.
+    Stop,
+}
+
+/// Why the sample provider did not start or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleProviderError {
+    /// A flag is out of range.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The variable named by `--require-key-env` is missing or empty.
+    #[error("environment variable {name} (--require-key-env) is not set or is empty: set it, or leave the flag out")]
+    KeyEnv {
+        /// The name of the environment variable.
+        name: String,
+    },
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: {source}; choose another --listen")]
+    Listen {
+        /// The configured address.
+        address: SocketAddr,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The ledger cannot be opened.
+    #[error("cannot open the ledger {}: {source}", path.display())]
+    Ledger {
+        /// The ledger's path.
+        path: PathBuf,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The runtime, stdout or a signal handler failed.
+    #[error("sample provider: {0}")]
+    Io(#[from] std::io::Error),
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use clap::Parser;
 
     #[derive(Parser)]
     struct Line {
@@ -172,15 +229,15 @@ mod tests {
         let Ok(settings) = args.settings() else {
             panic!("valid settings")
         };
-        let expected = Script {
+        let expected = SampleScript {
             deltas: Some(20),
             delta_bytes: Some(12),
             gap_ms: Some(5),
             ttfb_ms: Some(9),
-            ..Script::default()
+            ..SampleScript::default()
         };
-        assert_eq!((settings.script, settings.counting), (expected, Counting::Fixed));
-        assert_eq!(settings.on_client_gone, OnClientGone::Finish);
+        assert_eq!((settings.script, settings.counting), (expected, TokenCounting::Fixed));
+        assert_eq!(settings.on_client_gone, ClientGoneBilling::Finish);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The services besides the gateway: the operators' endpoints, the public stability service and the admin API.
+//! The services beside the gateway: the operators' endpoints, the public stability service and the admin API.
 
 pub(crate) mod admin;
 mod connection;

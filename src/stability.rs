@@ -1,10 +1,89 @@
-//! The stability record between this node and the store. What this node has counted is sent each second
-//! ([`publisher`]); what all nodes have counted is read every few seconds ([`snapshot`]). Readers only see the
-//! snapshot.
+//! The stability record between this node and the store. Each second, this node sends its counts ([`publisher`]); every few
+//! seconds, it reads the counts of all nodes ([`Snapshot`]). Readers only see the last snapshot.
 
 pub(crate) mod public;
 pub(crate) mod publisher;
-pub(crate) mod snapshot;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use publisher::Publisher;
-pub(crate) use snapshot::{Snapshot, Snapshots};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwapOption;
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    domain::faults::stability::{Hour, ModelCounters, WINDOW_HOURS},
+    edges::clock,
+    store::{StoreError, ledger::StabilityStore, time::StoreTime},
+};
+
+pub(crate) use crate::stability::publisher::Publisher;
+
+/// The longest pause after a failed read.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
+
+/// The hours of the window, as read from the store at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// The time of the read by the store's clock, in milliseconds since the Unix epoch.
+    pub read_at_ms: i64,
+    /// The hours of the window. Hours without requests may be missing.
+    pub buckets: BTreeMap<Hour, ModelCounters>,
+}
+
+/// Reads the record periodically for all readers.
+pub(crate) struct Snapshots {
+    store: Arc<dyn StabilityStore>,
+    time: Arc<StoreTime>,
+    refresh: Duration,
+    latest: ArcSwapOption<Snapshot>,
+}
+
+impl Snapshots {
+    /// Will read `store`, whose clock is `time`, every `refresh`.
+    pub(crate) fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
+        Self {
+            store,
+            time,
+            refresh,
+            latest: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The last snapshot, of any age; `None` before the first.
+    pub(crate) fn get(&self) -> Option<Arc<Snapshot>> {
+        self.latest.load_full()
+    }
+
+    /// Reads at once and then every `refresh`, until `stopped` turns true or its sender is dropped. A failed read is repeated
+    /// soon; until then the last snapshot stays.
+    pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        let mut failing = false;
+        loop {
+            let outcome = self.read().await;
+            let pause = match &outcome {
+                Ok(()) => self.refresh,
+                Err(_) => self.refresh.min(RETRY_AFTER_MAX),
+            };
+            match &outcome {
+                Ok(()) if failing => tracing::info!("the stability record can be read again"),
+                Err(error) if !failing => {
+                    tracing::warn!(%error, "the stability record cannot be read; the last one is shown");
+                }
+                Ok(()) | Err(_) => {}
+            }
+            failing = outcome.is_err();
+            if timeout(pause, stopped.wait_for(|stopped| *stopped)).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<(), StoreError> {
+        let read_at_ms = self.time.now_ms(clock::instant());
+        let now = Hour::from_unix_ms(read_at_ms);
+        let buckets = self.store.buckets(now.plus(1 - WINDOW_HOURS), now).await?;
+        self.latest.store(Some(Arc::new(Snapshot { read_at_ms, buckets })));
+        Ok(())
+    }
+}

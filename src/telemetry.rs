@@ -1,4 +1,4 @@
-//! What weir tells about itself: metrics, the access log, and messages on standard error.
+//! weir's own telemetry: metrics, the access log, and messages on standard error.
 
 pub(crate) mod access_log;
 pub(crate) mod attention;

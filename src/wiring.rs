@@ -1,71 +1,43 @@
-//! The only place where concrete types meet.
+//! Wiring: builds every part from the configuration and connects them; the only place where concrete types meet. Runs the
+//! commands.
 
 mod assembly;
-mod bounds;
 pub(crate) mod catalogue;
 mod check;
-mod configuration;
 mod console;
 #[cfg(feature = "sample-provider")]
 mod demo;
-mod descriptors;
 pub(crate) mod front_service;
-mod greeting;
-mod lanes;
-mod last_rows;
 #[cfg(not(feature = "sample-provider"))]
 mod left_out;
-mod listen_fds;
 mod listeners;
-mod log_events;
-mod log_files;
-mod log_init;
-mod log_postgres;
 mod log_sinks;
 pub(crate) mod money;
 mod node;
-mod notices;
-mod notify;
-mod output;
+mod orphaned_journals;
 pub(crate) mod parts;
-mod phase;
 mod prepared;
-pub(crate) mod prices;
 mod process;
 pub(crate) mod public;
 pub(crate) mod reload;
-mod running;
-mod runtimes;
-#[cfg(feature = "sample-provider")]
-mod sample_provider;
+pub(crate) mod running;
 mod served;
 pub(crate) mod server;
 mod services;
-mod sign_in;
-pub(crate) mod signals;
-pub(crate) mod stability;
-mod start_error;
 mod stop;
 pub(crate) mod store;
-mod store_check;
 mod store_commands;
 pub(crate) mod tls;
-pub(crate) mod trust;
 mod upgrade;
 
-use std::io::Write;
+use std::{
+    fmt::Display,
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
-
-#[cfg(feature = "sample-provider")]
-use demo::run as run_demo;
-#[cfg(not(feature = "sample-provider"))]
-use left_out::{run_demo, run_sample_provider};
-pub use node::Node;
-#[cfg(feature = "sample-provider")]
-use sample_provider::run as run_sample_provider;
-pub use services::Services;
-pub use start_error::StartError;
+use tokio::runtime::Runtime;
 
 use crate::{
     cli::{
@@ -75,26 +47,34 @@ use crate::{
         login::LoginError,
         rules::{RulesCommand, RulesCommandError},
     },
+    config::Config,
     domain::rules::shipped,
     telemetry::diagnostics::{self, Diagnostics},
     wiring::{
-        configuration::{load, socket},
-        output::printed,
-        running::Running,
-        runtimes::client_runtime,
-        upgrade::{Launch, predecessor::Predecessor},
+        running::RunningWeir,
+        upgrade::{Launch, handover::Predecessor},
     },
 };
 
+#[cfg(feature = "sample-provider")]
+use crate::wiring::demo::run_demo;
+#[cfg(feature = "sample-provider")]
+use crate::wiring::demo::run_sample_provider;
+#[cfg(not(feature = "sample-provider"))]
+use crate::wiring::left_out::{run_demo, run_sample_provider};
+pub use crate::wiring::node::Node;
+pub use crate::wiring::services::Services;
+
 /// Runs one command of the program `weir` to its end.
 ///
-/// The process is weir's then: signals, the service manager and standard error are its own. [`Services`] is weir in another process.
+/// The process belongs to weir: signals, the service manager and standard error are its own. For weir in another process, use
+/// [`Services`].
 ///
 /// # Errors
-/// The command has failed, or weir does not start.
+/// The command failed, or weir did not start.
 pub fn run(command: Command) -> Result<(), StartError> {
     let client = |done: Result<(), AdminClientError>| match done {
-        Err(AdminClientError::Output(error)) => printed(Err(error)),
+        Err(AdminClientError::Output(error)) => print_result(Err(error)),
         Err(AdminClientError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
@@ -104,22 +84,22 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Serve(args) => serve(&args),
         Command::Upgrade(args) => client(client_runtime()?.block_on(cli::run_upgrade(&args, socket, &mut out))),
         Command::Demo(args) => {
-            let _diagnostics = diagnostics("warn")?;
+            let _diagnostics = start_diagnostics("warn")?;
             run_demo(&args)
         }
         Command::Check(args) => check::run(&args, &mut out),
         Command::Key(command) => client(client_runtime()?.block_on(cli::run_key(&command, socket, &mut out))),
         Command::Account(command) => client(client_runtime()?.block_on(cli::run_account(&command, socket, &mut out))),
-        Command::Log(LogSubcommand::Init(args)) => log_init::run(&args, &mut out),
+        Command::Log(LogSubcommand::Init(args)) => log_sinks::run_log_init(&args, &mut out),
         Command::Log(LogSubcommand::Read(command)) => {
             client(client_runtime()?.block_on(cli::run_log(&command, socket, &mut out)))
         }
         Command::Usage(args) => client(client_runtime()?.block_on(cli::run_usage(&args, socket, &mut out))),
         Command::Provider(command) => client(client_runtime()?.block_on(cli::run_provider(&command, socket, &mut out))),
         Command::SignIn(command) => client(client_runtime()?.block_on(cli::run_sign_in(&command, socket, &mut out))),
-        Command::Login(args) => signed_in(client_runtime()?.block_on(cli::login::login(&args, &mut out))),
-        Command::Token(file) => signed_in(client_runtime()?.block_on(cli::login::token(&file, &mut out))),
-        Command::Logout(file) => signed_in(client_runtime()?.block_on(cli::login::logout(&file, &mut out))),
+        Command::Login(args) => login_result(client_runtime()?.block_on(cli::login::login(&args, &mut out))),
+        Command::Token(file) => login_result(client_runtime()?.block_on(cli::login::token(&file, &mut out))),
+        Command::Logout(file) => login_result(client_runtime()?.block_on(cli::login::logout(&file, &mut out))),
         Command::Console(command) => client(client_runtime()?.block_on(cli::run_console(&command, socket, &mut out))),
         Command::Models(args) => client(client_runtime()?.block_on(cli::run_models(&args, socket, &mut out))),
         Command::Store(command) => store_commands::run(&command, &mut out),
@@ -129,21 +109,21 @@ pub fn run(command: Command) -> Result<(), StartError> {
     }
 }
 
-/// Writes on standard error why a command has failed. A reader that takes nothing is not waited for.
-pub fn tell(error: &StartError) {
-    diagnostics::say_last(&format!("weir: {error}"));
+/// Writes to standard error why a command failed. Does not wait for a reader that is stuck.
+pub fn print_error(error: &StartError) {
+    diagnostics::print_last(&format!("weir: {error}"));
 }
 
-/// What came of `weir login`, `weir token` or `weir logout`.
-fn signed_in(done: Result<(), LoginError>) -> Result<(), StartError> {
+/// The result of `weir login`, `weir token` or `weir logout`.
+fn login_result(done: Result<(), LoginError>) -> Result<(), StartError> {
     match done {
-        Err(LoginError::Output(error)) => printed(Err(error)),
+        Err(LoginError::Output(error)) => print_result(Err(error)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     }
 }
 
-/// `weir rules`: on the files of a configuration, or on those inside the binary.
+/// Runs `weir rules` with the files of a configuration, or with those inside the binary.
 fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), StartError> {
     let RulesCommand::Explain(args) = command;
     let (files, models) = match &args.conf {
@@ -155,41 +135,44 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
         None => (shipped(), Vec::new()),
     };
     match cli::rules::run(command, (&files, &models), out) {
-        Err(RulesCommandError::Output(error)) => printed(Err(error)),
+        Err(RulesCommandError::Output(error)) => print_result(Err(error)),
         Err(RulesCommandError::Configuration(text)) => Err(StartError::Configuration(text)),
         Err(other) => Err(StartError::Client(other.to_string())),
         Ok(()) => Ok(()),
     }
 }
 
-/// `weir serve`: runs until a signal ends it, or another process has taken its place.
+/// Runs `weir serve` until a signal ends it or another process replaces it.
 fn serve(args: &ServeArgs) -> Result<(), StartError> {
-    let mut predecessor = args.successor.then(Predecessor::meet).transpose()?;
-    let line = predecessor.as_ref().map(Predecessor::line).transpose()?;
-    let started = started(args, predecessor.as_mut()).and_then(|(running, diagnostics)| {
+    let mut predecessor = args.successor.then(Predecessor::from_stdin).transpose()?;
+    let line = predecessor.as_ref().map(Predecessor::failure_reporter).transpose()?;
+    let started = start_serving(args, predecessor.as_mut()).and_then(|(running, diagnostics)| {
         let running = match predecessor {
-            Some(predecessor) => running.after(predecessor),
+            Some(predecessor) => running.announce_to(predecessor),
             None => Ok(running),
         };
         Ok((running?, diagnostics))
     });
     let (running, _diagnostics) = started.inspect_err(|error| {
         if let Some(line) = line {
-            line.failed(&error.to_string());
+            line.report(&error.to_string());
         }
     })?;
-    running.background.spawn(notify::watchdog(running.handed_over.clone()));
+    running.background.spawn(process::watchdog(running.handed_over.clone()));
     if !args.successor {
-        notify::ready();
+        process::notify_ready();
     }
     running.until_stopped();
     Ok(())
 }
 
-/// Starts to serve; the ready file is written once everything listens.
-fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(Running, Diagnostics), StartError> {
+/// Starts to serve; writes the ready file once all listeners are open.
+fn start_serving(
+    args: &ServeArgs,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<(RunningWeir, Diagnostics), StartError> {
     let config = load(&args.conf)?;
-    let diagnostics = diagnostics(&config.log.level.to_string())?;
+    let diagnostics = start_diagnostics(&config.log.level.to_string())?;
     let launch = Launch {
         program: std::env::args_os().next().unwrap_or_else(|| "weir".into()),
         conf: args.conf.clone(),
@@ -207,23 +190,82 @@ fn started(args: &ServeArgs, predecessor: Option<&mut Predecessor>) -> Result<(R
             "redirect": addresses.redirect.map(|address| address.to_string()),
             "console": addresses.console.map(|address| address.to_string()),
         });
-        // Renamed into place, so that nobody reads half of it.
+        // Renamed into place, so that no reader gets half of it.
         let partial = path.with_extension("partial");
         std::fs::write(&partial, ready.to_string())
             .and_then(|()| std::fs::rename(&partial, path))
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", greeting::ready(&addresses, tls, &args.conf));
+    tracing::info!("{}", listeners::ready_text(&addresses, tls, &args.conf));
     Ok((running, diagnostics))
 }
 
-/// Log lines, and panics told by their place only: their text may quote what they choked on.
-fn diagnostics(level: &str) -> Result<Diagnostics, StartError> {
+/// Starts the log of messages. Of a panic only its place is logged: its text may quote what caused it.
+fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
     let diagnostics = Diagnostics::start(level).map_err(|error| StartError::failed("diagnostics", error))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%place, "a part of weir failed; the request that it worked on has ended");
+        tracing::error!(%place, "weir panicked; the request that it worked on has ended");
     }));
     Ok(diagnostics)
+}
+
+/// A runtime with one thread, for a command.
+fn client_runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the client's runtime", error))
+}
+
+/// The result of writing to standard output. A reader may close it early (`| head`), which is not a failure.
+fn print_result(written: std::io::Result<()>) -> Result<(), StartError> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| StartError::failed("standard output", error)),
+    }
+}
+
+fn load(conf: &Path) -> Result<Config, StartError> {
+    Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// The admin socket that a configuration names.
+fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
+    let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
+    Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
+        format!("{error}\nname the admin socket with --admin unix:PATH, or the configuration with --conf")
+    })
+}
+
+/// Why weir did not start, or a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration or a rule file is wrong: exit code 78.
+    #[error("{0}")]
+    Configuration(String),
+    /// An address or a socket cannot be used.
+    #[error("cannot listen: {0}")]
+    Listen(String),
+    /// A client command failed.
+    #[error("{0}")]
+    Client(String),
+    /// Something else failed.
+    #[error("{what}: {why}")]
+    Failed {
+        /// The part or action that failed.
+        what: &'static str,
+        /// The error's text.
+        why: String,
+    },
+}
+
+impl StartError {
+    fn failed(what: &'static str, why: impl Display) -> Self {
+        Self::Failed {
+            what,
+            why: why.to_string(),
+        }
+    }
 }

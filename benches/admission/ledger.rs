@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use weir::parts::{
-    Admit, AdmitReply, Adopt, Change, KeyId, KeyRecord, KeyState, KeyStore, KeyTerms, LedgerStore, NanoUsd, NodeId,
-    RedisLedger, RedisMode, RedisSettings, RedisStore, Step,
+    AccountChange, AdmitCall, AdmitReply, AdoptPolicy, KeyId, KeyRecord, KeyState, KeyStore, KeyTerms, LedgerStore,
+    NanoUsd, NodeId, RedisLedger, RedisMode, RedisSettings, RedisStore, Step,
 };
 
 use crate::{AT_ONCE, Scale, cells, fleet};
@@ -45,7 +45,7 @@ pub(crate) async fn measure(scale: Scale) -> Result<(), String> {
     let running = Arc::clone(&store);
     let task = tokio::spawn(async move { running.run(stopped).await });
     let mut tries = 0;
-    while store.init(Adopt::Refuse).await.is_err() {
+    while store.init(AdoptPolicy::Refuse).await.is_err() {
         tries += 1;
         if tries > CONNECT_TRIES {
             return Err("the store did not connect to redis-server".to_owned());
@@ -68,7 +68,7 @@ pub(crate) async fn measure(scale: Scale) -> Result<(), String> {
 
 struct Bench {
     ledger: RedisLedger,
-    ask: Admit,
+    ask: AdmitCall,
 }
 
 impl Bench {
@@ -76,7 +76,7 @@ impl Bench {
         let node = NodeId::generate(&mut rand::rng());
         let open = Step {
             seq: 1,
-            change: Change::Open {
+            change: AccountChange::Open {
                 balance: NanoUsd::from_nanos(1_000_000_000_000_000),
                 at: 1_800_000_000,
                 operation: None,
@@ -103,7 +103,7 @@ impl Bench {
             former: None,
             text_since: None,
         };
-        let ask = Admit {
+        let ask = AdmitCall {
             node,
             request: String::new().into(),
             key: Arc::new(key),
@@ -152,7 +152,7 @@ impl Bench {
     }
 
     async fn admit(&self, number: usize) -> Result<f64, String> {
-        let ask = Admit {
+        let ask = AdmitCall {
             request: format!("req_{number:020}").into(),
             ..self.ask.clone()
         };

@@ -1,7 +1,7 @@
 //! What admission costs: a round trip to the ledger in Redis, and what money adds to a small request through the whole
 //! gateway, on either store.
 //!
-//! `cargo bench --profile dist --bench admission [-- --quick]`. There is no weir without money; a count of tokens goes the
+//! `cargo bench --bench admission [-- --quick]`. There is no weir without money; a count of tokens goes the
 //! same way but for the ledger, the journal and the settlement, and the bare proxy shows what both of them cost without weir.
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 //! How what weir costs grows: with the nodes at one Redis, with the streams that are open, and with the keys there are.
 //!
-//! `cargo bench --profile dist --bench growth [-- --quick] [-- --only nodes,streams,keys]`. Each part prints a table, and
+//! `cargo bench --bench growth [-- --quick] [-- --only nodes,streams,keys]`. Each part prints a table, and
 //! with `--svg FOLDER` it is drawn to a file there.
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! What a request costs in instructions and allocations, counted by callgrind: weir with each store beside a bare Pingora
 //! proxy. A count hardly depends on the load of the machine, so it can be compared with one of another day.
 //!
-//! `cargo bench --profile dist --bench instructions [-- OPTIONS]`; `-- --help` lists the options. With `--check` the exit
+//! `cargo bench --bench instructions [-- OPTIONS]`; `-- --help` lists the options. With `--check` the exit
 //! code is 1 when something costs 3 % more than `counted.json` says, or 15 % where time has a part in it.
 //!
 //! Reading order: `loads` (what is asked), `counted` (a process under callgrind), `profile` (what callgrind writes),

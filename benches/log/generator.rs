@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng, distr::Alphanumeric, rngs::StdRng};
 use weir::parts::{
     KeyId, NanoUsd, NodeId,
-    log::{Modifiers, NumberedRow, Row, Tag, Usage, UsageSource},
+    log::{NumberedRow, PriceModifiers, Row, Tag, Usage, UsageSource},
 };
 
 use crate::{DAY_MS, HOUR_MS};
@@ -129,7 +129,7 @@ impl Generator {
                 UsageSource::Reported
             },
             parts: Vec::new(),
-            modifiers: Modifiers::default(),
+            modifiers: PriceModifiers::default(),
             price_version: "2026-11-01".into(),
             cost_nano_usd: NanoUsd::from_nanos(cost),
             latency_ms,

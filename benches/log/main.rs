@@ -1,7 +1,7 @@
 //! What a log in files costs to keep and to read: bytes a row, the last day and the last month of an account, a full export,
 //! removal of a day, and a start with it.
 //!
-//! `cargo bench --profile dist --bench log [-- --rows 10000000 --days 30]`. Rows are made from a seed and written by weir's own
+//! `cargo bench --bench log [-- --rows 10000000 --days 30]`. Rows are made from a seed and written by weir's own
 //! writer, an hour at a time; days are merged as weir merges them. Exports and the start are those of `weir serve` and
 //! `weir log export`, which this very program becomes where it is called so.
 #![allow(
@@ -33,7 +33,7 @@ use std::{
 };
 
 use clap::Parser;
-use weir::parts::log::{Batch, LogFiles, LogFilter, LogHome, PAGE_ROWS_MAX, PageAsk, Sink};
+use weir::parts::log::{Batch, LogBackend, LogFiles, LogFilter, LogPageQuery, PAGE_ROWS_MAX, Sink};
 
 use crate::{generator::Generator, server::Server};
 
@@ -87,11 +87,11 @@ fn measure(args: &Args) {
     let generator = Generator::new(args.rows, args.days, now_ms);
     let ([busiest, middle], written) = runtime.block_on(write(&files, generator));
     let began = Instant::now();
-    files.keep_house(now_ms, 180).expect("files that can be merged");
+    files.housekeep(now_ms, 180).expect("files that can be merged");
     let merged = began.elapsed();
     // Files that were merged go a minute later.
     files
-        .keep_house(now_ms + MINUTE_MS, 180)
+        .housekeep(now_ms + MINUTE_MS, 180)
         .expect("files that can be removed");
     let rows = args.rows as f64;
     let bytes = size(&log);
@@ -133,7 +133,7 @@ fn measure(args: &Args) {
     let days = fs::read_dir(&log).expect("the log's folder").count();
     let began = Instant::now();
     files
-        .keep_house(now_ms, args.days - 2)
+        .housekeep(now_ms, args.days - 2)
         .expect("a day that can be removed");
     row("removal of a day", &millis(began.elapsed()));
     assert!(
@@ -180,7 +180,7 @@ async fn counted(log: &Path, account: &str, days: RangeInclusive<i64>) -> (Durat
         let files = LogFiles::open(log, Duration::from_secs(3600), usize::MAX).expect("a folder for the log");
         let mut cost_by_day = BTreeMap::<i64, i64>::new();
         for day in days.clone() {
-            let mut ask = PageAsk::of_day(account, day, PAGE_ROWS_MAX);
+            let mut ask = LogPageQuery::for_day(account, day, PAGE_ROWS_MAX);
             loop {
                 let page = files.page(&ask).await.expect("rows of a day");
                 found += page.rows.len();
@@ -206,7 +206,7 @@ async fn asked(log: &Path, filter: &LogFilter) -> (Duration, usize) {
         let files = LogFiles::open(log, Duration::from_secs(3600), usize::MAX).expect("a folder for the log");
         found = 0;
         for day in filter.since_ms.div_euclid(DAY_MS)..=(filter.until_ms - 1).div_euclid(DAY_MS) {
-            let mut ask = PageAsk::new(filter.clone(), day, PAGE_ROWS_MAX);
+            let mut ask = LogPageQuery::new(filter.clone(), day, PAGE_ROWS_MAX);
             loop {
                 let page = files.page(&ask).await.expect("a page");
                 found += page.rows.len();

@@ -2,7 +2,7 @@
 //! per open stream. Every answer is compared byte for byte with what the provider sends directly, and what weir has charged with
 //! what the provider has billed.
 //!
-//! `cargo bench --profile dist --bench passthrough [-- OPTIONS]`; `-- --help` lists the options. The exit code is 1 when
+//! `cargo bench --bench passthrough [-- OPTIONS]`; `-- --help` lists the options. The exit code is 1 when
 //! an answer was not what the provider sent, or money differs; a missed aim is only printed, for a busy machine misses it too.
 //!
 //! With `--gateways` it is measured beside LiteLLM and Portkey, and what they do is looked at (`gateways`, `observed`).

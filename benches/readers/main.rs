@@ -1,7 +1,7 @@
 //! What a flood of readers of the public record, people at the console, and a sink of the log cost those who generate: nothing may
 //! be felt, and of the readers Redis must not notice anything.
 //!
-//! `cargo bench --profile dist --bench readers [-- --quick]`. Paced small requests go through weir with the Redis store while
+//! `cargo bench --bench readers [-- --quick]`. Paced small requests go through weir with the Redis store while
 //! the public listener is quiet, and while it is asked as often as given; both in turn, several times. Every reader comes
 //! from an address of its own, so that the rate limit spares none, and then all from one, so that it refuses most.
 #![allow(

@@ -1,35 +1,40 @@
-//! Accounts in the admin API: create, list, show, credit, adjust. What is added to a balance is a step in the journal; limits and
-//! state are the account's record.
-
-mod record;
+//! Accounts in the admin API: create, list, show, credit, adjust, change. A change of a balance is a step in the journal; limits
+//! and state are in the account's record.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
-pub(super) use self::record::existing;
-use self::record::{audit, change_record, changed, put_record};
-use super::{Admin, ask::Answered, author::Author};
 use crate::{
+    admin::{
+        Admin,
+        errors::AdminHandler,
+        peer::{AdminPeer, Author},
+    },
     api::{
         accounts::{
-            Account, Accounts, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
+            AccountDetails, AccountList, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
         error::AdminError,
-        names::AccountId,
-        values::Usd,
+        values::{AccountId, Usd},
     },
     domain::{
-        ledger::{AccountRecord, AccountView, Change, OperationId},
+        keys::change::ChangePrecondition,
+        ledger::{AccountChange, AccountRecord, AccountView, OperationId},
         money::NanoUsd,
+        version::Version,
     },
-    money::account_changes::Submitted,
-    store::ledger::LIST_ACCOUNTS_MAX,
+    money::account_changes::{AccountChangeError, Submitted},
+    store::{
+        StoreError,
+        ledger::{LIST_ACCOUNTS_MAX, RECORD_CONFLICTS_MAX},
+    },
 };
 
-/// Accounts in one answer, unless asked otherwise.
+/// The default number of accounts in an answer.
 const LIST_DEFAULT: usize = 100;
 
-impl Answered for CreateAccount {
+impl AdminHandler for CreateAccount {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ChangedAccount, AdminError> {
         let (id, balance) = (
             self.id.as_str(),
@@ -38,23 +43,23 @@ impl Answered for CreateAccount {
         if balance < NanoUsd::ZERO {
             return Err(AdminError::of_field(
                 "balance_usd",
-                "an account begins with zero or more",
+                "the opening balance must be zero or more",
             ));
         }
         let terms = self.terms();
-        let with_limits = |record: &AccountRecord| record.with(terms.apply(record.terms), record.suspended);
+        let with_limits = |record: &AccountRecord| record.with_terms(terms.apply(record.terms), record.suspended);
         let _turn = admin.changing.lock().await;
         let mut submitted = Submitted::Applied;
         let mut from = AccountRecord::default();
         if let Some(account) = admin.ledger.account(id).await? {
-            // The same call again: its answer was lost, and maybe what came behind the account.
+            // The same call again: its answer was lost, and maybe the limits were not set.
             let is_same = match &self.operation_id {
-                Some(operation) => admin.ledger.operation(id, operation).await? == Some(balance),
+                Some(operation) => admin.ledger.operation_amount(id, operation).await? == Some(balance),
                 None => false,
             };
             if !is_same {
                 return Err(AdminError::conflict(format!(
-                    "there is an account `{id}` already; `weir account credit --id {id}` adds to its balance"
+                    "account `{id}` already exists; `weir account credit --id {id}` adds to its balance"
                 )));
             }
             from = account.record;
@@ -62,127 +67,127 @@ impl Answered for CreateAccount {
             admin.audit(author.peer, "account.create", "", &self).await?;
             let at = admin.ledger.now_ms().await?.div_euclid(1000);
             let operation = self.operation_id.clone();
-            let open = Change::Open { balance, at, operation };
+            let open = AccountChange::Open { balance, at, operation };
             submitted = admin.changes.submit(id, open).await?;
         }
-        // Also where they are set already: they may not be in the journal yet.
+        // Also if they are set already, because they may not be in the journal yet.
         let is_unset = from.revision == 0 || with_limits(&from) == from;
         let none = AccountRecord::default();
         if is_unset && with_limits(&none) != none {
             let set = put_record(admin, (&self.id, None), from, with_limits).await;
-            set.map_err(|error| error.behind("the account is made, its limits may not be set"))?;
+            set.map_err(|error| error.with_context("the account was created, but its limits may not be set"))?;
         }
-        Ok(changed(admin, id, submitted).await)
+        Ok(changed_account(admin, id, submitted).await)
     }
 }
 
-impl Answered for ListAccounts {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<Accounts, AdminError> {
+impl AdminHandler for ListAccounts {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<AccountList, AdminError> {
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_ACCOUNTS_MAX);
         let page = admin.ledger.accounts(self.after.as_deref(), limit).await?;
         let last = page.last().filter(|_| page.len() == limit);
-        Ok(Accounts {
-            accounts: page.iter().map(Account::from).collect(),
+        Ok(AccountList {
+            accounts: page.iter().map(AccountDetails::from).collect(),
             next: last.map(|account| account.id.clone()),
         })
     }
 }
 
-impl Answered for ShowAccount {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<Account, AdminError> {
-        Ok(Account::from(&existing(admin, self.id.as_str()).await?))
+impl AdminHandler for ShowAccount {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<AccountDetails, AdminError> {
+        Ok(AccountDetails::from(&existing_account(admin, self.id.as_str()).await?))
     }
 }
 
-impl Answered for UpdateAccount {
+impl AdminHandler for UpdateAccount {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ChangedAccount, AdminError> {
         let terms = self.terms();
         if terms == Default::default() {
             return Err(AdminError::invalid("nothing to change: name at least one field"));
         }
         change_record(admin, author, (&self.id, "account.update"), &self, |record| {
-            record.with(terms.apply(record.terms), record.suspended)
+            record.with_terms(terms.apply(record.terms), record.suspended)
         })
         .await
     }
 }
 
-impl Answered for SuspendAccount {
+impl AdminHandler for SuspendAccount {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ChangedAccount, AdminError> {
-        let suspend = |record: &AccountRecord| record.with(record.terms, true);
+        let suspend = |record: &AccountRecord| record.with_terms(record.terms, true);
         change_record(admin, author, (&self.id, "account.suspend"), &self, suspend).await
     }
 }
 
-impl Answered for ResumeAccount {
+impl AdminHandler for ResumeAccount {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ChangedAccount, AdminError> {
-        let resume = |record: &AccountRecord| record.with(record.terms, false);
+        let resume = |record: &AccountRecord| record.with_terms(record.terms, false);
         change_record(admin, author, (&self.id, "account.resume"), &self, resume).await
     }
 }
 
-impl Answered for CreditAccount {
+impl AdminHandler for CreditAccount {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ChangedAccount, AdminError> {
         let Usd(amount) = self.usd;
         if amount <= NanoUsd::ZERO {
             return Err(AdminError::of_field(
                 "usd",
-                "a credit is more than zero; `weir account adjust` takes money away",
+                "a credit must be more than zero; `weir account adjust` can lower a balance",
             ));
         }
-        let credit = |amount, at, operation| Change::Credit { amount, at, operation };
+        let credit = |amount, at, operation| AccountChange::Credit { amount, at, operation };
         let money = (amount, self.operation_id.clone());
-        add(admin, author, (&self.id, "account.credit"), &self, money, credit).await
+        add_to_balance(admin, author, (&self.id, "account.credit"), &self, money, credit).await
     }
 }
 
-impl Answered for AdjustAccount {
+impl AdminHandler for AdjustAccount {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ChangedAccount, AdminError> {
         let Usd(amount) = self.usd;
         if amount == NanoUsd::ZERO {
-            return Err(AdminError::of_field("usd", "an adjustment is more or less than zero"));
+            return Err(AdminError::of_field("usd", "an adjustment must not be zero"));
         }
-        let adjust = |amount, at, operation| Change::Adjust { amount, at, operation };
+        let adjust = |amount, at, operation| AccountChange::Adjust { amount, at, operation };
         let money = (amount, self.operation_id.clone());
-        add(admin, author, (&self.id, "account.adjust"), &self, money, adjust).await
+        add_to_balance(admin, author, (&self.id, "account.adjust"), &self, money, adjust).await
     }
 }
 
-/// Adds to a balance, once for an operation that the account remembers. The same again is answered as the first time was, and
-/// is no change; another amount is refused.
-async fn add(
+/// Adds to a balance, once per operation that the account remembers. A repeated operation changes nothing and gets the same
+/// answer; with another amount it is refused.
+async fn add_to_balance(
     admin: &Admin,
     author: Author,
     (id, name): (&AccountId, &'static str),
     question: &(impl Serialize + Sync),
     (amount, operation): (NanoUsd, Option<OperationId>),
-    make: impl FnOnce(NanoUsd, i64, Option<OperationId>) -> Change + Send,
+    make: impl FnOnce(NanoUsd, i64, Option<OperationId>) -> AccountChange + Send,
 ) -> Result<ChangedAccount, AdminError> {
     let id = id.as_str();
     let _turn = admin.changing.lock().await;
-    let account = existing(admin, id).await?;
+    let account = existing_account(admin, id).await?;
     let is_repeated = is_recorded(admin, id, operation.as_ref(), amount).await?;
     let submitted = if is_repeated {
         Submitted::Applied
     } else {
-        stays_countable(&account, amount)?;
+        check_range(&account, amount)?;
         let at = admin.ledger.now_ms().await?.div_euclid(1000);
-        audit(admin, author.peer, id, name, question).await?;
+        audit_account(admin, author.peer, id, name, question).await?;
         admin.changes.submit(id, make(amount, at, operation.clone())).await?
     };
-    // Another node may have been asked for the same with another amount, at this very moment.
+    // Another node may have received the same operation with another amount at the same time.
     if submitted == Submitted::Applied && !is_repeated {
         is_recorded(admin, id, operation.as_ref(), amount).await?;
     }
     Ok(ChangedAccount {
         repeated: operation.is_some().then_some(is_repeated),
         operation_id: operation,
-        ..changed(admin, id, submitted).await
+        ..changed_account(admin, id, submitted).await
     })
 }
 
-/// Whether the account remembers this operation with this amount.
+/// Whether the account remembers this operation. An error if it remembers it with another amount.
 async fn is_recorded(
     admin: &Admin,
     id: &str,
@@ -190,28 +195,138 @@ async fn is_recorded(
     amount: NanoUsd,
 ) -> Result<bool, AdminError> {
     let Some(operation) = operation else { return Ok(false) };
-    match admin.ledger.operation(id, operation).await? {
+    match admin.ledger.operation_amount(id, operation).await? {
         None => Ok(false),
         Some(recorded) if recorded == amount => Ok(true),
         Some(recorded) => Err(AdminError::conflict(format!(
-            "operation `{operation}` of account `{id}` is recorded with {recorded} USD, so {amount} USD were not added: another \
-             amount needs another operation id"
+            "operation `{operation}` of account `{id}` is recorded with {recorded} USD, so {amount} USD were not added: use \
+             another operation id for another amount"
         ))),
     }
 }
 
-/// Whether the balance can be counted exactly after the change.
-fn stays_countable(account: &AccountView, amount: NanoUsd) -> Result<(), AdminError> {
+/// Refuses a change after which the balance would exceed the exact range.
+fn check_range(account: &AccountView, amount: NanoUsd) -> Result<(), AdminError> {
     let after = account.balance.saturating_add(amount);
     if after.nanos().unsigned_abs() > NanoUsd::MAX.nanos().unsigned_abs() {
         return Err(AdminError::of_field(
             "usd",
             format!(
-                "the balance is {} USD, and a balance is at most {} USD",
+                "the balance is {} USD, and the maximum is {} USD",
                 account.balance,
                 NanoUsd::MAX
             ),
         ));
     }
     Ok(())
+}
+
+/// An existing account: a mistyped name must not create one.
+pub(in crate::admin) async fn existing_account(admin: &Admin, id: &str) -> Result<AccountView, AdminError> {
+    let id: AccountId = id.parse().map_err(|why: String| AdminError::of_field("account", why))?;
+    let missing = || {
+        AdminError::not_found(format!(
+            "account `{id}` does not exist: `weir account list` shows all accounts, `weir account create --id {id}` creates it"
+        ))
+    };
+    admin.ledger.account(id.as_str()).await?.ok_or_else(missing)
+}
+
+/// Changes an account's record by `decide`, if the record still has the version that the author names, if any.
+async fn change_record(
+    admin: &Admin,
+    author: Author,
+    (id, operation): (&AccountId, &'static str),
+    question: &(impl Serialize + Sync),
+    decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
+) -> Result<ChangedAccount, AdminError> {
+    let condition = match author.from {
+        ChangePrecondition::Version(version) => Some(version),
+        ChangePrecondition::Anything | ChangePrecondition::Text(_) => None,
+    };
+    let _turn = admin.changing.lock().await;
+    let from = existing_account(admin, id.as_str()).await?.record;
+    check_version(id, condition, &from, &decide(&from))?;
+    audit_account(admin, author.peer, id.as_str(), operation, question).await?;
+    put_record(admin, (id, condition), from, decide).await?;
+    Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
+}
+
+/// Replaces an account's record by the result of `decide`, and decides again if another node has changed it in the meantime: so
+/// only the named fields change. Then writes the record to the journal, even if it was the same before, because the caller may be
+/// repeating a change whose write to the journal failed.
+async fn put_record(
+    admin: &Admin,
+    (id, condition): (&AccountId, Option<Version>),
+    mut from: AccountRecord,
+    decide: impl Fn(&AccountRecord) -> AccountRecord + Send,
+) -> Result<(), AdminError> {
+    for _ in 0..RECORD_CONFLICTS_MAX {
+        let to = decide(&from);
+        check_version(id, condition, &from, &to)?;
+        if admin.ledger.set_terms(id.as_str(), &from, &to).await? {
+            let noted = admin.changes.account_changed(id.as_str(), &to).await;
+            return noted.map_err(|error| maybe_undone(&error));
+        }
+        from = existing_account(admin, id.as_str()).await?.record;
+    }
+    Err(StoreError::Busy(format!("account `{id}` keeps being changed by others")).into())
+}
+
+/// Refuses a change of another version than the present one, unless it would change nothing.
+fn check_version(
+    id: &AccountId,
+    condition: Option<Version>,
+    from: &AccountRecord,
+    to: &AccountRecord,
+) -> Result<(), AdminError> {
+    let present = from.version();
+    match condition.filter(|version| *version != present && to != from) {
+        None => Ok(()),
+        Some(version) => Err(AdminError::changed(
+            format!(
+                "account `{id}` has changed since version {version} and is at {present}: nothing was changed; `weir account \
+                 show {id}` shows it"
+            ),
+            present,
+        )),
+    }
+}
+
+/// The store has made the change, but may lose it in a failover.
+fn maybe_undone(error: &AccountChangeError) -> AdminError {
+    AdminError::failed(format!(
+        "the account was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
+    ))
+}
+
+/// Records a change before it is made: the question and the account's name.
+async fn audit_account(
+    admin: &Admin,
+    peer: AdminPeer,
+    id: &str,
+    operation: &'static str,
+    question: &(impl Serialize + Sync),
+) -> Result<(), AdminError> {
+    let mut values = serde_json::to_value(question).unwrap_or_default();
+    if let Value::Object(fields) = &mut values {
+        fields.shift_remove("id");
+        fields.insert("account".to_owned(), json!(id));
+    }
+    Ok(admin.audit(peer, operation, "", &values).await?)
+}
+
+/// The account after a change. If the store does not answer, only that the change is recorded.
+async fn changed_account(admin: &Admin, id: &str, submitted: Submitted) -> ChangedAccount {
+    let known = match (submitted, admin.ledger.account(id).await) {
+        (Submitted::Applied, Ok(account)) => account,
+        _ => None,
+    };
+    ChangedAccount {
+        id: id.to_owned(),
+        facts: known.map(|account| AccountDetails::from(&account).facts),
+        applied: submitted == Submitted::Applied,
+        operation_id: None,
+        repeated: None,
+    }
 }

@@ -1,35 +1,37 @@
-//! The audit record: who changed what, one JSON line each, on disk before the change is made.
+//! The audit record: who changed what. Each change is one JSON line, which is on disk before the change is made.
 
-mod page;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::{
     sync::{Mutex, oneshot},
     task::spawn_blocking,
     time::timeout,
 };
 
-use crate::api::node::{AuditPage, AuditedChange};
+use crate::api::node::{AuditLine, AuditPage, AuditedChange};
 
-/// Owner writes, group reads.
+/// The owner may write, the group may read.
 const FILE_MODE: u32 = 0o640;
-/// A folder that is made for the record.
+/// The mode of a folder that is created for the record.
 const FOLDER_MODE: u32 = 0o750;
 
-/// How long a change waits for its line to be on disk, those before it included. Then it is not made.
+/// How long a change waits until its line is on disk, including the lines before it. After that the change is not made.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// Why the record cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("audit record {path}: {source}; check that the folder exists, has space, and that weir may write there", path = path.display())]
+#[error("audit record {path}: {source}; check that its folder exists and has space, and that weir may write there", path = path.display())]
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
@@ -39,13 +41,13 @@ pub(crate) struct AuditError {
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
     path: PathBuf,
-    /// Held while a line is written, by one thread at most: a disk that hangs takes no others.
+    /// Held while a line is written, so a hanging disk blocks at most one thread.
     file: Arc<Mutex<File>>,
     wait: Duration,
 }
 
 impl Audit {
-    /// Opens the file for appending, making its folder if it is missing.
+    /// Opens the file for appending. Creates its folder if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError {
             path: path.to_owned(),
@@ -58,9 +60,9 @@ impl Audit {
                 .create(folder)
                 .map_err(failed)?;
         }
-        // It keeps nothing, and opening it may wait for ever.
+        // A FIFO stores nothing, and opening it may block forever.
         if path.metadata().is_ok_and(|there| there.file_type().is_fifo()) {
-            return Err(failed(io::Error::other("it is a FIFO, give a file")));
+            return Err(failed(io::Error::other("it is a FIFO: configure a file")));
         }
         let file = OpenOptions::new()
             .append(true)
@@ -75,10 +77,11 @@ impl Audit {
         })
     }
 
-    /// Some of the changes, the latest first: those in front of a place that the page before has told, or the last ones.
-    pub(crate) async fn page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
+    /// A page of changes, the latest first: those before the position `before`, which is the previous page's `next`, or the last
+    /// ones.
+    pub(crate) async fn read_page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
         let path = self.path.clone();
-        let reading = spawn_blocking(move || page::read(&path, before)).await;
+        let reading = spawn_blocking(move || read_backwards(&path, before)).await;
         let read = reading.unwrap_or_else(|_| Err(io::Error::other("the reader failed")));
         read.map_err(|source| AuditError {
             path: self.path.clone(),
@@ -86,8 +89,8 @@ impl Audit {
         })
     }
 
-    /// Writes one line and waits until it is on disk, for [`WRITE_WAIT`] at most. A change whose record cannot be written
-    /// must not be made.
+    /// Writes one line and waits until it is on disk, at most [`WRITE_WAIT`]. A change whose line cannot be written must not be
+    /// made.
     pub(crate) async fn record(&self, change: AuditedChange) -> Result<(), AuditError> {
         let failed = |source| AuditError {
             path: self.path.clone(),
@@ -98,11 +101,11 @@ impl Audit {
         let writing = async {
             let file = Arc::clone(&self.file).lock_owned().await;
             let (tell, told) = oneshot::channel();
-            drop(spawn_blocking(move || write(&file, &line, tell)));
+            drop(spawn_blocking(move || append_line(&file, &line, tell)));
             told.await
                 .unwrap_or_else(|_| Err(io::Error::other("the writer failed")))
         };
-        let late = || Err(io::Error::new(ErrorKind::TimedOut, "the disk takes too long"));
+        let late = || Err(io::Error::new(ErrorKind::TimedOut, "the disk is too slow"));
         timeout(self.wait, writing)
             .await
             .unwrap_or_else(|_| late())
@@ -110,9 +113,9 @@ impl Audit {
     }
 }
 
-/// Appends a line, and takes it back when the change is not going to be made: half a line would spoil the next one, and a
-/// whole one that nobody waits for any more would tell of what has not happened.
-fn write(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
+/// Appends a line, and removes it if the change will not be made: half a line would corrupt the next one, and a complete line
+/// that nobody waits for any more would record a change that was not made.
+fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     let length = file.metadata().map(|metadata| metadata.len());
     let written = length.and_then(|length| {
         let mut writer = file;
@@ -134,8 +137,8 @@ fn write(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     }
 }
 
-/// Removes a line that was written at `length`, unless another process has written behind it: that in whose place this one
-/// is, or that in its place.
+/// Removes a line that was written at `length`, unless another process has appended since: this process's successor or
+/// predecessor.
 fn take_back(file: &File, line: &[u8], length: u64) {
     let is_last = file.metadata().is_ok_and(|now| now.len() == length + line.len() as u64);
     if is_last {
@@ -143,5 +146,109 @@ fn take_back(file: &File, line: &[u8], length: u64) {
     }
 }
 
+/// The maximum number of lines on a page.
+const LINES_MAX: usize = 50;
+/// The maximum number of bytes read for a page. A line has at most about 64 KiB, the size limit of a request of the admin API.
+const BYTES_MAX: u64 = 256 * 1024;
+
+/// The last lines before a position in the file, or before its end.
+fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
+    let mut file = File::open(path)?;
+    let end = file.metadata()?.len();
+    let end = before.map_or(end, |before| before.min(end));
+    let start = end.saturating_sub(BYTES_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(end - start).read_to_end(&mut bytes)?;
+    let mut lines = Vec::new();
+    let mut at = end;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
+        let begins = at - line.len() as u64;
+        // A line that begins before the bytes that were read is left for the next page.
+        if lines.len() == LINES_MAX || (begins == start && start > 0) {
+            break;
+        }
+        at = begins;
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
+        if !text.is_empty() {
+            let no_json = |_| AuditLine::Other(Value::from(text));
+            lines.push(serde_json::from_str(text).unwrap_or_else(no_json));
+        }
+    }
+    // Skip a line that is longer than what is read: otherwise reading would not get past it.
+    let next = if at == end && start > 0 { start } else { at };
+    Ok(AuditPage {
+        changes: lines,
+        next: (next > 0).then_some(next),
+    })
+}
+
 #[cfg(test)]
-mod tests;
+mod page_tests {
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    /// A line that is no change.
+    fn other(line: AuditLine) -> Value {
+        match line {
+            AuditLine::Other(line) => line,
+            AuditLine::Change(change) => panic!("{change:?}"),
+        }
+    }
+
+    /// All lines, page by page.
+    fn all(path: &Path) -> (Vec<Value>, usize) {
+        let (mut lines, mut pages, mut before) = (Vec::new(), 0, None);
+        loop {
+            let page = read_backwards(path, before).unwrap();
+            lines.extend(page.changes.into_iter().map(other));
+            pages += 1;
+            match page.next {
+                Some(next) => before = Some(next),
+                None => return (lines, pages),
+            }
+        }
+    }
+
+    #[test]
+    fn every_line_is_read_once_the_newest_first() {
+        let text: String = (0..120).map(|number| format!("{{\"n\":{number}}}\n")).collect();
+        let (lines, pages) = all(file(&text).path());
+        let numbers: Vec<i64> = lines.iter().map(|line| line["n"].as_i64().unwrap()).collect();
+        assert_eq!(numbers, (0..120).rev().collect::<Vec<i64>>());
+        assert_eq!(pages, 3);
+        assert_eq!(all(file("").path()), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn long_lines_cut_no_page_in_two_and_one_beyond_the_limit_is_passed_over() {
+        let line = |name: &str, length: u64| format!("\"{name}{}\"\n", "x".repeat(usize::try_from(length).unwrap()));
+        let text: String = ["a", "b", "c", "d"].map(|name| line(name, BYTES_MAX / 2 - 20)).concat();
+        let (lines, _) = all(file(&text).path());
+        let names: String = lines.iter().filter_map(|line| line.as_str()?.chars().next()).collect();
+        assert_eq!(names, "dcba");
+        let text = format!("1\n{}2\n", line("long", BYTES_MAX * 3));
+        let (lines, pages) = all(file(&text).path());
+        assert_eq!(
+            (lines.first(), lines.last()),
+            (Some(&Value::from(2)), Some(&Value::from(1)))
+        );
+        assert!(pages < 10, "{pages}");
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_shown_as_it_is() {
+        let page = read_backwards(file("half a li\n{}\n").path(), None).unwrap();
+        let lines = page.changes.into_iter().map(other);
+        assert_eq!(
+            lines.collect::<Vec<_>>(),
+            [serde_json::json!({}), Value::from("half a li")]
+        );
+    }
+}

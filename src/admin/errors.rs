@@ -1,14 +1,21 @@
-//! Errors of what the admin API works on, as its own.
+//! Converts errors of the store, the audit record and the journal into those of the admin API.
+
+use std::{any::Any, sync::Arc};
 
 use axum::{
     Json,
     response::{IntoResponse, Response},
 };
+use http::Method;
 use serde_json::json;
 
 use crate::{
-    admin::audit::AuditError,
-    api::error::{AdminError, Code},
+    admin::{Admin, audit::AuditError, peer::Author},
+    api::{
+        AdminQuestion,
+        error::{AdminError, AdminErrorCode},
+        wire::AdminCall,
+    },
     money::account_changes::AccountChangeError,
     store::{ChangeError, StoreError},
 };
@@ -16,10 +23,10 @@ use crate::{
 impl From<StoreError> for AdminError {
     fn from(error: StoreError) -> Self {
         let code = match &error {
-            StoreError::NotFound => Code::NotFound,
-            StoreError::Duplicate | StoreError::Deleted => Code::Duplicate,
-            StoreError::Unavailable(_) | StoreError::Busy(_) => Code::StoreUnavailable,
-            StoreError::Corrupt(_) => Code::StoreCorrupt,
+            StoreError::NotFound => AdminErrorCode::NotFound,
+            StoreError::Duplicate | StoreError::Deleted => AdminErrorCode::Duplicate,
+            StoreError::Unavailable(_) | StoreError::Busy(_) => AdminErrorCode::StoreUnavailable,
+            StoreError::Corrupt(_) => AdminErrorCode::StoreCorrupt,
         };
         Self::new(code, error.to_string())
     }
@@ -36,18 +43,63 @@ impl From<ChangeError> for AdminError {
 
 impl From<AuditError> for AdminError {
     fn from(error: AuditError) -> Self {
-        Self::new(Code::AuditUnavailable, format!("nothing was changed: {error}"))
+        Self::new(
+            AdminErrorCode::AuditUnavailable,
+            format!("nothing was changed: {error}"),
+        )
     }
 }
 
 impl From<AccountChangeError> for AdminError {
     fn from(error: AccountChangeError) -> Self {
-        Self::new(Code::JournalUnavailable, format!("nothing was changed: {error}"))
+        Self::new(
+            AdminErrorCode::JournalUnavailable,
+            format!("nothing was changed: {error}"),
+        )
     }
 }
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
         (self.status(), Json(json!({ "error": self }))).into_response()
+    }
+}
+
+/// Answers a question of the admin API.
+pub(crate) trait AdminHandler: AdminQuestion {
+    /// The answer to the author.
+    fn answer(self, admin: &Admin, author: Author) -> impl Future<Output = Result<Self::Answer, AdminError>> + Send;
+}
+
+impl Admin {
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// The question cannot be answered, or the author may not ask it.
+    pub(crate) async fn call<Q: AdminHandler>(&self, author: Author, question: Q) -> Result<Q::Answer, AdminError> {
+        author.peer.check_role(Q::ROLE)?;
+        let _change = (Q::METHOD != Method::GET).then(|| self.changes_seen.begin());
+        question.answer(self, author).await
+    }
+
+    /// Answers a question that changes nothing. All callers share an answer for a moment. It includes every change that was made
+    /// through this node. The answer must not depend on the author.
+    ///
+    /// # Errors
+    /// The question cannot be answered, or the author may not ask it.
+    pub(crate) async fn call_cached<Q: AdminHandler>(
+        &self,
+        author: Author,
+        question: Q,
+    ) -> Result<Arc<Q::Answer>, AdminError> {
+        author.peer.check_role(Q::ROLE)?;
+        let target = AdminCall::from_question(&question)?.target;
+        let make = async {
+            let answer: Arc<dyn Any + Send + Sync> = Arc::new(question.answer(self, author).await?);
+            Ok(answer)
+        };
+        let answer = self.recent.get(&target, &self.changes_seen, make).await?;
+        let failed = |_| AdminError::failed("another question has the same address");
+        answer.downcast().map_err(failed)
     }
 }

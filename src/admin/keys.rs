@@ -1,27 +1,31 @@
-//! Keys in the admin API: create, list, show, update, rotate, revoke, delete.
+//! Keys in the admin API: create, show, update, rotate, revoke, delete.
 
 pub(super) mod listing;
-mod of_person;
 
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Admin, accounts, ask::Answered, author::Author, peer::Peer};
 use crate::{
+    admin::{
+        Admin, accounts,
+        errors::AdminHandler,
+        peer::{AdminPeer, Author},
+    },
     api::{
         error::AdminError,
         keys::{
-            CreateKey, DeleteKey, DeletedKey, EndOverlap, Key, LowerKey, Overlap, RevokeKey, RotateKey, ShowKey,
-            UpdateKey,
+            CreateKey, DeleteKey, DeletedKey, EndOverlap, KeyDetails, LowerKey, OverlapSeconds, RevokeKey, RotateKey,
+            ShowKey, UpdateKey,
         },
-        names::{KeyName, ModelNames, Seed},
-        values::Moment,
+        values::{KeyName, ModelNames, Moment, Seed},
     },
     domain::{
         keys::{
-            change::{ChangedBy, KeyChange, KeyUpdate, MadeFrom, NotChanged},
-            key::{KeyId, KeyRecord, KeyState},
-            rotation::{OVERLAP_DEFAULT_SECONDS, Rotation, TOLD_AGAIN_SECONDS},
+            change::{
+                ChangeAuthor, ChangePrecondition, KeyChange, KeyChangeError, KeyTemplate, KeyUpdate, OidcIdentity,
+            },
+            key::{KeyId, KeyRecord, KeyState, OVERLAP_DEFAULT_SECONDS, REPEATED_TEXT_SECONDS, Rotation},
             secret::{KeyDigest, ServiceKey},
         },
         ledger::KeyTerms,
@@ -32,29 +36,29 @@ use crate::{
     store::{KeyView, StoreError},
 };
 
-impl Answered for CreateKey {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+impl AdminHandler for CreateKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         let now = clock::unix_seconds();
-        accounts::existing(admin, self.account.as_str()).await?;
+        accounts::existing_account(admin, self.account.as_str()).await?;
         let terms = self.terms().apply(KeyTerms::default());
         check_quota(terms.quota)?;
         check_end(self.expires_at, now)?;
-        if terms.lacks_quota() {
-            return Err(NotChanged::ResetWithoutQuota.into());
+        if terms.has_reset_without_quota() {
+            return Err(KeyChangeError::ResetWithoutQuota.into());
         }
         let text = match (&self.operation_id, &self.seed) {
-            (Some(operation), Some(seed)) => text_of(admin, seed, operation.as_str()),
-            (None, Some(_)) => return Err(AdminError::of_field("seed", "it needs an operation_id beside it")),
-            (_, None) => fresh(admin),
+            (Some(operation), Some(seed)) => derived_text(admin, seed, operation.as_str()),
+            (None, Some(_)) => return Err(AdminError::of_field("seed", "it requires an operation_id")),
+            (_, None) => random_text(admin),
         };
         let id = match &self.operation_id {
             None => KeyId::generate(&mut rand::rng()),
-            Some(operation) => KeyId::of_digest(&Sha256::digest(operation.as_str()).into()),
+            Some(operation) => KeyId::from_digest(&Sha256::digest(operation.as_str()).into()),
         };
         if self.operation_id.is_some()
             && let Some(view) = admin.store.by_id(&id).await?
         {
-            return show_text_again(admin, &view, &text).await;
+            return repeat_text(admin, &view, &text).await;
         }
         let names = self.models.as_ref().map(|ModelNames(names)| names.clone());
         let KeyName(name) = &self.name;
@@ -64,7 +68,7 @@ impl Answered for CreateKey {
             account: self.account.as_str().into(),
             created_at: now,
             expires_at: self.expires_at.map(Moment::seconds),
-            models: models(admin, names)?,
+            models: resolve_models(admin, names)?,
             state: KeyState::Active,
             hint: text.hint(),
             revision: 0,
@@ -74,37 +78,37 @@ impl Answered for CreateKey {
         };
         let id = record.id.clone();
         let recorded = Self { seed: None, ..self };
-        match add(admin, author.peer, text.digest(), record, &recorded).await {
-            Ok(view) => Ok(shown(admin, &view).await.with_text(&text)),
-            // Asked for at two nodes at the same time: one has made it.
+        match create_key(admin, author.peer, text.digest(), record, &recorded).await {
+            Ok(view) => Ok(key_details(admin, &view).await.with_text(&text)),
+            // Two nodes received the operation at the same time, and the other one created the key.
             Err(refused) => match admin.store.by_id(&id).await? {
-                Some(view) if view.digest == text.digest() => show_text_again(admin, &view, &text).await,
+                Some(view) if view.digest == text.digest() => repeat_text(admin, &view, &text).await,
                 _ => Err(refused),
             },
         }
     }
 }
 
-/// A key whose text was made already, with this text if it has it for so short a time that whoever asks again may have lost the
-/// answer.
-async fn show_text_again(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<Key, AdminError> {
+/// A key that this operation has already given its text. The text is shown again for [`REPEATED_TEXT_SECONDS`], because the first
+/// answer may have been lost.
+async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<KeyDetails, AdminError> {
     let record = &view.record;
     let since = record.text_since.unwrap_or(record.created_at);
-    let is_new = clock::unix_seconds() < since.saturating_add(TOLD_AGAIN_SECONDS);
+    let is_new = clock::unix_seconds() < since.saturating_add(REPEATED_TEXT_SECONDS);
     if view.digest == text.digest() && is_new {
-        return Ok(shown(admin, view).await.with_text(text));
+        return Ok(key_details(admin, view).await.with_text(text));
     }
     Err(AdminError::conflict(format!(
-        "this operation has made the text of key {} already, and it was told to whoever asked first: rotate the key for a new one, or \
+        "this operation has already made the text of key {}, which was shown to the first caller: rotate the key for a new text, or \
          delete it",
         record.id
     )))
 }
 
-/// Makes a key, recorded with what was asked for.
-async fn add(
+/// Creates a key, and records the request in the audit record.
+async fn create_key(
     admin: &Admin,
-    peer: Peer,
+    peer: AdminPeer,
     digest: KeyDigest,
     record: KeyRecord,
     values: &(impl Serialize + Sync),
@@ -112,8 +116,8 @@ async fn add(
     admin.audit(peer, "key.create", record.id.as_str(), values).await?;
     admin.store.create(&digest, &record).await?;
     if let Err(error) = admin.changes.key_changed(&digest, &record).await {
-        // Nobody has seen it yet. Where this fails too, a key stays that nobody has.
-        let _ = admin.store.delete(&record.id, &MadeFrom::Anything).await;
+        // Nobody has seen its text yet. If this fails too, a key remains that nobody can use.
+        let _ = admin.store.delete(&record.id, &ChangePrecondition::Anything).await;
         return Err(error.into());
     }
     Ok(KeyView {
@@ -123,99 +127,101 @@ async fn add(
     })
 }
 
-/// A key with what it has spent; a store that does not tell leaves that out.
-async fn shown(admin: &Admin, view: &KeyView) -> Key {
+/// A key with its spending, which is left out if it cannot be read.
+async fn key_details(admin: &Admin, view: &KeyView) -> KeyDetails {
     let spend = admin.ledger.key_spend(&view.record.account, &view.record.id).await;
-    Key::of(view, spend.ok().as_ref(), clock::unix_millis())
+    KeyDetails::from_view(view, spend.ok().as_ref(), clock::unix_millis())
 }
 
-/// Makes a change, recorded with these values, and shows the key after it. A change that the key as it is refuses is not recorded.
-async fn make(
+/// Makes a change, records it with these values, and returns the key after it. A change that the key's state does not allow is
+/// not recorded.
+async fn apply_change(
     admin: &Admin,
     author: Author,
     key_id: &KeyId,
     change: &KeyChange,
     (operation, values): (&'static str, &(impl Serialize + Sync)),
-) -> Result<Key, AdminError> {
-    existing(admin, key_id).await?.after(change, &author.from)?;
+) -> Result<KeyDetails, AdminError> {
+    existing_key(admin, key_id).await?.apply_change(change, &author.from)?;
     admin.audit(author.peer, operation, key_id.as_str(), values).await?;
     let view = admin.store.change(key_id, change, &author.from).await?;
     let noted = admin.changes.key_changed(&view.digest, &view.record).await;
-    noted.map_err(|error| unsure(&error))?;
-    Ok(shown(admin, &view).await)
+    noted.map_err(|error| maybe_undone(&error))?;
+    Ok(key_details(admin, &view).await)
 }
 
-/// The store has made the change, and might yet lose it.
-fn unsure(error: &AccountChangeError) -> AdminError {
+/// The store has made the change, but may lose it in a failover.
+fn maybe_undone(error: &AccountChangeError) -> AdminError {
     AdminError::failed(format!(
-        "the key was changed, but a failover of the store could undo it: {error}; then do it again"
+        "the key was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
     ))
 }
 
-async fn existing(admin: &Admin, id: &KeyId) -> Result<KeyView, StoreError> {
+async fn existing_key(admin: &Admin, id: &KeyId) -> Result<KeyView, StoreError> {
     admin.store.by_id(id).await?.ok_or(StoreError::NotFound)
 }
 
-impl Answered for ShowKey {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<Key, AdminError> {
-        Ok(shown(admin, &existing(admin, &self.id).await?).await)
+impl AdminHandler for ShowKey {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<KeyDetails, AdminError> {
+        Ok(key_details(admin, &existing_key(admin, &self.id).await?).await)
     }
 }
 
-impl Answered for UpdateKey {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+impl AdminHandler for UpdateKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         let mut update = self.update();
         check_end(self.expires_at.flatten(), clock::unix_seconds())?;
         if let Some(names) = update.models {
-            update.models = Some(models(admin, names)?);
+            update.models = Some(resolve_models(admin, names)?);
         }
-        set(
+        apply_update(
             admin,
             author,
             &self.id,
-            (update, ChangedBy::Operator),
+            (update, ChangeAuthor::Operator),
             ("key.update", &self),
         )
         .await
     }
 }
 
-/// Asked by the owner of a key, who can never raise a limit.
-impl Answered for LowerKey {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+/// For the owner of a key, who can never raise a limit.
+impl AdminHandler for LowerKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         check_end(self.expires_at.flatten(), clock::unix_seconds())?;
-        set(
+        apply_update(
             admin,
             author,
             &self.id,
-            (self.update(), ChangedBy::Owner),
+            (self.update(), ChangeAuthor::Owner),
             ("key.lower", &self),
         )
         .await
     }
 }
 
-/// Sets the values that an update names.
-async fn set(
+/// Applies an update.
+async fn apply_update(
     admin: &Admin,
     author: Author,
     id: &KeyId,
-    (update, by): (KeyUpdate, ChangedBy),
+    (update, by): (KeyUpdate, ChangeAuthor),
     recorded: (&'static str, &(impl Serialize + Sync)),
-) -> Result<Key, AdminError> {
+) -> Result<KeyDetails, AdminError> {
     if update == KeyUpdate::default() {
         return Err(AdminError::invalid("nothing to change: name at least one field"));
     }
     check_quota(update.terms.quota.flatten())?;
-    make(admin, author, id, &KeyChange::Update { update, by }, recorded).await
+    apply_change(admin, author, id, &KeyChange::Update { update, by }, recorded).await
 }
 
-/// Zero is a quota: the key is there, and nothing is served.
+/// Refuses a negative quota. Zero is allowed: it admits no requests.
 fn check_quota(quota: Option<NanoUsd>) -> Result<(), AdminError> {
     match quota {
-        Some(quota) if quota < NanoUsd::ZERO => {
-            Err(AdminError::of_field("quota_usd", "zero or more, or null for unlimited"))
-        }
+        Some(quota) if quota < NanoUsd::ZERO => Err(AdminError::of_field(
+            "quota_usd",
+            "must be zero or more, or null for unlimited",
+        )),
         _ => Ok(()),
     }
 }
@@ -224,31 +230,31 @@ fn check_end(end: Option<Moment>, now: i64) -> Result<(), AdminError> {
     match end {
         Some(end) if end.seconds() <= now => Err(AdminError::of_field(
             "expires_at",
-            "that time has passed; to end a key now, revoke it",
+            "that time is in the past; revoke the key to end it now",
         )),
         _ => Ok(()),
     }
 }
 
-/// A rotation in the audit record.
+/// The values of a rotation in the audit record.
 #[derive(Serialize)]
-struct Rotated<'a> {
+struct AuditedRotation<'a> {
     hint: &'a str,
     old_until: Option<Moment>,
 }
 
-impl Answered for RotateKey {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+impl AdminHandler for RotateKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         let seconds = self
             .overlap_seconds
-            .map_or(OVERLAP_DEFAULT_SECONDS, |Overlap(seconds)| seconds);
+            .map_or(OVERLAP_DEFAULT_SECONDS, |OverlapSeconds(seconds)| seconds);
         let text = match &self.seed {
-            Some(seed) => text_of(admin, seed, self.id.as_str()),
-            None => fresh(admin),
+            Some(seed) => derived_text(admin, seed, self.id.as_str()),
+            None => random_text(admin),
         };
-        let present = existing(admin, &self.id).await?;
+        let present = existing_key(admin, &self.id).await?;
         if present.digest == text.digest() {
-            return show_text_again(admin, &present, &text).await;
+            return repeat_text(admin, &present, &text).await;
         }
         let now = clock::unix_seconds();
         let rotation = Rotation {
@@ -257,19 +263,19 @@ impl Answered for RotateKey {
             at: now,
             overlap_until: (seconds > 0).then(|| now.saturating_add_unsigned(seconds)),
         };
-        let values = Rotated {
+        let values = AuditedRotation {
             hint: &text.hint(),
             old_until: rotation.overlap_until.and_then(Moment::of_seconds),
         };
         let change = KeyChange::Rotate(rotation);
-        let key = make(admin, author, &self.id, &change, ("key.rotate", &values)).await?;
+        let key = apply_change(admin, author, &self.id, &change, ("key.rotate", &values)).await?;
         Ok(key.with_text(&text))
     }
 }
 
-impl Answered for EndOverlap {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
-        make(
+impl AdminHandler for EndOverlap {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
+        apply_change(
             admin,
             author,
             &self.id,
@@ -280,25 +286,25 @@ impl Answered for EndOverlap {
     }
 }
 
-impl Answered for RevokeKey {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Key, AdminError> {
+impl AdminHandler for RevokeKey {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         let change = KeyChange::Revoke {
             at: clock::unix_seconds(),
         };
-        make(admin, author, &self.id, &change, ("key.revoke", &self)).await
+        apply_change(admin, author, &self.id, &change, ("key.revoke", &self)).await
     }
 }
 
-impl Answered for DeleteKey {
+impl AdminHandler for DeleteKey {
     async fn answer(self, admin: &Admin, author: Author) -> Result<DeletedKey, AdminError> {
         let id = &self.id;
         if let Some(view) = admin.store.by_id(id).await? {
-            view.check_made_from(&author.from)?;
+            view.check_precondition(&author.from)?;
         }
         admin.audit(author.peer, "key.delete", id.as_str(), &self).await?;
         if let Some(view) = admin.store.delete(id, &author.from).await? {
             let gone = admin.changes.key_gone(id, view.record.revision).await;
-            gone.map_err(|error| unsure(&error))?;
+            gone.map_err(|error| maybe_undone(&error))?;
         }
         Ok(DeletedKey {
             id: self.id,
@@ -307,15 +313,15 @@ impl Answered for DeleteKey {
     }
 }
 
-/// Models by the names they are allowed by: a mistyped one would allow nothing, and an alias is none of those.
-fn models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
+/// Resolves names and aliases to the models' names, which are what keys allow. Refuses unknown names.
+fn resolve_models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
     let known = |name: String| {
         admin.providers.model_named(&name).map_err(|near| {
             let hint = near.map_or_else(
-                || "`weir models` lists those that are served".to_owned(),
+                || "`weir models` lists the served models".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
-            AdminError::of_field("models", format!("there is no model `{name}`: {hint}"))
+            AdminError::of_field("models", format!("model `{name}` does not exist: {hint}"))
         })
     };
     names
@@ -323,12 +329,58 @@ fn models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String
         .transpose()
 }
 
-/// A text that is drawn.
-fn fresh(admin: &Admin) -> ServiceKey {
+/// A random text.
+fn random_text(admin: &Admin) -> ServiceKey {
     ServiceKey::generate(&admin.prefix, &mut rand::rng())
 }
 
-/// The text that a seed makes for a purpose.
-fn text_of(admin: &Admin, seed: &Seed, purpose: &str) -> ServiceKey {
-    ServiceKey::of_seed(&admin.prefix, seed.expose().as_bytes(), purpose)
+/// The text that is derived from a seed and a purpose.
+fn derived_text(admin: &Admin, seed: &Seed, purpose: &str) -> ServiceKey {
+    ServiceKey::from_seed(&admin.prefix, seed.expose().as_bytes(), purpose)
+}
+
+/// The person's key, or a new one. Nobody gets its text: the person gets one by rotating the key. If the person signs in at two
+/// nodes at the same time, one of them makes the key and both get it.
+async fn find_or_create_key(
+    admin: &Admin,
+    person: &OidcIdentity<'_>,
+    template: &KeyTemplate,
+) -> Result<KeyView, AdminError> {
+    let id = person.key_id();
+    if let Some(view) = admin.store.by_id(&id).await? {
+        return Ok(view);
+    }
+    accounts::existing_account(admin, &template.account).await?;
+    let text = random_text(admin);
+    let mut record = template.record(person, text.hint(), clock::unix_seconds());
+    record.models = resolve_models(admin, record.models.take())?;
+    let values = json!({ "name": record.name, "account": record.account, "template": true });
+    let peer = AdminPeer::Person {
+        subject: person.subject.into(),
+        name: person.name.into(),
+    };
+    // The second of two finds the key that the first one made. The audit record then has one line too many.
+    match create_key(admin, peer, text.digest(), record, &values).await {
+        Ok(view) => Ok(view),
+        Err(refused) => {
+            let made = admin.store.by_id(&id).await?;
+            made.ok_or(refused)
+        }
+    }
+}
+
+impl Admin {
+    /// The key of a person who has just signed in by the OpenID provider; it is created if it is missing. Not a question of the
+    /// API: only pages of this process may call it.
+    ///
+    /// # Errors
+    /// The key cannot be read or created.
+    pub(crate) async fn key_for_person(
+        &self,
+        person: &OidcIdentity<'_>,
+        template: &KeyTemplate,
+    ) -> Result<KeyView, AdminError> {
+        let _change = self.changes_seen.begin();
+        find_or_create_key(self, person, template).await
+    }
 }

@@ -1,34 +1,40 @@
-//! The node itself in the admin API: its audit record, the process that takes its place, and a backup of the store that it owns.
+//! Questions about the node itself: its audit record, its upgrade, and a backup of the store that it owns.
 
+use std::sync::Arc;
+
+use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::{Admin, ask::Answered, author::Author};
 use crate::{
+    admin::{Admin, errors::AdminHandler, peer::Author},
     api::{
-        Question,
+        AdminQuestion,
         error::AdminError,
-        node::{AuditPage, Backup, ListAuditedChanges, Upgrade, Upgraded},
+        node::{
+            AuditPage, Backup, DisableProvider, EnableProvider, ListAuditedChanges, ListModels, ListProviders,
+            ModelList, ProviderList, SwitchedProvider, Upgrade, UpgradedProcess,
+        },
         values::Moment,
     },
     edges::clock,
-    store::archive::file::{self, FORMAT, Header},
+    store::archive::file::{self, BackupHeader, FORMAT},
 };
 
-/// Pieces of a backup that wait for the client.
+/// The maximum number of pieces of a backup that wait for the client.
 const PIECES_WAITING: usize = 4;
 
-impl Answered for ListAuditedChanges {
+impl AdminHandler for ListAuditedChanges {
     async fn answer(self, admin: &Admin, _: Author) -> Result<AuditPage, AdminError> {
-        let page = admin.audit.page(self.before).await;
+        let page = admin.audit.read_page(self.before).await;
         page.map_err(|error| AdminError::failed(error.to_string()))
     }
 }
 
-impl Answered for Upgrade {
-    async fn answer(self, admin: &Admin, author: Author) -> Result<Upgraded, AdminError> {
+impl AdminHandler for Upgrade {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<UpgradedProcess, AdminError> {
         let Some(upgrades) = admin.upgrades.clone() else {
             return Err(AdminError::not_found(
-                "this weir was not started by `weir serve`: it cannot be upgraded",
+                "only a weir that was started by `weir serve` can be upgraded",
             ));
         };
         admin.audit(author.peer, "upgrade", "", &self).await?;
@@ -37,16 +43,16 @@ impl Answered for Upgrade {
 }
 
 impl Admin {
-    /// The pieces of a backup of a store that this process owns.
+    /// The pieces of a backup of the store that this process owns.
     ///
     /// # Errors
-    /// The store is shared, or the author may not have it.
+    /// The store is shared, or the author may not make a backup.
     pub(crate) fn back_up(&self, author: &Author, Backup {}: Backup) -> Result<mpsc::Receiver<Vec<u8>>, AdminError> {
-        author.peer.check(Backup::ROLE)?;
+        author.peer.check_role(Backup::ROLE)?;
         let archive = self.archive.clone().ok_or_else(|| {
-            AdminError::not_found("this store is shared: `weir store backup` reads it itself, with the configuration")
+            AdminError::not_found("this store is shared: `weir store backup` with the configuration reads it directly")
         })?;
-        let header = Header {
+        let header = BackupHeader {
             weir_backup: FORMAT,
             time: Moment::of_millis(clock::unix_millis()).map_or_else(String::new, |time| time.to_string()),
             engine: "embedded".to_owned(),
@@ -54,11 +60,77 @@ impl Admin {
         };
         let (to, pieces) = mpsc::channel::<Vec<u8>>(PIECES_WAITING);
         tokio::spawn(async move {
-            // The client sees that the last line is missing.
-            if let Err(error) = file::encode(&*archive, &header, to).await {
-                tracing::error!(%error, "a backup was broken off");
+            // The client notices, because the last line is missing.
+            if let Err(error) = file::send_backup(&*archive, &header, to).await {
+                tracing::error!(%error, "a backup failed");
             }
         });
         Ok(pieces)
     }
+}
+
+impl AdminHandler for ListModels {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<ModelList, AdminError> {
+        let models = admin.providers.models();
+        Ok(ModelList { models })
+    }
+}
+
+impl AdminHandler for ListProviders {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<ProviderList, AdminError> {
+        let providers = admin.providers.providers();
+        Ok(ProviderList { providers })
+    }
+}
+
+impl AdminHandler for EnableProvider {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<SwitchedProvider, AdminError> {
+        switch(admin, author, self.name, true).await
+    }
+}
+
+impl AdminHandler for DisableProvider {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<SwitchedProvider, AdminError> {
+        switch(admin, author, self.name, false).await
+    }
+}
+
+/// The values of a switch in the audit record.
+#[derive(Serialize)]
+struct AuditedSwitch<'a> {
+    provider: &'a str,
+}
+
+async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result<SwitchedProvider, AdminError> {
+    let known = admin.providers.providers();
+    // A provider that is no longer configured can still be switched on, or its switch would remain forever.
+    if !on && known.iter().all(|provider| provider.name != name) {
+        let names: Vec<&str> = known.iter().map(|provider| provider.name.as_str()).collect();
+        return Err(AdminError::not_found(format!(
+            "this provider does not exist; the providers are {}",
+            names.join(", ")
+        )));
+    }
+    let of_name = known.iter().find(|provider| provider.name == name);
+    if on && let Some(why) = of_name.and_then(|provider| provider.why_off.as_deref()) {
+        return Err(AdminError::invalid(format!(
+            "{name} is off by its configuration, which the switch cannot change: {why}"
+        )));
+    }
+    let operation = if on { "provider.enable" } else { "provider.disable" };
+    admin
+        .audit(author.peer, operation, "", &AuditedSwitch { provider: &name })
+        .await?;
+    let providers = Arc::clone(&admin.providers);
+    let changing = {
+        let name = name.clone();
+        tokio::task::spawn_blocking(move || providers.switch(&name, on))
+    };
+    let changed = changing.await.map_err(|error| AdminError::failed(error.to_string()))?;
+    let changed = changed.map_err(|error| AdminError::failed(format!("the switch cannot be saved: {error}")))?;
+    Ok(SwitchedProvider {
+        provider: name,
+        enabled: on,
+        changed,
+    })
 }

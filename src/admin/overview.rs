@@ -1,23 +1,23 @@
-//! What all accounts come to: balances now, what was used today and this month. For the console's first page.
+//! Totals of all accounts for the console's first page: balances now, and usage today and this month.
 
 use futures_util::{
     TryFutureExt,
     stream::{self, StreamExt, TryStreamExt},
 };
 
-use super::{Admin, ask::Answered, author::Author, usage};
+use super::{Admin, usage};
+use crate::admin::{errors::AdminHandler, peer::Author};
 use crate::{
     api::{
-        accounts::Account,
+        accounts::AccountDetails,
         error::AdminError,
-        usage::{CostsByDay, Dearest, Overview, ShowOverview, WeekCost},
+        usage::{CostsByDay, Overview, ShowOverview, TopCosts, WeekCostLine},
     },
     domain::{
         ledger::{
             AccountView,
-            daily_costs::{DailyCosts, WEEK, dearest_weeks},
-            daily_sums::{Subject, Sums, SumsOf},
-            usage_report::{SplitBy, date, day},
+            daily_sums::{SumSelector, SumSubject, Sums},
+            reports::{DailyCosts, SplitBy, WEEK, date_of_day, day_of_date, most_expensive_weeks},
         },
         money::NanoUsd,
     },
@@ -27,35 +27,35 @@ use crate::{
     },
 };
 
-/// Accounts that are counted: each costs two questions to the store.
+/// The maximum number of accounts that are counted: each costs two calls to the store.
 const ACCOUNTS_MAX: usize = 10_000;
-/// Accounts whose sums are read at one time.
+/// The number of accounts whose sums are read concurrently.
 const AT_ONCE: usize = 16;
-/// Accounts whose balance is low that are named.
+/// The maximum number of listed accounts with a low balance.
 const LOW_MAX: usize = 20;
-/// The days whose costs are told one by one.
+/// The number of days whose costs are listed.
 const DAYS_SHOWN: i64 = 30;
-/// Accounts, models and keys that are named because they cost most in the last week.
+/// The number of listed accounts, keys and models with the highest costs of the last week.
 const DEAREST_MAX: usize = 5;
-/// Accounts, the dearest first, whose keys are looked at for the dearest keys. Fewer are, once no key of the others can be one.
+/// The maximum number of accounts, the most expensive first, whose keys are read to find the most expensive keys.
 const KEYS_OF_ACCOUNTS_MAX: usize = 32;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-impl Answered for ShowOverview {
-    /// Of the first [`ACCOUNTS_MAX`] accounts.
+impl AdminHandler for ShowOverview {
+    /// Counts the first [`ACCOUNTS_MAX`] accounts.
     async fn answer(self, admin: &Admin, _: Author) -> Result<Overview, AdminError> {
-        Ok(of_first(&*admin.ledger, ACCOUNTS_MAX).await?.answer())
+        Ok(count_first(&*admin.ledger, ACCOUNTS_MAX).await?.into_overview())
     }
 }
 
-/// What the first accounts come to, by name.
-async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Counted, StoreError> {
+/// The totals of the first accounts by name.
+async fn count_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<OverviewTotals, StoreError> {
     let today = ledger.now_ms().await?.div_euclid(DAY_MS);
-    let month = day(date(today).first_of_month());
-    let mut all = Counted::new(today);
+    let month = day_of_date(date_of_day(today).first_of_month());
+    let mut all = OverviewTotals::new(today);
     let mut after: Option<String> = None;
     loop {
-        // One beyond the last tells whether there are others.
+        // Reading one more than needed tells whether there are others.
         let asked = (accounts_max - all.accounts).clamp(1, LIST_ACCOUNTS_MAX);
         let page = ledger.accounts(after.as_deref(), asked).await?;
         if all.accounts == accounts_max {
@@ -63,21 +63,21 @@ async fn of_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Count
             break;
         }
         all.add_sums(ledger, &page, month).await?;
-        page.iter().for_each(|account| all.add(account));
+        page.iter().for_each(|account| all.add_account(account));
         if page.len() < asked {
             all.is_whole = true;
             break;
         }
         after = page.last().map(|account| account.id.clone());
     }
-    all.find_dearest_keys(ledger).await?;
+    all.add_most_expensive_keys(ledger).await?;
     Ok(all)
 }
 
-/// What accounts come to, as far as they were counted.
-struct Counted {
+/// The totals of the accounts counted so far.
+struct OverviewTotals {
     accounts: usize,
-    /// There are no others.
+    /// Whether all accounts are counted.
     is_whole: bool,
     suspended: usize,
     balance: NanoUsd,
@@ -86,19 +86,19 @@ struct Counted {
     paid_today: NanoUsd,
     paid_month: NanoUsd,
     low_count: u64,
-    /// Those with the lowest balances, the lowest first, of those whose balance is low.
-    low: Vec<(NanoUsd, Account)>,
+    /// The accounts with the lowest balances among those with a low balance, the lowest first.
+    low: Vec<(NanoUsd, AccountDetails)>,
     today: Sums,
     month: Sums,
-    /// The costs of the models, by day.
+    /// The costs of models by day.
     models: DailyCosts,
-    /// The costs of the accounts and of the dearest keys in two weeks.
+    /// The costs of accounts in two weeks. `key_weeks`: those of the keys of the most expensive accounts.
     account_weeks: DailyCosts,
     key_weeks: DailyCosts,
 }
 
-impl Counted {
-    /// No accounts yet, on a day that is counted from the Unix epoch.
+impl OverviewTotals {
+    /// No accounts yet. `today` is in days since the Unix epoch.
     fn new(today: i64) -> Self {
         let weeks = DailyCosts::new(today - 2 * WEEK as i64 + 1..=today);
         Self {
@@ -120,7 +120,7 @@ impl Counted {
         }
     }
 
-    /// Adds the sums of accounts. The month begins with this day.
+    /// Adds the sums of accounts. `month` is the month's first day.
     async fn add_sums(
         &mut self,
         ledger: &dyn LedgerStore,
@@ -129,7 +129,7 @@ impl Counted {
     ) -> Result<(), StoreError> {
         let days = self.models.days();
         let (today, asked) = (*days.end(), month.min(*days.start())..=*days.end());
-        let whole = SumsOf::One(Subject::Account);
+        let whole = SumSelector::One(SumSubject::Account);
         let reads = accounts.iter().map(|account| {
             ledger
                 .sums(&account.id, asked.clone(), &whole)
@@ -151,21 +151,23 @@ impl Counted {
         Ok(())
     }
 
-    /// Looks at the keys of the accounts that cost most, until no key of the others can be among the dearest: a key costs no more
-    /// than its account.
-    async fn find_dearest_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
-        for account in dearest_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
-            let found = dearest_weeks(self.key_weeks.weeks(), DEAREST_MAX);
+    /// Reads the keys of the most expensive accounts, until no key of a further account can be among the most expensive: a key
+    /// costs no more than its account.
+    async fn add_most_expensive_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
+        for account in most_expensive_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
+            let found = most_expensive_weeks(self.key_weeks.weeks(), DEAREST_MAX);
             if found.len() == DEAREST_MAX && found.last().is_some_and(|last| last.cost >= account.cost) {
                 break;
             }
-            let sums = ledger.sums(&account.name, self.key_weeks.days(), &SumsOf::Keys).await?;
+            let sums = ledger
+                .sums(&account.name, self.key_weeks.days(), &SumSelector::Keys)
+                .await?;
             self.key_weeks.add(&sums, SplitBy::Key);
         }
         Ok(())
     }
 
-    fn add(&mut self, account: &AccountView) {
+    fn add_account(&mut self, account: &AccountView) {
         self.accounts += 1;
         self.suspended += usize::from(account.record.suspended);
         self.balance = self.balance.saturating_add(account.balance);
@@ -178,17 +180,17 @@ impl Counted {
             let place = self.low.partition_point(|(balance, _)| *balance <= account.balance);
             if place < LOW_MAX {
                 self.low.truncate(LOW_MAX - 1);
-                self.low.insert(place, (account.balance, Account::from(account)));
+                self.low.insert(place, (account.balance, AccountDetails::from(account)));
             }
         }
     }
 
-    fn answer(self) -> Overview {
+    fn into_overview(self) -> Overview {
         Overview {
             accounts: self.accounts,
             is_whole: self.is_whole,
             suspended: self.suspended,
-            // Each charge has lowered the balance by what it has added here.
+            // Each charge lowers the balance by as much as it adds to what is spent.
             paid_in_nano_usd: self.balance.saturating_add(self.spent),
             paid_today_nano_usd: self.paid_today,
             paid_month_nano_usd: self.paid_month,
@@ -197,11 +199,11 @@ impl Counted {
             spent_nano_usd: self.spent,
             today: (&self.today).into(),
             month: (&self.month).into(),
-            spent: CostsByDay::of(&self.models, usage::DAILY_MAX),
-            dearest: Dearest {
-                accounts: WeekCost::dearest(&self.account_weeks, DEAREST_MAX),
-                keys: WeekCost::dearest(&self.key_weeks, DEAREST_MAX),
-                models: WeekCost::dearest(&self.models, DEAREST_MAX),
+            spent: CostsByDay::from_costs(&self.models, usage::DAILY_MAX),
+            dearest: TopCosts {
+                accounts: WeekCostLine::most_expensive(&self.account_weeks, DEAREST_MAX),
+                keys: WeekCostLine::most_expensive(&self.key_weeks, DEAREST_MAX),
+                models: WeekCostLine::most_expensive(&self.models, DEAREST_MAX),
             },
             low_count: self.low_count,
             low: self.low.into_iter().map(|(_, account)| account).collect(),
@@ -215,7 +217,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::ledger::{AccountRecord, AccountTerms, Admit, AdmitReply, Change, Step},
+        domain::ledger::{AccountChange, AccountRecord, AccountTerms, AdmitCall, AdmitReply, Step},
         store::ledger::contract::{change_record, memory, node, record},
     };
 
@@ -224,7 +226,7 @@ mod tests {
         let ledger = memory::ledger();
         for number in 0..accounts {
             let balance = NanoUsd::from_nanos(100);
-            let open = Change::Open {
+            let open = AccountChange::Open {
                 balance,
                 at: 1,
                 operation: None,
@@ -238,11 +240,14 @@ mod tests {
                 .apply(&node(1), &name, &[Step { seq: 1, change: open }], 0)
                 .await
                 .unwrap();
-            change_record(&*ledger, &name, |record| record.with(terms, number + 1 == accounts)).await;
+            change_record(&*ledger, &name, |record| {
+                record.with_terms(terms, number + 1 == accounts)
+            })
+            .await;
         }
         let mut key = record(1);
         key.account = name(0).into();
-        let ask = Admit {
+        let ask = AdmitCall {
             node: node(1),
             request: "runs".into(),
             key: Arc::new(key),
@@ -262,7 +267,10 @@ mod tests {
     #[tokio::test]
     async fn accounts_behind_the_first_page_of_the_store_are_counted_too() {
         let accounts = LIST_ACCOUNTS_MAX + 5;
-        let all = of_first(&*ledger(accounts).await, ACCOUNTS_MAX).await.unwrap().answer();
+        let all = count_first(&*ledger(accounts).await, ACCOUNTS_MAX)
+            .await
+            .unwrap()
+            .into_overview();
         assert_eq!((all.accounts, all.is_whole), (accounts, true));
         assert_eq!((all.suspended, all.held_nano_usd.nanos()), (1, 30));
         let count = i64::try_from(accounts).unwrap();
@@ -294,14 +302,14 @@ mod tests {
             paid_this_month: NanoUsd::ZERO,
             created_at: 0,
         };
-        let mut all = Counted::new(0);
+        let mut all = OverviewTotals::new(0);
         let most = i64::try_from(LOW_MAX).unwrap();
         // Upwards and downwards in turn: what comes late is named, too.
         for step in 0..2 * most {
             let number = if step % 2 == 0 { step } else { -step };
-            all.add(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
+            all.add_account(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
         }
-        let all = all.answer();
+        let all = all.into_overview();
         let named: Vec<&str> = all.low.iter().map(|account| account.id.as_str()).collect();
         let mut lowest: Vec<i64> = (0..2 * most)
             .map(|step| if step % 2 == 0 { step } else { -step })
@@ -313,9 +321,9 @@ mod tests {
             (lowest.iter().map(String::as_str).collect(), 2 * LOW_MAX as u64)
         );
         // Where nothing is said of it, nothing left is low.
-        let mut all = Counted::new(0);
+        let mut all = OverviewTotals::new(0);
         for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
-            all.add(&account(number, low_balance));
+            all.add_account(&account(number, low_balance));
         }
         assert_eq!(all.low_count, 3);
     }
@@ -324,7 +332,7 @@ mod tests {
     async fn it_is_whole_if_no_account_was_left_out() {
         let ledger = ledger(3).await;
         for (most, counted, is_whole, suspended) in [(2, 2, false, 0), (3, 3, true, 1), (4, 3, true, 1)] {
-            let all = of_first(&*ledger, most).await.unwrap().answer();
+            let all = count_first(&*ledger, most).await.unwrap().into_overview();
             assert_eq!(
                 (all.accounts, all.is_whole, all.suspended),
                 (counted, is_whole, suspended),
@@ -335,7 +343,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_accounts_it_is_whole() {
-        let all = of_first(&*memory::ledger(), 2).await.unwrap().answer();
+        let all = count_first(&*memory::ledger(), 2).await.unwrap().into_overview();
         assert_eq!((all.accounts, all.is_whole), (0, true));
     }
 }

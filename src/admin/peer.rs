@@ -1,44 +1,56 @@
-//! Who calls the admin API.
+//! The callers of the admin API.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
+use axum::{
+    Extension, RequestPartsExt,
+    extract::FromRequestParts,
+    http::{HeaderMap, header, request::Parts},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{
-        error::{AdminError, Code},
+        error::{AdminError, AdminErrorCode},
         node::AuditPeer,
         sessions::Door,
     },
-    domain::{keys::key::KeyId, role::Role},
+    domain::{
+        keys::{change::ChangePrecondition, key::KeyId},
+        sign_in::Role,
+        version::Version,
+    },
 };
 
-/// Who is at the other end of a connection.
+/// A caller of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Peer {
-    /// A process on this machine, as far as the system tells.
+pub(crate) enum AdminPeer {
+    /// A process on this machine, as far as the system identifies it.
     Process { uid: Option<u32>, pid: Option<i32> },
     /// The holder of a certificate.
     Certified(Arc<str>),
-    /// A person whom the OpenID provider knows: by the identifier that it never gives to another, and by the name for people,
-    /// which may change.
+    /// A user of the OpenID provider. `subject` identifies the person and is never given to another; `name` is for people and may
+    /// change.
     Person { subject: Arc<str>, name: Arc<str> },
-    /// A session of the console, which `opened_by` has asked for.
-    Console { opened_by: Box<Peer>, role: Role },
+    /// A session of the console that `opened_by` has opened.
+    Console { opened_by: Box<AdminPeer>, role: Role },
     /// The owner of a key, signed in with it at the portal.
     Owner(KeyId),
 }
 
-impl Peer {
-    /// Refuses a question that needs more than a session's role. Whoever has the socket or a certificate may ask all.
+impl AdminPeer {
+    /// Refuses a question that needs a higher role than the session's. Callers by socket or certificate may ask everything.
     ///
     /// # Errors
-    /// The role that it needs.
-    pub(super) fn check(&self, needed: Role) -> Result<(), AdminError> {
+    /// Names the role that is needed.
+    pub(super) fn check_role(&self, needed: Role) -> Result<(), AdminError> {
         match self {
             Self::Console { role, .. } if *role < needed => Err(AdminError::new(
-                Code::Forbidden,
+                AdminErrorCode::Forbidden,
                 format!(
                     "this needs the role {}, and the session has the role {}; nothing was changed",
                     needed.as_str(),
@@ -49,18 +61,18 @@ impl Peer {
         }
     }
 
-    /// What people call it.
-    pub(super) fn called(&self) -> String {
+    /// The caller's name for people.
+    pub(super) fn display_name(&self) -> String {
         match self {
             Self::Process { uid, .. } => uid.map_or_else(|| "a process".to_owned(), |uid| format!("uid {uid}")),
             Self::Certified(holder) => holder.to_string(),
             Self::Person { name, .. } => name.to_string(),
-            Self::Console { opened_by, .. } => opened_by.called(),
+            Self::Console { opened_by, .. } => opened_by.display_name(),
             Self::Owner(key) => key.as_str().to_owned(),
         }
     }
 
-    /// Who it is, for the audit record.
+    /// The caller as in the audit record.
     pub(super) fn audit_peer(self) -> AuditPeer {
         match self {
             Self::Process { uid, pid } => AuditPeer {
@@ -90,23 +102,121 @@ impl Peer {
     }
 }
 
+/// Extends the lifetime of a connection, on request of one of its calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectionExtension(pub(crate) Arc<AtomicBool>);
+
+impl ConnectionExtension {
+    pub(crate) fn extend(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The author of a question.
+#[derive(Clone, Debug)]
+pub(crate) struct Author {
+    pub(crate) peer: AdminPeer,
+    /// The condition of the change: set by pages of this process, or the request's `If-Match`.
+    pub(crate) from: ChangePrecondition,
+}
+
+impl From<AdminPeer> for Author {
+    /// The peer, without a condition.
+    fn from(peer: AdminPeer) -> Self {
+        Self {
+            peer,
+            from: ChangePrecondition::Anything,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Author {
+    type Rejection = AdminError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AdminError> {
+        let peer = parts.extract::<Extension<AdminPeer>>().await;
+        let Extension(peer) = peer.map_err(|error| AdminError::failed(error.to_string()))?;
+        let from = match parts.extensions.get() {
+            Some(from) => *from,
+            None => if_match(&parts.headers)?,
+        };
+        Ok(Self { peer, from })
+    }
+}
+
+/// The condition of `If-Match`. Neither `*` nor a missing header is a condition.
+fn if_match(headers: &HeaderMap) -> Result<ChangePrecondition, AdminError> {
+    let version = condition(headers)?;
+    Ok(version.map_or(ChangePrecondition::Anything, ChangePrecondition::Version))
+}
+
+/// The version in `If-Match`; `None` if the change is unconditional.
+fn condition(headers: &HeaderMap) -> Result<Option<Version>, AdminError> {
+    let wanted = || AdminError::invalid("If-Match must be one version in quotes, such as \"17-5f3a9c21\", or `*`");
+    let mut named = headers.get_all(header::IF_MATCH).iter();
+    let tag = match (named.next(), named.next()) {
+        (None, _) => return Ok(None),
+        (Some(one), None) => one.to_str().map_err(|_| wanted())?.trim(),
+        (Some(_), Some(_)) => return Err(wanted()),
+    };
+    if tag == "*" {
+        return Ok(None);
+    }
+    let version = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let version = version.and_then(|text| text.parse().ok());
+    version.map(Some).ok_or_else(wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderValue;
 
     #[test]
     fn a_session_of_the_console_may_ask_what_its_role_says_and_others_may_ask_all() {
-        let process = Peer::Process {
+        let process = AdminPeer::Process {
             uid: Some(0),
             pid: None,
         };
         for needed in Role::ALL {
-            assert_eq!(process.check(needed), Ok(()));
+            assert_eq!(process.check_role(needed), Ok(()));
             for role in Role::ALL {
                 let opened_by = Box::new(process.clone());
-                let session = Peer::Console { opened_by, role };
-                assert_eq!(session.check(needed).is_ok(), role >= needed, "{role:?} {needed:?}");
+                let session = AdminPeer::Console { opened_by, role };
+                assert_eq!(
+                    session.check_role(needed).is_ok(),
+                    role >= needed,
+                    "{role:?} {needed:?}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn a_condition_is_one_version_in_quotes_any_or_none() {
+        let read = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::IF_MATCH, HeaderValue::from_static(value));
+            }
+            if_match(&headers).ok()
+        };
+        let version = Version::new(17, 0xcbf4_3926);
+        assert_eq!(read(&["\"17-cbf43926\""]), Some(ChangePrecondition::Version(version)));
+        assert_eq!(
+            (read(&[]), read(&["*"])),
+            (Some(ChangePrecondition::Anything), Some(ChangePrecondition::Anything))
+        );
+        for wrong in [
+            "",
+            "17-cbf43926",
+            "W/\"17-cbf43926\"",
+            "\"17-cbf43926\", \"18-cbf43926\"",
+            "\"\"",
+            "\"other\"",
+        ] {
+            assert_eq!(read(&[wrong]), None, "{wrong}");
+        }
+        assert_eq!(read(&["\"17-cbf43926\"", "\"17-cbf43926\""]), None);
     }
 }

@@ -1,48 +1,50 @@
-//! Answers of a moment ago, which all who look at the console share: what their pages cost the store does not grow with their number.
+//! Recent answers, which all viewers of the console share, so that the load on the store does not grow with their number.
 
 use std::{
     any::Any,
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::{admin::changes_seen::ChangesSeen, api::error::AdminError, edges::clock};
+use crate::{api::error::AdminError, edges::clock};
 
-/// How long an answer is given again after it was made.
-const FRESH: Duration = Duration::from_secs(1);
-/// One that took long to make is given again for so many times as long, so that the store is busy with it for at most a
-/// twentieth of the time.
-const TIMES_ITS_WORK: u32 = 20;
-/// The longest that an answer is given again, however long it took.
-const FRESH_MAX: Duration = Duration::from_secs(30);
-/// The most answers that are kept, some 200 KB at the most each. Others are made for who asks alone.
+/// The minimum time for which an answer is reused.
+const REUSE_MIN: Duration = Duration::from_secs(1);
+/// An answer is reused for 20 times the time it took, so that making it takes at most a twentieth of the store's time.
+const REUSE_FACTOR: u32 = 20;
+/// The maximum time for which an answer is reused.
+const REUSE_MAX: Duration = Duration::from_secs(30);
+/// The maximum number of answers kept, each at most about 200 KB. Further answers are not shared.
 const ANSWERS_MAX: usize = 64;
 
-/// An answer that is shared by all who look.
-pub(super) type Shared = Result<Arc<dyn Any + Send + Sync>, AdminError>;
+/// An answer that all viewers share.
+pub(super) type SharedAnswer = Result<Arc<dyn Any + Send + Sync>, AdminError>;
 
-/// What was asked within the last moment, by its path.
-pub(super) struct Recent<T> {
-    answers: Mutex<HashMap<String, Arc<Answer<T>>>>,
+/// The recent answers, by path and query.
+pub(super) struct ResponseCache<T> {
+    answers: Mutex<HashMap<String, Arc<CachedAnswer<T>>>>,
 }
 
-/// An answer, or that it is being made.
-struct Answer<T> {
-    /// How many changes had been made through this node when it was asked for.
+/// An answer that is ready or being made.
+struct CachedAnswer<T> {
+    /// The number of changes made through this node when the answer was requested.
     changes: u64,
-    made: OnceCell<Made<T>>,
+    made: OnceCell<TimedAnswer<T>>,
 }
 
-struct Made<T> {
+struct TimedAnswer<T> {
     answer: T,
     good_until: Instant,
 }
 
-impl<T> Default for Recent<T> {
+impl<T> Default for ResponseCache<T> {
     fn default() -> Self {
         Self {
             answers: Mutex::default(),
@@ -50,29 +52,30 @@ impl<T> Default for Recent<T> {
     }
 }
 
-impl<T: Clone> Recent<T> {
-    /// What `make` answers, or has answered a moment ago for the same path, if nothing was changed through this node since.
-    /// However many ask at one time, one of them asks the store.
-    pub(super) async fn get(&self, path: &str, changes: &ChangesSeen, make: impl Future<Output = T>) -> T {
-        let known = self.at(path, changes.count(), clock::instant());
+impl<T: Clone> ResponseCache<T> {
+    /// The result of `make`, or a recent result for the same path if nothing was changed through this node since. Concurrent
+    /// callers
+    /// share one call of `make`.
+    pub(super) async fn get(&self, path: &str, changes: &ChangeCounter, make: impl Future<Output = T>) -> T {
+        let known = self.entry(path, changes.count(), clock::instant());
         let made = known.made.get_or_init(|| async {
             let began = clock::instant();
             let answer = make.await;
             let now = clock::instant();
-            let good_until = now + lasts(now.saturating_duration_since(began));
-            Made { answer, good_until }
+            let good_until = now + reuse_time(now.saturating_duration_since(began));
+            TimedAnswer { answer, good_until }
         });
         made.await.answer.clone()
     }
 
-    fn at(&self, path: &str, changes: u64, now: Instant) -> Arc<Answer<T>> {
+    fn entry(&self, path: &str, changes: u64, now: Instant) -> Arc<CachedAnswer<T>> {
         let mut answers = self.answers.lock();
         if let Some(known) = answers.get(path).filter(|known| known.is_good(changes, now)) {
             return Arc::clone(known);
         }
         answers.retain(|_, known| known.is_good(changes, now));
         let made = OnceCell::new();
-        let new = Arc::new(Answer { changes, made });
+        let new = Arc::new(CachedAnswer { changes, made });
         if answers.len() < ANSWERS_MAX {
             answers.insert(path.to_owned(), Arc::clone(&new));
         }
@@ -80,32 +83,57 @@ impl<T: Clone> Recent<T> {
     }
 }
 
-impl<T> Answer<T> {
+impl<T> CachedAnswer<T> {
     fn is_good(&self, changes: u64, now: Instant) -> bool {
         self.changes == changes && self.made.get().is_none_or(|made| now < made.good_until)
     }
 }
 
-/// How long an answer is given again that took so long.
-fn lasts(took: Duration) -> Duration {
-    took.saturating_mul(TIMES_ITS_WORK).clamp(FRESH, FRESH_MAX)
+/// How long an answer may be reused, given how long it took to make.
+fn reuse_time(took: Duration) -> Duration {
+    took.saturating_mul(REUSE_FACTOR).clamp(REUSE_MIN, REUSE_MAX)
+}
+
+/// The number of changes, shared by all parts of the admin API.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangeCounter(Arc<AtomicU64>);
+
+/// A change in progress. It is counted when it ends, whether it succeeded or not.
+#[must_use = "the change ends with it"]
+pub(super) struct PendingChange<'a>(&'a AtomicU64);
+
+impl ChangeCounter {
+    /// The number of changes so far.
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Begins a change.
+    pub(super) fn begin(&self) -> PendingChange<'_> {
+        PendingChange(&self.0)
+    }
+}
+
+impl Drop for PendingChange<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::*;
-
     /// An answer that says how many were made.
-    async fn ask(recent: &Recent<u64>, path: &str, changes: &ChangesSeen, made: &AtomicU64) -> u64 {
+    async fn ask(recent: &ResponseCache<u64>, path: &str, changes: &ChangeCounter, made: &AtomicU64) -> u64 {
         let make = async { made.fetch_add(1, Ordering::SeqCst) + 1 };
         recent.get(path, changes, make).await
     }
 
     #[tokio::test]
     async fn who_asks_at_the_same_time_gets_one_answer() {
-        let (recent, changes, made) = (Recent::default(), ChangesSeen::default(), AtomicU64::new(0));
+        let (recent, changes, made) = (ResponseCache::default(), ChangeCounter::default(), AtomicU64::new(0));
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         let first = recent.get("/a", &changes, async {
             wait.await.unwrap();
@@ -123,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_is_seen_at_once() {
-        let (recent, changes, made) = (Recent::default(), ChangesSeen::default(), AtomicU64::new(0));
+        let (recent, changes, made) = (ResponseCache::default(), ChangeCounter::default(), AtomicU64::new(0));
         for _ in 0..3 {
             assert_eq!(ask(&recent, "/a", &changes, &made).await, 1);
         }
@@ -133,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_from_before_a_change_is_not_given_after_it() {
-        let (recent, changes, made) = (Recent::default(), ChangesSeen::default(), AtomicU64::new(0));
+        let (recent, changes, made) = (ResponseCache::default(), ChangeCounter::default(), AtomicU64::new(0));
         let old = recent.get("/a", &changes, async {
             drop(changes.begin());
             100
@@ -144,26 +172,26 @@ mod tests {
 
     #[test]
     fn answers_become_old_by_what_they_cost() {
-        let recent = Recent::default();
+        let recent = ResponseCache::default();
         let now = clock::instant();
-        let answer = recent.at("/a", 0, now);
-        let good_until = now + lasts(Duration::ZERO);
-        let answer_made = Made { answer: 1, good_until };
+        let answer = recent.entry("/a", 0, now);
+        let good_until = now + reuse_time(Duration::ZERO);
+        let answer_made = TimedAnswer { answer: 1, good_until };
         assert!(answer.made.set(answer_made).is_ok());
-        let is_same = |at: Instant| Arc::ptr_eq(&answer, &recent.at("/a", 0, at));
+        let is_same = |at: Instant| Arc::ptr_eq(&answer, &recent.entry("/a", 0, at));
         assert!(is_same(good_until - Duration::from_millis(1)));
         assert!(!is_same(good_until));
-        assert_eq!(lasts(Duration::from_millis(3)), FRESH);
-        assert_eq!(lasts(Duration::from_millis(500)), Duration::from_secs(10));
-        assert_eq!(lasts(Duration::from_secs(500)), FRESH_MAX);
+        assert_eq!(reuse_time(Duration::from_millis(3)), REUSE_MIN);
+        assert_eq!(reuse_time(Duration::from_millis(500)), Duration::from_secs(10));
+        assert_eq!(reuse_time(Duration::from_secs(500)), REUSE_MAX);
     }
 
     #[test]
     fn so_many_answers_are_kept_and_no_more() {
-        let recent = Recent::<u64>::default();
+        let recent = ResponseCache::<u64>::default();
         let now = clock::instant();
         for path in 0..2 * ANSWERS_MAX {
-            recent.at(&path.to_string(), 0, now);
+            recent.entry(&path.to_string(), 0, now);
         }
         assert_eq!(recent.answers.lock().len(), ANSWERS_MAX);
     }

@@ -1,9 +1,10 @@
-//! Who is signed in, in the admin API: people in browsers, at the console and the portal, and agents with a key.
+//! Questions about who is signed in: people in browsers, at the console and the portal, and agents with a key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Admin, ask::Answered, author::Author, peer::Peer};
+use super::{Admin, peer::AdminPeer};
+use crate::admin::{errors::AdminHandler, peer::Author};
 use crate::{
     api::{
         error::AdminError,
@@ -13,44 +14,47 @@ use crate::{
         },
         values::Moment,
     },
-    domain::{keys::key::KeyId, role::Role, sign_in::user_code::UserCode},
+    domain::{
+        keys::key::KeyId,
+        sign_in::{Role, device_request::UserCode},
+    },
     edges::clock,
     sign_in::AgentSignIns,
     store::{
         KeyView, StoreError,
-        web_sessions::{ListedWebSession, WebSessionStore},
+        sessions::{ListedWebSession, WebSessionStore},
     },
 };
 
-/// The most sessions of one answer: those that were used last.
+/// The maximum number of sessions in an answer: the most recently used ones.
 const SESSIONS_MAX: usize = 1000;
-/// How often so many are ended where all are to end.
+/// The maximum number of rounds, each of [`SESSIONS_MAX`] sessions, for ending all sessions.
 const ROUNDS_MAX: usize = 100;
-/// By so much of its digest a session is known: nobody can make a cookie of it.
+/// The length of a session's id: a prefix of its digest, from which nobody can make a cookie.
 const ID_CHARS: usize = 16;
 
-/// Who holds a session, as the doors write it.
+/// Who holds a session, as the console and the portal store it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "door", content = "who", rename_all = "snake_case")]
-pub(crate) enum Holder {
+pub(crate) enum SessionHolder {
     /// An operator, at the console.
-    Console { opened_by: Peer, role: Role },
+    Console { opened_by: AdminPeer, role: Role },
     /// The owner of a key, at the portal.
     Portal { key: KeyId },
 }
 
-impl Holder {
-    /// Reads it; `None`: it is no session that somebody holds, such as a sign-in that is under way.
+impl SessionHolder {
+    /// Reads a stored session; `None` if nobody holds it, such as a sign-in in progress.
     pub(crate) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
-impl Answered for CreateConsoleLink {
+impl AdminHandler for CreateConsoleLink {
     async fn answer(self, admin: &Admin, author: Author) -> Result<ConsoleLink, AdminError> {
         let Some(console) = &admin.console else {
             return Err(AdminError::not_found(
-                "the console is off: set `listen` of [console] in the configuration and start weir anew",
+                "the console is off: set `listen` of [console] in the configuration and restart weir",
             ));
         };
         let link = console.issue(&author.peer, self.role.unwrap_or(Role::Owner));
@@ -60,35 +64,33 @@ impl Answered for CreateConsoleLink {
     }
 }
 
-impl Answered for ListSessions {
+impl AdminHandler for ListSessions {
     async fn answer(self, admin: &Admin, _: Author) -> Result<SessionList, AdminError> {
-        let sessions = held(&*admin.web_sessions).await?.into_iter();
-        let sessions = sessions.map(|(session, holder)| shown(&session, holder));
+        let sessions = held_sessions(&*admin.web_sessions).await?.into_iter();
+        let sessions = sessions.map(|(session, holder)| session_view(&session, holder));
         Ok(SessionList {
             sessions: sessions.collect(),
         })
     }
 }
 
-impl Answered for EndSession {
+impl AdminHandler for EndSession {
     async fn answer(self, admin: &Admin, author: Author) -> Result<EndedSessions, AdminError> {
-        let sessions = held(&*admin.web_sessions).await?;
-        let found = sessions.iter().find(|(session, _)| id(session) == self.id);
+        let sessions = held_sessions(&*admin.web_sessions).await?;
+        let found = sessions.iter().find(|(session, _)| short_id(session) == self.id);
         let (session, _) = found.ok_or_else(|| {
-            AdminError::not_found(
-                "no session has this id, or it has ended; `weir console sessions` lists those that go on",
-            )
+            AdminError::not_found("no session has this id, or it has ended; `weir console sessions` lists the sessions")
         })?;
         end_one(admin, &author.peer, session).await?;
         Ok(EndedSessions { ended: 1 })
     }
 }
 
-impl Answered for EndAllSessions {
+impl AdminHandler for EndAllSessions {
     async fn answer(self, admin: &Admin, author: Author) -> Result<EndedSessions, AdminError> {
         let mut ended = 0;
         for _ in 0..ROUNDS_MAX {
-            let sessions = held(&*admin.web_sessions).await?;
+            let sessions = held_sessions(&*admin.web_sessions).await?;
             if sessions.is_empty() {
                 break;
             }
@@ -101,39 +103,41 @@ impl Answered for EndAllSessions {
     }
 }
 
-async fn held(store: &dyn WebSessionStore) -> Result<Vec<(ListedWebSession, Holder)>, AdminError> {
+async fn held_sessions(store: &dyn WebSessionStore) -> Result<Vec<(ListedWebSession, SessionHolder)>, AdminError> {
     let sessions = store.list_web_sessions(SESSIONS_MAX).await?.into_iter();
     let held = sessions.filter_map(|session| {
-        let holder = Holder::read(&session.who)?;
+        let holder = SessionHolder::read(&session.who)?;
         Some((session, holder))
     });
     Ok(held.collect())
 }
 
-/// The audit record's values.
+/// The values of an ended session in the audit record.
 #[derive(Serialize)]
-struct Ended {
+struct AuditedSessionEnd {
     session: String,
 }
 
-async fn end_one(admin: &Admin, peer: &Peer, session: &ListedWebSession) -> Result<(), AdminError> {
-    let values = Ended { session: id(session) };
+async fn end_one(admin: &Admin, peer: &AdminPeer, session: &ListedWebSession) -> Result<(), AdminError> {
+    let values = AuditedSessionEnd {
+        session: short_id(session),
+    };
     admin.audit(peer.clone(), "console.end_session", "", &values).await?;
     admin.web_sessions.end(&session.id).await?;
     Ok(())
 }
 
-fn id(session: &ListedWebSession) -> String {
+fn short_id(session: &ListedWebSession) -> String {
     session.id.to_hex().chars().take(ID_CHARS).collect()
 }
 
-fn shown(session: &ListedWebSession, holder: Holder) -> SessionView {
+fn session_view(session: &ListedWebSession, holder: SessionHolder) -> SessionView {
     let (door, opened_by, role, key) = match holder {
-        Holder::Console { opened_by, role } => (Door::Console, Some(opened_by.called()), Some(role), None),
-        Holder::Portal { key } => (Door::Portal, None, None, Some(key)),
+        SessionHolder::Console { opened_by, role } => (Door::Console, Some(opened_by.display_name()), Some(role), None),
+        SessionHolder::Portal { key } => (Door::Portal, None, None, Some(key)),
     };
     SessionView {
-        id: id(session),
+        id: short_id(session),
         door,
         opened_by,
         role,
@@ -143,28 +147,29 @@ fn shown(session: &ListedWebSession, holder: Holder) -> SessionView {
     }
 }
 
-/// The audit record's values. The code is good for minutes and for nothing else, so it may be in the record.
+/// The values of a decision in the audit record. The code is valid for minutes only, and useless otherwise, so it may be
+/// recorded.
 #[derive(Serialize)]
-struct Decision<'a> {
+struct AuditedDecision<'a> {
     user_code: &'a UserCode,
     approve: bool,
 }
 
-impl Answered for DecideSignIn {
+impl AdminHandler for DecideSignIn {
     async fn answer(self, admin: &Admin, author: Author) -> Result<DecidedSignIn, AdminError> {
         let Self { id, user_code, approve } = self;
-        let sign_ins = on(admin)?;
-        let view = existing(admin, &id).await?;
+        let sign_ins = enabled_sign_ins(admin)?;
+        let view = existing_key_view(admin, &id).await?;
         let works = view.record.check(&view.digest, clock::unix_seconds());
         works.map_err(|denied| AdminError::invalid(format!("{denied}: nobody can sign in with it")))?;
-        // A form that was sent twice is answered alike.
+        // A form that was sent twice gets the same answer.
         if sign_ins.is_decided(&user_code, &view, approve).await? {
             return Ok(DecidedSignIn { id, approved: approve });
         }
-        if sign_ins.waiting(&user_code).await?.is_none() {
+        if sign_ins.pending(&user_code).await?.is_none() {
             return Err(not_waiting());
         }
-        let values = Decision {
+        let values = AuditedDecision {
             user_code: &user_code,
             approve,
         };
@@ -176,11 +181,11 @@ impl Answered for DecideSignIn {
     }
 }
 
-impl Answered for ListSignIns {
+impl AdminHandler for ListSignIns {
     async fn answer(self, admin: &Admin, _: Author) -> Result<SignInList, AdminError> {
-        let sign_ins = on(admin)?;
-        existing(admin, &self.id).await?;
-        let lasting = sign_ins.lasting(&self.id).await?.into_iter();
+        let sign_ins = enabled_sign_ins(admin)?;
+        existing_key_view(admin, &self.id).await?;
+        let lasting = sign_ins.active(&self.id).await?.into_iter();
         let sign_ins = lasting.map(|(used, ends)| SignInView {
             used_at: Moment::of_seconds(used),
             ends_at: Moment::of_seconds(ends),
@@ -194,9 +199,9 @@ impl Answered for ListSignIns {
     }
 }
 
-impl Answered for EndSignIns {
+impl AdminHandler for EndSignIns {
     async fn answer(self, admin: &Admin, author: Author) -> Result<EndedSignIns, AdminError> {
-        let sign_ins = on(admin)?;
+        let sign_ins = enabled_sign_ins(admin)?;
         admin
             .audit(author.peer, "key.sign_out", self.id.as_str(), &json!({}))
             .await?;
@@ -208,21 +213,21 @@ impl Answered for EndSignIns {
     }
 }
 
-fn on(admin: &Admin) -> Result<&AgentSignIns, AdminError> {
+fn enabled_sign_ins(admin: &Admin) -> Result<&AgentSignIns, AdminError> {
     admin.sign_ins.as_deref().ok_or_else(|| {
         AdminError::not_found(
-            "agents cannot sign in here: set `enabled` of [sign_in] in the configuration and start weir anew",
+            "agents cannot sign in here: set `enabled` of [sign_in] in the configuration and restart weir",
         )
     })
 }
 
-async fn existing(admin: &Admin, id: &KeyId) -> Result<KeyView, AdminError> {
+async fn existing_key_view(admin: &Admin, id: &KeyId) -> Result<KeyView, AdminError> {
     let found = admin.store.by_id(id).await?;
     Ok(found.ok_or(StoreError::NotFound)?)
 }
 
 fn not_waiting() -> AdminError {
     AdminError::not_found(
-        "no sign-in with this code waits for approval: it has expired, was decided, or was mistyped; let the agent begin anew",
+        "no sign-in with this code is waiting for approval: it has expired, was decided, or was mistyped; start again at the agent",
     )
 }

@@ -1,34 +1,34 @@
-//! What accounts, keys, models and tags have used, from the daily sums.
+//! Usage of accounts, keys, models and tags, from the daily sums.
 
 use std::ops::RangeInclusive;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use super::{Admin, accounts, ask::Answered, author::Author};
+use super::{Admin, accounts};
+use crate::admin::{errors::AdminHandler, peer::Author};
 use crate::{
     api::{
         error::AdminError,
-        log::Day,
+        log::UtcDay,
         usage::{CostsByDay, ShowUsage, UsageLine, UsagePage},
     },
     domain::ledger::{
         consumption::RETENTION_DAYS,
-        daily_costs::DailyCosts,
-        daily_sums::{DailySum, Subject, SumsOf},
-        usage_report::{SplitBy, UsageReport, day},
+        daily_sums::{DailySum, SumSelector, SumSubject},
+        reports::{DailyCosts, SplitBy, UsageReport, day_of_date},
     },
     store::StoreError,
 };
 
-/// How many days a report has, unless asked otherwise.
+/// The default number of days of a report.
 const DAYS_DEFAULT: i64 = 30;
-/// Accounts in one answer where none is named, all asked about together. Others are for the next one.
+/// The number of accounts in an answer if none is named, which are read concurrently. The next answer has further ones.
 const ACCOUNTS_AT_ONCE: usize = 32;
-/// The names whose cost is told day by day; that of the others is told together.
+/// The number of names whose costs are listed by day; all others are summed up.
 pub(super) const DAILY_MAX: usize = 6;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-impl Answered for ShowUsage {
+impl AdminHandler for ShowUsage {
     async fn answer(self, admin: &Admin, _: Author) -> Result<UsagePage, AdminError> {
         let days = self.days(admin.ledger.now_ms().await?)?;
         let by = self.by.unwrap_or(SplitBy::Day);
@@ -37,10 +37,11 @@ impl Answered for ShowUsage {
         let most = self.most.unwrap_or(usize::MAX);
         let mut report = UsageReport::default();
         let mut costs = DailyCosts::new(days.clone());
-        // A picture of days shows their models.
+        // A chart of days is split by model.
         let split = if by == SplitBy::Day { SplitBy::Model } else { by };
-        // A request with two tags is in the sums of both, one without any in none: what all of them come to, the account knows.
-        let whole = (of == SumsOf::Tags).then_some(SumsOf::One(Subject::Account));
+        // A request with two tags is in the sums of both, and one without tags in none, so the total comes from the account's
+        // sums.
+        let whole = (of == SumSelector::Tags).then_some(SumSelector::One(SumSubject::Account));
         let (ledger, asked, of, whole) = (&*admin.ledger, &days, &of, &whole);
         let reads = accounts.iter().map(|account| async move {
             let sums = ledger.sums(account, asked.clone(), of).await?;
@@ -58,10 +59,10 @@ impl Answered for ShowUsage {
             costs.add(sums.iter().filter(takes), split);
         }
         Ok(UsagePage {
-            costs: CostsByDay::of(&costs, DAILY_MAX),
+            costs: CostsByDay::from_costs(&costs, DAILY_MAX),
             by,
-            usage: UsageLine::all(by, report.lines(by, most)),
-            left_out: report.left_out(most),
+            usage: UsageLine::from_report(by, report.lines(by, most)),
+            left_out: report.omitted_lines(most),
             total: report.total().into(),
             next,
         })
@@ -69,32 +70,35 @@ impl Answered for ShowUsage {
 }
 
 impl ShowUsage {
-    /// Which sums answer the question.
-    fn sums(&self, by: SplitBy) -> Result<SumsOf, AdminError> {
+    /// The sums that answer the question.
+    fn sums(&self, by: SplitBy) -> Result<SumSelector, AdminError> {
         let refused = |message: &str| Err(AdminError::of_field("tag", message));
         match (&self.key, &self.tag, by) {
             (Some(_), Some(_), _) | (Some(_), None, SplitBy::Tag) | (None, Some(_), SplitBy::Key) => {
-                refused("sums are kept of keys and of tags, not of the tags of a key")
+                refused("sums are kept by key and by tag, but not by both together")
             }
-            (Some(key), None, _) => Ok(SumsOf::One(Subject::Key(key.clone()))),
-            (None, Some(tag), _) if tag.is_summed() => Ok(SumsOf::One(Subject::Tag(tag.clone()))),
-            (None, Some(_), _) => refused("no sums are kept of sessions; `weir log query --tag` finds their rows"),
-            (None, None, SplitBy::Key) => Ok(SumsOf::Keys),
-            (None, None, SplitBy::Tag) => Ok(SumsOf::Tags),
-            (None, None, SplitBy::Day | SplitBy::Model) => Ok(SumsOf::One(Subject::Account)),
+            (Some(key), None, _) => Ok(SumSelector::One(SumSubject::Key(key.clone()))),
+            (None, Some(tag), _) if tag.is_summed() => Ok(SumSelector::One(SumSubject::Tag(tag.clone()))),
+            (None, Some(_), _) => refused("sums are not kept for sessions; `weir log query --tag` finds their rows"),
+            (None, None, SplitBy::Key) => Ok(SumSelector::Keys),
+            (None, None, SplitBy::Tag) => Ok(SumSelector::Tags),
+            (None, None, SplitBy::Day | SplitBy::Model) => Ok(SumSelector::One(SumSubject::Account)),
         }
     }
 
-    /// The account that is named, or the key's; else some, and where to go on.
+    /// The named account or the key's; otherwise some accounts, and where to continue.
     async fn accounts(&self, admin: &Admin) -> Result<(Vec<String>, Option<String>), AdminError> {
         if let Some(account) = &self.account {
-            return Ok((vec![accounts::existing(admin, account.as_str()).await?.id], None));
+            return Ok((
+                vec![accounts::existing_account(admin, account.as_str()).await?.id],
+                None,
+            ));
         }
         if let Some(key) = &self.key {
             let view = admin.store.by_id(key).await?;
             let view = view.ok_or_else(|| {
                 AdminError::not_found(format!(
-                    "there is no key {key}; what a deleted one has used is told with its account"
+                    "key {key} does not exist; the usage of a deleted key is included in its account's"
                 ))
             })?;
             return Ok((vec![view.record.account.into()], None));
@@ -105,17 +109,14 @@ impl ShowUsage {
         Ok((names, next))
     }
 
-    /// The days, as far as they are kept.
+    /// The days of the report that are kept.
     fn days(&self, now_ms: i64) -> Result<RangeInclusive<i64>, AdminError> {
         let today = now_ms.div_euclid(DAY_MS);
         let oldest = today - i64::from(RETENTION_DAYS);
-        let number = |date: Option<Day>| date.map(|Day(date)| day(date));
+        let number = |date: Option<UtcDay>| date.map(|UtcDay(date)| day_of_date(date));
         let (from, until) = (number(self.from), number(self.until));
         if from.zip(until).is_some_and(|(from, until)| from >= until) {
-            return Err(AdminError::of_field(
-                "until",
-                "it is not after --from, so no day is left",
-            ));
+            return Err(AdminError::of_field("until", "it must be after --from"));
         }
         let last = until.map_or(today, |until| until - 1).min(today);
         let first = from.unwrap_or(last + 1 - DAYS_DEFAULT).max(oldest);

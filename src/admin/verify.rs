@@ -1,29 +1,46 @@
-//! Compares the daily sums with the rows that they are the sums of, wherever these are, and puts sums in their place.
+//! Compares the daily sums with their rows, in all backends, and replaces wrong sums.
 
-use super::{Admin, accounts, ask::Answered, author::Author};
 use crate::{
+    admin::{Admin, accounts, errors::AdminHandler, peer::Author},
     api::{
         error::AdminError,
-        log::checks::{MendLog, MendedDay, NoteVerifiedLog, NotedVerified, SumsDifference, VerifiedDay, VerifyLog},
+        log::{
+            UtcDay,
+            checks::{
+                FillFromJournal, JournalDayView, JournalDays, MendLog, MendedDay, NoteVerifiedLog, SumsDifference,
+                VerificationReply, VerifiedCounters, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog,
+                WrongCounter,
+            },
+        },
+        values::AccountId,
     },
-    domain::ledger::{NodeId, usage_report::day},
-    sinks::{asks::HomeError, proof::Findings, reading::LogReadError},
+    domain::ledger::{
+        NodeId,
+        reports::{date_of_day, day_of_date},
+    },
+    sinks::{
+        asks::LogBackendError,
+        counters,
+        own_journal::{self, ComparedLog, JournalPortion, ROWS_AT_ONCE, RowSelection},
+        proof::ProofFindings,
+        reading::LogReadError,
+    },
     store::StoreError,
 };
 
 pub(super) const DAY_MS: i64 = 24 * 3_600_000;
 
-impl Answered for VerifyLog {
+impl AdminHandler for VerifyLog {
     async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedDay, AdminError> {
-        let account = accounts::existing(admin, self.account.as_str()).await?.id;
-        let Findings { counts, verdict, .. } = prove(admin, &account, day(self.day.0)).await?;
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
+        let ProofFindings { counts, verdict, .. } = prove(admin, &account, day_of_date(self.day.0)).await?;
         Ok(VerifiedDay {
             account,
             day: self.day,
             home: admin.homes.home.name().to_owned(),
-            rows: counts.at_home,
-            on_their_way: counts.on_their_way,
-            again: counts.again,
+            rows: counts.stored,
+            on_their_way: counts.pending,
+            again: counts.duplicates,
             behind: verdict.behind.iter().map(NodeId::to_string).collect(),
             missing: verdict.missing,
             sums_agree: verdict.sums_agree,
@@ -32,40 +49,40 @@ impl Answered for VerifyLog {
     }
 }
 
-impl Answered for NoteVerifiedLog {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<NotedVerified, AdminError> {
+impl AdminHandler for NoteVerifiedLog {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<VerificationReply, AdminError> {
         let now_ms = admin.ledger.now_ms().await?;
-        let counts = (day(self.from.0)..day(self.until.0)).contains(&(now_ms.div_euclid(DAY_MS) - 1));
+        let counts = (day_of_date(self.from.0)..day_of_date(self.until.0)).contains(&(now_ms.div_euclid(DAY_MS) - 1));
         if counts {
-            admin.log.note_verified(now_ms.div_euclid(1000));
+            admin.log.record_verified(now_ms.div_euclid(1000));
         }
-        Ok(NotedVerified { counts })
+        Ok(VerificationReply { counts })
     }
 }
 
-impl Answered for MendLog {
+impl AdminHandler for MendLog {
     async fn answer(self, admin: &Admin, author: Author) -> Result<MendedDay, AdminError> {
-        let account = accounts::existing(admin, self.account.as_str()).await?.id;
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
         admin.audit(author.peer, "log.mend", "", &self).await?;
-        let (name, number) = (admin.homes.home.name(), day(self.day.0));
+        let (name, number) = (admin.homes.home.name(), day_of_date(self.day.0));
         let found = prove(admin, &account, number).await?;
         if let [lane, ..] = &*found.verdict.behind {
             return Err(AdminError::invalid(format!(
-                "{lane} may still bring rows of account `{account}` on {} to the log's home ({name}), so the sums of those that are \
-                 there are not those of the day",
+                "{lane} may still bring rows of account `{account}` on {} to the log backend ({name}), so the sums of its rows are \
+                 not yet those of the day",
                 self.day
             )));
         }
-        if found.counts.again > 0 {
+        if found.counts.duplicates > 0 {
             return Err(AdminError::invalid(format!(
-                "the log's home ({name}) has {} rows of account `{account}` on {} twice: take them out first, as docs/log.md says",
-                found.counts.again, self.day
+                "the log backend ({name}) has {} duplicate rows of account `{account}` on {}: remove them first, as described in docs/log.md",
+                found.counts.duplicates, self.day
             )));
         }
         let is_whole = found.verdict.differences.is_empty();
         let ledger = &*admin.ledger;
         if !is_whole && !ledger.put_sums(&account, number, &found.sums, found.requests).await? {
-            let message = format!("rows of account `{account}` have come meanwhile; try again");
+            let message = format!("rows of account `{account}` arrived in the meantime: try again");
             return Err(StoreError::Busy(message).into());
         }
         Ok(MendedDay {
@@ -77,7 +94,77 @@ impl Answered for MendLog {
 }
 
 /// Compares a day of an account with its sums.
-pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<Findings, AdminError> {
+pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<ProofFindings, AdminError> {
     let found = admin.homes.prover(&*admin.ledger).prove(account, day).await;
-    found.map_err(|error: HomeError| LogReadError::from(error).into())
+    found.map_err(|error: LogBackendError| LogReadError::from(error).into())
+}
+
+impl AdminHandler for VerifyCounters {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<VerifiedCounters, AdminError> {
+        let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
+        let days = day_of_date(self.from.0)..day_of_date(self.until.0);
+        let counted = counters::compare(&*admin.ledger, admin.log(), &account, &days).await;
+        let counted = counted.map_err(|error| AdminError::failed(error.to_string()))?;
+        Ok(VerifiedCounters {
+            account,
+            differences: counted.differences.iter().map(WrongCounter::from).collect(),
+            compared: counted.compared,
+            moving: counted.moving,
+            older_than_sums: counted.older_than_sums,
+        })
+    }
+}
+
+impl AdminHandler for VerifyJournal {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<JournalDays, AdminError> {
+        self.compare(admin, false).await
+    }
+}
+
+impl AdminHandler for FillFromJournal {
+    async fn answer(self, admin: &Admin, author: Author) -> Result<JournalDays, AdminError> {
+        let Self(asked) = self;
+        asked.journal_position()?;
+        admin.audit(author.peer, "log.fill", "", &asked).await?;
+        let _turn = admin.homes.filling.lock().await;
+        asked.compare(admin, true).await
+    }
+}
+
+impl VerifyJournal {
+    /// The position in the journals to continue from.
+    fn journal_position(&self) -> Result<Option<own_journal::LanePosition>, AdminError> {
+        let place = self.after.as_deref().map(str::parse).transpose();
+        place.map_err(|()| AdminError::of_field("after", "it must be the `next` of an answer"))
+    }
+
+    async fn compare(&self, admin: &Admin, fills: bool) -> Result<JournalDays, AdminError> {
+        let from = self.journal_position()?;
+        let wanted = RowSelection {
+            days: day_of_date(self.from.0)..day_of_date(self.until.0),
+            account: self.account.as_ref().map(AccountId::to_string),
+        };
+        let homes = &admin.homes;
+        let log = ComparedLog {
+            home: &homes.home,
+            former: homes.former(),
+            ledger: &*admin.ledger,
+            fills,
+        };
+        let portion = own_journal::compare(log, &homes.lanes, &wanted, from.as_ref(), ROWS_AT_ONCE).await;
+        let JournalPortion { days, next } = portion.map_err(|error| AdminError::failed(error.to_string()))?;
+        let days = days.into_iter().map(|((account, day), found)| JournalDayView {
+            account: account.into(),
+            day: UtcDay(date_of_day(day)),
+            rows: found.rows,
+            missing: found.missing,
+            differing: found.differing,
+            brought: found.brought,
+            requests: found.named,
+        });
+        Ok(JournalDays {
+            days: days.collect(),
+            next: next.map(|next| next.to_string()),
+        })
+    }
 }

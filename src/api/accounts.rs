@@ -4,17 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    names::{AccountId, Reason},
     question,
-    values::{Limit, Moment, Nullable, Percents, Usd, nullable},
+    values::{LimitInput, Moment, Nullable, Percents, Usd, nullable},
 };
+use crate::api::values::{AccountId, AdjustmentReason};
 use crate::domain::{
-    ledger::{AccountTermsChange, AccountView, OperationId, ProviderState, RatesChange},
+    ledger::{AccountTermsChange, AccountView, OperationId, ProviderState, RateLimitsChange},
     money::NanoUsd,
     version::Version,
 };
 
-/// Declares a question that sets limits of an account: it has them behind its own fields.
+/// Declares a question that sets limits of an account. The fields of the limits follow the question's own fields.
 macro_rules! question_of_limits {
     ($(#[$about:meta])* $question:ident { $($own:tt)* }) => {
         $(#[$about])*
@@ -22,28 +22,28 @@ macro_rules! question_of_limits {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $question {
             $($own)*
-            /// At or below this balance it counts as low; null: never.
+            /// The balance at or below which the account's balance counts as low; null: never.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) low_balance_usd: Nullable<Usd>,
-            /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
+            /// The percentages of its keys' quotas at which notices are sent; null: as configured.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
-            /// The state at providers that its requests may name.
+            /// Which state at providers its requests may name.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) provider_state: Option<ProviderState>,
             /// Requests per minute; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) rpm: Nullable<Limit>,
+            pub(crate) rpm: Nullable<LimitInput>,
             /// Tokens per minute, input and output; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) tpm: Nullable<Limit>,
-            /// Requests running at one time; null: no limit.
+            pub(crate) tpm: Nullable<LimitInput>,
+            /// Concurrent requests; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) concurrency: Nullable<Limit>,
+            pub(crate) concurrency: Nullable<LimitInput>,
         }
 
         impl $question {
-            /// The limits that it names.
+            /// The limits that are set.
             pub(crate) fn terms(&self) -> AccountTermsChange {
                 AccountTermsChange {
                     low_balance: self.low_balance_usd.map(|low| low.map(|Usd(amount)| amount)),
@@ -57,14 +57,14 @@ macro_rules! question_of_limits {
 }
 
 question_of_limits! {
-    /// Makes an account.
+    /// Creates an account.
     CreateAccount {
         /// Its name.
         pub(crate) id: AccountId,
-        /// The balance that it begins with; zero unless it is named.
+        /// The opening balance; zero if omitted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) balance_usd: Option<Usd>,
-        /// By this the creation is known again: it counts once.
+        /// Identifies the creation, so that a repeated request creates one account.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) operation_id: Option<OperationId>,
     }
@@ -73,7 +73,7 @@ question_of_limits! {
 question!(CreateAccount => ChangedAccount: POST "/v1/accounts", Owner; const STATUS: u16 = 201;);
 
 impl CreateAccount {
-    /// An account of this name, with no balance and no limits.
+    /// An account with this name, without balance and limits.
     pub(crate) fn new(id: AccountId) -> Self {
         Self {
             id,
@@ -89,14 +89,14 @@ impl CreateAccount {
     }
 }
 
-/// Limits of requests, tokens and concurrency.
-pub(super) fn rates(limits: [Nullable<Limit>; 3]) -> RatesChange {
-    let [rpm, tpm, concurrency] = limits.map(|limit| limit.map(|limit| limit.map(|Limit(number)| number)));
-    RatesChange { rpm, tpm, concurrency }
+/// The limits of requests, tokens and concurrency.
+pub(super) fn rates(limits: [Nullable<LimitInput>; 3]) -> RateLimitsChange {
+    let [rpm, tpm, concurrency] = limits.map(|limit| limit.map(|limit| limit.map(|LimitInput(number)| number)));
+    RateLimitsChange { rpm, tpm, concurrency }
 }
 
 question_of_limits! {
-    /// Changes the limits of an account that are named.
+    /// Changes the given limits of an account, and nothing else.
     UpdateAccount {
         /// Its name.
         pub(crate) id: AccountId,
@@ -106,7 +106,7 @@ question_of_limits! {
 question!(UpdateAccount => ChangedAccount: PATCH "/v1/accounts/{id}", Owner);
 
 impl UpdateAccount {
-    /// An update that names nothing yet.
+    /// An update that changes nothing yet.
     pub(crate) fn new(id: AccountId) -> Self {
         Self {
             id,
@@ -128,7 +128,7 @@ pub(crate) struct CreditAccount {
     pub(crate) id: AccountId,
     /// The amount, more than zero.
     pub(crate) usd: Usd,
-    /// By this the credit is known again: it counts once.
+    /// Identifies the credit, so that a repeated request adds it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
 }
@@ -141,18 +141,18 @@ question!(CreditAccount => ChangedAccount: POST "/v1/accounts/{id}/credit", Owne
 pub(crate) struct AdjustAccount {
     /// Its name.
     pub(crate) id: AccountId,
-    /// The amount; below zero it takes money away.
+    /// The amount; below zero it lowers the balance.
     pub(crate) usd: Usd,
     /// The reason, for the audit record.
-    pub(crate) reason: Reason,
-    /// By this the adjustment is known again: it counts once.
+    pub(crate) reason: AdjustmentReason,
+    /// Identifies the adjustment, so that a repeated request makes it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
 }
 
 question!(AdjustAccount => ChangedAccount: POST "/v1/accounts/{id}/adjust", Owner);
 
-/// Serves nothing more to the keys of an account; requests that run go on.
+/// Admits no further requests of an account's keys. Running requests continue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuspendAccount {
@@ -162,7 +162,7 @@ pub(crate) struct SuspendAccount {
 
 question!(SuspendAccount => ChangedAccount: POST "/v1/accounts/{id}/suspend", Owner);
 
-/// Serves the keys of an account again.
+/// Admits requests of an account's keys again.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeAccount {
@@ -180,70 +180,70 @@ pub(crate) struct ShowAccount {
     pub(crate) id: AccountId,
 }
 
-question!(ShowAccount => Account: GET "/v1/accounts/{id}", Viewer;
-    fn version(account: &Account) -> Option<Version> {
+question!(ShowAccount => AccountDetails: GET "/v1/accounts/{id}", Viewer;
+    fn version(account: &AccountDetails) -> Option<Version> {
         Some(account.facts.version)
     }
 );
 
-/// Lists accounts by their names.
+/// Lists accounts in the order of their names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListAccounts {
-    /// Those behind this one.
+    /// Only accounts after this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<String>,
-    /// So many of them at the most; 100 unless it is named.
+    /// The maximum number of accounts; 100 if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
 }
 
-question!(ListAccounts => Accounts: GET "/v1/accounts", Viewer);
+question!(ListAccounts => AccountList: GET "/v1/accounts", Viewer);
 
-/// Some accounts.
+/// A page of accounts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Accounts {
-    /// The accounts, by their names.
-    pub(crate) accounts: Vec<Account>,
-    /// The last one of them, where there may be others behind it.
+pub(crate) struct AccountList {
+    /// The accounts, in the order of their names.
+    pub(crate) accounts: Vec<AccountDetails>,
+    /// The last of them, if there may be others after it.
     pub(crate) next: Option<String>,
 }
 
 /// An account.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Account {
+pub(crate) struct AccountDetails {
     /// Its name.
     pub(crate) id: String,
-    /// All else that is known of it.
+    /// Its other properties.
     #[serde(flatten)]
     pub(crate) facts: AccountFacts,
 }
 
-/// The account after a change. Where the store gives no answer, it tells that the change is recorded.
+/// The account after a change. If the store does not answer, it only says that the change is recorded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ChangedAccount {
     /// Its name.
     pub(crate) id: String,
-    /// All else that is known of it.
+    /// Its other properties.
     #[serde(flatten)]
     pub(crate) facts: Option<AccountFacts>,
-    /// Whether the change holds; it will as soon as the store answers.
+    /// Whether the change is applied. If not, it will be as soon as the store answers.
     pub(crate) applied: bool,
-    /// By this a change of the balance is known again.
+    /// The operation id of a change of the balance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
-    /// Whether that change was made before.
+    /// Whether that change had been made before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) repeated: Option<bool>,
 }
 
-/// Whether the keys of an account are served.
+/// Whether requests of an account's keys are admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AccountState {
-    /// They are.
+    /// They are admitted.
     Active,
-    /// They are not.
+    /// They are refused.
     Suspended,
 }
 
@@ -257,12 +257,12 @@ impl AccountState {
     }
 }
 
-/// Everything that is known of an account, its name apart.
+/// The properties of an account, without its name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AccountFacts {
     /// The version of its limits and state.
     pub(crate) version: Version,
-    /// Whether its keys are served.
+    /// Whether requests of its keys are admitted.
     pub(crate) state: AccountState,
     /// Its balance.
     pub(crate) balance_usd: Usd,
@@ -278,28 +278,28 @@ pub(crate) struct AccountFacts {
     pub(crate) spent_nano_usd: NanoUsd,
     /// Running requests.
     pub(crate) running: u64,
-    /// At or below this balance it counts as low; null: never.
+    /// The balance at or below which the account's balance counts as low; null: never.
     pub(crate) low_balance_usd: Option<Usd>,
-    /// The same in nano-USD.
+    /// The same balance in nano-USD.
     pub(crate) low_balance_nano_usd: Option<NanoUsd>,
-    /// Whether the balance is low, or nothing is left of it.
+    /// Whether the balance is low or used up.
     pub(crate) balance_is_low: bool,
-    /// At which parts of their quotas somebody is told of its keys; null: as the configuration says.
+    /// The percentages of its keys' quotas at which notices are sent; null: as configured.
     pub(crate) notify_percent: Option<Percents>,
     /// Requests per minute; null: no limit.
     pub(crate) rpm: Option<u64>,
     /// Tokens per minute, input and output; null: no limit.
     pub(crate) tpm: Option<u64>,
-    /// Requests running at one time; null: no limit.
+    /// Concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// The state at providers that its requests may name.
+    /// Which state at providers its requests may name.
     pub(crate) provider_state: ProviderState,
-    /// When it was made.
+    /// When it was created.
     pub(crate) created_at: Option<Moment>,
 }
 
 impl AccountFacts {
-    fn of(view: &AccountView) -> Self {
+    fn from_view(view: &AccountView) -> Self {
         let (record, terms) = (&view.record, &view.record.terms);
         Self {
             version: record.version(),
@@ -328,11 +328,11 @@ impl AccountFacts {
     }
 }
 
-impl From<&AccountView> for Account {
+impl From<&AccountView> for AccountDetails {
     fn from(view: &AccountView) -> Self {
         Self {
             id: view.id.clone(),
-            facts: AccountFacts::of(view),
+            facts: AccountFacts::from_view(view),
         }
     }
 }

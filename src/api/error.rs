@@ -1,4 +1,4 @@
-//! Why a question of the admin API was not answered.
+//! The errors of the admin API.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{keys::change::NotChanged, version::Version};
+use crate::domain::{keys::change::KeyChangeError, version::Version};
 
-/// What was refused or failed: in HTTP `{"error": {"code", "field", "message", "version"}}`.
+/// An error of the admin API: in HTTP `{"error": {"code", "field", "message", "version"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AdminError {
-    /// The kind.
-    pub(crate) code: Code,
-    /// The field of the question that is at fault, if it is one.
+    /// The kind of error.
+    pub(crate) code: AdminErrorCode,
+    /// The invalid field of the question, if one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
-    /// The fault, and the next step.
+    /// What is wrong, and what to do.
     pub(crate) message: String,
-    /// The present version, where a change was made from another one.
+    /// The present version, if the change was based on another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<Version>,
 }
@@ -26,41 +26,41 @@ pub(crate) struct AdminError {
 /// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Code {
-    /// The question cannot be answered as it is.
+pub(crate) enum AdminErrorCode {
+    /// The question is not valid.
     Invalid,
     /// The session of the console needs another role.
     Forbidden,
-    /// The key has another text by now.
+    /// The caller used a former text of the key.
     OldText,
-    /// There is no such thing.
+    /// The object does not exist.
     NotFound,
-    /// The path takes other methods.
+    /// The path does not support this method.
     MethodNotAllowed,
-    /// It is there already, or was done already.
+    /// The object already exists, or the operation was already made.
     Duplicate,
-    /// The change was made from another version than the present one.
+    /// The change was based on another version than the present one.
     Changed,
-    /// The body is larger than any question's.
+    /// The body is too large.
     TooLarge,
-    /// It failed here.
+    /// The node failed to answer.
     Failed,
-    /// What the store has cannot be read.
+    /// Data in the store cannot be read.
     StoreCorrupt,
-    /// The store is away.
+    /// The store is unreachable or overloaded.
     StoreUnavailable,
-    /// The audit record takes no lines, so nothing is changed.
+    /// The audit record cannot be written, so nothing was changed.
     AuditUnavailable,
-    /// The journal takes no records, so nothing is changed.
+    /// The journal cannot be written, so nothing was changed.
     JournalUnavailable,
-    /// The log's home is away.
+    /// The log backend is unreachable.
     LogHomeUnavailable,
     /// A code that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
-impl Code {
+impl AdminErrorCode {
     /// The HTTP status.
     pub(crate) const fn status(self) -> StatusCode {
         match self {
@@ -80,7 +80,7 @@ impl Code {
 }
 
 impl AdminError {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: AdminErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
             field: None,
@@ -90,10 +90,10 @@ impl AdminError {
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Code::Invalid, message)
+        Self::new(AdminErrorCode::Invalid, message)
     }
 
-    /// A field that cannot be taken.
+    /// The error of an invalid field.
     pub(crate) fn of_field(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             field: Some(field.into()),
@@ -102,27 +102,27 @@ impl AdminError {
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self::new(Code::Failed, message)
+        Self::new(AdminErrorCode::Failed, message)
     }
 
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self::new(Code::Duplicate, message)
+        Self::new(AdminErrorCode::Duplicate, message)
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::new(Code::NotFound, message)
+        Self::new(AdminErrorCode::NotFound, message)
     }
 
-    /// The change was made from another version than the present one.
+    /// The change was based on another version than the present one.
     pub(crate) fn changed(message: impl Into<String>, present: Version) -> Self {
         Self {
             version: Some(present),
-            ..Self::new(Code::Changed, message)
+            ..Self::new(AdminErrorCode::Changed, message)
         }
     }
 
-    /// The same behind what was done already.
-    pub(crate) fn behind(self, done: &str) -> Self {
+    /// Puts what has already been done in front of the message.
+    pub(crate) fn with_context(self, done: &str) -> Self {
         let message = format!("{done}: {self}");
         Self {
             field: None,
@@ -149,14 +149,14 @@ impl fmt::Display for AdminError {
 
 impl std::error::Error for AdminError {}
 
-impl From<NotChanged> for AdminError {
-    fn from(why: NotChanged) -> Self {
+impl From<KeyChangeError> for AdminError {
+    fn from(why: KeyChangeError) -> Self {
         let code = match why {
-            NotChanged::Stale { now, .. } => return Self::changed(why.to_string(), now),
-            NotChanged::Raises(field) => return Self::of_field(field, why.to_string()),
-            NotChanged::ResetWithoutQuota => return Self::of_field("reset", why.to_string()),
-            NotChanged::OldText => Code::OldText,
-            NotChanged::FormerText => Code::Duplicate,
+            KeyChangeError::Stale { now, .. } => return Self::changed(why.to_string(), now),
+            KeyChangeError::Raises(field) => return Self::of_field(field, why.to_string()),
+            KeyChangeError::ResetWithoutQuota => return Self::of_field("reset", why.to_string()),
+            KeyChangeError::OldText => AdminErrorCode::OldText,
+            KeyChangeError::TextReused => AdminErrorCode::Duplicate,
         };
         Self::new(code, why.to_string())
     }

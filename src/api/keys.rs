@@ -2,7 +2,9 @@
 
 mod key;
 
-pub(crate) use key::{DeletedKey, FormerText, Key, KeyStanding, KeyText, Keys, PeriodSpend};
+pub(crate) use crate::api::keys::key::{
+    DeletedKey, FormerTextView, KeyDetails, KeyList, KeyStanding, KeyText, PeriodSpend,
+};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -10,21 +12,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     accounts::rates,
-    names::{AccountId, KeyName, ModelNames, Seed},
     question,
-    schema::json_value,
-    values::{Factor, Limit, Moment, Nullable, Percents, Usd, nullable},
+    values::{FactorInput, LimitInput, Moment, Nullable, Percents, Usd, nullable},
+};
+use crate::api::{
+    json_value,
+    values::{AccountId, KeyName, ModelNames, Seed},
 };
 use crate::domain::{
     keys::{
-        change::KeyUpdate, key::KeyId, rotation::OVERLAP_MAX_SECONDS, terms::KeyTermsChange, thresholds::Thresholds,
+        change::KeyUpdate,
+        key::{KeyId, OVERLAP_MAX_SECONDS},
+        terms::{KeyTermsChange, Thresholds},
     },
-    ledger::{FinishFactor, OnExhausted, OperationId, Reset},
+    ledger::{FinishFactor, OnExhausted, OperationId, QuotaReset},
     money::NanoUsd,
     version::Version,
 };
 
-/// Declares a question that sets limits of a key: it has them behind its own fields.
+/// Declares a question that sets limits of a key. The fields of the limits follow the question's own fields.
 macro_rules! question_of_limits {
     ($(#[$about:meta])* $question:ident { $($own:tt)* }) => {
         $(#[$about])*
@@ -32,34 +38,34 @@ macro_rules! question_of_limits {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $question {
             $($own)*
-            /// What it may spend per period; null: unlimited.
+            /// The quota: how much it may spend per period; null: unlimited.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) quota_usd: Nullable<Usd>,
-            /// When the quota begins anew.
+            /// When the quota resets.
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub(crate) reset: Option<Reset>,
-            /// What becomes of a running answer when the quota is used up.
+            pub(crate) reset: Option<QuotaReset>,
+            /// What happens to a running answer when the quota is used up.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) on_exhausted: Option<OnExhausted>,
-            /// How many times the quota an answer that may finish can cost; null: no bound.
+            /// The maximum cost of an answer that may finish, as a multiple of the quota; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) finish_factor: Nullable<Factor>,
-            /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
+            pub(crate) finish_factor: Nullable<FactorInput>,
+            /// The percentages of the quota at which notices are sent; null: as set for the account, or else as configured.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
             /// Requests per minute; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) rpm: Nullable<Limit>,
+            pub(crate) rpm: Nullable<LimitInput>,
             /// Tokens per minute, input and output; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) tpm: Nullable<Limit>,
-            /// Requests running at one time; null: no limit.
+            pub(crate) tpm: Nullable<LimitInput>,
+            /// Concurrent requests; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-            pub(crate) concurrency: Nullable<Limit>,
+            pub(crate) concurrency: Nullable<LimitInput>,
         }
 
         impl $question {
-            /// The limits that it names.
+            /// The limits that are set.
             pub(crate) fn terms(&self) -> KeyTermsChange {
                 KeyTermsChange {
                     quota: quota(self.quota_usd),
@@ -75,31 +81,32 @@ macro_rules! question_of_limits {
 }
 
 question_of_limits! {
-    /// Makes a key. Its text is told with this answer only.
+    /// Creates a key. Only this answer contains its text.
     CreateKey {
         /// The account that pays.
         pub(crate) account: AccountId,
-        /// What its owner calls it.
+        /// Its name for people.
         pub(crate) name: KeyName,
-        /// When it ends; null: never.
+        /// When it expires; null: never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) expires_at: Option<Moment>,
         /// The models that it may request; null: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) models: Option<ModelNames>,
-        /// By this the creation is known again: it makes one key.
+        /// Identifies the creation, so that a repeated request creates one key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) operation_id: Option<OperationId>,
-        /// The key's text is made of it and of the operation's id: who asks again within two minutes is told the same text.
+        /// The key's text is derived from it and the operation id: a request that is repeated within two minutes gets the same
+        /// text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) seed: Option<Seed>,
     }
 }
 
-question!(CreateKey => Key: POST "/v1/keys", Operator; const STATUS: u16 = 201;);
+question!(CreateKey => KeyDetails: POST "/v1/keys", Operator; const STATUS: u16 = 201;);
 
 impl CreateKey {
-    /// A key with this name, without limits and end.
+    /// A key with this name, without limits and expiry.
     pub(crate) fn new(account: AccountId, name: KeyName) -> Self {
         Self {
             account,
@@ -124,8 +131,8 @@ fn quota(usd: Nullable<Usd>) -> Nullable<NanoUsd> {
     usd.map(|quota| quota.map(|Usd(amount)| amount))
 }
 
-fn finish_factor(factor: Nullable<Factor>) -> Option<FinishFactor> {
-    factor.map(|factor| factor.map_or(FinishFactor::NONE, |Factor(factor)| factor))
+fn finish_factor(factor: Nullable<FactorInput>) -> Option<FinishFactor> {
+    factor.map(|factor| factor.map_or(FinishFactor::NONE, |FactorInput(factor)| factor))
 }
 
 fn notify(percents: Nullable<Percents>) -> Nullable<Thresholds> {
@@ -133,14 +140,14 @@ fn notify(percents: Nullable<Percents>) -> Nullable<Thresholds> {
 }
 
 question_of_limits! {
-    /// Changes what is named of a key, and nothing else.
+    /// Changes the given properties of a key, and nothing else.
     UpdateKey {
         /// The key.
         pub(crate) id: KeyId,
-        /// What its owner calls it.
+        /// Its name for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) name: Option<KeyName>,
-        /// When it ends; null: never.
+        /// When it expires; null: never.
         #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
         pub(crate) expires_at: Nullable<Moment>,
         /// The models that it may request; null: all.
@@ -149,10 +156,10 @@ question_of_limits! {
     }
 }
 
-question!(UpdateKey => Key: PATCH "/v1/keys/{id}", Operator);
+question!(UpdateKey => KeyDetails: PATCH "/v1/keys/{id}", Operator);
 
 impl UpdateKey {
-    /// An update that names nothing yet.
+    /// An update that changes nothing yet.
     pub(crate) fn new(id: KeyId) -> Self {
         Self {
             id,
@@ -170,7 +177,7 @@ impl UpdateKey {
         }
     }
 
-    /// The values that it names.
+    /// The values that are set.
     pub(crate) fn update(&self) -> KeyUpdate {
         KeyUpdate {
             name: self.name.as_ref().map(|KeyName(name)| name.clone()),
@@ -181,33 +188,33 @@ impl UpdateKey {
     }
 }
 
-/// Lowers limits of a key, as its owner may, who can never raise one.
+/// Lowers limits of a key. Its owner may do that, and can never raise a limit.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LowerKey {
     /// The key.
     pub(crate) id: KeyId,
-    /// When it ends.
+    /// When it expires.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Nullable<Moment>,
-    /// What it may spend per period.
+    /// The quota: how much it may spend per period.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) quota_usd: Nullable<Usd>,
     /// Requests per minute.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) rpm: Nullable<Limit>,
+    pub(crate) rpm: Nullable<LimitInput>,
     /// Tokens per minute, input and output.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) tpm: Nullable<Limit>,
-    /// Requests running at one time.
+    pub(crate) tpm: Nullable<LimitInput>,
+    /// Concurrent requests.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub(crate) concurrency: Nullable<Limit>,
+    pub(crate) concurrency: Nullable<LimitInput>,
 }
 
-question!(LowerKey => Key: POST "/v1/keys/{id}/lower", Operator);
+question!(LowerKey => KeyDetails: POST "/v1/keys/{id}/lower", Operator);
 
 impl LowerKey {
-    /// The limits that it names.
+    /// The limits that are set.
     pub(crate) fn update(&self) -> KeyUpdate {
         KeyUpdate {
             expires_at: self.expires_at.map(|end| end.map(Moment::seconds)),
@@ -221,31 +228,33 @@ impl LowerKey {
     }
 }
 
-/// Gives a key a new text, which is told with this answer only. The one before works on for a while.
+/// Gives a key a new text, which only this answer contains. The former text keeps working for a while.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RotateKey {
     /// The key.
     pub(crate) id: KeyId,
-    /// For how many seconds the text before works on: at most 30 days, a day unless it is named. 0 ends it at once.
+    /// How many seconds the former text keeps working: at most 30 days, a day if omitted. 0 ends it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) overlap_seconds: Option<Overlap>,
-    /// The new text is made of it: who asks again within two minutes is told the same text.
+    pub(crate) overlap_seconds: Option<OverlapSeconds>,
+    /// The new text is derived from it: a request that is repeated within two minutes gets the same text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<Seed>,
 }
 
-question!(RotateKey => Key: POST "/v1/keys/{id}/rotate", Operator);
+question!(RotateKey => KeyDetails: POST "/v1/keys/{id}/rotate", Operator);
 
-/// For how many seconds the text of a key works on beside a new one.
+/// How many seconds a key's former text keeps working beside the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub(crate) struct Overlap(pub(crate) u64);
+pub(crate) struct OverlapSeconds(pub(crate) u64);
 
-json_value!(Overlap, Overlap::wanted(), |value| Ok(Self::of(value.as_u64())));
+json_value!(OverlapSeconds, OverlapSeconds::expected(), |value| Ok(Self::of(
+    value.as_u64()
+)));
 
-impl Overlap {
-    fn wanted() -> String {
+impl OverlapSeconds {
+    fn expected() -> String {
         format!("a whole number up to {OVERLAP_MAX_SECONDS} (30 days), 0 to end the old text at once")
     }
 
@@ -254,15 +263,15 @@ impl Overlap {
     }
 }
 
-impl FromStr for Overlap {
+impl FromStr for OverlapSeconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(text.parse().ok()).ok_or_else(Self::wanted)
+        Self::of(text.parse().ok()).ok_or_else(Self::expected)
     }
 }
 
-/// Ends the text before the present one.
+/// Ends the former text of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndOverlap {
@@ -270,9 +279,9 @@ pub(crate) struct EndOverlap {
     pub(crate) id: KeyId,
 }
 
-question!(EndOverlap => Key: POST "/v1/keys/{id}/end-overlap", Operator);
+question!(EndOverlap => KeyDetails: POST "/v1/keys/{id}/end-overlap", Operator);
 
-/// Withdraws a key for good, and keeps its record.
+/// Revokes a key permanently, and keeps its record.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RevokeKey {
@@ -280,7 +289,7 @@ pub(crate) struct RevokeKey {
     pub(crate) id: KeyId,
 }
 
-question!(RevokeKey => Key: POST "/v1/keys/{id}/revoke", Operator);
+question!(RevokeKey => KeyDetails: POST "/v1/keys/{id}/revoke", Operator);
 
 /// Deletes a key and its record.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -300,40 +309,40 @@ pub(crate) struct ShowKey {
     pub(crate) id: KeyId,
 }
 
-question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer;
-    fn version(key: &Key) -> Option<Version> {
+question!(ShowKey => KeyDetails: GET "/v1/keys/{id}", Viewer;
+    fn version(key: &KeyDetails) -> Option<Version> {
         Some(key.version)
     }
 );
 
-/// Lists keys, those that are named by a part of what is known of them, or all.
+/// Lists the keys that match all given filters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListKeys {
-    /// Those of this account.
+    /// Only keys of this account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<AccountId>,
-    /// Those behind this one.
+    /// Only keys after this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<KeyId>,
-    /// So many of them at the most; 100 unless it is named.
+    /// The maximum number of keys; 100 if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
-    /// Those with this in name, account or hint, in any case, or with this id.
+    /// Only keys with this id, or with this text in their name, account or hint, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<String>,
-    /// Those used at this time or later.
+    /// Only keys used at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_since: Option<Moment>,
-    /// Those that are older and were not used from this time on.
+    /// Only keys created before this time and not used since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unused_since: Option<Moment>,
-    /// Those that have expired by this time.
+    /// Only keys that expire before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_before: Option<Moment>,
-    /// Those that have spent as much in the period of their quota.
+    /// Only keys that have spent at least this much in the current quota period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent_usd: Option<Usd>,
 }
 
-question!(ListKeys => Keys: GET "/v1/keys", Viewer);
+question!(ListKeys => KeyList: GET "/v1/keys", Viewer);

@@ -1,25 +1,36 @@
 //! Questions about rows of the consumption log.
 
 pub(crate) mod checks;
-mod row;
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use super::{names::AccountId, question, schema::text_value, values::Moment};
-use crate::domain::{keys::key::KeyId, ledger::tag::Tag};
-pub(crate) use row::LogRow;
+use crate::{
+    api::{
+        question, schema, text_value,
+        values::{AccountId, Moment, Nullable, nullable},
+    },
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            consumption::{ChargeLine, Row},
+            tag::Tag,
+        },
+        wire::usage::Usage,
+    },
+};
 
 /// A day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Day(pub(crate) Date);
+pub(crate) struct UtcDay(pub(crate) Date);
 
-text_value!(Day, "a date such as 2027-01-31");
+text_value!(UtcDay, "a date such as 2027-01-31");
 
-impl FromStr for Day {
+impl FromStr for UtcDay {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -28,19 +39,19 @@ impl FromStr for Day {
     }
 }
 
-impl fmt::Display for Day {
+impl fmt::Display for UtcDay {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(to)
     }
 }
 
-/// A final status, or a class of them.
+/// A status, or a class of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Statuses(pub(crate) RangeInclusive<u16>);
+pub(crate) struct StatusRange(pub(crate) RangeInclusive<u16>);
 
-text_value!(Statuses, "a status such as 429, or a class of them such as 5xx");
+text_value!(StatusRange, "a status such as 429, or a class of them such as 5xx");
 
-impl FromStr for Statuses {
+impl FromStr for StatusRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -55,7 +66,7 @@ impl FromStr for Statuses {
     }
 }
 
-impl fmt::Display for Statuses {
+impl fmt::Display for StatusRange {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.0.start(), self.0.end());
         if first == last {
@@ -66,7 +77,7 @@ impl fmt::Display for Statuses {
     }
 }
 
-/// A form of an export.
+/// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogForm {
     /// JSON lines.
@@ -80,7 +91,7 @@ pub(crate) enum LogForm {
 text_value!(LogForm, "jsonl, csv or parquet");
 
 impl LogForm {
-    /// Its name, which files of it end with.
+    /// The name, which is also the file extension.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::JsonLines => "jsonl",
@@ -89,11 +100,15 @@ impl LogForm {
         }
     }
 
-    /// The media types of all of them.
-    const MEDIA: [&'static str; 3] = [Self::JsonLines.media(), Self::Csv.media(), Self::Parquet.media()];
+    /// The media types of all formats.
+    const MEDIA: [&'static str; 3] = [
+        Self::JsonLines.media_type(),
+        Self::Csv.media_type(),
+        Self::Parquet.media_type(),
+    ];
 
-    /// Its media type.
-    pub(crate) const fn media(self) -> &'static str {
+    /// The media type.
+    pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::JsonLines => "application/x-ndjson",
             Self::Csv => "text/csv; charset=utf-8",
@@ -103,18 +118,18 @@ impl LogForm {
 }
 
 impl FromStr for LogForm {
-    type Err = NotAForm;
+    type Err = UnknownLogForm;
 
-    fn from_str(text: &str) -> Result<Self, NotAForm> {
+    fn from_str(text: &str) -> Result<Self, UnknownLogForm> {
         let all = [Self::JsonLines, Self::Csv, Self::Parquet];
-        all.into_iter().find(|form| form.as_str() == text).ok_or(NotAForm)
+        all.into_iter().find(|form| form.as_str() == text).ok_or(UnknownLogForm)
     }
 }
 
-/// A text that is no form of an export.
+/// A text that does not name a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an export is jsonl, csv or parquet")]
-pub(crate) struct NotAForm;
+#[error("the format of an export must be jsonl, csv or parquet")]
+pub(crate) struct UnknownLogForm;
 
 impl fmt::Display for LogForm {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,18 +140,18 @@ impl fmt::Display for LogForm {
 /// Declares the questions whose fields choose rows.
 macro_rules! questions_about_rows {
     ($($(#[$about:meta])* $field:ident: $type:ty,)*) => {
-        /// Reads rows by day, then account, then the time they ended, some at a time.
+        /// Reads rows by day, then account, then the time they ended, a page at a time.
         #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct QueryLog {
             $($(#[$about])* pub(crate) $field: Option<$type>,)*
         }
 
-        /// Reads rows as a file, all there are. It has neither lines of charges nor a limit.
+        /// Reads all matching rows as a file. `limit` and `lines` have no effect.
         #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct ExportLog {
-            /// How the rows are written.
+            /// The format of the file.
             pub(crate) form: LogForm,
             $($(#[$about])* pub(crate) $field: Option<$type>,)*
         }
@@ -147,7 +162,7 @@ macro_rules! questions_about_rows {
                 Self { form, $($field),* }
             }
 
-            /// The form, and the rows.
+            /// The format, and the query of the rows.
             pub(crate) fn parts(self) -> (LogForm, QueryLog) {
                 let Self { form, $($field),* } = self;
                 (form, QueryLog { $($field),* })
@@ -157,39 +172,39 @@ macro_rules! questions_about_rows {
 }
 
 questions_about_rows! {
-    /// Of this account alone.
+    /// Only rows of this account.
     account: AccountId,
-    /// Of this key alone.
+    /// Only rows of this key.
     key: KeyId,
-    /// Of this model alone: it was asked for, or has served.
+    /// Only rows of this model: it was requested, or it served the request.
     model: String,
-    /// With this final status, or one of a class of them.
-    status: Statuses,
-    /// With this tag.
+    /// Only rows with this final status, or with one of this class.
+    status: StatusRange,
+    /// Only rows with this tag.
     tag: Tag,
-    /// Of requests that ended then or later.
+    /// Only requests that ended at this time or later.
     from: Moment,
-    /// In place of `from`: of the last so many hours, by the store's clock.
+    /// Instead of `from`: only requests of the last hours, by the store's clock.
     hours: u32,
-    /// Of requests that ended before then.
+    /// Only requests that ended before this time.
     until: Moment,
-    /// So many at the most; 500 unless it is named.
+    /// The maximum number of rows; 500 if omitted.
     limit: usize,
-    /// The most milliseconds that are spent on looking, if that is less than usual.
+    /// The maximum time to search, in milliseconds. It can only be shortened.
     look_ms: u64,
-    /// From a place on, as the answer before has it.
+    /// The `next` of the previous answer: continues from there.
     cursor: String,
-    /// Each row with the lines of its charge.
+    /// Whether each row has the lines of its charge.
     lines: bool,
 }
 
-question!(QueryLog => LogPage: GET "/v1/log", Viewer);
+question!(QueryLog => LogQueryPage: GET "/v1/log", Viewer);
 question!(ExportLog => String: GET "/v1/log/export/{form}", Viewer;
     const IS_LONG: bool = true;
     const MEDIA: &'static [&'static str] = &LogForm::MEDIA;
 );
 
-/// Reads rows, the newest first, some at a time.
+/// Reads rows, the newest first, a page at a time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct ListNewestRows(pub(crate) QueryLog);
@@ -204,48 +219,48 @@ pub(crate) struct ListLatestRows {
     pub(crate) account: AccountId,
     /// The key.
     pub(crate) key: KeyId,
-    /// So many at the most; 100 unless it is named.
+    /// The maximum number of rows; 100 if omitted.
     pub(crate) limit: Option<usize>,
-    /// Each row with the lines of its charge.
+    /// Whether each row has the lines of its charge.
     pub(crate) lines: Option<bool>,
 }
 
 question!(ListLatestRows => LatestRows: GET "/v1/log/latest", Viewer);
 
-/// Some rows, and where there are more.
+/// A page of rows, and where to continue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct LogPage {
+pub(crate) struct LogQueryPage {
     /// The rows.
     pub(crate) rows: Vec<LogRow>,
-    /// The cursor of further ones; null: these were all.
+    /// The cursor of further rows; null: there are none.
     pub(crate) next: Option<String>,
-    /// How far the log has been looked through; null: to its end.
-    pub(crate) looked_through: Option<LookedThrough>,
-    /// The model that was asked about, if the catalogue does not have it.
+    /// How far the log has been searched; null: to its end.
+    pub(crate) looked_through: Option<SearchPosition>,
+    /// A message, if the catalogue does not have the model of the filter.
     pub(crate) unknown_model: Option<String>,
 }
 
-/// How far the log has been looked through.
+/// How far the log has been searched.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct LookedThrough {
-    /// The days before this one.
-    pub(crate) before_day: Day,
-    /// Of that day the accounts before this one.
+pub(crate) struct SearchPosition {
+    /// All days before this one have been searched.
+    pub(crate) before_day: UtcDay,
+    /// On that day, all accounts before this one.
     pub(crate) before_account: String,
-    /// How many rows of that account.
+    /// The number of rows of that account.
     pub(crate) rows_of_account: usize,
 }
 
-/// Some rows, and where there are older ones.
+/// A page of rows, and where older ones follow.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NewestPage {
     /// The rows.
     pub(crate) rows: Vec<LogRow>,
-    /// The cursor of older ones; null: these were all.
+    /// The cursor of older rows; null: there are none.
     pub(crate) next: Option<String>,
-    /// How many rows were looked at.
+    /// The number of rows that were searched.
     pub(crate) looked_at: usize,
-    /// The model that was asked about, if the catalogue does not have it.
+    /// A message, if the catalogue does not have the model of the filter.
     pub(crate) unknown_model: Option<String>,
 }
 
@@ -254,10 +269,85 @@ pub(crate) struct NewestPage {
 pub(crate) struct LatestRows {
     /// The rows.
     pub(crate) rows: Vec<LogRow>,
-    /// Why the log's home could not be read; null: it was, or had not to be.
+    /// Why the log backend could not be read; null: it was read, or was not needed.
     pub(crate) not_read: Option<String>,
-    /// Whether there are no more of these days, or as many as were asked for.
+    /// Whether the rows are complete: all of these days, or as many as requested.
     pub(crate) whole: bool,
+}
+
+/// A row of the log.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LogRow {
+    /// When the request ended.
+    pub(crate) time: Option<Moment>,
+    /// The row.
+    #[serde(flatten)]
+    pub(crate) row: Row,
+    /// The lines of its charge, if requested; null: it was charged at prices that are no longer in force.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub(crate) price_lines: Nullable<Vec<ChargeLine>>,
+}
+
+impl LogRow {
+    /// A row with these lines of its charge.
+    pub(crate) fn new(row: Row, price_lines: Nullable<Vec<ChargeLine>>) -> Self {
+        Self {
+            time: Moment::of_millis(row.time_ms),
+            row,
+            price_lines,
+        }
+    }
+}
+
+schema!(Tag, { "type": "string", "description": Tag::RULE });
+schema!(ChargeLine, {
+    "type": "object",
+    "properties": {
+        "model": { "type": "string", "description": "the model that consumed it, if there were several" },
+        "counted": { "type": "string", "description": "a count of the row, or `request` for the fee of a request" },
+        "count": { "type": "integer" },
+        "price_usd": { "type": "string", "description": "the price per unit of `per`" },
+        "per": { "enum": ["1M tokens", "call"] },
+        "factor": { "type": "string", "description": "the factor on the price, unless it is 1" },
+        "cost_usd": { "type": "string", "description": "exact, not rounded" },
+    },
+    "required": ["counted", "count", "price_usd", "per", "cost_usd"],
+});
+schema!(Usage, { "type": "object", "description": "Counts that are zero are left out.", "properties": counts() });
+schema!(Row, { "type": "object", "properties": properties(), "required": required() });
+
+/// The fields of every row.
+fn required() -> Vec<&'static str> {
+    "time_ms admitted_ms request_id account key_id protocol model_asked model provider status outcome stream usage_source \
+     price_version cost_nano_usd latency_ms ttft_ms"
+        .split(' ')
+        .collect()
+}
+
+fn properties() -> Map<String, Value> {
+    let kinds = [
+        (
+            "time_ms admitted_ms status cost_nano_usd latency_ms hold_nano_usd attempts",
+            json!({ "type": "integer" }),
+        ),
+        (
+            "request_id account key_id protocol model_asked model provider outcome usage_source service_tier speed geo price_version",
+            json!({ "type": "string" }),
+        ),
+        ("stream", json!({ "type": "boolean" })),
+        ("ttft_ms", json!({ "type": ["integer", "null"] })),
+        ("tags", json!({ "type": "array", "items": { "type": "string" } })),
+        ("parts", json!({ "type": "array", "items": { "type": "object" } })),
+    ];
+    let named = kinds
+        .iter()
+        .flat_map(|(names, kind)| names.split(' ').map(|name| (name.to_owned(), kind.clone())));
+    counts().into_iter().chain(named).collect()
+}
+
+fn counts() -> Map<String, Value> {
+    let count = |name: &str| (name.to_owned(), json!({ "type": "integer", "minimum": 0 }));
+    Usage::NAMES.map(count).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -267,11 +357,36 @@ mod tests {
     #[test]
     fn a_status_is_one_or_a_class() {
         for (text, range) in [("200", 200..=200), ("5xx", 500..=599), ("499", 499..=499)] {
-            let read: Statuses = text.parse().unwrap();
+            let read: StatusRange = text.parse().unwrap();
             assert_eq!((read.to_string(), read.0), (text.to_owned(), range));
         }
         for wrong in ["", "xx", "5x", "50xx", "0xx", "ok", "99", "-1", "70000"] {
-            assert!(wrong.parse::<Statuses>().is_err(), "{wrong}");
+            assert!(wrong.parse::<StatusRange>().is_err(), "{wrong}");
+        }
+    }
+
+    /// A row's fields as stores keep them.
+    const KEPT: &str = concat!(
+        r#""time_ms":1793491200000,"admitted_ms":1793491199995,"request_id":"r","account":"a","#,
+        r#""key_id":"key_0000000000000001","protocol":"messages","model_asked":"a \"model\"","model":"m","#,
+        r#""provider":"p","status":200,"outcome":"complete","stream":true,"tags":["team=a"],"#,
+        r#""input_uncached":9007199254740993,"usage_source":"reported","parts":[{"run":"advisor","model":"n","#,
+        r#""output_text":1,"cost_nano_usd":1}],"speed":"fast","price_version":"1","cost_nano_usd":-7,"latency_ms":5,"#,
+        r#""ttft_ms":null,"hold_nano_usd":9007199254740993,"attempts":3"#,
+    );
+
+    #[test]
+    fn a_row_is_told_as_it_is_kept_between_its_time_and_its_lines_and_reads_back() {
+        let row: Row = serde_json::from_str(&format!("{{{KEPT}}}")).unwrap();
+        for (lines, end) in [
+            (None, ""),
+            (Some(None), ",\"price_lines\":null"),
+            (Some(Some(Vec::new())), ",\"price_lines\":[]"),
+        ] {
+            let told = serde_json::to_string(&LogRow::new(row.clone(), lines.clone())).unwrap();
+            assert_eq!(told, format!("{{\"time\":\"2026-11-01T00:00:00Z\",{KEPT}{end}}}"));
+            let read: LogRow = serde_json::from_str(&told).unwrap();
+            assert_eq!((read.row, read.price_lines), (row.clone(), lines));
         }
     }
 }

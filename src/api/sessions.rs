@@ -4,13 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{question, values::Moment};
-use crate::domain::{keys::key::KeyId, role::Role, sign_in::user_code::UserCode};
+use crate::domain::{
+    keys::key::KeyId,
+    sign_in::{Role, device_request::UserCode},
+};
 
-/// Makes a link that opens a session of the console, once and soon.
+/// Makes a link that opens one session of the console, within a minute.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateConsoleLink {
-    /// What the session may do; null: everything.
+    /// The role of the session; null: owner.
     #[serde(default)]
     pub(crate) role: Option<Role>,
 }
@@ -22,11 +25,11 @@ question!(CreateConsoleLink => ConsoleLink: POST "/v1/console/links", Owner);
 pub(crate) struct ConsoleLink {
     /// The address to open in a browser.
     pub(crate) url: String,
-    /// For how long it is good.
+    /// How long it is valid.
     pub(crate) good_for_seconds: u64,
 }
 
-/// Lists the sessions of people in browsers, at the console and the portal: those that were used last, at most 1000.
+/// Lists the sessions of people in browsers, at the console and the portal: at most 1000, the most recently used.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListSessions {}
@@ -43,23 +46,23 @@ pub(crate) struct SessionList {
 /// A session of a person in a browser.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SessionView {
-    /// By this it is ended.
+    /// The id by which it can be ended.
     pub(crate) id: String,
     /// Where its holder is signed in.
     pub(crate) door: Door,
-    /// Who has opened a session of the console.
+    /// Who opened it, for a session of the console.
     pub(crate) opened_by: Option<String>,
-    /// What a session of the console may do.
+    /// The role, for a session of the console.
     pub(crate) role: Option<Role>,
-    /// The key whose owner is signed in at the portal.
+    /// The key whose owner is signed in, for a session of the portal.
     pub(crate) key: Option<KeyId>,
-    /// When it ends unless it is used.
+    /// When it ends if it is not used.
     pub(crate) idle_ends_at: Option<Moment>,
-    /// When it ends.
+    /// When it ends at the latest.
     pub(crate) ends_at: Option<Moment>,
 }
 
-/// Where people sign in.
+/// The site on which people sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Door {
@@ -96,10 +99,10 @@ pub(crate) struct EndAllSessions {}
 
 question!(EndAllSessions => EndedSessions: DELETE "/v1/console/sessions", Owner);
 
-/// Sessions were ended.
+/// The result of ending sessions.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndedSessions {
-    /// Their number.
+    /// The number of ended sessions.
     pub(crate) ended: u64,
 }
 
@@ -118,16 +121,16 @@ question!(ListSignIns => SignInList: GET "/v1/keys/{id}/sign-ins", Viewer);
 pub(crate) struct SignInList {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// Their number.
+    /// The number of agents.
     pub(crate) signed_in: usize,
-    /// Each of them.
+    /// The agents.
     pub(crate) sign_ins: Vec<SignInView>,
 }
 
 /// An agent that is signed in.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SignInView {
-    /// When it was last given tokens.
+    /// When it last got tokens.
     pub(crate) used_at: Option<Moment>,
     /// When its sign-in ends.
     pub(crate) ends_at: Option<Moment>,
@@ -156,7 +159,7 @@ pub(crate) struct DecidedSignIn {
     pub(crate) approved: bool,
 }
 
-/// Signs all agents of a key out; the key stays as it is.
+/// Signs all agents of a key out. The key itself does not change.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndSignIns {
@@ -166,11 +169,11 @@ pub(crate) struct EndSignIns {
 
 question!(EndSignIns => EndedSignIns: DELETE "/v1/keys/{id}/sign-ins", Operator);
 
-/// All agents of a key are signed out.
+/// The result of signing out all agents of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndedSignIns {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// The number of agents that are signed in now: 0.
+    /// The number of agents that are still signed in: always 0.
     pub(crate) signed_in: usize,
 }

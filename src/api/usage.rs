@@ -1,16 +1,16 @@
-//! Questions about what was used, from the daily sums.
+//! Questions about usage, from the daily sums.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{accounts::Account, log::Day, names::AccountId, question, schema::text_value, values::Usd};
+use super::{accounts::AccountDetails, log::UtcDay, question, values::Usd};
+use crate::api::{text_value, values::AccountId};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        daily_costs::{self, DailyCosts},
         daily_sums::Sums,
+        reports::{self, DailyCosts, SplitBy, date_of_day},
         tag::Tag,
-        usage_report::{SplitBy, date},
     },
     money::NanoUsd,
     wire::usage::Usage,
@@ -18,62 +18,62 @@ use crate::domain::{
 
 text_value!(SplitBy, "day, model, key or tag");
 
-/// Tells what was used on some days.
+/// Shows the usage of some days.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowUsage {
-    /// Of this account alone.
+    /// Only of this account.
     pub(crate) account: Option<AccountId>,
-    /// Of this key alone.
+    /// Only of this key.
     pub(crate) key: Option<KeyId>,
-    /// Of this model alone, by its name in the catalogue.
+    /// Only of this model, by its name in the catalogue.
     pub(crate) model: Option<String>,
-    /// Of requests with this tag alone.
+    /// Only of requests with this tag.
     pub(crate) tag: Option<Tag>,
-    /// What each line is of; days unless it is named.
+    /// What the lines are split by; days if omitted.
     pub(crate) by: Option<SplitBy>,
-    /// The first day, in UTC; the last 30 days unless it is named.
-    pub(crate) from: Option<Day>,
-    /// The first day that is too late.
-    pub(crate) until: Option<Day>,
-    /// Where no account is named: of those behind this one.
+    /// The first day, in UTC; if omitted, the report covers 30 days.
+    pub(crate) from: Option<UtcDay>,
+    /// The day after the last one.
+    pub(crate) until: Option<UtcDay>,
+    /// If no account is named: only accounts after this one.
     pub(crate) after: Option<String>,
-    /// The most lines.
+    /// The maximum number of lines.
     pub(crate) most: Option<usize>,
 }
 
 question!(ShowUsage => UsagePage: GET "/v1/usage", Viewer);
 
-/// What was used, of all accounts that were asked about or of some of them.
+/// Usage of all requested accounts, or of some of them.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsagePage {
-    /// What was spent day by day.
+    /// The costs by day.
     #[serde(flatten)]
     pub(crate) costs: CostsByDay,
-    /// What each line is of.
+    /// What the lines are split by.
     pub(crate) by: SplitBy,
-    /// The lines by their names: of days the latest. Where lines are left out and they are not of days, by their costs.
+    /// The lines in the order of their names. If some are left out: the latest days, or the lines with the highest costs first.
     pub(crate) usage: Vec<UsageLine>,
-    /// How many lines are left out.
+    /// The number of lines that are left out.
     pub(crate) left_out: usize,
-    /// All of it, each request once.
+    /// The total, which counts each request once.
     pub(crate) total: UsageSums,
-    /// The last account that was asked about, where there may be others behind it.
+    /// The last account that is included, if there may be others after it.
     pub(crate) next: Option<String>,
 }
 
-/// What rows of the log add up to.
+/// The sums of rows of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageSums {
-    /// How many there are.
+    /// The number of rows.
     pub(crate) requests: u64,
-    /// How many of them have another status than 2xx.
+    /// The number of rows with another status than 2xx.
     pub(crate) errors: u64,
-    /// Their cost.
+    /// The cost of the rows.
     pub(crate) cost_usd: Usd,
-    /// Their cost.
+    /// The cost of the rows.
     pub(crate) cost_nano_usd: NanoUsd,
-    /// Their counts.
+    /// The counts of the rows.
     #[serde(flatten)]
     pub(crate) usage: Usage,
 }
@@ -91,7 +91,7 @@ impl From<&Sums> for UsageSums {
 }
 
 impl UsageSums {
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let sums = |of: &Self| Sums {
             requests: of.requests,
@@ -107,30 +107,30 @@ impl UsageSums {
 /// A line of a report.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageLine {
-    /// Whose line it is.
+    /// The subject of the line.
     #[serde(flatten)]
-    pub(crate) of: LineOf,
-    /// What was used.
+    pub(crate) of: UsageSubject,
+    /// Its usage.
     #[serde(flatten)]
     pub(crate) sums: UsageSums,
 }
 
-/// What a line is of, by its name.
+/// The subject of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LineOf {
+pub(crate) enum UsageSubject {
     /// A day on which requests ended, in UTC.
     Day(String),
-    /// A model that served.
+    /// A model that served requests.
     Model(String),
     /// A key.
     Key(String),
-    /// A tag; `other` for those beyond the limit of a day.
+    /// A tag; `other` for the tags beyond the limit of a day.
     Tag(String),
 }
 
-impl LineOf {
-    /// What has this name.
+impl UsageSubject {
+    /// The subject with this name.
     pub(crate) fn new(by: SplitBy, name: String) -> Self {
         match by {
             SplitBy::Day => Self::Day(name),
@@ -140,7 +140,7 @@ impl LineOf {
         }
     }
 
-    /// Its name.
+    /// The name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Day(name) | Self::Model(name) | Self::Key(name) | Self::Tag(name) => name,
@@ -149,30 +149,30 @@ impl LineOf {
 }
 
 impl UsageLine {
-    /// Lines of a report.
-    pub(crate) fn all<'a>(by: SplitBy, lines: impl Iterator<Item = (&'a str, &'a Sums)>) -> Vec<Self> {
+    /// The lines of a report.
+    pub(crate) fn from_report<'a>(by: SplitBy, lines: impl Iterator<Item = (&'a str, &'a Sums)>) -> Vec<Self> {
         let line = |(name, sums): (&str, &Sums)| Self {
-            of: LineOf::new(by, name.to_owned()),
+            of: UsageSubject::new(by, name.to_owned()),
             sums: sums.into(),
         };
         lines.map(line).collect()
     }
 }
 
-/// What was spent on some days.
+/// The costs of some days.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CostsByDay {
     /// The first day.
-    pub(crate) from: Day,
-    /// The first day that is too late.
-    pub(crate) until: Day,
-    /// The dearest names, the dearest first, and behind them all others together, if there are any.
-    pub(crate) daily: Vec<CostLine>,
+    pub(crate) from: UtcDay,
+    /// The day after the last one.
+    pub(crate) until: UtcDay,
+    /// The names with the highest costs, the highest first, followed by the sum of all others, if there are any.
+    pub(crate) daily: Vec<CostSeries>,
 }
 
 /// The costs of a name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct CostLine {
+pub(crate) struct CostSeries {
     /// The name; null: all others.
     pub(crate) name: Option<String>,
     /// The cost of each day.
@@ -180,78 +180,78 @@ pub(crate) struct CostLine {
 }
 
 impl CostsByDay {
-    /// The `most` dearest names one by one.
-    pub(crate) fn of(costs: &DailyCosts, most: usize) -> Self {
+    /// The `most` names with the highest costs, and all others together.
+    pub(crate) fn from_costs(costs: &DailyCosts, most: usize) -> Self {
         let days = costs.days();
-        let line = |(name, costs): daily_costs::CostLine<'_>| CostLine {
+        let line = |(name, costs): reports::DailyCostLine<'_>| CostSeries {
             name: name.map(str::to_owned),
             cost_nano_usd: costs.into_owned(),
         };
         Self {
-            from: Day(date(*days.start())),
-            until: Day(date(days.end().saturating_add(1))),
-            daily: costs.dearest(most).into_iter().map(line).collect(),
+            from: UtcDay(date_of_day(*days.start())),
+            until: UtcDay(date_of_day(days.end().saturating_add(1))),
+            daily: costs.most_expensive(most).into_iter().map(line).collect(),
         }
     }
 }
 
-/// Tells what all accounts come to.
+/// Shows the totals of all accounts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowOverview {}
 
 question!(ShowOverview => Overview: GET "/v1/overview", Viewer);
 
-/// What all accounts come to: balances now, what was used today and this month.
+/// The totals of all accounts: balances now, and usage today and this month.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Overview {
-    /// How many accounts are counted.
+    /// The number of accounts that are counted.
     pub(crate) accounts: usize,
-    /// Whether there are no others.
+    /// Whether these are all accounts.
     pub(crate) is_whole: bool,
-    /// How many of them are suspended.
+    /// The number of suspended accounts.
     pub(crate) suspended: usize,
-    /// What was ever paid in.
+    /// The amount paid in so far.
     pub(crate) paid_in_nano_usd: NanoUsd,
-    /// What was paid in today, in UTC.
+    /// The amount paid in today, in UTC.
     pub(crate) paid_today_nano_usd: NanoUsd,
-    /// What was paid in this month.
+    /// The amount paid in this month.
     pub(crate) paid_month_nano_usd: NanoUsd,
-    /// Their balances.
+    /// The sum of their balances.
     pub(crate) balance_nano_usd: NanoUsd,
     /// The holds of running requests.
     pub(crate) held_nano_usd: NanoUsd,
     /// The cost of all requests so far.
     pub(crate) spent_nano_usd: NanoUsd,
-    /// What was used today, in UTC.
+    /// The usage of today, in UTC.
     pub(crate) today: UsageSums,
-    /// What was used this month.
+    /// The usage of this month.
     pub(crate) month: UsageSums,
-    /// What was spent in the last 30 days, by model.
+    /// The costs of the last 30 days, by model.
     pub(crate) spent: CostsByDay,
-    /// What cost most in the last seven days.
-    pub(crate) dearest: Dearest,
-    /// How many accounts have a low balance.
+    /// The highest costs of the last seven days.
+    pub(crate) dearest: TopCosts,
+    /// The number of accounts with a low balance.
     pub(crate) low_count: u64,
-    /// Those with the lowest balances, the lowest first.
-    pub(crate) low: Vec<Account>,
+    /// The accounts with the lowest balances among them, the lowest first.
+    pub(crate) low: Vec<AccountDetails>,
 }
 
-/// What cost most in the last seven days.
+/// The highest costs of the last seven days.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Dearest {
-    /// The accounts, the dearest first.
-    pub(crate) accounts: Vec<WeekCost>,
-    /// The keys.
-    pub(crate) keys: Vec<WeekCost>,
-    /// The models.
-    pub(crate) models: Vec<WeekCost>,
+pub(crate) struct TopCosts {
+    /// The accounts with the highest costs, the highest first.
+    pub(crate) accounts: Vec<WeekCostLine>,
+    /// The keys with the highest costs.
+    pub(crate) keys: Vec<WeekCostLine>,
+    /// The models with the highest costs.
+    pub(crate) models: Vec<WeekCostLine>,
 }
 
-/// A cost beside the one before.
+/// The cost of a week, and of the week before.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct WeekCost {
-    /// Whose it is.
+pub(crate) struct WeekCostLine {
+    /// The name of the account, key or model.
     pub(crate) name: String,
     /// The cost of the last seven days.
     pub(crate) cost_nano_usd: NanoUsd,
@@ -259,15 +259,15 @@ pub(crate) struct WeekCost {
     pub(crate) before_nano_usd: NanoUsd,
 }
 
-impl WeekCost {
-    /// The `most` that cost most.
-    pub(crate) fn dearest(costs: &DailyCosts, most: usize) -> Vec<Self> {
-        let week = |week: daily_costs::WeekCost| Self {
+impl WeekCostLine {
+    /// The `most` names with the highest costs.
+    pub(crate) fn most_expensive(costs: &DailyCosts, most: usize) -> Vec<Self> {
+        let week = |week: reports::WeekOverWeekCost| Self {
             name: week.name,
             cost_nano_usd: week.cost,
             before_nano_usd: week.before,
         };
-        let weeks = daily_costs::dearest_weeks(costs.weeks(), most);
+        let weeks = reports::most_expensive_weeks(costs.weeks(), most);
         weeks.into_iter().map(week).collect()
     }
 }
@@ -288,14 +288,14 @@ mod tests {
             },
             ..Sums::default()
         };
-        let lines = UsageLine::all(SplitBy::Model, [("m", &sums)].into_iter());
+        let lines = UsageLine::from_report(SplitBy::Model, [("m", &sums)].into_iter());
         let told = serde_json::to_string(&lines).unwrap();
         assert_eq!(
             told,
             r#"[{"model":"m","requests":2,"errors":1,"cost_usd":"1.50","cost_nano_usd":1500000000,"output_text":3}]"#
         );
         let read: Vec<UsageLine> = serde_json::from_str(&told).unwrap();
-        assert_eq!(read[0].of, LineOf::Model("m".to_owned()));
+        assert_eq!(read[0].of, UsageSubject::Model("m".to_owned()));
         assert_eq!(read[0].sums, UsageSums::from(&sums));
     }
 }

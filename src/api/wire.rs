@@ -1,4 +1,4 @@
-//! A question as an HTTP request, and back.
+//! Converts questions to HTTP requests and back.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,27 +13,27 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{Question, error::AdminError};
+use super::{AdminQuestion, error::AdminError};
 use crate::domain::strict_toml::nearest;
 
-/// The characters that need no encoding in a path: the unreserved ones of RFC 3986.
+/// Encodes everything in a path segment but the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A question as an HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct AdminCall {
     /// The path and the query.
     pub(crate) target: String,
-    /// The JSON body; empty where there is none.
+    /// The JSON body; empty without one.
     pub(crate) body: String,
 }
 
-impl Call {
-    /// The request that asks this.
+impl AdminCall {
+    /// The request of a question.
     ///
     /// # Errors
-    /// The question is no JSON object, which no [`Question`] is.
-    pub(crate) fn of<Q: Question>(question: &Q) -> Result<Self, AdminError> {
+    /// The question is not a JSON object; every [`AdminQuestion`] is one.
+    pub(crate) fn from_question<Q: AdminQuestion>(question: &Q) -> Result<Self, AdminError> {
         let fields = serde_json::to_value(question).map_err(|error| AdminError::failed(error.to_string()))?;
         let Value::Object(mut fields) = fields else {
             return Err(AdminError::failed("a question is a JSON object"));
@@ -42,7 +42,7 @@ impl Call {
         for segment in Q::PATH.split('/').skip(1) {
             let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
             let value = name.and_then(|name| fields.shift_remove(name));
-            let text = value.as_ref().map_or_else(|| Cow::Borrowed(segment), plain);
+            let text = value.as_ref().map_or_else(|| Cow::Borrowed(segment), plain_text);
             target.push('/');
             target.extend(utf8_percent_encode(&text, SEGMENT));
         }
@@ -50,7 +50,7 @@ impl Call {
             Method::GET | Method::DELETE => {
                 let mut query = form_urlencoded::Serializer::new(String::new());
                 let named = fields.iter().filter(|(_, value)| !value.is_null());
-                query.extend_pairs(named.map(|(name, value)| (name, plain(value))));
+                query.extend_pairs(named.map(|(name, value)| (name, plain_text(value))));
                 let query = query.finish();
                 if !query.is_empty() {
                     target.push('?');
@@ -65,18 +65,17 @@ impl Call {
     }
 }
 
-/// A value as it stands in a path or a query.
-fn plain(value: &Value) -> Cow<'_, str> {
+/// A value as text, for a path or a query.
+fn plain_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
         other => Cow::Owned(other.to_string()),
     }
 }
 
-/// Reads a question, or another type like it, from the decoded segments of a path, a query and the fields of a body.
-///
+/// Reads a question or a similar type from the decoded segments of a path, a query, and the fields of a body.
 /// # Errors
-/// The field that is at fault, and why.
+/// The invalid field, and what is wrong with it.
 pub(crate) fn read<T: DeserializeOwned>(
     segments: Vec<(String, String)>,
     query: &str,
@@ -86,26 +85,26 @@ pub(crate) fn read<T: DeserializeOwned>(
     let pairs = form_urlencoded::parse(query.as_bytes());
     let pairs = pairs.map(|(name, value)| (name.into_owned(), Text(value)));
     let fields = body.into_iter().map(|(name, value)| (name, Json(value)));
-    let parts = Parts {
+    let parts = QuestionParts {
         left: segments.chain(pairs).chain(fields),
         next: None,
     };
-    T::deserialize(parts).map_err(|Fault(error)| error)
+    T::deserialize(parts).map_err(|FieldFault(error)| error)
 }
 
-/// A fault of one field.
+/// The error of one field.
 #[derive(Debug)]
-struct Fault(AdminError);
+struct FieldFault(AdminError);
 
-impl fmt::Display for Fault {
+impl fmt::Display for FieldFault {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(to)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FieldFault {}
 
-impl de::Error for Fault {
+impl de::Error for FieldFault {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(AdminError::invalid(message.to_string()))
     }
@@ -113,8 +112,8 @@ impl de::Error for Fault {
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
         let hint = match nearest(field, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "there is none".to_owned(),
-            None => format!("there are {}", known.join(", ")),
+            None if known.is_empty() => "no fields are expected".to_owned(),
+            None => format!("the fields are {}", known.join(", ")),
         };
         Self(AdminError::invalid(format!("field `{field}` is unknown here: {hint}")))
     }
@@ -124,38 +123,38 @@ impl de::Error for Fault {
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self(AdminError::of_field(field, "it is there twice"))
+        Self(AdminError::of_field(field, "it is repeated"))
     }
 }
 
-/// The fields of a question. A fault of a value is told with the field's name.
-struct Parts<'a, I> {
+/// The fields of a question. An error of a value gets the field's name.
+struct QuestionParts<'a, I> {
     left: I,
     /// The field whose name was read last.
-    next: Option<(String, Part<'a>)>,
+    next: Option<(String, QuestionValue<'a>)>,
 }
 
-impl<'de, I: Iterator<Item = (String, Part<'de>)>> MapAccess<'de> for Parts<'de, I> {
-    type Error = Fault;
+impl<'de, I: Iterator<Item = (String, QuestionValue<'de>)>> MapAccess<'de> for QuestionParts<'de, I> {
+    type Error = FieldFault;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, FieldFault> {
         self.next = self.left.next();
         let name = self.next.as_ref().map(|(name, _)| name.clone());
         name.map(|name| seed.deserialize(name.into_deserializer())).transpose()
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let missing = || Fault(AdminError::failed("a value was read before its name"));
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, FieldFault> {
+        let missing = || FieldFault(AdminError::failed("a value was read before its name"));
         let (name, part) = self.next.take().ok_or_else(missing)?;
         seed.deserialize(part)
-            .map_err(|Fault(error)| Fault(AdminError::of_field(name, error.message)))
+            .map_err(|FieldFault(error)| FieldFault(AdminError::of_field(name, error.message)))
     }
 }
 
-impl<'de, I: Iterator<Item = (String, Part<'de>)>> Deserializer<'de> for Parts<'de, I> {
-    type Error = Fault;
+impl<'de, I: Iterator<Item = (String, QuestionValue<'de>)>> Deserializer<'de> for QuestionParts<'de, I> {
+    type Error = FieldFault;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         visitor.visit_map(self)
     }
 
@@ -166,36 +165,37 @@ impl<'de, I: Iterator<Item = (String, Part<'de>)>> Deserializer<'de> for Parts<'
 }
 
 /// The value of a field.
-enum Part<'a> {
-    /// Of a path or a query.
+enum QuestionValue<'a> {
+    /// From a path or a query.
     Text(Cow<'a, str>),
-    /// Of a body.
+    /// From a body.
     Json(Value),
 }
 
-use Part::{Json, Text};
+use QuestionValue::{Json, Text};
 
-/// A value that cannot be read.
-fn fault(why: impl fmt::Display) -> Fault {
-    Fault(AdminError::invalid(why.to_string()))
+/// The error of a value that cannot be read.
+fn fault(why: impl fmt::Display) -> FieldFault {
+    FieldFault(AdminError::invalid(why.to_string()))
 }
 
-fn number(text: &str) -> Result<u64, Fault> {
-    text.parse().map_err(|_| fault(format!("`{text}` is no whole number")))
+fn number(text: &str) -> Result<u64, FieldFault> {
+    text.parse()
+        .map_err(|_| fault(format!("`{text}` is not a whole number")))
 }
 
-/// Reads a JSON value as serde_json does, and a text as it is written.
-impl<'de> Deserializer<'de> for Part<'de> {
-    type Error = Fault;
+/// Reads a JSON value as serde_json does, and a text by parsing it.
+impl<'de> Deserializer<'de> for QuestionValue<'de> {
+    type Error = FieldFault;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         match self {
             Json(value) => value.deserialize_any(visitor).map_err(fault),
             Text(text) => CowStrDeserializer::new(text).deserialize_any(visitor),
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         match self {
             Json(value) => value.deserialize_bool(visitor).map_err(fault),
             Text(text) => match &*text {
@@ -206,32 +206,31 @@ impl<'de> Deserializer<'de> for Part<'de> {
         }
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         match self {
             Json(value) => value.deserialize_u32(visitor).map_err(fault),
             Text(text) => {
                 let small = u32::try_from(number(&text)?);
-                visitor
-                    .visit_u32(small.map_err(|_| fault(format!("`{text}` is no whole number that is small enough")))?)
+                visitor.visit_u32(small.map_err(|_| fault(format!("`{text}` is too large")))?)
             }
         }
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         match self {
             Json(value) => value.deserialize_u64(visitor).map_err(fault),
             Text(text) => visitor.visit_u64(number(&text)?),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         match self {
             Json(Value::Null) => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, FieldFault> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -240,7 +239,7 @@ impl<'de> Deserializer<'de> for Part<'de> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, FieldFault> {
         match self {
             Json(value) => value.deserialize_enum(name, variants, visitor).map_err(fault),
             Text(text) => CowStrDeserializer::new(text).deserialize_enum(name, variants, visitor),
@@ -263,7 +262,7 @@ mod tests {
         keys::{DeleteKey, ListKeys, UpdateKey},
     };
 
-    fn asked<Q: Question>(target: &str, body: &Value) -> Result<Q, AdminError> {
+    fn asked<Q: AdminQuestion>(target: &str, body: &Value) -> Result<Q, AdminError> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let names = Q::PATH.split('/');
         let segments = names.zip(path.split('/')).filter_map(|(name, text)| {
@@ -281,7 +280,7 @@ mod tests {
             &json!({ "rpm": 5, "tpm": null, "low_balance_usd": "1.50" }),
         )
         .unwrap();
-        let call = Call::of(&update).unwrap();
+        let call = AdminCall::from_question(&update).unwrap();
         assert_eq!(call.target, "/v1/accounts/a.b");
         let body: Value = serde_json::from_str(&call.body).unwrap();
         assert_eq!(
@@ -294,14 +293,14 @@ mod tests {
             &Value::Null,
         )
         .unwrap();
-        let call = Call::of(&list).unwrap();
+        let call = AdminCall::from_question(&list).unwrap();
         assert_eq!(
             call.target,
             "/v1/keys?limit=5&search=%C3%A9+x%26y&used_since=2026-01-31T00%3A00%3A00Z"
         );
         assert_eq!(call.body, "");
         let delete: DeleteKey = asked("/v1/keys/key_0000000000000001", &Value::Null).unwrap();
-        let call = Call::of(&delete).unwrap();
+        let call = AdminCall::from_question(&delete).unwrap();
         assert_eq!((&*call.target, &*call.body), ("/v1/keys/key_0000000000000001", ""));
     }
 
@@ -310,7 +309,7 @@ mod tests {
         let fault = |error: AdminError| (error.field.clone().unwrap_or_default(), error.message);
         let id = "/v1/keys/key_0000000000000001";
         for (target, body, field, message) in [
-            (id, json!({ "rpm": 0 }), "rpm", "with 0 nothing would ever be admitted"),
+            (id, json!({ "rpm": 0 }), "rpm", "with 0 no request would be admitted"),
             (
                 id,
                 json!({ "rpm": "5" }),
@@ -320,7 +319,7 @@ mod tests {
             (id, json!({ "name": 5 }), "name", "1 to 128 characters"),
             (id, json!({ "reset": "yearly" }), "reset", "unknown variant `yearly`"),
             (id, json!({ "quota_usd": 5 }), "quota_usd", "an amount in USD as a text"),
-            (id, json!({ "id": "key_0000000000000002" }), "id", "it is there twice"),
+            (id, json!({ "id": "key_0000000000000002" }), "id", "it is repeated"),
             (
                 id,
                 json!({ "rpn": 5 }),
@@ -334,12 +333,12 @@ mod tests {
             assert!(said.starts_with(message), "{said}");
         }
         for (target, field, message) in [
-            ("/v1/accounts?limit=x", "limit", "`x` is no whole number"),
-            ("/v1/accounts?limit=1&limit=2", "limit", "it is there twice"),
+            ("/v1/accounts?limit=x", "limit", "`x` is not a whole number"),
+            ("/v1/accounts?limit=1&limit=2", "limit", "it is repeated"),
             (
                 "/v1/accounts?x=1",
                 "",
-                "field `x` is unknown here: there are after, limit",
+                "field `x` is unknown here: the fields are after, limit",
             ),
         ] {
             let (told, said) = fault(asked::<ListAccounts>(target, &Value::Null).unwrap_err());

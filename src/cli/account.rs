@@ -4,54 +4,52 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, Reply, write_json},
-    limits::{DEFAULT, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change},
-    named::{IfVersion, Named},
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply, write_json};
+use crate::cli::args::{
+    DEFAULT, IdArgs, IfVersion, NotifyArgs, OrNone, RateArgs, one_of, or_none, something_to_change,
 };
 use crate::{
     api::{
         accounts::{
-            Account, AccountFacts, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
+            AccountDetails, AccountFacts, AdjustAccount, ChangedAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
-        names::{AccountId, Reason},
-        values::{Percents, Usd},
+        values::{AccountId, AdjustmentReason, Percents, Usd},
     },
     domain::ledger::{AccountTermsChange, OperationId, ProviderState},
 };
 
-/// Accounts asked for at once.
+/// Accounts per call.
 const PAGE: u64 = 500;
 
-/// What to do with accounts.
+/// The subcommands of `weir account`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AccountCommand {
     /// Create an account; without a balance nothing is served
-    Create(CreateArgs),
+    Create(AccountCreateArgs),
     /// Add money to an account
     Credit(CreditArgs),
     /// Correct an account's balance, up or down
     Adjust(AdjustArgs),
     /// Change an account's limits
-    Update(UpdateArgs),
-    /// Serve nothing more to an account's keys; what runs goes on
+    Update(AccountUpdateArgs),
+    /// Refuse further requests of an account's keys; running ones go on
     Suspend(StateArgs),
     /// Serve an account's keys again
     Resume(StateArgs),
     /// List the accounts
     List(ClientArgs),
     /// Show one account
-    Show(OneArgs),
+    Show(OneAccountArgs),
 }
 
 /// `weir account create`
 #[derive(Args, Clone, Debug)]
-pub struct CreateArgs {
-    /// The account's name: letters, digits, `_`, and behind the first character `.` or `-`
+pub struct AccountCreateArgs {
+    /// The account's name: letters, digits, `_`, and after the first character `.` or `-`
     #[arg(long)]
     pub(crate) id: AccountId,
-    /// What it begins with
+    /// Its first balance
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) balance_usd: Option<Usd>,
     #[command(flatten)]
@@ -65,16 +63,17 @@ pub struct CreateArgs {
     pub client: ClientArgs,
 }
 
-/// By what a change of a balance is known again.
+/// The operation id of a change of a balance.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnceArgs {
-    /// Counts once for this id, however often the command is run; an account remembers the last 1000 [default: a new one]
+    /// Takes effect only once for this id, however often the command is run; an account remembers the last 1000 [default: a new
+    /// one]
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
 }
 
 impl OnceArgs {
-    /// The id that was given, or a new one.
+    /// The given id, or a new one.
     fn id(&self) -> OperationId {
         let given = self.operation_id.clone();
         given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()))
@@ -84,10 +83,10 @@ impl OnceArgs {
 /// The limits of an account.
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
-    /// At or below this balance it is said to be low, or none
+    /// The balance at or below which it is reported as low, or none
     #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
     pub(crate) low_balance_usd: Option<OrNone<Usd>>,
-    /// What its requests may name at a provider (responses, files, containers): what the account has made, or any
+    /// The provider state that its requests may name (responses, files, containers): only the account's own, or any
     #[arg(long, value_name = "own|any", value_parser = one_of::<ProviderState>(&["own", "any"]))]
     pub(crate) provider_state: Option<ProviderState>,
     #[command(flatten)]
@@ -103,8 +102,8 @@ pub struct LimitArgs {
 pub struct CreditArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<AccountId>,
-    /// How much, as a decimal number
+    pub(crate) named: IdArgs<AccountId>,
+    /// The amount, as a decimal number
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) usd: Usd,
     #[command(flatten)]
@@ -120,13 +119,13 @@ pub struct CreditArgs {
 pub struct AdjustArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<AccountId>,
-    /// By how much, as a decimal number; negative takes money away
+    pub(crate) named: IdArgs<AccountId>,
+    /// The amount, as a decimal number; a negative one reduces the balance
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) usd: Usd,
     /// Why, for the audit record
     #[arg(long)]
-    pub(crate) reason: Reason,
+    pub(crate) reason: AdjustmentReason,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub once: OnceArgs,
@@ -137,10 +136,10 @@ pub struct AdjustArgs {
 
 /// `weir account update`
 #[derive(Args, Clone, Debug)]
-pub struct UpdateArgs {
+pub struct AccountUpdateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<AccountId>,
+    pub(crate) named: IdArgs<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub limits: LimitArgs,
@@ -157,7 +156,7 @@ pub struct UpdateArgs {
 pub struct StateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<AccountId>,
+    pub(crate) named: IdArgs<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub condition: IfVersion,
@@ -168,17 +167,17 @@ pub struct StateArgs {
 
 /// A command on one account.
 #[derive(Args, Clone, Debug)]
-pub struct OneArgs {
+pub struct OneAccountArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<AccountId>,
+    pub(crate) named: IdArgs<AccountId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
 impl AccountCommand {
-    /// The arguments that say which weir is meant and how to print.
+    /// The client options.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Create(args) => &args.client,
@@ -201,12 +200,12 @@ pub(crate) async fn run(
     let reply = match command {
         AccountCommand::List(args) => return list(args.json, client, out).await,
         AccountCommand::Show(args) => {
-            let id = args.named.get()?;
-            let reply = client.ask(&ShowAccount { id }).await?;
+            let id = args.named.id_or_error()?;
+            let reply = client.request(&ShowAccount { id }).await?;
             if args.client.json {
                 writeln!(out, "{}", reply.text)?;
             } else {
-                let Account { id, facts } = reply.read()?;
+                let AccountDetails { id, facts } = reply.read()?;
                 print(&id, Some(&facts), out)?;
             }
             return Ok(());
@@ -215,30 +214,34 @@ pub(crate) async fn run(
         AccountCommand::Credit(args) => {
             let operation = args.once.id();
             let credit = CreditAccount {
-                id: args.named.get()?,
+                id: args.named.id_or_error()?,
                 usd: args.usd,
                 operation_id: Some(operation.clone()),
             };
-            client.ask_twice(&credit, &operation).await?
+            client.request_once(&credit, &operation).await?
         }
         AccountCommand::Adjust(args) => {
             let operation = args.once.id();
             let adjustment = AdjustAccount {
-                id: args.named.get()?,
+                id: args.named.id_or_error()?,
                 usd: args.usd,
                 reason: args.reason.clone(),
                 operation_id: Some(operation.clone()),
             };
-            client.ask_twice(&adjustment, &operation).await?
+            client.request_once(&adjustment, &operation).await?
         }
         AccountCommand::Update(args) => update(args, client).await?,
         AccountCommand::Suspend(args) => {
-            let id = args.named.get()?;
-            client.ask_if(args.condition.if_version, &SuspendAccount { id }).await?
+            let id = args.named.id_or_error()?;
+            client
+                .request_if(args.condition.if_version, &SuspendAccount { id })
+                .await?
         }
         AccountCommand::Resume(args) => {
-            let id = args.named.get()?;
-            client.ask_if(args.condition.if_version, &ResumeAccount { id }).await?
+            let id = args.named.id_or_error()?;
+            client
+                .request_if(args.condition.if_version, &ResumeAccount { id })
+                .await?
         }
     };
     if command.client().json {
@@ -254,13 +257,16 @@ pub(crate) async fn run(
     if !changed.applied {
         writeln!(
             out,
-            "\nThe change is recorded and will hold as soon as the store answers. Do not make it again."
+            "\nThe change is recorded and takes effect as soon as the store answers. Do not repeat it."
         )?;
     }
     Ok(())
 }
 
-async fn create(args: &CreateArgs, client: &AdminClient) -> Result<Reply<ChangedAccount>, AdminClientError> {
+async fn create(
+    args: &AccountCreateArgs,
+    client: &AdminClient,
+) -> Result<ClientReply<ChangedAccount>, AdminClientError> {
     let operation = args.once.id();
     let LimitArgs {
         low_balance_usd,
@@ -279,10 +285,13 @@ async fn create(args: &CreateArgs, client: &AdminClient) -> Result<Reply<Changed
         concurrency: OrNone::nullable(rates.concurrency),
         ..CreateAccount::new(args.id.clone())
     };
-    client.ask_twice(&account, &operation).await
+    client.request_once(&account, &operation).await
 }
 
-async fn update(args: &UpdateArgs, client: &AdminClient) -> Result<Reply<ChangedAccount>, AdminClientError> {
+async fn update(
+    args: &AccountUpdateArgs,
+    client: &AdminClient,
+) -> Result<ClientReply<ChangedAccount>, AdminClientError> {
     let LimitArgs {
         low_balance_usd,
         provider_state,
@@ -296,10 +305,10 @@ async fn update(args: &UpdateArgs, client: &AdminClient) -> Result<Reply<Changed
         rpm: OrNone::nullable(rates.rpm),
         tpm: OrNone::nullable(rates.tpm),
         concurrency: OrNone::nullable(rates.concurrency),
-        ..UpdateAccount::new(args.named.get()?)
+        ..UpdateAccount::new(args.named.id_or_error()?)
     };
     something_to_change(update.terms() == AccountTermsChange::default())?;
-    client.ask_if(args.condition.if_version, &update).await
+    client.request_if(args.condition.if_version, &update).await
 }
 
 async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
@@ -315,7 +324,7 @@ async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<
         limit: Some(PAGE),
     };
     loop {
-        let answer = client.ask(&page).await?.read()?;
+        let answer = client.request(&page).await?.read()?;
         for account in &answer.accounts {
             if json {
                 write_json(out, account)?;
@@ -345,7 +354,7 @@ fn line(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> std:
     writeln!(out, "{name:<16} {value}")
 }
 
-/// One line for each that is known of an account, amounts in USD only.
+/// Prints an account, one line for each property, amounts in USD only.
 fn print(id: &str, facts: Option<&AccountFacts>, out: &mut impl Write) -> std::io::Result<()> {
     line(out, "id", id)?;
     let Some(facts) = facts else { return Ok(()) };
@@ -369,7 +378,7 @@ fn print(id: &str, facts: Option<&AccountFacts>, out: &mut impl Write) -> std::i
         "notify_percent",
         facts
             .notify_percent
-            .map_or_else(|| DEFAULT.to_owned(), Percents::in_words),
+            .map_or_else(|| DEFAULT.to_owned(), Percents::to_text),
     )?;
     line(out, "rpm", limit(facts.rpm))?;
     line(out, "tpm", limit(facts.tpm))?;

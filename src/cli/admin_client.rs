@@ -1,8 +1,10 @@
 //! The client of the admin API, for the subcommands.
 
 use std::{
+    fs,
     io::Write,
     marker::PhantomData,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,25 +16,25 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-#[cfg(test)]
-use serde_json::Value;
 use tokio::net::UnixStream;
 
-use super::socket_owner;
 use crate::{
-    api::{Question, error::AdminError, wire::Call},
+    api::{AdminQuestion, error::AdminError, wire::AdminCall},
     domain::{ledger::OperationId, version::Version},
 };
 
-/// The largest answer that is read.
+#[cfg(test)]
+use serde_json::Value;
+
+/// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// How long one call may take.
+/// The timeout of one call.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 
-/// What every client command takes.
+/// The options of every command that calls a running weir.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClientArgs {
-    /// The admin socket of a running weir, as unix:PATH [default: the one of the configuration]
+    /// The admin socket of a running weir, as unix:PATH [default: the one in the configuration]
     #[arg(long, value_name = "unix:PATH", value_parser = unix_path)]
     pub admin: Option<PathBuf>,
     /// The configuration that names the admin socket [default: /etc/weir/weir.toml]
@@ -43,46 +45,46 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
-/// Why a client command did not do as asked.
+/// Why a client command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
-    /// The configuration does not tell the socket.
+    /// The configuration could not be read for the socket.
     #[error("{0}")]
     Configuration(String),
-    /// Nobody answers.
-    #[error("no weir answers on {}: {why}; start it, or name its socket with --admin unix:PATH", socket.display())]
+    /// No weir listens on the socket.
+    #[error("no weir is running on {}: {why}; start it, or name its socket with --admin unix:PATH", socket.display())]
     Unreachable {
-        /// Where.
+        /// The socket's path.
         socket: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         why: String,
     },
-    /// The system lets this user not reach the socket.
+    /// The user may not use the socket.
     #[error("permission denied: {owner}; run this as its owner or as a member of its group")]
     Forbidden {
-        /// Whose socket, or whose folder, it is.
+        /// The owner of the socket or its folder, in words.
         owner: String,
     },
-    /// The arguments do not make a request.
+    /// The arguments do not form a request.
     #[error("{0}")]
     Usage(String),
-    /// weir was asked and its answer did not come.
-    #[error("weir on {} gave no answer: {why}; it is not known whether it did as asked", socket.display())]
+    /// weir was called, but its response was lost.
+    #[error("no response from weir on {}: {why}; the command may or may not have taken effect", socket.display())]
     AnswerLost {
-        /// Where.
+        /// The socket's path.
         socket: PathBuf,
-        /// What the system said.
+        /// The error.
         why: String,
     },
-    /// The same of a change that is counted once.
-    #[error("{lost}; run the same command again with --operation-id {id}, it counts once")]
+    /// The response to a change with an operation id was lost.
+    #[error("{lost}; run the same command again with --operation-id {id}: it takes effect only once")]
     Unsure {
-        /// What happened.
+        /// The error of the last call.
         lost: Box<AdminClientError>,
-        /// By what the change is known.
+        /// The operation id of the change.
         id: String,
     },
-    /// weir said no.
+    /// weir refused the request.
     #[error("{0}")]
     Refused(String),
     /// A file cannot be written.
@@ -90,7 +92,7 @@ pub(crate) enum AdminClientError {
     File {
         /// The file's path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The result cannot be printed.
@@ -98,7 +100,7 @@ pub(crate) enum AdminClientError {
     Output(#[from] std::io::Error),
 }
 
-/// The socket to use: `--admin`, or what the configuration says.
+/// The socket to use: `--admin`, or else the one in the configuration.
 pub(crate) fn socket(
     args: &ClientArgs,
     from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -109,8 +111,8 @@ pub(crate) fn socket(
     }
 }
 
-/// The API names fields, the command line options: `quota_usd` is `--quota-usd` here.
-fn in_options(error: &AdminError) -> String {
+/// The message of an API error with the option in place of the field: `quota_usd` is `--quota-usd` here.
+fn message_with_option(error: &AdminError) -> String {
     let Some(field) = &error.field else {
         return error.message.clone();
     };
@@ -123,36 +125,36 @@ fn in_options(error: &AdminError) -> String {
     format!("--{option}: {}", error.message)
 }
 
-/// An answer as it came, which scripts are given, and what it says.
+/// A response: its JSON, which scripts get, and its value.
 #[derive(Debug)]
-pub(crate) struct Reply<A> {
+pub(crate) struct ClientReply<A> {
     /// The JSON.
     pub(crate) text: String,
     of: PhantomData<A>,
 }
 
-impl<A: DeserializeOwned> Reply<A> {
-    /// The answer.
+impl<A: DeserializeOwned> ClientReply<A> {
+    /// Parses the JSON.
     pub(crate) fn read(&self) -> Result<A, AdminClientError> {
         serde_json::from_str(&self.text)
-            .map_err(|error| AdminClientError::Refused(format!("weir's answer is another one: {error}")))
+            .map_err(|error| AdminClientError::Refused(format!("unexpected response from weir: {error}")))
     }
 }
 
-/// The body of an answer that is an error.
+/// The body of an error response.
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorBody {
     error: AdminError,
 }
 
-/// Writes a value of an answer as a line of JSON.
+/// Writes a value as a line of JSON.
 pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), AdminClientError> {
     serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
     Ok(writeln!(out)?)
 }
 
-/// A value as text; an empty one where there is none.
-pub(crate) fn or_nothing(value: Option<impl ToString>) -> String {
+/// A value as text; empty for `None`.
+pub(crate) fn text_or_empty(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
@@ -169,7 +171,7 @@ fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
 }
 
 /// A method, a path and a body.
-type Sent<'a> = (Method, &'a str, String);
+type RawCall<'a> = (Method, &'a str, String);
 
 /// Calls the API over its socket, one connection per call.
 #[derive(Clone, Debug)]
@@ -178,73 +180,78 @@ pub(crate) struct AdminClient {
 }
 
 impl AdminClient {
-    /// A client of the weir that listens there.
+    /// A client of the weir that listens on `socket`.
     pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket }
     }
 
-    /// Asks a question.
-    pub(crate) async fn ask<Q: Question>(&self, question: &Q) -> Result<Reply<Q::Answer>, AdminClientError> {
-        self.ask_within(CALL_WAIT, None, question).await
+    /// Makes a call.
+    pub(crate) async fn request<Q: AdminQuestion>(
+        &self,
+        question: &Q,
+    ) -> Result<ClientReply<Q::Answer>, AdminClientError> {
+        self.request_within(CALL_WAIT, None, question).await
     }
 
-    /// Asks for a change that is made of this version alone; `None`: of any.
-    pub(crate) async fn ask_if<Q: Question>(
+    /// Makes a call that takes effect only at this version; `None` for any version.
+    pub(crate) async fn request_if<Q: AdminQuestion>(
         &self,
         version: Option<Version>,
         question: &Q,
-    ) -> Result<Reply<Q::Answer>, AdminClientError> {
-        self.ask_within(CALL_WAIT, version, question).await
+    ) -> Result<ClientReply<Q::Answer>, AdminClientError> {
+        self.request_within(CALL_WAIT, version, question).await
     }
 
-    /// Asks for a change that is counted once, by an operation id in the question. When its answer is lost, it is asked for once
-    /// more.
-    pub(crate) async fn ask_twice<Q: Question>(
+    /// Makes a call that takes effect once, by its operation id. If the response is lost, calls once more.
+    pub(crate) async fn request_once<Q: AdminQuestion>(
         &self,
         question: &Q,
         id: &OperationId,
-    ) -> Result<Reply<Q::Answer>, AdminClientError> {
-        self.ask_again(None, question).await.map_err(|error| match error {
-            lost @ (AdminClientError::AnswerLost { .. } | AdminClientError::Unreachable { .. }) => {
-                AdminClientError::Unsure {
-                    lost: Box::new(lost),
-                    id: id.to_string(),
+    ) -> Result<ClientReply<Q::Answer>, AdminClientError> {
+        self.request_repeatable(None, question)
+            .await
+            .map_err(|error| match error {
+                lost @ (AdminClientError::AnswerLost { .. } | AdminClientError::Unreachable { .. }) => {
+                    AdminClientError::Unsure {
+                        lost: Box::new(lost),
+                        id: id.to_string(),
+                    }
                 }
-            }
-            other => other,
-        })
+                other => other,
+            })
     }
 
-    /// Asks for a change that asked for twice is made once. When its answer is lost, it is asked for once more.
-    pub(crate) async fn ask_again<Q: Question>(
+    /// Makes a call that takes effect once even if it is repeated. If the response is lost, calls once more.
+    pub(crate) async fn request_repeatable<Q: AdminQuestion>(
         &self,
         version: Option<Version>,
         question: &Q,
-    ) -> Result<Reply<Q::Answer>, AdminClientError> {
-        match self.ask_if(version, question).await {
-            Err(AdminClientError::AnswerLost { .. }) => self.ask_if(version, question).await,
+    ) -> Result<ClientReply<Q::Answer>, AdminClientError> {
+        match self.request_if(version, question).await {
+            Err(AdminClientError::AnswerLost { .. }) => self.request_if(version, question).await,
             answer => answer,
         }
     }
 
-    /// Asks a question whose answer may take so long.
-    pub(crate) async fn ask_within<Q: Question>(
+    /// Makes a call with this timeout.
+    pub(crate) async fn request_within<Q: AdminQuestion>(
         &self,
         wait: Duration,
         version: Option<Version>,
         question: &Q,
-    ) -> Result<Reply<Q::Answer>, AdminClientError> {
-        let Call { target, body } = Call::of(question).map_err(|error| AdminClientError::Usage(error.to_string()))?;
+    ) -> Result<ClientReply<Q::Answer>, AdminClientError> {
+        let AdminCall { target, body } =
+            AdminCall::from_question(question).map_err(|error| AdminClientError::Usage(error.to_string()))?;
         let exchange = async {
             let answer = self.send((Q::METHOD, &target, body), version).await?;
             self.read(answer).await
         };
         let answer = tokio::time::timeout(wait, exchange).await;
-        let text = answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))?;
-        Ok(Reply { text, of: PhantomData })
+        let text = answer.unwrap_or_else(|_| Err(self.lost("timeout")))?;
+        Ok(ClientReply { text, of: PhantomData })
     }
 
-    /// One call; the answer's JSON, or the API's own message.
+    /// Makes one call; returns the response's JSON, or the API's own message.
     #[cfg(test)]
     pub(crate) async fn call(
         &self,
@@ -255,7 +262,7 @@ impl AdminClient {
         self.call_within(CALL_WAIT, method, path, body).await
     }
 
-    /// The same for a call that may take longer.
+    /// The same with another timeout.
     #[cfg(test)]
     pub(crate) async fn call_within(
         &self,
@@ -267,7 +274,7 @@ impl AdminClient {
         self.exchange(wait, (method, path, text_of(body)), None).await
     }
 
-    /// One call for a change that is made of this version alone; `None`: of any.
+    /// Makes one call that takes effect only at this version; `None` for any version.
     #[cfg(test)]
     pub(crate) async fn call_if(
         &self,
@@ -279,24 +286,24 @@ impl AdminClient {
         self.exchange(CALL_WAIT, (method, path, text_of(body)), version).await
     }
 
-    /// Reads an answer that comes in pieces into `out`. Waits for each of them as long as for a whole call.
-    pub(crate) async fn download<Q: Question>(
+    /// Writes a response that arrives in pieces to `out`. Waits for each piece as long as for a whole call.
+    pub(crate) async fn download<Q: AdminQuestion>(
         &self,
         question: &Q,
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
-        let call = Call::of(question).map_err(|error| AdminClientError::Usage(error.to_string()))?;
+        let call = AdminCall::from_question(question).map_err(|error| AdminClientError::Usage(error.to_string()))?;
         self.download_within(CALL_WAIT, &call.target, out).await
     }
 
-    /// The same for one whose pieces may take longer.
+    /// The same with another timeout for each piece.
     pub(crate) async fn download_within(
         &self,
         wait: Duration,
         path: &str,
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
-        let late = |_| self.lost("no answer in time");
+        let late = |_| self.lost("timeout");
         let sending = self.send((Method::GET, path, String::new()), None);
         let answer = tokio::time::timeout(wait, sending).await.map_err(late)??;
         if !answer.status().is_success() {
@@ -316,7 +323,7 @@ impl AdminClient {
     async fn exchange(
         &self,
         wait: Duration,
-        call: Sent<'_>,
+        call: RawCall<'_>,
         version: Option<Version>,
     ) -> Result<Value, AdminClientError> {
         let exchange = async {
@@ -324,18 +331,18 @@ impl AdminClient {
             self.read(answer).await
         };
         let answer = tokio::time::timeout(wait, exchange).await;
-        let text = answer.unwrap_or_else(|_| Err(self.lost("no answer in time")))?;
+        let text = answer.unwrap_or_else(|_| Err(self.lost("timeout")))?;
         serde_json::from_str(&text).map_err(|error| self.lost(error))
     }
 
     async fn send(
         &self,
-        (method, path, text): Sent<'_>,
+        (method, path, text): RawCall<'_>,
         version: Option<Version>,
     ) -> Result<Response<Incoming>, AdminClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
             let forbidden = (error.kind() == std::io::ErrorKind::PermissionDenied)
-                .then(|| socket_owner::describe(&self.socket))
+                .then(|| describe_owner(&self.socket))
                 .flatten();
             forbidden.map_or_else(
                 || self.unreachable(error),
@@ -345,7 +352,7 @@ impl AdminClient {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.lost(error))?;
-        // Ends with the one call that is made on it: nobody has the sender any more.
+        // Ends after its one call, when the sender is dropped.
         tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -367,8 +374,8 @@ impl AdminClient {
         if status.is_success() {
             return String::from_utf8(bytes.into()).map_err(|error| self.lost(error));
         }
-        let refused: Refusal = serde_json::from_slice(&bytes).map_err(|error| self.lost(error))?;
-        Err(AdminClientError::Refused(in_options(&refused.error)))
+        let refused: ErrorBody = serde_json::from_slice(&bytes).map_err(|error| self.lost(error))?;
+        Err(AdminClientError::Refused(message_with_option(&refused.error)))
     }
 
     fn lost(&self, why: impl std::fmt::Display) -> AdminClientError {
@@ -383,5 +390,55 @@ impl AdminClient {
             socket: self.socket.clone(),
             why: why.to_string(),
         }
+    }
+}
+
+/// Owner, group and mode of the socket, or of the nearest folder above it that can be inspected: that one denies the access.
+/// `None` if not even the root folder can.
+pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
+    let (path, found) = socket
+        .ancestors()
+        .find_map(|path| Some((path, fs::symlink_metadata(path).ok()?)))?;
+    let name = |table: &str, id: u32| {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        name_of(&text, id).map_or_else(|| id.to_string(), str::to_owned)
+    };
+    Some(format!(
+        "{} belongs to {}:{} (mode {:o})",
+        path.display(),
+        name("/etc/passwd", found.uid()),
+        name("/etc/group", found.gid()),
+        found.permissions().mode() & 0o777,
+    ))
+}
+
+/// The name of an id in a table like `/etc/passwd` or `/etc/group`: `name:password:id:...`.
+fn name_of(table: &str, id: u32) -> Option<&str> {
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let found = fields.nth(1)?.parse::<u32>().ok()?;
+        (found == id && !name.is_empty()).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_the_name_of_its_line() {
+        let table = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:\nweir:x:990:990::/:/sbin/nologin\n";
+        assert_eq!((name_of(table, 0), name_of(table, 990)), (Some("root"), Some("weir")));
+        assert_eq!((name_of(table, 7), name_of(table, 5)), (None, None));
+    }
+
+    #[test]
+    fn the_nearest_place_that_can_be_seen_is_described() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).unwrap();
+        let told = describe_owner(&folder.path().join("none/admin.sock")).unwrap();
+        let seen = folder.path().display().to_string();
+        assert!(told.starts_with(&seen) && told.ends_with("(mode 750)"), "{told}");
     }
 }

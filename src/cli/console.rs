@@ -1,16 +1,16 @@
-//! `weir console`: the way into the operators' console.
+//! `weir console`: opens and ends sessions at the operators' console.
 
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 
-use super::admin_client::{AdminClient, AdminClientError, ClientArgs, or_nothing, write_json};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, text_or_empty, write_json};
 use crate::{
     api::sessions::{CreateConsoleLink, EndAllSessions, EndSession, ListSessions},
-    domain::{keys::key::KeyId, role::Role},
+    domain::{keys::key::KeyId, sign_in::Role},
 };
 
-/// What to do with the console.
+/// The subcommands of `weir console`.
 #[derive(Debug, Subcommand)]
 pub enum ConsoleCommand {
     /// Print a link that opens a session in a browser, once, within 60 seconds
@@ -22,13 +22,13 @@ pub enum ConsoleCommand {
 /// `weir console sessions`
 #[derive(Args, Debug)]
 pub struct SessionsArgs {
-    /// End the session with this id, as the list shows it; at all nodes
+    /// End the session with this id, as shown in the list, at all nodes
     #[arg(long, value_name = "ID")]
     pub end: Option<String>,
     /// End all of them
     #[arg(long, conflicts_with = "end")]
     pub end_all: bool,
-    /// Whom to ask.
+    /// The client options.
     #[command(flatten)]
     pub client: ClientArgs,
 }
@@ -36,10 +36,10 @@ pub struct SessionsArgs {
 /// `weir console open`
 #[derive(Args, Debug)]
 pub struct OpenArgs {
-    /// What the session may do
+    /// The role of the session
     #[arg(long, value_enum, default_value_t = Role::Owner)]
     pub(crate) role: Role,
-    /// Whom to ask.
+    /// The client options.
     #[command(flatten)]
     pub client: ClientArgs,
 }
@@ -51,16 +51,16 @@ impl ValueEnum for Role {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let may = match self {
-            Self::Viewer => "Look at everything",
-            Self::Operator => "Change keys and switch providers, too",
-            Self::Owner => "Change accounts and their money, too",
+            Self::Viewer => "View everything",
+            Self::Operator => "Also change keys, and disable and enable providers",
+            Self::Owner => "Also change accounts and their money",
         };
         Some(PossibleValue::new(self.as_str()).help(may))
     }
 }
 
 impl ConsoleCommand {
-    /// Whom to ask, and how to print.
+    /// The client options.
     pub(crate) fn client(&self) -> &ClientArgs {
         match self {
             Self::Open(args) => &args.client,
@@ -83,7 +83,7 @@ pub(crate) async fn run(
 
 async fn open(args: &OpenArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let role = Some(args.role);
-    let reply = client.ask(&CreateConsoleLink { role }).await?;
+    let reply = client.request(&CreateConsoleLink { role }).await?;
     if args.client.json {
         writeln!(out, "{}", reply.text)?;
     } else {
@@ -94,8 +94,8 @@ async fn open(args: &OpenArgs, client: &AdminClient, out: &mut impl Write) -> Re
 
 async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let ended = match &args.end {
-        Some(id) => Some(client.ask(&EndSession { id: id.clone() }).await?),
-        None if args.end_all => Some(client.ask(&EndAllSessions {}).await?),
+        Some(id) => Some(client.request(&EndSession { id: id.clone() }).await?),
+        None if args.end_all => Some(client.request(&EndAllSessions {}).await?),
         None => None,
     };
     if let Some(reply) = ended {
@@ -106,7 +106,7 @@ async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Writ
         }
         return Ok(());
     }
-    let answer = client.ask(&ListSessions {}).await?.read()?;
+    let answer = client.request(&ListSessions {}).await?.read()?;
     if !args.client.json {
         writeln!(
             out,
@@ -122,7 +122,7 @@ async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Writ
         let (id, door, role) = (&one.id, one.door.as_str(), one.role.map_or("-", Role::as_str));
         let who = one.opened_by.as_deref().or(one.key.as_ref().map(KeyId::as_str));
         let who = who.unwrap_or_default();
-        let [idle, ends] = [one.idle_ends_at, one.ends_at].map(or_nothing);
+        let [idle, ends] = [one.idle_ends_at, one.ends_at].map(text_or_empty);
         writeln!(out, "{id:<16}  {door:<7}  {role:<8}  {who:<20}  {idle:<24}  {ends}")?;
     }
     Ok(())

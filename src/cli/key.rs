@@ -1,21 +1,18 @@
-//! `weir key`: the life of service keys.
+//! `weir key`: service keys.
 
 use std::io::Write;
 
 use clap::{Args, Subcommand};
 
 use self::view::{print, quota};
-use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, Reply},
-    limits::{OrNone, QuotaArgs, RateArgs, or, something_to_change},
-    named::{IfVersion, Named},
-    overlap::Overlap,
-};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, ClientReply};
+use crate::cli::args::{IdArgs, IfVersion, OrNone, OverlapArg, QuotaArgs, RateArgs, or, something_to_change};
 use crate::{
     api::{
-        keys::{self, CreateKey, DeleteKey, EndOverlap, Key, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey},
-        names::{AccountId, KeyName, ModelNames, Seed},
-        values::{Moment, Usd},
+        keys::{
+            self, CreateKey, DeleteKey, EndOverlap, KeyDetails, ListKeys, RevokeKey, RotateKey, ShowKey, UpdateKey,
+        },
+        values::{AccountId, KeyName, ModelNames, Moment, Seed, Usd},
     },
     domain::{
         keys::{change::KeyUpdate, key::KeyId},
@@ -25,25 +22,25 @@ use crate::{
 
 mod view;
 
-/// Keys asked for at once.
+/// Keys per call.
 const PAGE: u64 = 500;
 
-/// What to do with keys.
+/// The subcommands of `weir key`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Create a key; it is shown this once
-    Create(CreateArgs),
+    /// Create a key; its text is shown only once
+    Create(KeyCreateArgs),
     /// List the keys
     List(ListArgs),
     /// Show one key
-    Show(OneArgs),
+    Show(OneKeyArgs),
     /// Change a key
-    Update(UpdateArgs),
-    /// Give a key a new text; the old one works on for a day, or as long as you say
+    Update(KeyUpdateArgs),
+    /// Give a key a new text; the old one remains valid for a day, or for --overlap
     Rotate(RotateArgs),
     /// End the old text of a rotated key now
     EndOverlap(ChangeArgs),
-    /// Withdraw a key for good, keeping its record
+    /// Revoke a key for good, keeping its record
     Revoke(ChangeArgs),
     /// Delete a key and its record
     Delete(ChangeArgs),
@@ -51,23 +48,23 @@ pub enum KeyCommand {
 
 /// `weir key create`
 #[derive(Args, Clone, Debug)]
-pub struct CreateArgs {
+pub struct KeyCreateArgs {
     /// The account that pays
     #[arg(long)]
     pub(crate) account: AccountId,
-    /// What its owner calls it
+    /// The key's name, for people
     #[arg(long)]
     pub(crate) name: KeyName,
-    /// When it ends: an RFC 3339 time, a date for its first moment in UTC, or never
+    /// When it expires: an RFC 3339 time, a date (its first moment in UTC), or never
     #[arg(long, value_name = "TIME|never", default_value = "never", value_parser = or_never)]
     pub(crate) expires: OrNone<Moment>,
     /// The models it may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all", value_parser = or_all)]
     pub(crate) models: OrNone<ModelNames>,
-    /// Makes one key for this id, however often the command is run: the second time, it says which key that was
+    /// Create only one key for this id, however often the command is run; a repetition shows which key that was
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
-    /// Print the key and nothing else, as `WEIR_KEY=$(weir key create ...)` wants it
+    /// Print only the key, as for `WEIR_KEY=$(weir key create ...)`
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
     #[command(flatten)]
@@ -84,22 +81,22 @@ pub struct CreateArgs {
 /// `weir key list`
 #[derive(Args, Clone, Debug)]
 pub struct ListArgs {
-    /// Only the keys of this account
+    /// Only keys of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Only those with this in their name, account or hint, or with this id
+    /// Only keys with this text in their name, account or hint, or with this id
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,
-    /// Only those used since then: an RFC 3339 time, or a date for its first moment in UTC
+    /// Only keys used since this time: an RFC 3339 time, or a date (its first moment in UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) used_since: Option<Moment>,
-    /// Only those that are older than that time and were not used since
+    /// Only keys that are older than this time and were not used since
     #[arg(long, value_name = "TIME")]
     pub(crate) unused_since: Option<Moment>,
-    /// Only those that end before that time, or have ended
+    /// Only keys that expire before this time, or have expired
     #[arg(long, value_name = "TIME")]
     pub(crate) expires_before: Option<Moment>,
-    /// Only those that have spent as much in the period of their quota
+    /// Only keys that have spent at least this much in the current quota period
     #[arg(long, value_name = "D")]
     pub(crate) spent_usd: Option<Usd>,
     #[command(flatten)]
@@ -108,8 +105,8 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
-    /// The first page of the keys that are wanted.
-    fn question(&self) -> ListKeys {
+    /// The call for the first page of the selected keys.
+    fn first_page(&self) -> ListKeys {
         ListKeys {
             account: self.account.clone(),
             after: None,
@@ -125,10 +122,10 @@ impl ListArgs {
 
 /// A command on one key.
 #[derive(Args, Clone, Debug)]
-pub struct OneArgs {
+pub struct OneKeyArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<KeyId>,
+    pub(crate) named: IdArgs<KeyId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
@@ -139,7 +136,7 @@ pub struct OneArgs {
 pub struct ChangeArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<KeyId>,
+    pub(crate) named: IdArgs<KeyId>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub from: IfVersion,
@@ -153,11 +150,11 @@ pub struct ChangeArgs {
 pub struct RotateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<KeyId>,
-    /// For how long the old text works on, such as 24h, 30m or 7d; 24h unless set, at most 30d, 0 ends it at once
-    #[arg(long, value_name = "DURATION", value_parser = Overlap::parse)]
-    pub overlap: Option<Overlap>,
-    /// Print the new key and nothing else, as `WEIR_KEY=$(weir key rotate ...)` wants it
+    pub(crate) named: IdArgs<KeyId>,
+    /// How long the old text remains valid, such as 24h, 30m or 7d; 24h unless set, at most 30d, 0 ends it at once
+    #[arg(long, value_name = "DURATION", value_parser = OverlapArg::parse)]
+    pub overlap: Option<OverlapArg>,
+    /// Print only the new key, as for `WEIR_KEY=$(weir key rotate ...)`
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
     #[command(flatten)]
@@ -170,14 +167,14 @@ pub struct RotateArgs {
 
 /// `weir key update`
 #[derive(Args, Clone, Debug)]
-pub struct UpdateArgs {
+pub struct KeyUpdateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub(crate) named: Named<KeyId>,
-    /// Another name
+    pub(crate) named: IdArgs<KeyId>,
+    /// The new name
     #[arg(long)]
     pub(crate) name: Option<KeyName>,
-    /// When it ends: an RFC 3339 time, a date for its first moment in UTC, or never
+    /// When it expires: an RFC 3339 time, a date (its first moment in UTC), or never
     #[arg(long, value_name = "TIME|never", value_parser = or_never)]
     pub(crate) expires: Option<OrNone<Moment>>,
     /// The models it may use, separated by commas, or all
@@ -198,7 +195,7 @@ pub struct UpdateArgs {
 }
 
 impl KeyCommand {
-    /// The arguments that say which weir is meant and how to print.
+    /// The client options.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Create(args) => &args.client,
@@ -243,35 +240,45 @@ pub(crate) async fn run(
         KeyCommand::Delete(args) => return delete(args, client, out).await,
         KeyCommand::Create(args) => {
             let key = creation(args);
-            client.ask_again(None, &key).await?
+            client.request_repeatable(None, &key).await?
         }
         KeyCommand::Update(args) => {
             let update = update(args)?;
             something_to_change(update.update() == KeyUpdate::default())?;
-            client.ask_if(args.from.if_version, &update).await?
+            client.request_if(args.from.if_version, &update).await?
         }
-        KeyCommand::Show(args) => client.ask(&ShowKey { id: args.named.get()? }).await?,
+        KeyCommand::Show(args) => {
+            client
+                .request(&ShowKey {
+                    id: args.named.id_or_error()?,
+                })
+                .await?
+        }
         KeyCommand::Rotate(args) => {
             let rotation = RotateKey {
-                id: args.named.get()?,
-                overlap_seconds: args.overlap.map(|Overlap(seconds)| keys::Overlap(seconds)),
+                id: args.named.id_or_error()?,
+                overlap_seconds: args.overlap.map(|OverlapArg(seconds)| keys::OverlapSeconds(seconds)),
                 seed: Some(Seed::generate(&mut rand::rng())),
             };
-            client.ask_again(args.from.if_version, &rotation).await?
+            client.request_repeatable(args.from.if_version, &rotation).await?
         }
         KeyCommand::EndOverlap(args) => {
-            let id = args.named.get()?;
-            client.ask_if(args.from.if_version, &EndOverlap { id }).await?
+            let id = args.named.id_or_error()?;
+            client.request_if(args.from.if_version, &EndOverlap { id }).await?
         }
         KeyCommand::Revoke(args) => {
-            let id = args.named.get()?;
-            client.ask_if(args.from.if_version, &RevokeKey { id }).await?
+            let id = args.named.id_or_error()?;
+            client.request_if(args.from.if_version, &RevokeKey { id }).await?
         }
     };
-    tell(command, &reply, out)
+    print_reply(command, &reply, out)
 }
 
-fn tell(command: &KeyCommand, reply: &Reply<Key>, out: &mut impl Write) -> Result<(), AdminClientError> {
+fn print_reply(
+    command: &KeyCommand,
+    reply: &ClientReply<KeyDetails>,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
     if command.client().json {
         writeln!(out, "{}", reply.text)?;
         return Ok(());
@@ -284,7 +291,7 @@ fn tell(command: &KeyCommand, reply: &Reply<Key>, out: &mut impl Write) -> Resul
     Ok(())
 }
 
-fn creation(args: &CreateArgs) -> CreateKey {
+fn creation(args: &KeyCreateArgs) -> CreateKey {
     let (quota, rates) = (&args.quota, &args.rates);
     let (OrNone(expires_at), OrNone(models)) = (args.expires, args.models.clone());
     CreateKey {
@@ -308,7 +315,7 @@ fn creation(args: &CreateArgs) -> CreateKey {
     }
 }
 
-fn update(args: &UpdateArgs) -> Result<UpdateKey, AdminClientError> {
+fn update(args: &KeyUpdateArgs) -> Result<UpdateKey, AdminClientError> {
     let (quota, rates) = (&args.quota, &args.rates);
     Ok(UpdateKey {
         name: args.name.clone(),
@@ -322,13 +329,13 @@ fn update(args: &UpdateArgs) -> Result<UpdateKey, AdminClientError> {
         rpm: OrNone::nullable(rates.rpm),
         tpm: OrNone::nullable(rates.tpm),
         concurrency: OrNone::nullable(rates.concurrency),
-        ..UpdateKey::new(args.named.get()?)
+        ..UpdateKey::new(args.named.id_or_error()?)
     })
 }
 
 async fn delete(args: &ChangeArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let id = args.named.get()?;
-    let reply = client.ask_if(args.from.if_version, &DeleteKey { id }).await?;
+    let id = args.named.id_or_error()?;
+    let reply = client.request_if(args.from.if_version, &DeleteKey { id }).await?;
     if args.client.json {
         writeln!(out, "{}", reply.text)?;
     } else {
@@ -345,9 +352,9 @@ async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Re
             "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
         )?;
     }
-    let mut page = args.question();
+    let mut page = args.first_page();
     loop {
-        let answer = client.ask(&page).await?.read()?;
+        let answer = client.request(&page).await?.read()?;
         for key in &answer.keys {
             if args.client.json {
                 writeln!(out, "{}", serde_json::to_string(key).map_err(std::io::Error::other)?)?;

@@ -1,54 +1,65 @@
-//! `weir log`: the consumption log, read page by page and printed as it comes.
+//! `weir log`: the consumption log.
 
-use std::{io::Write, time::Duration};
-
-use clap::{Args, Subcommand};
-
-use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
-use crate::{
-    api::log::{LogRow, QueryLog},
-    domain::ledger::consumption::Part,
-};
-
-mod counters;
-mod days;
+mod backend;
 mod export;
-pub(crate) mod filter;
-mod home;
-pub(crate) mod init;
 mod journal;
 mod verify;
 
-use filter::FilterArgs;
+use std::{io::Write, path::PathBuf, time::Duration};
 
-/// Rows asked for at once.
+use clap::{Args, Subcommand};
+use jiff::{ToSpan, tz::TimeZone};
+
+use crate::{
+    api::{
+        log::{
+            LogRow, QueryLog, StatusRange, UtcDay,
+            checks::{DifferingSums, SumsDifference, SumsSubject},
+        },
+        values::{AccountId, Moment},
+    },
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        args,
+        output::CommandProgress,
+    },
+    config::DEFAULT_PATH,
+    domain::{
+        catalogue::SecretRef,
+        keys::key::KeyId,
+        ledger::{consumption::CostShare, tag::Tag},
+    },
+    edges::clock,
+};
+
+/// Rows per call.
 const PAGE: usize = 1000;
-/// How long a page may take: it looks for rows for some seconds, and a home may take its time.
+/// The timeout of a page: weir searches for rows for some seconds, and the log backend may be slow.
 const PAGE_WAIT: Duration = Duration::from_secs(45);
-/// How far back a query goes, unless told otherwise, in hours.
+/// How far back a query goes by default, in hours.
 const QUERY_HOURS: u32 = 24;
 
-/// What to do with the log, or before there is one.
+/// The subcommands of `weir log`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogSubcommand {
-    /// Make what the log's database needs, and say who may use it; needs no running weir
-    Init(init::LogInitArgs),
+    /// Create the schema of the log's database, and grant rights on it; needs no running weir
+    Init(LogInitArgs),
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     Read(LogCommand),
 }
 
-/// What to do with the log.
+/// The subcommands of `weir log` that call a running weir.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogCommand {
     /// Print rows; without --from those of the last 24 hours
     Query(QueryArgs),
-    /// Write rows as JSON lines, CSV or Parquet; without --from all there are
+    /// Write rows as JSON lines, CSV or Parquet; without --from all rows
     Export(export::ExportArgs),
-    /// Compare rows, the daily sums that are kept of them, counters and the journal; ends with 1 where any differ
+    /// Compare rows, their daily sums, counters and the journal; exits with 1 if any differ
     Verify(verify::VerifyArgs),
-    /// Bring the rows of the home before to the log's home, while weir serves
-    Move(home::MoveArgs),
+    /// Copy the rows of the previous log backend to the new one, while weir serves
+    Move(backend::MoveArgs),
 }
 
 /// `weir log query`
@@ -57,7 +68,7 @@ pub struct QueryArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     #[command(flatten)]
@@ -66,7 +77,7 @@ pub struct QueryArgs {
 }
 
 impl LogCommand {
-    /// The arguments that say which weir is meant and how to print.
+    /// The client options.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Query(args) => &args.client,
@@ -77,7 +88,7 @@ impl LogCommand {
     }
 }
 
-/// Runs the command against the admin API and prints what comes.
+/// Runs the command against the admin API and prints the result.
 pub(crate) async fn run(
     command: &LogCommand,
     client: &AdminClient,
@@ -85,15 +96,15 @@ pub(crate) async fn run(
 ) -> Result<(), AdminClientError> {
     match command {
         LogCommand::Query(args) => {
-            // What time it is, the store says.
+            // In hours, because the store's clock counts.
             let asked = QueryLog {
                 hours: args.filter.from.is_none().then_some(QUERY_HOURS),
-                ..args.filter.asked()
+                ..args.filter.query()
             };
             rows(asked, args.limit, client, args.client.json, out).await
         }
         LogCommand::Verify(args) => verify::run(args, client, out).await,
-        LogCommand::Move(args) => home::move_rows(args, client, out).await,
+        LogCommand::Move(args) => backend::move_rows(args, client, out).await,
         LogCommand::Export(args) => export::run(args, client, out).await,
     }
 }
@@ -109,11 +120,11 @@ async fn rows(
         writeln!(out, "{}", heading())?;
     }
     let mut left = limit.unwrap_or(usize::MAX);
-    // A model that has left the catalogue may still have rows.
+    // A model that is no longer in the catalogue may still have rows.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         asked.limit = Some(left.min(PAGE));
-        let page = client.ask_within(PAGE_WAIT, None, &asked).await?.read()?;
+        let page = client.request_within(PAGE_WAIT, None, &asked).await?.read()?;
         unknown_model = unknown_model.or(page.unknown_model);
         for row in &page.rows {
             left = left.saturating_sub(1);
@@ -160,8 +171,8 @@ fn line(LogRow { time, row, .. }: &LogRow) -> String {
     )
 }
 
-/// What one of several models had of the row above.
-fn part_line(part: &Part) -> String {
+/// The line of one model, below the row of a request that several models served.
+fn part_line(part: &CostShare) -> String {
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
         "",
@@ -172,4 +183,170 @@ fn part_line(part: &Part) -> String {
         part.usage.output_total(),
         part.cost_nano_usd.to_string(),
     )
+}
+
+/// Selects the rows that meet all given conditions. They are sorted by day, then by account, in the order in which they ended.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FilterArgs {
+    /// Only rows of this account
+    #[arg(long)]
+    pub(crate) account: Option<AccountId>,
+    /// Only rows of the key with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) key: Option<KeyId>,
+    /// Only rows of this model, requested or served
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Only requests that ended with this status, or with a class of status such as 5xx
+    #[arg(long)]
+    pub(crate) status: Option<StatusRange>,
+    /// Only requests with this tag
+    #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
+    pub(crate) tag: Option<Tag>,
+    /// Only requests that ended at this time or later: an RFC 3339 time, or a date (its first moment in UTC)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Moment>,
+    /// Only requests that ended before this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Moment>,
+}
+
+/// Parses a tag.
+pub(crate) fn tag(text: &str) -> Result<Tag, &'static str> {
+    Tag::parse(text).ok_or(Tag::RULE)
+}
+
+impl FilterArgs {
+    /// The call for these rows.
+    fn query(&self) -> QueryLog {
+        let Self {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            from,
+            until,
+        } = self.clone();
+        QueryLog {
+            account,
+            key,
+            model,
+            status,
+            tag,
+            from,
+            until,
+            ..QueryLog::default()
+        }
+    }
+}
+
+/// `weir log init`
+#[derive(Args, Clone, Debug)]
+pub struct LogInitArgs {
+    /// The configuration that names the log backend
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    pub conf: PathBuf,
+    /// The connection string of the role that creates and owns everything, as env:NAME, file:PATH or credential:NAME
+    /// [default: the url in the configuration]
+    #[arg(long, value_name = "SECRET")]
+    pub owner: Option<SecretRef>,
+    /// A role that gets only the rights to write the log; may be repeated
+    #[arg(long, value_name = "ROLE")]
+    pub grant_writer: Vec<String>,
+    /// A role that gets the right to read the log; may be repeated
+    #[arg(long, value_name = "ROLE")]
+    pub grant_reader: Vec<String>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The timeout for comparing one day, or copying its rows.
+const VERIFY_WAIT: Duration = Duration::from_secs(3600);
+
+/// Calls `visit` for each day from `from` to before `until` of one account, or of all, and shows the progress; returns the
+/// number of accounts.
+async fn for_each_day(
+    client: &AdminClient,
+    account: Option<&AccountId>,
+    (from, until): (UtcDay, UtcDay),
+    progress: &CommandProgress,
+    mut visit: impl AsyncFnMut(&AccountId, UtcDay) -> Result<(), AdminClientError>,
+) -> Result<u64, AdminClientError> {
+    if from >= until {
+        return Err(AdminClientError::Usage("--until must be after --from".to_owned()));
+    }
+    let accounts: Vec<AccountId> = match account {
+        Some(account) => vec![account.clone()],
+        None => {
+            let names = args::read_account_names(client).await?;
+            let names = names.iter().map(|name| name.parse());
+            names.collect::<Result<_, _>>().map_err(AdminClientError::Refused)?
+        }
+    };
+    let days = || from.0.series(1.day()).take_while(|day| *day < until.0);
+    let count = accounts.len() as u64;
+    progress.set_total(count.saturating_mul(days().count() as u64));
+    for account in &accounts {
+        for day in days() {
+            progress.show(format_args!("{account}  {day}"));
+            visit(account, UtcDay(day)).await?;
+            progress.advance(1);
+        }
+    }
+    Ok(count)
+}
+
+/// Describes differing sums: whose they are, and each number on both sides.
+fn difference_text(difference: &SumsDifference) -> String {
+    format!(
+        "{} model {}: sums {}; rows {}",
+        subject_text(difference.of, difference.name.as_deref()),
+        difference.model,
+        counts_text(&difference.kept),
+        counts_text(&difference.rows),
+    )
+}
+
+/// The subject of sums or counters, with the name of the key or tag.
+fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
+    name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
+}
+
+fn counts_text(sums: &DifferingSums) -> String {
+    let counts = sums.usage.named_parts().filter(|(_, count)| *count > 0);
+    let all: Vec<String> = [
+        sums.requests.map(|requests| format!("requests {requests}")),
+        sums.errors.map(|errors| format!("errors {errors}")),
+        sums.cost_usd.map(|cost| format!("cost_usd {cost}")),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(counts.map(|(name, count)| format!("{name} {count}")))
+    .chain(
+        sums.digest
+            .iter()
+            .map(|digest| format!("another column (digest {digest})")),
+    )
+    .collect();
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// Today's date in UTC.
+fn today() -> UtcDay {
+    let now = jiff::Timestamp::from_second(clock::unix_seconds()).unwrap_or_default();
+    UtcDay(now.to_zoned(TimeZone::UTC).date())
+}
+
+/// Parses a date, or a time, which stands for its date in UTC.
+fn date(text: &str) -> Result<UtcDay, String> {
+    text.parse().or_else(|wanted| {
+        let time = text.parse::<jiff::Timestamp>().map_err(|_| wanted)?;
+        Ok(UtcDay(time.to_zoned(TimeZone::UTC).date()))
+    })
 }

@@ -1,8 +1,8 @@
 //! `weir login`, `weir token` and `weir logout`: a person signs a machine in at a gateway, by the OAuth device flow, and agents
-//! that know nothing of it get a token in place of a key.
+//! without support for it get a token in place of a key.
 
 mod gateway;
-mod signed_in;
+mod sign_in_file;
 
 use std::{
     io::{self, Write},
@@ -11,25 +11,23 @@ use std::{
 
 use clap::Args;
 
-use self::{
-    gateway::{Endpoints, Gateway, NoTokens, Tokens},
-    signed_in::{FileError, Place, SignedIn},
-};
+use self::gateway::{MachineTokens, SignInEndpoints, SignInGateway, TokenError};
+use crate::cli::login::sign_in_file::{SavedSignIn, SignInFileError, SignInFileLocation};
 use crate::{
-    domain::sign_in::endpoint::Endpoint,
-    edges::{clock, roots::RootsError},
+    domain::sign_in::SecureUrl,
+    edges::{clock, web_client::RootsError},
 };
 
-/// How long a token that is printed is good for, at the least: one that ends sooner is replaced first.
+/// The minimum remaining lifetime of a printed token: one that ends sooner is refreshed first.
 const GOOD_FOR_SECONDS: i64 = 300;
 
 /// `weir login`
 #[derive(Args, Debug)]
 pub struct LoginArgs {
-    /// The gateway's address, as https://HOST
+    /// The gateway's URL, as https://HOST
     #[arg(value_name = "URL")]
     pub gateway: String,
-    /// The certificate authorities that it is verified by, a PEM file [default: those of this machine]
+    /// A PEM file with the certificate authorities to verify it by [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     #[command(flatten)]
@@ -37,43 +35,43 @@ pub struct LoginArgs {
     pub file: SignInFile,
 }
 
-/// Where the tokens are.
+/// The file with the tokens.
 #[derive(Args, Clone, Debug)]
 pub struct SignInFile {
-    /// The file that has the tokens [default: weir/sign-in.json in $XDG_CONFIG_HOME or ~/.config]
+    /// The file with the tokens [default: weir/sign-in.json in $XDG_CONFIG_HOME or ~/.config]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 
-/// Why nobody is signed in or out, or there is no token.
+/// Why `weir login`, `weir token` or `weir logout` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
-    /// The address can be read by others on its way, or is none.
-    #[error("{0} is no address to sign in at: give https://HOST; http is for this machine alone")]
+    /// The address is not a URL, or not encrypted.
+    #[error("cannot sign in at {0}: use https://HOST (http works for localhost only)")]
     Address(String),
-    /// There is no place for the file, or it is not there, or cannot be used.
+    /// The file with the tokens is missing or cannot be used.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] SignInFileError),
     /// The authorities' file cannot be read.
     #[error("--ca-file {}: {source}", path.display())]
     Authorities {
         /// The file's path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// There are no authorities to verify by.
+    /// The authorities cannot be used.
     #[error("certificate authorities: {0}")]
     Roots(#[from] RootsError),
     /// The gateway gives no tokens.
     #[error("{gateway}: {why}")]
     Gateway {
-        /// Which.
+        /// The gateway's URL.
         gateway: String,
-        /// Why.
-        why: NoTokens,
+        /// The reason.
+        why: TokenError,
     },
-    /// The sign-in is over.
+    /// The sign-in has ended.
     #[error("the sign-in at {0} has ended: run weir login {0}")]
     Ended(String),
     /// The result cannot be printed.
@@ -83,14 +81,14 @@ pub(crate) enum LoginError {
 
 /// Runs `weir login`.
 pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), LoginError> {
-    let place = Place::of(args.file.file.clone())?;
-    let address = Endpoint::parse(&args.gateway).ok_or_else(|| LoginError::Address(args.gateway.clone()))?;
-    // The folder of a later `weir token` may be another one.
+    let place = SignInFileLocation::find(args.file.file.clone())?;
+    let address = SecureUrl::parse(&args.gateway).ok_or_else(|| LoginError::Address(args.gateway.clone()))?;
+    // Absolute, because a later `weir token` may run in another folder.
     let ca_file = args.ca_file.as_deref().map(absolute).transpose()?;
     let base = address.origin();
-    let gateway = Gateway::new(&base, authorities(ca_file.as_deref())?.as_deref())?;
-    let endpoints = gateway.discover().await.map_err(refused_by(&base))?;
-    let begun = gateway.begin(&endpoints).await.map_err(refused_by(&base))?;
+    let gateway = SignInGateway::new(&base, read_authorities(ca_file.as_deref())?.as_deref())?;
+    let endpoints = gateway.discover().await.map_err(gateway_error(&base))?;
+    let begun = gateway.begin(&endpoints).await.map_err(gateway_error(&base))?;
     writeln!(out, "Open {}", begun.open)?;
     writeln!(
         out,
@@ -100,17 +98,17 @@ pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), 
     )?;
     out.flush()?;
     let tokens = gateway
-        .wait(&endpoints, &begun, clock::instant())
+        .wait_for_approval(&endpoints, &begun, clock::instant())
         .await
-        .map_err(refused_by(&base))?;
-    let signed_in = SignedIn::new(base.clone(), ca_file, tokens, clock::unix_seconds());
-    place.locked()?.write(&signed_in)?;
+        .map_err(gateway_error(&base))?;
+    let signed_in = SavedSignIn::new(base.clone(), ca_file, tokens, clock::unix_seconds());
+    place.lock()?.write(&signed_in)?;
     writeln!(
         out,
-        "Signed in. The tokens are in {}, for you alone.",
+        "Signed in. The tokens are in {}, which only you can read.",
         place.path().display()
     )?;
-    writeln!(out, "\nAgents take one where they take a key:")?;
+    writeln!(out, "\nAgents can use a token in place of a key:")?;
     writeln!(
         out,
         "  export ANTHROPIC_BASE_URL={base} ANTHROPIC_AUTH_TOKEN=\"$({})\"",
@@ -122,24 +120,24 @@ pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), 
 
 /// Runs `weir token`.
 pub(crate) async fn token(file: &SignInFile, out: &mut impl Write) -> Result<(), LoginError> {
-    let place = Place::of(file.file.clone())?;
-    // Whoever comes second finds the token that the first one got.
-    let locked = place.locked()?;
+    let place = SignInFileLocation::find(file.file.clone())?;
+    // A second process finds the token that the first one got.
+    let locked = place.lock()?;
     let mut signed_in = locked.read()?;
     let lasts = signed_in.expires_at.saturating_sub(clock::unix_seconds());
     if lasts < GOOD_FOR_SECONDS {
-        match refreshed(&signed_in).await {
+        match refresh_tokens(&signed_in).await {
             Ok(tokens) => {
-                signed_in.take(tokens, clock::unix_seconds());
+                signed_in.replace_tokens(tokens, clock::unix_seconds());
                 locked.write(&signed_in)?;
             }
             Err(LoginError::Gateway {
-                why: NoTokens::Refused(word),
+                why: TokenError::Refused(word),
                 ..
             }) if word == "invalid_grant" => {
                 return Err(LoginError::Ended(signed_in.gateway));
             }
-            // What is there is good for a moment still.
+            // The old token is still valid for a moment.
             Err(LoginError::Gateway { .. }) if lasts > 0 => {}
             Err(other) => return Err(other),
         }
@@ -150,39 +148,39 @@ pub(crate) async fn token(file: &SignInFile, out: &mut impl Write) -> Result<(),
 
 /// Runs `weir logout`.
 pub(crate) async fn logout(file: &SignInFile, out: &mut impl Write) -> Result<(), LoginError> {
-    let place = Place::of(file.file.clone())?;
-    let locked = place.locked()?;
+    let place = SignInFileLocation::find(file.file.clone())?;
+    let locked = place.lock()?;
     let signed_in = locked.read()?;
-    let (gateway, endpoints) = reached(&signed_in).await?;
+    let (gateway, endpoints) = connect_gateway(&signed_in).await?;
     let revoked = gateway.revoke(&endpoints, signed_in.refresh_token.expose()).await;
-    revoked.map_err(refused_by(&signed_in.gateway))?;
+    revoked.map_err(gateway_error(&signed_in.gateway))?;
     locked.remove()?;
     writeln!(out, "signed out at {}", signed_in.gateway)?;
     Ok(())
 }
 
-async fn refreshed(signed_in: &SignedIn) -> Result<Tokens, LoginError> {
-    let (gateway, endpoints) = reached(signed_in).await?;
+async fn refresh_tokens(signed_in: &SavedSignIn) -> Result<MachineTokens, LoginError> {
+    let (gateway, endpoints) = connect_gateway(signed_in).await?;
     let tokens = gateway.refresh(&endpoints, signed_in.refresh_token.expose()).await;
-    tokens.map_err(refused_by(&signed_in.gateway))
+    tokens.map_err(gateway_error(&signed_in.gateway))
 }
 
-/// The gateway that a machine is signed in at.
-async fn reached(signed_in: &SignedIn) -> Result<(Gateway, Endpoints), LoginError> {
+/// The gateway that the machine is signed in at.
+async fn connect_gateway(signed_in: &SavedSignIn) -> Result<(SignInGateway, SignInEndpoints), LoginError> {
     let base = &signed_in.gateway;
-    let gateway = Gateway::new(base, authorities(signed_in.ca_file.as_deref())?.as_deref())?;
-    let endpoints = gateway.discover().await.map_err(refused_by(base))?;
+    let gateway = SignInGateway::new(base, read_authorities(signed_in.ca_file.as_deref())?.as_deref())?;
+    let endpoints = gateway.discover().await.map_err(gateway_error(base))?;
     Ok((gateway, endpoints))
 }
 
-fn refused_by(gateway: &str) -> impl Fn(NoTokens) -> LoginError + '_ {
+fn gateway_error(gateway: &str) -> impl Fn(TokenError) -> LoginError + '_ {
     move |why| LoginError::Gateway {
         gateway: gateway.to_owned(),
         why,
     }
 }
 
-fn authorities(file: Option<&Path>) -> Result<Option<Vec<u8>>, LoginError> {
+fn read_authorities(file: Option<&Path>) -> Result<Option<Vec<u8>>, LoginError> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|source| LoginError::Authorities {
             path: path.to_owned(),

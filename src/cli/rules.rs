@@ -1,4 +1,4 @@
-//! `weir rules`: what provider files do, without a running weir.
+//! `weir rules`: explains provider files, without a running weir.
 
 use std::{
     fs, io,
@@ -11,18 +11,18 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::domain::{
-    rules::{Change, Explanation, Passage, Question, RawModel, RuleFile, compile, explain},
+    rules::{AppliedEdit, ExplainRequest, Explanation, RawModel, RuleFile, TextChange, compile, explain},
     strict_toml::FileError,
     wire::operation::Operation,
 };
 
-/// Bytes of a changed place that are printed.
+/// Maximum number of characters printed of a changed field.
 const PLACE_CHARS_MAX: usize = 100;
 
 /// `weir rules`
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Show what a provider's file does to a request, and which line of it does what
+    /// Show what a provider's file changes in a request, and which of its lines does that
     Explain(ExplainArgs),
 }
 
@@ -32,26 +32,26 @@ pub struct ExplainArgs {
     /// The provider's name
     #[arg(long, value_name = "NAME")]
     pub provider: String,
-    /// The body of a request, as a client sends it
+    /// A file with the body of a request, as a client sends it
     #[arg(long, value_name = "FILE")]
     pub request: PathBuf,
-    /// The body of an answer, as the provider sends it: JSON, an array of it, or an event stream
+    /// A file with the body of an answer, as the provider sends it: JSON, an array of it, or an event stream
     #[arg(long, value_name = "FILE")]
     pub response: Option<PathBuf>,
-    /// The model asked for, where the body does not name it
+    /// The requested model, if the body does not name it
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens; without it,
-    /// what the body looks like
+    /// messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens; without it, the
+    /// operation is recognized from the body
     #[arg(long, value_name = "NAME", value_parser = operation)]
     pub operation: Option<Operation>,
     /// A header of the request; may be given several times
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = explain::header)]
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = explain::parse_header)]
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The query of the request
     #[arg(long, value_name = "QUERY")]
     pub query: Option<String>,
-    /// The configuration whose rule files are used; without it, those inside the binary
+    /// The configuration with the rule files to use; without it, those inside the binary
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
     /// Print JSON, for scripts
@@ -59,10 +59,10 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// Why nothing was explained.
+/// Why `weir rules` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesCommandError {
-    /// A rule file is wrong, or there is none of that provider.
+    /// A rule file is wrong, or no file has that provider.
     #[error("{0}")]
     Configuration(String),
     /// A file cannot be read.
@@ -73,7 +73,7 @@ pub(crate) enum RulesCommandError {
         /// The operating system's error.
         why: io::Error,
     },
-    /// The request is none.
+    /// The request is invalid.
     #[error(transparent)]
     Request(#[from] explain::ExplainError),
     /// The result cannot be printed.
@@ -82,10 +82,10 @@ pub(crate) enum RulesCommandError {
 }
 
 fn operation(text: &str) -> Result<Operation, String> {
-    serde_json::from_value(Value::from(text)).map_err(|_| "no operation has that name, see --help".to_owned())
+    serde_json::from_value(Value::from(text)).map_err(|_| "not an operation, see --help".to_owned())
 }
 
-/// Runs `weir rules` on these rule files, and the models that weir.toml adds to them.
+/// Runs `weir rules` on rule files, and the models that weir.toml adds to them.
 ///
 /// # Errors
 /// See [`RulesCommandError`].
@@ -96,7 +96,7 @@ pub(crate) fn run(
 ) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
     let (file, mut compiled) = provider(&args.provider, files)?;
-    // A model of weir.toml stands in the place of one with its name.
+    // A model of weir.toml replaces one of the same name.
     let is_replaced = |name: &str| models.iter().any(|model| model.name == name);
     compiled.models.retain(|(_, model)| !is_replaced(&model.name));
     let own = models.iter().filter(|model| model.providers.contains(&args.provider));
@@ -107,7 +107,7 @@ pub(crate) fn run(
     }
     let body = read(&args.request)?;
     let response = args.response.as_deref().map(read).transpose()?;
-    let question = Question {
+    let question = ExplainRequest {
         operation: args.operation,
         model: args.model.as_deref(),
         headers,
@@ -124,7 +124,10 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn provider<'a>(name: &str, files: &'a [RuleFile]) -> Result<(&'a RuleFile, compile::Compiled), RulesCommandError> {
+fn provider<'a>(
+    name: &str,
+    files: &'a [RuleFile],
+) -> Result<(&'a RuleFile, compile::CompiledProvider), RulesCommandError> {
     let mut names = Vec::new();
     for file in files {
         let compiled = compile::compile(file).map_err(|errors| {
@@ -137,7 +140,7 @@ fn provider<'a>(name: &str, files: &'a [RuleFile]) -> Result<(&'a RuleFile, comp
         names.push(compiled.provider.name);
     }
     Err(RulesCommandError::Configuration(format!(
-        "there is no provider `{name}`; there are {}",
+        "there is no provider `{name}`; the providers are {}",
         names.join(", ")
     )))
 }
@@ -153,8 +156,8 @@ fn read(file: impl AsRef<Path>) -> Result<Vec<u8>, RulesCommandError> {
 fn as_json(file: &str, explanation: &Explanation) -> Value {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let passage =
-        |passage: &Passage| json!({ "before": text(&passage.before), "after": passage.after.as_ref().map(text) });
-    let change = |change: &Change| {
+        |passage: &TextChange| json!({ "before": text(&passage.before), "after": passage.after.as_ref().map(text) });
+    let change = |change: &AppliedEdit| {
         let places: Vec<Value> = change
             .places
             .iter()

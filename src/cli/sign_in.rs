@@ -4,37 +4,35 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use super::{
-    admin_client::{AdminClient, AdminClientError, ClientArgs, or_nothing},
-    named::Named,
-};
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs, text_or_empty};
+use crate::cli::args::IdArgs;
 use crate::{
     api::sessions::{EndSignIns, ListSignIns},
     domain::keys::key::KeyId,
 };
 
-/// What to do with sign-ins.
+/// The subcommands of `weir sign-in`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SignInCommand {
-    /// List the agents that are signed in with a key: when each was last given tokens, and when its sign-in ends
-    List(OfKeyArgs),
+    /// List the agents that are signed in with a key: when each last got tokens, and when its sign-in ends
+    List(KeySignInsArgs),
     /// Sign all agents of a key out; the key stays as it is
-    End(OfKeyArgs),
+    End(KeySignInsArgs),
 }
 
 /// A command on the sign-ins of one key.
 #[derive(Args, Clone, Debug)]
-pub struct OfKeyArgs {
+pub struct KeySignInsArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
-    pub named: Named,
+    pub named: IdArgs,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub client: ClientArgs,
 }
 
 impl SignInCommand {
-    /// Whom to ask, and how to print.
+    /// The client options.
     pub(crate) fn client(&self) -> &ClientArgs {
         let (Self::List(args) | Self::End(args)) = self;
         &args.client
@@ -50,7 +48,7 @@ pub(crate) async fn run(
     let (SignInCommand::List(args) | SignInCommand::End(args)) = command;
     let id = KeyId::parse(args.named.id()).map_err(|error| AdminClientError::Usage(error.to_string()))?;
     if let SignInCommand::End(_) = command {
-        let reply = client.ask(&EndSignIns { id }).await?;
+        let reply = client.request(&EndSignIns { id }).await?;
         if args.client.json {
             writeln!(out, "{}", reply.text)?;
         } else {
@@ -58,14 +56,14 @@ pub(crate) async fn run(
         }
         return Ok(());
     }
-    let reply = client.ask(&ListSignIns { id }).await?;
+    let reply = client.request(&ListSignIns { id }).await?;
     if args.client.json {
         writeln!(out, "{}", reply.text)?;
         return Ok(());
     }
     writeln!(out, "{:<20}  ENDS", "LAST TOKENS")?;
     for one in reply.read()?.sign_ins {
-        let [used, ends] = [one.used_at, one.ends_at].map(or_nothing);
+        let [used, ends] = [one.used_at, one.ends_at].map(text_or_empty);
         writeln!(out, "{used:<20}  {ends}")?;
     }
     Ok(())

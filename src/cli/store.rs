@@ -1,22 +1,24 @@
-//! `weir store`: sets a store up, copies all of it into a file, and puts that back.
+//! `weir store`: sets up, backs up, restores and prunes a store.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use crate::{cli::progress::ProgressArgs, config::DEFAULT_PATH};
+use crate::{cli::output::ProgressArgs, config::DEFAULT_PATH};
 
-/// What to do with the store that a configuration names.
+/// The subcommands of `weir store`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Set a new Redis up for weir; an embedded store needs none of it
+    /// Set up a new Redis for weir; an embedded store does not need this
     Init(InitArgs),
-    /// Write everything in the store to a file, also while weir runs; rows of the log only if they are at home there
+    /// Write everything in the store to a file, also while weir runs; includes rows of the log only if the store is the log
+    /// backend
     Backup(BackupArgs),
-    /// Put a backup into an empty store that no weir has open; rows only where the store is the log's home, or was before
+    /// Restore a backup into an empty store that no weir has open; rows only if the store is the log backend, or was the
+    /// previous one
     Restore(RestoreArgs),
-    /// Remove old daily sums of an embedded store that no weir has open, more than retention removes by itself
+    /// Remove old daily sums from an embedded store that no weir has open, beyond its own retention
     Prune(PruneArgs),
 }
 
@@ -26,7 +28,7 @@ pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Take over the keys of a Redis that has lost its generation, or an embedded ledger that was lost, as they are
+    /// Accept the keys of a Redis that has lost its generation, or of an embedded store that has lost its ledger, as they are
     #[arg(long)]
     pub adopt: bool,
 }
@@ -37,10 +39,10 @@ pub struct BackupArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Where to write, whole or not at all
+    /// The file to write, which appears only when it is complete
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
@@ -68,12 +70,12 @@ pub struct PruneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// The first day that is kept, in UTC; daily sums are kept for 180 days
+    /// The first day to keep, in UTC; daily sums are kept for 180 days
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub before: Date,
 }
 
-/// Which store, and how to print.
+/// The options of every store command.
 #[derive(Args, Clone, Debug)]
 pub struct StoreArgs {
     /// The configuration that names the store

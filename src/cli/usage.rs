@@ -1,53 +1,52 @@
-//! `weir usage`: what accounts, keys, models and tags have used, by day, model, key or tag.
+//! `weir usage`: the usage of accounts, keys, models and tags, by day, model, key or tag.
 
 use std::{collections::BTreeMap, io::Write};
 
 use clap::Args;
 
-use super::{
-    account_names,
-    admin_client::{AdminClient, AdminClientError, ClientArgs},
-    limits::one_of,
-    log::filter::tag,
-    progress::{Progress, ProgressArgs, Unit},
+use super::admin_client::{AdminClient, AdminClientError, ClientArgs};
+use crate::cli::{
+    args::{self, one_of},
+    log::tag,
+    output::{CommandProgress, ProgressArgs, ProgressUnit},
 };
 use crate::{
     api::{
-        log::Day,
-        names::AccountId,
-        usage::{LineOf, ShowUsage, UsageLine, UsageSums},
+        log::UtcDay,
+        usage::{ShowUsage, UsageLine, UsageSubject, UsageSums},
+        values::AccountId,
     },
     domain::{
         keys::key::KeyId,
-        ledger::{daily_sums::Sums, tag::Tag, usage_report::SplitBy},
+        ledger::{daily_sums::Sums, reports::SplitBy, tag::Tag},
     },
 };
 
 /// `weir usage`
 #[derive(Args, Clone, Debug)]
 pub struct UsageArgs {
-    /// Only what this account has used
+    /// Only the usage of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Only what the key with this id has used
+    /// Only the usage of the key with this id
     #[arg(long, value_name = "ID")]
     pub(crate) key: Option<KeyId>,
-    /// Only of this model, by the name in the catalogue
+    /// Only the usage of this model, by its name in the catalogue
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Only of requests with this tag
+    /// Only requests with this tag
     #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
     pub(crate) tag: Option<Tag>,
-    /// A line for each: a day on which requests ended (UTC), a model that served, a key, or a tag, with `other` for those beyond
-    /// the limit of a day
+    /// Print one line for each day on which requests ended (UTC), each model that served, each key, or each tag, with `other` for
+    /// tags beyond the limit of a day
     #[arg(long, default_value = "day", value_parser = one_of::<SplitBy>(&["day", "model", "key", "tag"]))]
     pub(crate) by: SplitBy,
     /// The first day, in UTC; without it the last 30 days
     #[arg(long, value_name = "DATE")]
-    pub(crate) from: Option<Day>,
+    pub(crate) from: Option<UtcDay>,
     /// Only days before this one
     #[arg(long, value_name = "DATE")]
-    pub(crate) until: Option<Day>,
+    pub(crate) until: Option<UtcDay>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub progress: ProgressArgs,
@@ -56,20 +55,20 @@ pub struct UsageArgs {
     pub client: ClientArgs,
 }
 
-/// The line that shows how many accounts the report has.
+/// The progress of a report, by accounts.
 struct ReportProgress {
-    line: Progress,
-    /// All accounts by their names, which only the line needs.
+    line: CommandProgress,
+    /// The names of all accounts; empty if no progress is shown.
     accounts: Vec<String>,
 }
 
 impl ReportProgress {
     async fn start(args: ProgressArgs, client: &AdminClient) -> Self {
-        let line = Progress::start(args, "Adding up", Unit::Accounts, None);
+        let line = CommandProgress::start(args, "Adding up", ProgressUnit::Accounts, None);
         let mut accounts = Vec::new();
         if line.is_shown() {
             // Without them the line has no total, and the report is the same.
-            accounts = account_names::read(client).await.unwrap_or_default();
+            accounts = args::read_account_names(client).await.unwrap_or_default();
         }
         if !accounts.is_empty() {
             line.set_total(accounts.len() as u64);
@@ -77,7 +76,7 @@ impl ReportProgress {
         Self { line, accounts }
     }
 
-    /// The report has this account and all before it.
+    /// Shows that the report has this account and all before it.
     fn reach(&self, account: &str) {
         let position = self.accounts.partition_point(|name| name.as_str() <= account);
         self.line.set_position(position as u64);
@@ -99,12 +98,12 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
         after: None,
         most: None,
     };
-    // An answer has some of the accounts; its lines are added to those of the others.
+    // A page covers some of the accounts; its lines are added to those of the others.
     let mut lines: BTreeMap<String, UsageSums> = BTreeMap::new();
     let mut total = UsageSums::from(&Sums::default());
     let mut progress = None;
     loop {
-        let page = client.ask(&asked).await?.read()?;
+        let page = client.request(&asked).await?.read()?;
         for UsageLine { of, sums } in page.usage {
             let all = lines
                 .get(of.name())
@@ -124,7 +123,7 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
     drop(progress);
     if args.client.json {
         for (name, sums) in lines {
-            let of = LineOf::new(by, name);
+            let of = UsageSubject::new(by, name);
             let line = serde_json::to_string(&UsageLine { of, sums }).map_err(std::io::Error::other)?;
             writeln!(out, "{line}")?;
         }
@@ -141,16 +140,16 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
         "COST USD"
     )?;
     for (name, sums) in &lines {
-        writeln!(out, "{}", shown(name, sums))?;
+        writeln!(out, "{}", usage_line(name, sums))?;
     }
-    // A request counts with each of its tags, and once in the total; those without a tag are in the total only.
+    // A request counts with each of its tags, and once in the total; requests without a tag are only in the total.
     if lines.len() > 1 || by == SplitBy::Tag {
-        writeln!(out, "{}", shown("total", &total))?;
+        writeln!(out, "{}", usage_line("total", &total))?;
     }
     Ok(())
 }
 
-fn shown(name: &str, sums: &UsageSums) -> String {
+fn usage_line(name: &str, sums: &UsageSums) -> String {
     format!(
         "{name:<32}  {:>10}  {:>8}  {:>14}  {:>14}  {:>16}",
         sums.requests,

@@ -1,78 +1,87 @@
 //! `[console]`: the operators' console, its listener, and the owners' portal on the gateway.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use http::Uri;
 
-use super::{
-    kinds::{address, is_web, web_address},
-    openid::OpenIdConfig,
-    tls::TlsConfig,
+use crate::{
+    config::{address, gateway::TlsConfig, is_unencrypted, is_web_url, names_user, path, usd, web_address},
+    domain::{
+        catalogue::{SecretRef, secret},
+        keys::{
+            change::KeyTemplate,
+            terms::{KeyTerms, QuotaReset, RateLimits},
+        },
+        money::NanoUsd,
+        settings::{
+            Section, SettingKind, flag, list_of, map_of, number, one_of, optional_table, settings, table, text, within,
+        },
+        sign_in::Role,
+    },
 };
-use crate::domain::settings::{Kind, Section, flag, optional_table, settings, table, text};
 
 settings! {
     /// `[console]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct ConsoleConfig {
-        /// Where operators' browsers reach the console, IP:PORT; `weir console open` prints a link that opens a session. Off without it.
-        /// Without a certificate on loopback only. docs/console.md says more.
+        /// The address of the console for operators' browsers, IP:PORT; `weir console open` prints a link that opens a session.
+        /// Off by default. Without a certificate, only on loopback. See docs/console.md.
         listen: Option<SocketAddr> = address().optional("127.0.0.1:8083"),
-        /// Where browsers reach it, SCHEME://HOST[:PORT], where a proxy is in front: the origin of its forms, whether its cookies are for TLS
-        /// alone, and what links begin with; needed for [console.openid] beyond loopback. Default: as each request says, and for links the
-        /// listener's own address. docs/proxies.md says more.
+        /// The console's URL for browsers, SCHEME://HOST[:PORT], if it is behind a proxy: the origin of its forms, the start of
+        /// its links, and whether its cookies are for TLS only. [console.openid] needs it beyond loopback. Default: as each
+        /// request says, and for links the listener's own address. See docs/proxies.md.
         url: Option<String> = origin().optional("https://console.example.com"),
-        /// The same of the gateway, for its portal and for examples beside a new key. Default: as each request says, and for examples the
-        /// gateway's own address.
+        /// The same for the gateway, for its portal and for the examples that a new key is shown with. Default: as each request
+        /// says, and for examples the gateway's own address.
         gateway_url: Option<String> = origin().optional("https://api.example.com"),
-        /// Whether the gateway's port has /portal, where the owner of a key signs in with it and sees its use.
+        /// Whether the gateway's port has /portal, where the owner of a key signs in with it and sees its usage.
         portal: bool = flag(true),
-        /// The address of Prometheus, SCHEME://HOST[:PORT] and maybe a path, whose alerts the overview lists: of all nodes, and those on
-        /// rates. Without it the overview has what this node knows of itself. docs/console.md says more.
+        /// The URL of Prometheus, SCHEME://HOST[:PORT] and maybe a path. The overview then lists its alerts, which cover all
+        /// nodes and rates. Without it, the overview shows what this node knows about itself. See docs/console.md.
         prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
-        /// The OpenID provider that operators sign in with, beside the links. There, this console is a client with the redirect address
-        /// `url`/openid/return. docs/console.md says more.
+        /// The OpenID provider that operators sign in with, in addition to links. The console is a client there, with the
+        /// redirect address `url`/openid/return. See docs/console.md.
         openid: Option<OpenIdConfig> = optional_table(),
-        /// What the listener shows.
+        /// The listener's certificates.
         tls: TlsConfig = table(),
     } checked by is_reached_safely
 }
 
-/// `https://host[:port]`, which has no path.
-fn origin() -> Kind<String> {
+/// `https://host[:port]`, without a path.
+fn origin() -> SettingKind<String> {
     const HINT: &str = "not an address, give SCHEME://HOST[:PORT] without a path, such as https://console.example.com";
     text()
         .map(|text| text.trim_end_matches('/').to_owned())
         .fits(HINT, |text| {
             let url = text.parse::<Uri>();
             let names_no_user = |url: &Uri| url.authority().is_some_and(|host| !host.as_str().contains('@'));
-            url.is_ok_and(|url| is_web(&url) && names_no_user(&url) && url.path() == "/" && url.query().is_none())
+            url.is_ok_and(|url| is_web_url(&url) && names_no_user(&url) && url.path() == "/" && url.query().is_none())
         })
 }
 
 /// `https://host[:port][/path]`, without a user or a query.
-fn prometheus() -> Kind<Uri> {
+fn prometheus() -> SettingKind<Uri> {
     const HINT: &str = "not an address, give SCHEME://HOST[:PORT], without a user, such as http://127.0.0.1:9090";
     web_address(HINT).fits(HINT, |url| url.query().is_none())
 }
 
 fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
-    const NO_LISTENER: &str = "has no listener, set [console] listen or take it out";
+    const NO_LISTENER: &str = "has no listener, set [console] listen or remove this";
     let is_here = read.listen.is_some_and(|listen| listen.ip().is_loopback());
     match read.listen {
-        None if read.tls.is_on() => from.wrong("tls", &["listen"], NO_LISTENER),
-        Some(_) if !read.tls.is_on() && !is_here => from.wrong(
+        None if read.tls.is_on() => from.report_fault("tls", &["listen"], NO_LISTENER),
+        Some(_) if !read.tls.is_on() && !is_here => from.report_fault(
             "listen",
             &["tls.certificate"],
-            "whoever reads a session on its way has the console: listen on loopback, behind a proxy with TLS if need be, or add a \
+            "without TLS, sessions could be read on the network: listen on loopback (behind a proxy with TLS if necessary), or add a \
              [[console.tls.certificate]]",
         ),
         Some(_) | None => {}
     }
     match read.listen {
         _ if read.openid.is_none() => {}
-        None => from.wrong("openid", &["listen"], NO_LISTENER),
-        Some(_) if read.url.is_none() && !is_here => from.wrong(
+        None => from.report_fault("openid", &["listen"], NO_LISTENER),
+        Some(_) if read.url.is_none() && !is_here => from.report_fault(
             "openid",
             &["url"],
             "the provider sends browsers back to the console: set [console] url to its address, such as https://console.example.com",
@@ -80,4 +89,160 @@ fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
         Some(_) => {}
     }
     read
+}
+
+settings! {
+    /// `[console.openid]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct OpenIdConfig {
+        /// The provider's issuer, exactly as it names itself; its document is at this URL, /.well-known/openid-configuration.
+        issuer: String = text()
+            .fits(
+                "must be the provider's URL as in its document, with https unless it is on this machine, such as \
+                 https://login.example.com",
+                |issuer| is_issuer(issuer),
+            )
+            .example("https://login.example.com"),
+        /// weir's client id at the provider.
+        client_id: String = text()
+            .fits("must be weir's client id at the provider", |id| {
+                !id.is_empty() && !id.chars().any(char::is_control)
+            })
+            .example("weir"),
+        /// The client's secret. Without it weir is a public client.
+        client_secret: Option<SecretRef> = secret().optional("file:console-openid"),
+        /// The scopes to request; many providers send groups only with a scope for them. `openid` is always requested.
+        scopes: Vec<String> = list_of(text().fits("a scope is one word, such as \"groups\"", |scope| is_scope(scope)))
+            .map(with_openid)
+            .or(vec!["openid", "profile", "email"]),
+        /// The claim with a person's groups, in the ID token or else in the response of the userinfo endpoint.
+        groups_claim: String = text().or("groups"),
+        /// The role of a group's members: viewer, operator or owner. A person's highest role counts; without any, the person
+        /// cannot sign in.
+        roles: Vec<(String, Role)> = map_of(one_of("role", Role::ALL.map(|role| (role.as_str(), role))))
+            .map(|roles| roles.into_iter().collect())
+            .unset(Vec::new())
+            .example(BTreeMap::from([("weir-owners".to_owned(), "owner"), ("weir-operators".to_owned(), "operator")])),
+    } checked by somebody_may_sign_in
+}
+
+/// RFC 6749, section 3.3.
+fn is_scope(scope: &str) -> bool {
+    let fits = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !scope.is_empty() && scope.bytes().all(fits)
+}
+
+fn with_openid(mut scopes: Vec<String>) -> Vec<String> {
+    if !scopes.iter().any(|scope| scope == "openid") {
+        scopes.insert(0, "openid".to_owned());
+    }
+    scopes
+}
+
+fn is_issuer(text: &str) -> bool {
+    let Ok(url) = text.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_web_url(&url) && (is_here || !is_unencrypted(&url)) && !names_user(&url) && !text.contains(['?', '#'])
+}
+
+fn somebody_may_sign_in(read: OpenIdConfig, from: &Section<'_>) -> OpenIdConfig {
+    if read.roles.is_empty() {
+        let message = "nobody may sign in: name groups in [console.openid.roles], such as weir-owners = \"owner\"";
+        from.report_fault("roles", &[], message);
+    }
+    read
+}
+
+const DAY_SECONDS: i64 = 86_400;
+const RESETS: [QuotaReset; 4] = [
+    QuotaReset::None,
+    QuotaReset::Daily,
+    QuotaReset::Weekly,
+    QuotaReset::Monthly,
+];
+
+settings! {
+    /// `[sign_in]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct SignInConfig {
+        /// Whether Claude Code may sign in to this gateway with its `/login`, which shows a code that a person approves in the
+        /// portal with their key. Claude Code offers this only for gateways in private networks; see docs/sign-in.md.
+        enabled: bool = flag(false),
+        /// How long an agent's token is valid before it must be refreshed.
+        access_seconds: i64 = number(3600, 60..=DAY_SECONDS),
+        /// How long a sign-in lasts; then a person must approve a new one.
+        sign_in_seconds("days"): i64 = number(30, 1..=365).map(|days: i64| days * DAY_SECONDS),
+        /// Maximum number of codes that wait for approval at this node; beyond it no sign-in can begin.
+        codes_max: usize = number(1000, 1..=100_000),
+        /// Settings for all signed-in agents: a JSON object as in Claude Code's managed-settings.json.
+        managed_settings: Option<PathBuf> = path().optional("managed-settings.json"),
+        /// With this table, people sign in at the portal by the provider of [console.openid], where the redirect address
+        /// https://GATEWAY/portal/openid/return must be registered. At the first sign-in, each person gets one key with these
+        /// terms; see docs/sign-in.md.
+        template: Option<KeyTemplate> = optional_table::<TemplateSection>().map(|section| section.map(KeyTemplate::from)),
+    }
+}
+
+settings! {
+    /// `[sign_in.template]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct TemplateSection {
+        /// The account that pays.
+        account: String = text().fits("needs an account that pays", |account| !account.is_empty()).example("people"),
+        /// What each key may spend per period, in USD. Without it: no limit.
+        quota_usd: Option<NanoUsd> = usd().optional("20"),
+        /// When the quota is reset: none, daily, weekly or monthly.
+        reset: Option<QuotaReset> = one_of("reset", RESETS.map(|reset| (reset.as_str(), reset))).optional("monthly"),
+        /// The models it may use. Without it: all.
+        models: Option<Vec<String>> = list_of(text()).optional(vec!["claude-haiku-4-5"]),
+        /// Requests per minute.
+        rpm: Option<u64> = within(1..=RateLimits::MAX).optional(60),
+        /// Tokens per minute.
+        tpm: Option<u64> = within(1..=RateLimits::MAX).optional(200_000),
+        /// Concurrent requests.
+        concurrency: Option<u64> = within(1..=RateLimits::MAX).optional(4),
+        /// The provider's groups whose members get a key. Without it: everybody who can sign in there.
+        groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
+    } checked by quota_begins_anew
+}
+
+impl From<TemplateSection> for KeyTemplate {
+    fn from(section: TemplateSection) -> Self {
+        Self {
+            account: section.account,
+            models: section.models,
+            terms: KeyTerms {
+                quota: section.quota_usd,
+                reset: section.reset.unwrap_or_default(),
+                rates: RateLimits {
+                    rpm: section.rpm,
+                    tpm: section.tpm,
+                    concurrency: section.concurrency,
+                },
+                ..KeyTerms::default()
+            },
+            groups: section.groups,
+        }
+    }
+}
+
+fn quota_begins_anew(read: TemplateSection, from: &Section<'_>) -> TemplateSection {
+    if read.quota_usd.is_none() && read.reset.is_some_and(|reset| reset != QuotaReset::None) {
+        let message = "only a quota can be reset: set quota_usd, or remove this line";
+        from.report_fault("reset", &["quota_usd"], message);
+    }
+    read
+}
+
+/// Reports a sign-in without the portal settings that it needs.
+pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: &Section<'_>) {
+    if sign_in.enabled && !console.portal {
+        let message = "needs the portal, where people approve a sign-in: remove [console] portal = false";
+        from.report_fault("sign_in.enabled", &["console.portal"], message);
+    }
+    if sign_in.template.is_some() && !(console.portal && console.openid.is_some()) {
+        let message = "is for people who sign in at the portal by the OpenID provider: set [console.openid], and keep the portal on";
+        from.report_fault("sign_in.template", &["console.portal", "console.openid"], message);
+    }
 }

@@ -1,17 +1,19 @@
-//! `[log]`: access log, messages, and where the consumption log goes.
+//! `[log]`: the access log, messages, and where the consumption log is kept.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::Ipv4Addr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use http::Uri;
 use tracing::level_filters::LevelFilter;
 
-use super::{
-    journal::JournalSink,
-    log_events::LogEventsConfig,
-    log_home::{HomeName, LogFilesConfig, LogHome},
-    log_postgres::LogPostgresConfig,
-    store::StoreConfig,
+use crate::{
+    config::{is_unencrypted, is_web_url, limits::JournalSink, names_user, path, store::StoreConfig, web_address},
+    domain::{
+        catalogue::{SecretRef, secret},
+        settings::{
+            Section, SettingKind, flag, millis, number, one_of, seconds, settings, table, table_with, text, within,
+        },
+    },
 };
-use crate::domain::settings::{Kind, Section, number, one_of, settings, table, table_with};
 
 const LEVELS: [(&str, LevelFilter); 5] = [
     ("error", LevelFilter::ERROR),
@@ -25,43 +27,46 @@ settings! {
     /// `[log]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogConfig {
-        /// One JSON line per request: "stdout", "off", or a file. When it is renamed weir goes on in a new one at its path.
+        /// The access log, one JSON line per request: "stdout", "off", or a file. If the file is renamed, weir continues in a
+        /// new one at the same path.
         access: AccessTarget = access_target().or("stdout"),
-        /// The least important message written to stderr: error, warn, info, debug or trace. Messages that nobody takes are dropped and
-        /// counted (weir_diagnostics_dropped_total), requests never wait for them.
+        /// The level of messages on stderr: error, warn, info, debug or trace. Messages that cannot be written in time are
+        /// dropped and counted (weir_diagnostics_dropped_total); requests never wait for them.
         level: LevelFilter = one_of("level", LEVELS).or("info"),
-        /// Most access lines waiting to be written. Beyond it they are dropped and counted, requests never wait.
+        /// Maximum number of access lines that wait to be written. Further ones are dropped and counted; requests never wait.
         access_queue_lines: usize = number(65_536, 1..=16_777_216),
-        /// Where the consumption log is at home: "files": Parquet files, which others read too (docs/log.md), "postgres": a table
-        /// (docs/postgres.md), or, with Redis, "store". Without it: "files" with an embedded store, and "store" with Redis, where a million
-        /// rows take about half a gigabyte of memory. A home that is away costs nothing but room in the journal.
-        named_home("home"): Option<HomeName> = one_of(
+        /// The log backend, which keeps the consumption log: "files" (Parquet files, which other programs can read too;
+        /// docs/log.md), "postgres" (a table; docs/postgres.md), or, with Redis, "store". Without it: "files" with an embedded
+        /// store, and "store" with Redis, where a million rows take about half a gigabyte of memory. While the backend is
+        /// unreachable, rows wait in the journal.
+        named_home("home"): Option<LogBackendName> = one_of(
             "home",
-            [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
+            [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
         )
         .optional("files"),
-        /// The home before, "files" or "postgres" with its own section below, or, with Redis, "store": rows are read there too. `weir log
-        /// move --to` the new home brings them over while weir serves; when `weir log verify` finds all of them there, take this line out.
-        named_former_home("former_home"): Option<HomeName> = one_of(
+        /// The previous log backend, "files" or "postgres" with its own section below, or, with Redis, "store": rows are read
+        /// there too. `weir log move --to` copies them to the new one while weir serves; when `weir log verify` finds all of
+        /// them there, remove this line.
+        named_former_home("former_home"): Option<LogBackendName> = one_of(
             "home",
-            [("store", HomeName::Store), ("files", HomeName::Files), ("postgres", HomeName::Postgres)],
+            [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
         )
         .optional("postgres"),
-        /// The home "files".
+        /// The log backend "files".
         files: LogFilesConfig = table(),
-        /// The home "postgres".
+        /// The log backend "postgres".
         postgres: Option<LogPostgresConfig> = table_with("url"),
-        /// A billing system that gets each row as a CloudEvent, at least once; docs/events.md says more. Off without an address.
+        /// A billing system that gets each row as a CloudEvent, at least once; see docs/events.md. Off without a url.
         events: Option<LogEventsConfig> = table_with("url"),
     } beside {
-        /// Where the consumption log is at home.
-        home: LogHome,
-        /// Where it was at home before, and is read as long as rows are there.
-        former_home: Option<LogHome>,
+        /// The log backend.
+        home: LogBackendConfig,
+        /// The previous log backend, which is still read.
+        former_home: Option<LogBackendConfig>,
     }
 }
 
-/// Where access lines are written.
+/// The target of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccessTarget {
     /// A file; lines are appended.
@@ -72,32 +77,37 @@ pub(crate) enum AccessTarget {
     Stdout,
 }
 
-fn access_target() -> Kind<AccessTarget> {
-    Kind::of(|given| match given.text()? {
+fn access_target() -> SettingKind<AccessTarget> {
+    SettingKind::of(|given| match given.text()? {
         "stdout" => Ok(AccessTarget::Stdout),
         "off" => Ok(AccessTarget::Off),
         _ => given.path().map(AccessTarget::File),
     })
 }
 
-/// How long rows wait for others of their hour: where other nodes read the files, and where none does.
+/// How long rows wait for others of their hour, if other nodes read the files, and if none does.
 const SHARED_LONGEST: Duration = Duration::from_secs(30);
 const OWN_LONGEST: Duration = Duration::from_secs(3600);
 
 impl LogConfig {
-    /// Finds the homes of the log, and tells for whom the journal keeps its files. Where no home is named: files beside an embedded
-    /// store, and a Redis alone, for other nodes would have files of their own.
-    pub(super) fn settle(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
+    /// Sets the log backends, and returns the sinks for which the journal keeps its files. By default, an embedded store has
+    /// files beside it, and Redis keeps the log itself, because each node would have its own files.
+    pub(super) fn set_backends(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
         let (beside, longest, default, store) = match store {
             StoreConfig::Embedded(store) => {
                 self.refuse_store(from);
                 let beside = store.path.with_file_name("log");
-                (beside, OWN_LONGEST, HomeName::Files, Some(JournalSink::EMBEDDED_STORE))
+                (
+                    beside,
+                    OWN_LONGEST,
+                    LogBackendName::Files,
+                    Some(JournalSink::EMBEDDED_STORE),
+                )
             }
             StoreConfig::Redis(_) => (
                 PathBuf::from("/var/lib/weir/log"),
                 SHARED_LONGEST,
-                HomeName::Store,
+                LogBackendName::Store,
                 None,
             ),
         };
@@ -105,11 +115,11 @@ impl LogConfig {
         self.files.longest = self.files.named_longest.unwrap_or(longest);
         let (home, former) = (self.named_home.unwrap_or(default), self.named_former_home);
         if former == Some(home) {
-            let message = "it is log.home: name another one, or take this line out";
-            from.wrong("log.former_home", &["log.home"], message);
+            let message = "is the same as log.home: name another one, or remove this line";
+            from.report_fault("log.former_home", &["log.home"], message);
         }
-        self.home = self.at(home, "log.home", from);
-        self.former_home = former.map(|former| self.at(former, "log.former_home", from));
+        self.home = self.backend_named(home, "log.home", from);
+        self.former_home = former.map(|former| self.backend_named(former, "log.former_home", from));
         let events = self.events.as_ref().map(|events| JournalSink {
             name: "events",
             required: events.required,
@@ -117,31 +127,291 @@ impl LogConfig {
         self.home.sink().into_iter().chain(events).chain(store).collect()
     }
 
-    /// An embedded store has no rows: notes where it is named as a home, and goes on without the name.
+    /// Reports an embedded store that is named as log backend, which it cannot be, and removes the name.
     fn refuse_store(&mut self, from: &Section<'_>) {
-        let is_store = |name: &mut HomeName| *name == HomeName::Store;
+        let is_store = |name: &mut LogBackendName| *name == LogBackendName::Store;
         if self.named_home.take_if(is_store).is_some() {
-            let message = "an embedded store keeps no rows, write \"files\", or \"postgres\" with [log.postgres] url";
-            from.wrong("log.home", &["store.engine"], message);
+            let message = "an embedded store keeps no rows: give \"files\", or \"postgres\" with [log.postgres] url";
+            from.report_fault("log.home", &["store.engine"], message);
         }
         if self.named_former_home.take_if(is_store).is_some() {
-            let message =
-                "an embedded store has no rows to read, write \"files\" or \"postgres\", or take this line out";
-            from.wrong("log.former_home", &["store.engine"], message);
+            let message = "an embedded store has no rows to read: give \"files\" or \"postgres\", or remove this line";
+            from.report_fault("log.former_home", &["store.engine"], message);
         }
     }
 
-    /// The home of a name that stands at `key`, with its own section.
-    fn at(&self, name: HomeName, key: &str, from: &Section<'_>) -> LogHome {
+    /// The log backend that is named at `key`, with its own section.
+    fn backend_named(&self, name: LogBackendName, key: &str, from: &Section<'_>) -> LogBackendConfig {
         match (name, &self.postgres) {
-            (HomeName::Store, _) => LogHome::Store,
-            (HomeName::Files, _) => LogHome::Files(Box::new(self.files.clone())),
-            (HomeName::Postgres, Some(postgres)) => LogHome::Postgres(Box::new(postgres.clone())),
-            (HomeName::Postgres, None) => {
-                let message = "missing, name the secret with the connection string, such as \"env:WEIR_LOG_POSTGRES\"";
-                from.wrong("log.postgres.url", &[key], message);
-                LogHome::Store
+            (LogBackendName::Store, _) => LogBackendConfig::Store,
+            (LogBackendName::Files, _) => LogBackendConfig::Files(Box::new(self.files.clone())),
+            (LogBackendName::Postgres, Some(postgres)) => LogBackendConfig::Postgres(Box::new(postgres.clone())),
+            (LogBackendName::Postgres, None) => {
+                let message = "missing, give the secret with the connection string, such as \"env:WEIR_LOG_POSTGRES\"";
+                from.report_fault("log.postgres.url", &[key], message);
+                LogBackendConfig::Store
             }
         }
     }
+}
+
+settings! {
+    /// `[log.files]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LogFilesConfig {
+        /// The folder of the files; several nodes may share one. With a bucket: the folder in which files are made before the
+        /// upload, one for each node. Without it: `log` beside the folder of an embedded store, or else as here.
+        named_path("path"): Option<PathBuf> = path().optional("/var/lib/weir/log"),
+        /// How long rows wait for others of their hour before they are written. Without it: 30 with Redis, because other nodes
+        /// read the files too, and 3600 with an embedded store.
+        named_longest("seconds"): Option<Duration> = within(1..=3600).map(Duration::from_secs).optional(30),
+        /// Maximum number of rows in a file; the files of a past day are merged into one.
+        rows_max: usize = number(32_768, 1..=1_000_000),
+        /// The S3-compatible bucket that keeps the files in place of the folder (docs/log.md). Without a name: the folder.
+        bucket: Option<LogBucketConfig> = table_with("name"),
+    } beside {
+        /// The folder of the files; with a bucket, the folder in which they are made before the upload.
+        path: PathBuf,
+        /// How long rows wait for others of their hour before they are written.
+        longest: Duration,
+    }
+}
+
+/// A log backend by its name in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogBackendName {
+    /// The store, if it is Redis.
+    Store,
+    /// Parquet files.
+    Files,
+    /// A table in Postgres.
+    Postgres,
+}
+
+/// The log backend: where the rows of the consumption log are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogBackendConfig {
+    /// In lists in the store.
+    #[default]
+    Store,
+    /// In Parquet files, in a folder or a bucket.
+    Files(Box<LogFilesConfig>),
+    /// In a table in Postgres.
+    Postgres(Box<LogPostgresConfig>),
+}
+
+impl LogBackendConfig {
+    /// The sink for which the journal keeps rows; `None` for the store.
+    pub(super) fn sink(&self) -> Option<JournalSink> {
+        let name = match self {
+            Self::Store => return None,
+            Self::Files(_) => "files",
+            Self::Postgres(_) => "postgres",
+        };
+        Some(JournalSink { name, required: true })
+    }
+}
+
+/// The required security of a connection over TCP. A connection to a unix socket never uses TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PostgresTls {
+    /// TLS with a certificate of a trusted authority for the server's name.
+    VerifyFull,
+    /// TLS with a certificate of a trusted authority for any name.
+    VerifyCa,
+    /// TLS with any certificate: protects against listeners, not against an impersonated server.
+    Require,
+    /// No TLS.
+    Disable,
+}
+
+const MODES: [(&str, PostgresTls); 4] = [
+    ("verify-full", PostgresTls::VerifyFull),
+    ("verify-ca", PostgresTls::VerifyCa),
+    ("require", PostgresTls::Require),
+    ("disable", PostgresTls::Disable),
+];
+
+settings! {
+    /// `[log.postgres]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LogPostgresConfig {
+        /// The connection string: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or host=... user=... dbname=... . Of several
+        /// hosts, separated by commas, the one that accepts writes is used.
+        url: SecretRef = secret().example("env:WEIR_LOG_POSTGRES"),
+        /// The required security of a connection over TCP: "verify-full" (TLS with a certificate for the server's name),
+        /// "verify-ca" (for any name), "require" (TLS with any certificate) or "disable". A unix socket does not use TLS.
+        tls: PostgresTls = one_of("mode", MODES).or("verify-full"),
+        /// Certificates trusted in place of the platform's, PEM.
+        ca_file: Option<PathBuf> = path().optional("postgres-ca.pem"),
+        /// Timeout for a connection.
+        connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
+        // Less than a feeder waits for a sink.
+        /// Timeout for committing a batch of rows.
+        write("write_seconds"): Duration = seconds(60, 1..=110),
+        /// Timeout for reading a page of rows.
+        read("read_seconds"): Duration = seconds(30, 1..=600),
+    } checked by authority_counts
+}
+
+fn authority_counts(read: LogPostgresConfig, from: &Section<'_>) -> LogPostgresConfig {
+    if read.ca_file.is_some() && matches!(read.tls, PostgresTls::Require | PostgresTls::Disable) {
+        let message = "has no effect without tls = \"verify-full\" or \"verify-ca\"";
+        from.report_fault("ca_file", &["tls"], message);
+    }
+    read
+}
+
+settings! {
+    /// `[log.events]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LogEventsConfig {
+        /// The receiver's URL, to which events are posted.
+        url: Uri = web_address(
+            "not an address, give https://HOST/PATH without a user; put credentials into authorization",
+        )
+        .example("https://meter.example.com/api/v1/events"),
+        /// The secret that signs requests (header webhook-signature).
+        secret: SecretRef = secret().example("env:WEIR_EVENTS_SECRET"),
+        /// The value of the header authorization, such as "Bearer ...", if the receiver needs one.
+        authorization: Option<SecretRef> = secret().optional("env:WEIR_EVENTS_AUTHORIZATION"),
+        /// The events' `source`.
+        source: String = text()
+            .fits("not a URI reference, give a name or an address without spaces", |source| {
+                !source.is_empty() && source.parse::<Uri>().is_ok()
+            })
+            .or("weir"),
+        /// Whether the journal keeps rows that the receiver lacks however full the disk is. Otherwise they are dropped, and
+        /// counted, when less than 5 percent of the disk are free.
+        required: bool = flag(false),
+        /// Certificates trusted in place of the platform's, PEM.
+        ca_file: Option<PathBuf> = path().optional("meter-ca.pem"),
+        /// Maximum number of events in one request.
+        batch_rows: usize = number(100, 1..=10_000),
+        /// Timeout for a connection.
+        connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
+        // Less than a feeder waits for a sink.
+        /// Timeout for a response.
+        answer("answer_seconds"): Duration = seconds(30, 1..=110),
+    } checked by authorization_stays_secret
+}
+
+fn authorization_stays_secret(read: LogEventsConfig, from: &Section<'_>) -> LogEventsConfig {
+    if read.authorization.is_some() && is_unencrypted(&read.url) {
+        let message = "could be read on the network: give an https:// url";
+        from.report_fault("authorization", &["url"], message);
+    }
+    read
+}
+
+/// S3's own limits for the length of a bucket's name, in bytes.
+const NAME_BYTES: RangeInclusive<usize> = 3..=63;
+/// Maximum length of the prefix. An object key has at most 1024 bytes: the prefix and the name of a file.
+const PREFIX_BYTES_MAX: usize = 512;
+
+settings! {
+    /// `[log.files.bucket]`
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LogBucketConfig {
+        /// The bucket's name.
+        name: String = text()
+            .fits("not a bucket's name, give 3 to 63 lower-case letters, digits, - and .", |name| is_name(name))
+            .example("weir-log"),
+        /// The prefix of all object keys. Without it: no prefix.
+        prefix: String = text().then(|prefix| with_slash(&prefix)).unset(String::new()).example("production"),
+        /// The region that requests are signed for.
+        region: String = text()
+            .fits(
+                "not a region, give one such as eu-central-1; for servers other than S3, see their manual",
+                |region| !region.is_empty() && region.bytes().all(|byte| is_letter(byte) || byte == b'-'),
+            )
+            .or("us-east-1"),
+        /// The server, if it is not Amazon's; https:// unless it is this machine or allow_http is set.
+        named_endpoint("endpoint"): Option<String> = text()
+            .fits("not a server's address, give https://HOST or https://HOST:PORT", |endpoint| is_server(endpoint))
+            .map(|endpoint| endpoint.trim_end_matches('/').to_owned())
+            .optional("https://minio.example.com"),
+        /// Whether to allow http://, where the log can be read on the network.
+        allow_http: bool = flag(false),
+        /// Whether the bucket's name is in the path of a URL rather than in its host. Without it: true if an endpoint is set.
+        /// Servers other than Amazon's mostly support only the path, and all of them support it.
+        named_path_style("path_style"): Option<bool> = flag(false).optional(true),
+        /// The id of the access key. It is read at the start.
+        access_key_id: SecretRef = secret().example("env:AWS_ACCESS_KEY_ID"),
+        /// The secret of the access key. It is read at the start.
+        secret_access_key: SecretRef = secret().example("env:AWS_SECRET_ACCESS_KEY"),
+        /// Certificates trusted in place of the platform's, PEM.
+        ca_file: Option<PathBuf> = path().optional("minio-ca.pem"),
+        /// Timeout for a connection.
+        connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
+        // Less than a feeder waits for a sink, like the next one.
+        /// Timeout for a response, all attempts together.
+        answer("answer_seconds"): Duration = seconds(30, 1..=110),
+        /// Timeout for the upload of a file, plus one second for each MiB of it.
+        write("write_seconds"): Duration = seconds(60, 1..=110),
+    } checked by can_be_reached
+}
+
+impl LogBucketConfig {
+    /// The server's `http://` or `https://` URL.
+    pub(crate) fn endpoint(&self) -> String {
+        let amazon = || format!("https://s3.{}.amazonaws.com", self.region);
+        self.named_endpoint.clone().unwrap_or_else(amazon)
+    }
+
+    /// Whether the bucket's name is in the path of a URL rather than in its host.
+    pub(crate) fn path_style(&self) -> bool {
+        self.named_path_style.unwrap_or(self.named_endpoint.is_some())
+    }
+}
+
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+fn is_name(name: &str) -> bool {
+    NAME_BYTES.contains(&name.len())
+        && name.bytes().all(|byte| is_letter(byte) || matches!(byte, b'-' | b'.'))
+        && name.bytes().next().is_some_and(is_letter)
+        && name.bytes().last().is_some_and(is_letter)
+        && !name.contains("..")
+}
+
+/// The prefix, with a `/` at its end unless it is empty.
+fn with_slash(given: &str) -> Result<String, String> {
+    let given = given.strip_suffix('/').unwrap_or(given);
+    let is_part = |part: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'=');
+        !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain)
+    };
+    match given {
+        "" => Ok(String::new()),
+        given if given.len() <= PREFIX_BYTES_MAX && given.split('/').all(is_part) => Ok(format!("{given}/")),
+        _ => Err(format!(
+            "not a prefix, give NAME/NAME of letters, digits, - _ . and =, at most {PREFIX_BYTES_MAX} bytes"
+        )),
+    }
+}
+
+fn is_server(text: &str) -> bool {
+    text.parse::<Uri>().is_ok_and(|url| {
+        is_web_url(&url) && matches!(url.path(), "" | "/") && url.query().is_none() && !names_user(&url)
+    })
+}
+
+/// Checks that the URL and the bucket's name fit, and that http:// is allowed: the log names accounts and their usage.
+fn can_be_reached(read: LogBucketConfig, from: &Section<'_>) -> LogBucketConfig {
+    let url = read.endpoint().parse::<Uri>().unwrap_or_default();
+    if is_unencrypted(&url) && !read.allow_http {
+        let message = "the log could be read on the network: give https://, or set allow_http = true";
+        from.report_fault("endpoint", &["allow_http"], message);
+    }
+    let host = url.host().unwrap_or_default();
+    let is_number = host.parse::<Ipv4Addr>().is_ok() || host.starts_with('[');
+    if !read.path_style() && (is_number || read.name.contains('.')) {
+        let message =
+            "the bucket's name cannot be in this host, or has a dot that certificates do not cover: give true";
+        from.report_fault("path_style", &["endpoint"], message);
+    }
+    read
 }

@@ -1,4 +1,4 @@
-//! Where secrets come from: environment, files, and systemd credentials. Read once at start, never logged.
+//! Reads secrets from the environment, files and systemd credentials: once at the start, and never logged.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::domain::catalogue::SecretRef;
 use crate::domain::keys::secret::Secret;
 
-/// The longest secret, in bytes. Anything longer is a wrong file.
+/// Maximum length of a secret, in bytes. Anything longer is a wrong file.
 pub(crate) const SECRET_BYTES_MAX: usize = 8 * 1024;
 
-/// The secret a reference names, without one closing line break. `Ok(None)` if the variable, file or credential does not
-/// exist.
+/// Reads the secret that a reference names, without one closing line break. `Ok(None)` if the variable, file or credential does
+/// not exist.
 ///
 /// # Errors
 /// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
@@ -22,31 +22,31 @@ pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
     }
 }
 
-/// The same, where an empty secret is no error.
+/// Like [`read`], but an empty secret is not an error.
 ///
 /// # Errors
 /// As for [`read`].
 pub(crate) fn read_or_empty(reference: &SecretRef) -> Result<Option<Secret>, String> {
-    // Three more than a secret may have: its line break, and one that tells it is too long.
-    let text = content(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
+    // Three more bytes than a secret may have: its line break, and one that shows that it is too long.
+    let text = read_bytes(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
     text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
         .transpose()
 }
 
-/// What a reference names, whatever it is, as far as `bytes_max`. `Ok(None)` as for [`read`].
+/// Reads at most `bytes_max` of what a reference names, whatever it contains. `Ok(None)` as for [`read`].
 ///
 /// # Errors
-/// The system's, without the reference.
-pub(crate) fn content(reference: &SecretRef, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
-    match (reference, path(reference)) {
+/// The operating system's error, without the reference.
+pub(crate) fn read_bytes(reference: &SecretRef, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
+    match (reference, secret_path(reference)) {
         (SecretRef::Env(name), _) => Ok(std::env::var_os(name).map(std::ffi::OsString::into_encoded_bytes)),
         (SecretRef::File(_) | SecretRef::Credential(_), Some(path)) => file(&path, bytes_max),
         (SecretRef::File(_) | SecretRef::Credential(_), None) => Ok(None),
     }
 }
 
-/// The file that holds a secret; `None`: it is in no file.
-pub(crate) fn path(reference: &SecretRef) -> Option<PathBuf> {
+/// The file that contains the secret; `None` if it is not in a file.
+pub(crate) fn secret_path(reference: &SecretRef) -> Option<PathBuf> {
     match reference {
         SecretRef::Env(_) => None,
         SecretRef::File(path) => Some(PathBuf::from(path)),

@@ -1,4 +1,4 @@
-//! `conf/weir.toml`, made of the declarations.
+//! `conf/weir.toml`, generated from the declarations.
 
 use super::Config;
 use crate::domain::settings::{
@@ -6,30 +6,30 @@ use crate::domain::settings::{
     page::{at_start, page},
 };
 
-const HEAD: &str = r#"# The configuration of weir. Every key is optional; what stands behind `#` without a space is a key at its default,
-# and "no default" marks an example of a key that is unset otherwise. Units are in the names: _ms, _seconds, _bytes.
-# "1 to 1024." at the end of a comment: the key takes no number below 1 or above 1024.
+const HEAD: &str = r#"# The configuration of weir. Every key is optional. A line that begins with `#` without a space shows a key at its default;
+# "no default" marks an example of a key that is otherwise unset. Units are in the names: _ms, _seconds, _bytes.
+# "1 to 1024." at the end of a comment is the range of a number.
 #
-#   weir check --conf conf/weir.toml     names every mistake with file, line and key
+#   weir check --conf conf/weir.toml     reports every mistake with file, line and key
 #   weir serve --conf conf/weir.toml     serves
 #
-# A running weir loads this file anew when it changes, or on SIGHUP: as a whole, or not at all. Some settings take effect
-# with the next start or `weir upgrade` only (the log names each that was changed):
-{at_start}# and whether a listener has certificates; which ones may change at any time.
+# A running weir reloads this file when it changes, or on SIGHUP: as a whole, or not at all. Some settings take effect only
+# with the next start or `weir upgrade` (the log names each changed one):
+{at_start}# and whether a listener has certificates; which ones it has may change at any time.
 #
-# Relative paths are relative to the folder of this file. Secrets never stand here, only where they are found:
+# Relative paths are relative to the folder of this file. Secrets are never in this file, only references to them:
 #   "env:NAME"          an environment variable
 #   "file:PATH"         a file
 #   "credential:NAME"   a systemd credential (LoadCredential= in the unit)
-# The shipped providers look for ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, DEEPSEEK_API_KEY, MIMO_API_KEY,
-# MINIMAX_API_KEY, MOONSHOT_API_KEY, ZAI_API_KEY and DASHSCOPE_API_KEY in the environment. A provider whose secret is
-# absent or empty is off, which is no error. A provider's secret has 12 characters at least.
+# The shipped providers use ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, DEEPSEEK_API_KEY, MIMO_API_KEY,
+# MINIMAX_API_KEY, MOONSHOT_API_KEY, ZAI_API_KEY and DASHSCOPE_API_KEY from the environment. A provider whose secret is
+# missing or empty is off, which is not an error. A provider's secret has at least 12 characters.
 #
 # To try weir, export one of these and use this file as it is: four paths below, marked "for trying out", keep its data beside
-# this file. As a service weir wants it without those four lines, because their defaults are the folders of the unit; so the
-# Debian package has it, with the providers' secrets in /etc/weir/credentials.
+# this file. For a service, remove those four lines: their defaults are the folders of the unit. The Debian package installs
+# this file without them, and with the providers' secrets in /etc/weir/credentials.
 #
-# This file is made of src/config: WEIR_WRITE=1 cargo test --lib -- the_shipped_file_is_made_of_the_declarations
+# This file is generated from src/config: WEIR_WRITE=1 cargo test --lib -- the_shipped_file_is_made_of_the_declarations
 "#;
 
 const CHAPTERS: [(&str, &str); 6] = [
@@ -41,7 +41,7 @@ const CHAPTERS: [(&str, &str); 6] = [
     ("rules", "models"),
 ];
 
-/// The file as it is to be.
+/// The text of the file.
 pub(super) fn made() -> String {
     let told = Config::describe_keys();
     page(&HEAD.replace("{at_start}", &at_start(&told)), &CHAPTERS, &told)

@@ -1,17 +1,16 @@
-//! `[store]`: the engine, and where its data is.
+//! `[store]`: the engine of the store, and its settings.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use super::{
-    host_port::HostPort,
-    kinds::{host_port, path},
-};
+use crate::config::{HostPort, host_port, path};
 use crate::domain::{
     catalogue::{SecretRef, secret},
-    settings::{KeyDescription, Kind, Section, Settings, flag, list_of, millis, number, one_of, settings, table, text},
+    settings::{
+        KeyDescription, Section, SettingKind, Settings, flag, list_of, millis, number, one_of, settings, table, text,
+    },
 };
 
-/// The engine chosen, with its own settings.
+/// The chosen engine, with its own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreConfig {
     /// Files of this node; for a single node only.
@@ -22,24 +21,24 @@ pub(crate) enum StoreConfig {
 
 /// The engines, by their names in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Engine {
+enum StoreEngine {
     Embedded,
     Redis,
 }
 
 settings! {
-    /// `[store]` as in the file: both engines are checked, so that a mistake shows before the day the engine is changed.
+    /// `[store]` as in the file: both engines are checked, so that a mistake shows before the engine is changed.
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct StoreSection {
         /// "embedded": files of this node. "redis": shared between nodes.
-        engine: Engine = one_of("engine", [("embedded", Engine::Embedded), ("redis", Engine::Redis)]).or("embedded"),
+        engine: StoreEngine = one_of("engine", [("embedded", StoreEngine::Embedded), ("redis", StoreEngine::Redis)]).or("embedded"),
         /// The store in files of this node.
         embedded: EmbeddedConfig = table(),
-        /// The store in Redis 6 or later. weir warns of settings that lose data. A Redis whose maxmemory-policy is not noeviction is not
-        /// used: it counts as away until that is mended (keys in use go on within their grace, nothing else is served). Nor is one used
-        /// at which the user lacks a right that weir's scripts need: docs/redis.md has those of each mode. Set list-compress-depth 1
-        /// there: rows of the log take a third of the memory then; and in a cluster cluster-require-full-coverage no, or one master that
-        /// is away stops all.
+        /// The store in Redis 6 or later. weir warns of settings that lose data. A Redis whose maxmemory-policy is not
+        /// noeviction, or whose user lacks a right that weir's scripts need (docs/redis.md lists them), is not used: it counts
+        /// as unreachable until that is corrected (keys in use go on within their grace, nothing else is served). Set
+        /// list-compress-depth 1 there, which cuts the memory for rows of the log to a third, and in a cluster
+        /// cluster-require-full-coverage no, or one master that is down stops all.
         redis: RedisConfig = table(),
     }
 }
@@ -57,54 +56,54 @@ settings! {
     /// `[store.redis]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct RedisConfig {
-        /// "standalone": one server. "sentinel": a master and its replicas, found through sentinels. "cluster": masters that share the
-        /// slots.
-        mode_name("mode"): Mode = one_of(
+        /// "standalone": one server. "sentinel": a master and its replicas, found through sentinels. "cluster": masters that
+        /// share the slots.
+        mode_name("mode"): RedisModeName = one_of(
             "mode",
-            [("standalone", Mode::Standalone), ("sentinel", Mode::Sentinel), ("cluster", Mode::Cluster)],
+            [("standalone", RedisModeName::Standalone), ("sentinel", RedisModeName::Sentinel), ("cluster", RedisModeName::Cluster)],
         )
         .or("standalone"),
         /// HOST:PORT of the server, of the sentinels (default then: "127.0.0.1:26379"), or of some nodes of the cluster.
         nodes: Vec<HostPort> = list_of(host_port())
             .fits("empty, give at least one HOST:PORT", |nodes| !nodes.is_empty())
             .or(vec!["127.0.0.1:6379"]),
-        /// The name by which the sentinels know the master. Mode "sentinel" only, as the next two.
+        /// The sentinels' name for the master. Only with mode "sentinel", like the next two.
         master_name: Option<String> =
-            text().fits("empty, give the name that the sentinels know the master by", |name| !name.is_empty()).optional("main"),
-        /// The ACL user at the sentinels, if they ask for one.
+            text().fits("empty, give the sentinels' name for the master", |name| !name.is_empty()).optional("main"),
+        /// The ACL user at the sentinels, if they require one.
         sentinel_username: Option<String> = user().optional("weir"),
-        /// Where that user's password is found.
+        /// That user's password.
         sentinel_password: Option<SecretRef> = secret().optional("env:SENTINEL_PASSWORD"),
         /// The ACL user. Without it: the default user.
         username: Option<String> = user().optional("weir"),
-        /// Where the password is found. Without it: no password.
+        /// The user's password. Without it: no password.
         password: Option<SecretRef> = secret().optional("env:REDIS_PASSWORD"),
         /// The number of the Redis database. Always 0 in a cluster.
         database: u16 = number(0, 0..=u16::MAX),
-        /// Whether to speak TLS, with the sentinels too.
+        /// Whether to use TLS, with the sentinels too.
         tls: bool = flag(false),
-        /// Certificates trusted beside the platform's, PEM.
+        /// Certificates trusted in addition to the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("redis-ca.pem"),
-        /// What the names of all Redis keys begin with: 1 to 64 of A-Z, a-z, 0-9, _, . and -.
+        /// The prefix of all Redis keys: 1 to 64 of A-Z, a-z, 0-9, _, . and -.
         namespace: String = text()
             .fits("not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -", |name| {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
                 (1..=64).contains(&name.len()) && name.bytes().all(plain)
             })
             .or("weir"),
-        /// How long Redis may be silent under a call, tries included; beyond it 503.
+        /// How long Redis may be silent during a call, retries included; beyond it 503.
         budget("budget_ms"): Duration = millis(100, 1..=10_000),
-        /// While Redis answers other calls the next one waits its turn, at most this long in all.
+        /// Maximum time for which a call waits while Redis answers earlier ones.
         queue("queue_ms"): Duration = millis(5_000, 1..=60_000),
     } beside {
-        /// How the servers in `nodes` belong together.
+        /// How the servers in `nodes` work together.
         mode: RedisModeConfig,
     } checked by belongs_together
 }
 
-/// How the servers of a Redis belong together, by its name in the file.
+/// How the servers of a Redis work together, by its name in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum RedisModeName {
     /// A single server.
     Standalone,
     /// A master and its replicas.
@@ -113,7 +112,7 @@ pub(crate) enum Mode {
     Cluster,
 }
 
-/// How the servers of a Redis belong together.
+/// How the servers of a Redis work together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RedisModeConfig {
     /// A single server.
@@ -121,31 +120,31 @@ pub(crate) enum RedisModeConfig {
     Standalone,
     /// A master and its replicas, watched by the nodes.
     Sentinel {
-        /// What the sentinels call the master; never empty.
+        /// The sentinels' name for the master; never empty.
         master_name: String,
-        /// The ACL user at the sentinels; none means the default user.
+        /// The ACL user at the sentinels; `None` for the default user.
         username: Option<String>,
-        /// Where that user's password is found.
+        /// That user's password.
         password: Option<SecretRef>,
     },
     /// Masters that share the slots; the nodes are some of them.
     Cluster,
 }
 
-fn user() -> Kind<String> {
+fn user() -> SettingKind<String> {
     text().fits("empty, leave it out for the default user", |name| !name.is_empty())
 }
 
 fn belongs_together(mut read: RedisConfig, from: &Section<'_>) -> RedisConfig {
     read.mode = match read.mode_name {
-        Mode::Standalone => RedisModeConfig::Standalone,
-        Mode::Cluster => RedisModeConfig::Cluster,
-        Mode::Sentinel => {
+        RedisModeName::Standalone => RedisModeConfig::Standalone,
+        RedisModeName::Cluster => RedisModeConfig::Cluster,
+        RedisModeName::Sentinel => {
             if read.master_name.is_none() {
-                let message = "missing, give the name that the sentinels know the master by";
-                from.wrong("master_name", &["mode"], message);
+                let message = "missing, give the sentinels' name for the master";
+                from.report_fault("master_name", &["mode"], message);
             }
-            if !from.has("nodes") {
+            if !from.contains_key("nodes") {
                 read.nodes = HostPort::parse("127.0.0.1:26379").into_iter().collect();
             }
             RedisModeConfig::Sentinel {
@@ -156,19 +155,19 @@ fn belongs_together(mut read: RedisConfig, from: &Section<'_>) -> RedisConfig {
         }
     };
     for key in ["master_name", "sentinel_username", "sentinel_password"] {
-        if read.mode_name != Mode::Sentinel && from.has(key) {
-            from.wrong(key, &["mode"], "without effect, set mode = \"sentinel\" beside it");
+        if read.mode_name != RedisModeName::Sentinel && from.contains_key(key) {
+            from.report_fault(key, &["mode"], "has no effect without mode = \"sentinel\"");
         }
     }
-    if read.mode_name == Mode::Standalone && read.nodes.len() > 1 {
-        let message = "a standalone server is one, set mode = \"sentinel\" or \"cluster\" beside it for more";
-        from.wrong("nodes", &["mode"], message);
+    if read.mode_name == RedisModeName::Standalone && read.nodes.len() > 1 {
+        let message = "mode \"standalone\" has one server: set mode = \"sentinel\" or \"cluster\" for more";
+        from.report_fault("nodes", &["mode"], message);
     }
-    if read.mode_name == Mode::Cluster && read.database != 0 {
-        from.wrong("database", &["mode"], "a cluster has database 0 only, leave it out");
+    if read.mode_name == RedisModeName::Cluster && read.database != 0 {
+        from.report_fault("database", &["mode"], "a cluster has only database 0: remove this line");
     }
     if read.ca_file.is_some() && !read.tls {
-        from.wrong("ca_file", &["tls"], "without effect, set tls = true beside it");
+        from.report_fault("ca_file", &["tls"], "has no effect without tls = true");
     }
     read
 }
@@ -181,8 +180,8 @@ impl Settings for StoreConfig {
     fn read_keys(from: &Section<'_>) -> Option<Self> {
         let section = StoreSection::read_keys(from)?;
         Some(match section.engine {
-            Engine::Embedded => Self::Embedded(section.embedded),
-            Engine::Redis => Self::Redis(Box::new(section.redis)),
+            StoreEngine::Embedded => Self::Embedded(section.embedded),
+            StoreEngine::Redis => Self::Redis(Box::new(section.redis)),
         })
     }
 

@@ -1,4 +1,4 @@
-//! The alerts of Prometheus. All viewers of a moment share one answer.
+//! The alerts of Prometheus. Everybody who looks at about the same time shares one response.
 
 use std::{
     sync::Arc,
@@ -15,60 +15,57 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::edges::{
-    roots::{RootsError, roots_besides_platform},
-    web_client::{WebClient, WebLimits},
-};
+use crate::edges::web_client::{RootsError, WebClient, WebLimits, roots_with_platform};
 
-/// How long an answer may take, and how large it may be.
+/// The time and size limits of a response.
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(2),
     total: Some(Duration::from_secs(2)),
     answer_bytes_max: 1024 * 1024,
     idle_max: 0,
 };
-/// How long an answer or its failure is shared after it was asked for: longer than either takes, so that not every viewer waits for
-/// a Prometheus that is away.
+/// How long a response or its failure is shared, counted from the request. Longer than either takes, so that not every viewer
+/// waits for an unreachable Prometheus.
 const SHARED_FOR: Duration = Duration::from_secs(3);
 
-/// Prometheus, to be asked for its alerts.
+/// Fetches the alerts of Prometheus.
 pub(crate) struct Alerts {
     client: WebClient,
     address: String,
     last: Mutex<Option<(Instant, AlertsReply)>>,
 }
 
-/// The alerts, the gravest first, or why they are not known; once Prometheus has answered or its time is over.
+/// The alerts, the most severe first, or why they are unknown. Resolves when Prometheus responds or the timeout is over.
 pub(crate) type AlertsReply = Shared<BoxFuture<'static, Arc<Result<Vec<Alert>, String>>>>;
 
 /// An alert that is pending or firing.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Alert {
-    pub(super) labels: Labels,
+    pub(super) labels: AlertLabels,
     #[serde(default)]
-    pub(super) annotations: Annotations,
+    pub(super) annotations: AlertAnnotations,
     pub(super) state: AlertState,
-    /// Since when its condition has held.
+    /// The time since which its condition holds.
     #[serde(rename = "activeAt")]
     pub(super) since: Timestamp,
 }
 
-/// The labels that the rules give to each alert.
+/// The labels that the alerting rules set.
 #[derive(Debug, Deserialize)]
-pub(super) struct Labels {
+pub(super) struct AlertLabels {
     pub(super) alertname: String,
     #[serde(default)]
     severity: String,
 }
 
-/// The words of the rules for an alert.
+/// The texts that the alerting rules set.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Annotations {
+pub(super) struct AlertAnnotations {
     #[serde(default)]
     pub(super) summary: String,
 }
 
-/// Whether a condition has lasted for the time that its rule waits.
+/// Whether a condition has held for the duration that its rule requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AlertState {
@@ -79,29 +76,30 @@ pub(super) enum AlertState {
 }
 
 #[derive(Deserialize)]
-struct Reply {
-    data: Data,
+struct PrometheusAlerts {
+    data: PrometheusAlertData,
 }
 
 #[derive(Deserialize)]
-struct Data {
+struct PrometheusAlertData {
     alerts: Vec<Alert>,
 }
 
 impl Alerts {
-    /// The alerts of the Prometheus at this address, trusting the platform's authorities and those in a PEM file's content.
+    /// For the Prometheus at this address. Trusts the platform's certificate authorities and those in `ca`, the content of a PEM
+    /// file.
     ///
     /// # Errors
-    /// There is nobody to trust.
+    /// No certificate authority is usable.
     pub(crate) fn new(prometheus: &Uri, ca: Option<&[u8]>) -> Result<Self, RootsError> {
         Ok(Self {
-            client: WebClient::trusting(roots_besides_platform(ca)?, LIMITS)?,
+            client: WebClient::with_roots(roots_with_platform(ca)?, LIMITS)?,
             address: format!("{}/api/v1/alerts", prometheus.to_string().trim_end_matches('/')),
             last: Mutex::default(),
         })
     }
 
-    /// The alerts of this moment.
+    /// The current alerts.
     pub(crate) fn read(&self, now: Instant) -> AlertsReply {
         let mut last = self.last.lock();
         if let Some((asked, reply)) = &*last
@@ -125,11 +123,11 @@ async fn fetch(client: WebClient, address: String) -> Result<Vec<Alert>, String>
 
 fn parse(status: StatusCode, body: &[u8]) -> Result<Vec<Alert>, String> {
     if status != StatusCode::OK {
-        return Err(format!("it answers {}", status.as_u16()));
+        return Err(format!("it responded with status {}", status.as_u16()));
     }
-    let reply: Result<Reply, _> = serde_json::from_slice(body);
+    let reply: Result<PrometheusAlerts, _> = serde_json::from_slice(body);
     let mut alerts = reply
-        .map_err(|_| "its answer is not a list of alerts".to_owned())?
+        .map_err(|_| "its response is not a list of alerts".to_owned())?
         .data
         .alerts;
     alerts.retain(|alert| alert.state != AlertState::Inactive);

@@ -1,60 +1,60 @@
-//! The forms of a page: each carries its operation, by which it counts once, and a token of its session.
+//! The forms of a page. Each carries an operation id, so that it takes effect only once, and a token of its session.
 
 use std::str::FromStr;
 
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{ask::Ask, fields::Fields, session::Session};
+use super::session::BrowserSession;
+use crate::console::request::{FormFields, PageRequest};
 use crate::{
     api::{
-        error::{AdminError, Code},
-        names::Seed,
-        values::Nullable,
+        error::{AdminError, AdminErrorCode},
+        values::{Nullable, Seed},
     },
-    domain::{ledger::OperationId, role::Role},
+    domain::{ledger::OperationId, sign_in::Role},
 };
 
-/// The field of a form's seed.
+/// The name of the field with a form's seed.
 pub(super) const SEED: &str = "seed";
 
-/// Makes the forms of one page.
+/// Renders the forms of one page.
 #[derive(Debug)]
 pub(super) struct Forms<'a, W> {
-    session: &'a Session<W>,
-    again: Option<&'a Again>,
-    lacks: Lacks<W>,
+    session: &'a BrowserSession<W>,
+    again: Option<&'a RefusedForm>,
+    lacks: RoleCheck<W>,
 }
 
-/// The role that somebody would need to send a form to an action; `None` if they may.
-pub(super) type Lacks<W> = fn(&W, &str) -> Option<Role>;
+/// The role that is missing to send a form to an action; `None` if the person may send it.
+pub(super) type RoleCheck<W> = fn(&W, &str) -> Option<Role>;
 
-/// Said of a form whose page is out of date.
-const CHANGED: &str = "This was changed after the page was opened. Nothing of yours was. What is by now stands beside its field: look \
-     at it, and send the form again if it is to be changed all the same.";
+/// The message for a form whose page is out of date.
+const CHANGED: &str = "This was changed after you opened the page, so your change was not made. The current values are shown beside their \
+     fields: check them, and send the form again if you still want your change.";
 
-/// A form that was refused and is shown again, with what was entered.
+/// A refused form that is shown again with what was entered.
 #[derive(Clone, Debug)]
-pub(super) struct Again {
-    /// Where it was sent.
+pub(super) struct RefusedForm {
+    /// The path to which it was sent.
     pub(super) action: String,
     /// What was entered.
-    pub(super) fields: Fields,
+    pub(super) fields: FormFields,
     /// Why it was refused.
     pub(super) message: String,
-    /// The status that says so.
+    /// The status of the refusal.
     pub(super) status: StatusCode,
 }
 
-impl Again {
-    /// A form that was refused.
-    pub(super) fn new(ask: &Ask, fields: Fields, refused: &AdminError) -> Self {
+impl RefusedForm {
+    /// The form of a refused request.
+    pub(super) fn new(request: &PageRequest, fields: FormFields, refused: &AdminError) -> Self {
         let (status, message) = match refused.code {
-            Code::Changed => (StatusCode::CONFLICT, CHANGED.to_owned()),
+            AdminErrorCode::Changed => (StatusCode::CONFLICT, CHANGED.to_owned()),
             _ => (refused.status(), refused.to_string()),
         };
         Self {
-            action: ask.path.clone(),
+            action: request.path.clone(),
             fields,
             message,
             status,
@@ -63,7 +63,7 @@ impl Again {
 }
 
 impl<'a, W> Forms<'a, W> {
-    pub(super) fn new(session: &'a Session<W>, again: Option<&'a Again>) -> Self {
+    pub(super) fn new(session: &'a BrowserSession<W>, again: Option<&'a RefusedForm>) -> Self {
         Self {
             session,
             again,
@@ -71,14 +71,14 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// Shows those forms that somebody may not send, and says why they cannot.
-    pub(super) fn with_roles(self, lacks: Lacks<W>) -> Self {
+    /// Disables the forms that the person may not send, and names the role that they need.
+    pub(super) fn with_roles(self, lacks: RoleCheck<W>) -> Self {
         Self { lacks, ..self }
     }
 
-    /// A form that is sent to `action`. One that is shown again keeps its operation: nobody knows whether it was made.
+    /// A form that is sent to `action`. A form that is shown again keeps its operation id, because the change may have been made.
     pub(super) fn form(&self, action: &str, class: &str, content: &Markup) -> Markup {
-        let again = self.again_at(action);
+        let again = self.refused_at(action);
         let operation = again.and_then(|again| OperationId::parse(again.fields.text("operation")));
         let operation = operation.unwrap_or_else(|| OperationId::generate(&mut rand::rng()));
         let token = self.session.token(operation.as_str(), action);
@@ -97,44 +97,46 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// The field by which a form gives a key the same text each time that it is sent.
+    /// The hidden field that makes a form give a key the same text each time it is sent.
     pub(super) fn seed(&self, action: &str) -> Markup {
         let again = self
-            .again_at(action)
+            .refused_at(action)
             .map(|again| again.fields.text(SEED))
             .filter(|seed| !seed.is_empty());
         let seed = again.map_or_else(|| Seed::generate(&mut rand::rng()).expose().to_owned(), str::to_owned);
         html! { input type="hidden" name=(SEED) value=(seed); }
     }
 
-    /// A form that is one button.
+    /// A form that consists of one button.
     pub(super) fn button(&self, action: &str, name: &str, class: &str) -> Markup {
         self.form(action, "inline", &html! { button class=(class) { (name) } })
     }
 
-    /// A field of one line with its label. `value` is what it has as it is; the form tells it beside what is entered.
-    pub(super) fn input(&self, action: &str, field: &Field<'_>) -> Markup {
-        let entered = self.entered(action, field.name);
+    /// A labelled field of one line. A hidden field holds its original value, so that a change can be recognized.
+    pub(super) fn input(&self, action: &str, field: &InputField<'_>) -> Markup {
+        let entered = self.entered_value(action, field.name);
         html! {
             label {
-                span { (field.label) (self.now(action, field.name, field.value)) }
+                span { (field.label) (self.current_value(action, field.name, field.value)) }
                 input type=(field.kind) name=(field.name) value=(entered.unwrap_or(field.value)) required[field.required]
                     placeholder=[(!field.without.is_empty()).then_some(field.without)] list=[field.choices];
-                input type="hidden" name=(was(field.name)) value=(field.value);
+                input type="hidden" name=(original_field(field.name)) value=(field.value);
             }
         }
     }
 
-    /// What was entered in a field of a form that is shown again. A field that was left as it was shows what it has by now: sent
-    /// again it undoes nothing.
-    pub(super) fn entered(&self, action: &str, name: &str) -> Option<&str> {
-        let again = self.again_at(action)?;
+    /// What was entered in a field of a form that is shown again; `None` if the field was left unchanged: it shows the current
+    /// value, so that sending the form again undoes nothing.
+    pub(super) fn entered_value(&self, action: &str, name: &str) -> Option<&str> {
+        let again = self.refused_at(action)?;
         is_changed(&again.fields, name).then(|| again.fields.text(name))
     }
 
-    /// What a field of a form that is shown again has by now, if that is not what the form was made with.
-    pub(super) fn now(&self, action: &str, name: &str, value: &str) -> Markup {
-        let was = self.again_at(action).map(|again| again.fields.text(&was(name)));
+    /// The current value of a field of a form that is shown again, if it differs from the value that the form was rendered with.
+    pub(super) fn current_value(&self, action: &str, name: &str, value: &str) -> Markup {
+        let was = self
+            .refused_at(action)
+            .map(|again| again.fields.text(&original_field(name)));
         html! {
             @if was.is_some_and(|was| was.replace('\r', "") != value.trim()) {
                 " " strong { "now: " @if value.is_empty() { "nothing" } @else { (value) } }
@@ -142,38 +144,38 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// Why a form was refused, for a page that does not have that form any more.
+    /// Why a form was refused, for a page that no longer has that form.
     pub(super) fn refusal(&self) -> Markup {
         html! {
             @if let Some(again) = self.again { p class="card refused" role="alert" { (again.message) } }
         }
     }
 
-    fn again_at(&self, action: &str) -> Option<&Again> {
+    fn refused_at(&self, action: &str) -> Option<&RefusedForm> {
         self.again.filter(|again| again.action == action)
     }
 }
 
 /// A field of one line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
+pub(super) struct InputField<'a> {
     /// Its name in the form.
     pub(super) name: &'a str,
-    /// What people call it.
+    /// Its label.
     pub(super) label: &'a str,
-    /// The browser's kind of input.
+    /// The HTML input type.
     pub(super) kind: &'a str,
-    /// What it has as it is.
+    /// Its current value.
     pub(super) value: &'a str,
-    /// What it means to leave it empty.
+    /// The placeholder: what an empty field means.
     pub(super) without: &'a str,
-    /// It must not be left empty.
+    /// Whether it must not be left empty.
     pub(super) required: bool,
     /// The id of a list of choices.
     pub(super) choices: Option<&'a str>,
 }
 
-impl<'a> Field<'a> {
+impl<'a> InputField<'a> {
     /// A text that may be left empty.
     pub(super) const fn text(name: &'a str, label: &'a str, value: &'a str, without: &'a str) -> Self {
         Self {
@@ -187,8 +189,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A text that has to be there.
-    pub(super) const fn needed(name: &'a str, label: &'a str) -> Self {
+    /// A text that must not be left empty.
+    pub(super) const fn required(name: &'a str, label: &'a str) -> Self {
         Self {
             required: true,
             ..Self::text(name, label, "", "")
@@ -196,47 +198,50 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What is said of a form that is not genuine.
-pub(super) const NOT_GENUINE: &str = "This form does not come from an open page of this session. Nothing was changed. Open the page \
-     anew and send its form.";
+/// The message for a form that is not genuine.
+pub(super) const NOT_GENUINE: &str = "This form does not come from a page of this session. Nothing was changed. Open the page \
+     again and send its form.";
 
-/// Whether a form comes from a page of the same site, and was made for this session, its operation and its place.
-pub(super) fn is_genuine<W>(session: &Session<W>, ask: &Ask, form: &Fields) -> bool {
+/// Whether a form comes from a page of the same site, and was rendered for this session, its operation and its action.
+pub(super) fn is_genuine<W>(session: &BrowserSession<W>, request: &PageRequest, form: &FormFields) -> bool {
     let operation = form.text("operation");
-    ask.is_own()
+    request.is_same_origin()
         && OperationId::parse(operation).is_some()
-        && session.is_token(form.text("token"), operation, &ask.path)
+        && session.is_valid_token(form.text("token"), operation, &request.path)
 }
 
-/// Whether what is entered differs from what the form was made with.
-pub(super) fn is_changed(fields: &Fields, name: &str) -> bool {
-    fields.text(name) != fields.text(&was(name))
+/// Whether a field's value differs from the one that the form was rendered with.
+pub(super) fn is_changed(fields: &FormFields, name: &str) -> bool {
+    fields.text(name) != fields.text(&original_field(name))
 }
 
-/// What a field was changed to: nothing, if nothing is entered.
+/// The new value of a changed field: `Some(None)` if it was emptied, `None` if it was not changed.
 ///
 /// # Errors
-/// The text that is entered is no such value.
-pub(super) fn changed<T: FromStr<Err: ToString>>(form: &Fields, name: &str) -> Result<Nullable<T>, AdminError> {
+/// The text is not a value of this type.
+pub(super) fn changed_value<T: FromStr<Err: ToString>>(
+    form: &FormFields,
+    name: &str,
+) -> Result<Nullable<T>, AdminError> {
     if !is_changed(form, name) {
         return Ok(None);
     }
-    let value = form.given(name).map(str::parse::<T>).transpose();
+    let value = form.non_empty(name).map(str::parse::<T>).transpose();
     value
         .map(Some)
         .map_err(|why| AdminError::of_field(name, why.to_string()))
 }
 
-/// What is entered in a field.
+/// The value of a field.
 ///
 /// # Errors
-/// It is no such value.
-pub(super) fn read<T: FromStr<Err: ToString>>(form: &Fields, name: &str) -> Result<T, AdminError> {
+/// The text is not a value of this type.
+pub(super) fn parse_field<T: FromStr<Err: ToString>>(form: &FormFields, name: &str) -> Result<T, AdminError> {
     let value = form.text(name).parse::<T>();
     value.map_err(|why| AdminError::of_field(name, why.to_string()))
 }
 
-/// The hidden field that tells what a field had when its form was made.
-fn was(name: &str) -> String {
+/// The name of the hidden field with the value that a field had when its form was rendered.
+fn original_field(name: &str) -> String {
     format!("was.{name}")
 }

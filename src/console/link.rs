@@ -1,4 +1,4 @@
-//! Links that open a session in the console: good once, and soon. There is no password that could be guessed or lost.
+//! Links that open a session in the console, once and within a minute. There is no password to guess or lose.
 
 use std::{
     sync::OnceLock,
@@ -12,57 +12,59 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::{
-    admin::{ConsoleLinks, Peer},
+    admin::{AdminPeer, ConsoleLinks},
     api::sessions::ConsoleLink,
-    domain::{keys::secret::random_base62, role::Role},
+    domain::{keys::secret::random_base62, sign_in::Role},
     edges::clock,
-    side::service::Bound,
+    side::service::BoundAddress,
 };
 
-/// How long a link is good.
+/// How long a link is valid.
 const GOOD_FOR: Duration = Duration::from_secs(60);
-/// The most links that wait to be opened; beyond it the oldest ends.
+/// The maximum number of unopened links; beyond it, the oldest becomes invalid.
 const LINKS_MAX: usize = 64;
 /// 43 characters of 62 carry 256 bits.
 const CODE_CHARS: usize = 43;
 
-/// Who has a session in the console.
+/// The person with a session in the console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operator {
-    /// Who has asked for the link, or whom the OpenID provider has vouched for.
-    pub(super) opened_by: Peer,
+    /// Who requested the link, or who signed in at the OpenID provider.
+    pub(super) opened_by: AdminPeer,
     /// What the session may do.
     pub(super) role: Role,
 }
 
 impl Operator {
-    /// Who calls the admin API in the session's name.
-    pub(super) fn peer(&self) -> Peer {
-        Peer::Console {
+    /// The caller of the admin API on behalf of the session.
+    pub(super) fn peer(&self) -> AdminPeer {
+        AdminPeer::Console {
             opened_by: Box::new(self.opened_by.clone()),
             role: self.role,
         }
     }
 
-    /// Whether the OpenID provider has said who it is.
-    pub(super) fn is_vouched_for(&self) -> bool {
+    /// Whether they signed in at the OpenID provider.
+    pub(super) fn came_from_openid(&self) -> bool {
         self.name().is_some()
     }
 
-    /// What the OpenID provider calls them.
+    /// Their name at the OpenID provider; `None` if they signed in by a link.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.opened_by {
-            Peer::Person { name, .. } => Some(name),
-            Peer::Process { .. } | Peer::Certified(_) | Peer::Console { .. } | Peer::Owner(_) => None,
+            AdminPeer::Person { name, .. } => Some(name),
+            AdminPeer::Process { .. } | AdminPeer::Certified(_) | AdminPeer::Console { .. } | AdminPeer::Owner(_) => {
+                None
+            }
         }
     }
 }
 
-/// The links that have not been opened yet.
+/// The links that have been issued and not opened yet.
 #[derive(Debug)]
 pub(crate) struct Links {
-    waiting: Mutex<LruCache<[u8; 32], Waiting>>,
-    /// Set once, when the listener is there to be asked.
+    waiting: Mutex<LruCache<[u8; 32], UnopenedLink>>,
+    /// Set once, when the listener exists.
     at: OnceLock<LinkAddress>,
 }
 
@@ -76,34 +78,34 @@ impl Default for Links {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct UnopenedLink {
     operator: Operator,
     until: Instant,
 }
 
-/// Where links lead.
+/// The address in links.
 #[derive(Debug)]
 pub(crate) enum LinkAddress {
-    /// The address that the configuration has, without a slash at its end.
+    /// The configured address, without a trailing slash.
     Configured(String),
     /// The listener's own.
     Listener {
         /// Whether it speaks TLS.
         tls: bool,
-        /// Tells where it listens.
-        bound: watch::Receiver<Bound>,
+        /// The address it listens on.
+        bound: watch::Receiver<BoundAddress>,
     },
 }
 
 impl LinkAddress {
-    /// The address, `http://127.0.0.1:8082`; `None` while the listener is not there.
+    /// The address, such as `http://127.0.0.1:8082`; `None` until the listener is bound.
     pub(crate) fn base(&self) -> Option<String> {
         match self {
             Self::Configured(base) => Some(base.clone()),
             Self::Listener { tls, bound } => match &*bound.borrow() {
-                Bound::Tcp(address) => {
+                BoundAddress::Tcp(address) => {
                     let mut address = *address;
-                    // Whoever listens everywhere is reached at this machine.
+                    // A listener on all addresses is reachable by the loopback address.
                     if address.ip().is_unspecified() {
                         address.set_ip(if address.is_ipv4() {
                             std::net::Ipv4Addr::LOCALHOST.into()
@@ -114,49 +116,49 @@ impl LinkAddress {
                     let scheme = if *tls { "https" } else { "http" };
                     Some(format!("{scheme}://{address}"))
                 }
-                Bound::Waiting | Bound::Unix(_) | Bound::Failed(_) => None,
+                BoundAddress::Waiting | BoundAddress::Unix(_) | BoundAddress::Failed(_) => None,
             },
         }
     }
 }
 
 impl Links {
-    /// Says where they lead to. Only the first word counts.
-    pub(crate) fn lead_to(&self, at: LinkAddress) {
+    /// Sets the address in links. Later calls have no effect.
+    pub(crate) fn set_address(&self, at: LinkAddress) {
         let _ = self.at.set(at);
     }
 
-    /// Where browsers reach the console; `None` while its listener is not there.
+    /// The console's address for browsers; `None` until its listener is bound.
     pub(super) fn base(&self) -> Option<String> {
         self.at.get().and_then(LinkAddress::base)
     }
 
-    fn make(&self, operator: Operator, now: Instant) -> String {
+    fn create(&self, operator: Operator, now: Instant) -> String {
         let code = random_base62(CODE_CHARS, &mut rand::rng());
         let until = now + GOOD_FOR;
         let mut waiting = self.waiting.lock();
-        waiting.put(digest(&code), Waiting { operator, until });
+        waiting.put(digest(&code), UnopenedLink { operator, until });
         if waiting.len() > LINKS_MAX {
             waiting.pop_lru();
         }
         code
     }
 
-    /// Who opens a session with this code; nobody does twice.
-    pub(super) fn take(&self, code: &str, now: Instant) -> Option<Operator> {
+    /// Redeems a code: whom to open a session for. A code works once.
+    pub(super) fn redeem(&self, code: &str, now: Instant) -> Option<Operator> {
         let waiting = self.waiting.lock().pop(&digest(code))?;
         (now < waiting.until).then_some(waiting.operator)
     }
 }
 
 impl ConsoleLinks for Links {
-    fn issue(&self, opener: &Peer, role: Role) -> Result<ConsoleLink, String> {
-        let base = self.base().ok_or("the console does not listen yet, ask again")?;
+    fn issue(&self, opener: &AdminPeer, role: Role) -> Result<ConsoleLink, String> {
+        let base = self.base().ok_or("the console is not listening yet: try again")?;
         let operator = Operator {
             opened_by: opener.clone(),
             role,
         };
-        let code = self.make(operator, clock::instant());
+        let code = self.create(operator, clock::instant());
         Ok(ConsoleLink {
             url: format!("{base}/open?code={code}"),
             good_for_seconds: GOOD_FOR.as_secs(),
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
 
     fn operator(role: Role) -> Operator {
-        let opened_by = Peer::Process {
+        let opened_by = AdminPeer::Process {
             uid: Some(7),
             pid: None,
         };
@@ -182,32 +184,32 @@ mod tests {
 
     fn links() -> Links {
         let links = Links::default();
-        links.lead_to(LinkAddress::Configured("https://console.example".to_owned()));
+        links.set_address(LinkAddress::Configured("https://console.example".to_owned()));
         links
     }
 
     #[test]
     fn a_link_opens_one_session_within_a_minute() {
         let (links, now) = (links(), clock::instant());
-        let code = links.make(operator(Role::Viewer), now);
-        assert!(links.take("x", now).is_none());
-        assert_eq!(links.take(&code, now).unwrap().role, Role::Viewer);
-        assert!(links.take(&code, now).is_none(), "used");
-        let late = links.make(operator(Role::Owner), now);
-        assert!(links.take(&late, now + GOOD_FOR).is_none(), "expired");
-        let last = links.make(operator(Role::Owner), now);
+        let code = links.create(operator(Role::Viewer), now);
+        assert!(links.redeem("x", now).is_none());
+        assert_eq!(links.redeem(&code, now).unwrap().role, Role::Viewer);
+        assert!(links.redeem(&code, now).is_none(), "used");
+        let late = links.create(operator(Role::Owner), now);
+        assert!(links.redeem(&late, now + GOOD_FOR).is_none(), "expired");
+        let last = links.create(operator(Role::Owner), now);
         let moment = Duration::from_millis(1);
-        assert!(links.take(&last, now + GOOD_FOR - moment).is_some());
+        assert!(links.redeem(&last, now + GOOD_FOR - moment).is_some());
     }
 
     #[test]
     fn links_that_nobody_opens_do_not_gather() {
         let (links, now) = (links(), clock::instant());
         let codes: Vec<String> = (0..=LINKS_MAX)
-            .map(|_| links.make(operator(Role::Owner), now))
+            .map(|_| links.create(operator(Role::Owner), now))
             .collect();
-        assert!(links.take(&codes[0], now).is_none());
-        assert!(links.take(&codes[1], now).is_some());
+        assert!(links.redeem(&codes[0], now).is_none());
+        assert!(links.redeem(&codes[1], now).is_some());
     }
 
     #[test]
@@ -217,7 +219,7 @@ mod tests {
             issued.url.starts_with("https://console.example/open?code="),
             "{issued:?}"
         );
-        let (sender, bound) = watch::channel(Bound::Waiting);
+        let (sender, bound) = watch::channel(BoundAddress::Waiting);
         let at = LinkAddress::Listener { tls: false, bound };
         assert_eq!(at.base(), None);
         for (listens, reached) in [
@@ -225,7 +227,7 @@ mod tests {
             ("0.0.0.0:8082", "http://127.0.0.1:8082"),
             ("[::]:8082", "http://[::1]:8082"),
         ] {
-            sender.send_replace(Bound::Tcp(listens.parse().unwrap()));
+            sender.send_replace(BoundAddress::Tcp(listens.parse().unwrap()));
             assert_eq!(at.base().as_deref(), Some(reached));
         }
     }

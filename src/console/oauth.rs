@@ -1,5 +1,5 @@
-//! The endpoints at which an agent signs in: the OAuth device flow (RFC 8628), tokens (RFC 6749), their revocation (RFC 7009), and
-//! the document that says where they are (RFC 8414). Their clients are programs without a secret.
+//! The endpoints at which agents sign in: the OAuth device flow (RFC 8628), tokens (RFC 6749), their revocation (RFC 7009), and
+//! the metadata document with the endpoints' addresses (RFC 8414). Their clients are programs without a client secret.
 
 use std::{
     fmt,
@@ -11,39 +11,39 @@ use http::{HeaderValue, Method, StatusCode, header};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{answer::Answer, ask::Ask};
+use crate::console::{layout::PageResponse, request::PageRequest};
 use crate::{
     domain::{
         keys::secret::KeyPrefix,
         sign_in::{
             device_request::{DeviceCode, REQUEST_SECONDS},
-            refresh_token::RefreshToken,
-            sign_ins::Tokens,
+            sign_ins::IssuedTokens,
+            tokens::RefreshToken,
         },
     },
-    edges::limiter::{Allowance, Limiter, client::Client},
-    sign_in::{AgentSignIns, INTERVAL_SECONDS, NotIssued},
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
+    sign_in::{AgentSignIns, INTERVAL_SECONDS, SignInError},
 };
 
 const DISCOVERY: &str = "/.well-known/oauth-authorization-server";
 const DEVICE: &str = "/oauth/device_authorization";
 const TOKEN: &str = "/oauth/token";
 const REVOKE: &str = "/oauth/revoke";
-/// Where people decide, below the portal.
+/// The portal's page on which people approve or refuse an agent.
 pub(super) const VERIFICATION: &str = "/portal/device";
 
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const REFRESH_GRANT: &str = "refresh_token";
 
-/// How often one address may begin to sign in.
-const BEGINNINGS: Allowance = Allowance {
+/// How often one address may begin a sign-in.
+const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
-/// How often one address may ask for tokens, or end them: an agent that waits asks every five seconds, and many may be behind one
+/// How often one address may request or revoke tokens. A waiting agent asks every five seconds, and many agents may share an
 /// address.
-const QUESTIONS: Allowance = Allowance {
+const TOKEN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,
     clients_max: 100_000,
@@ -53,8 +53,8 @@ const QUESTIONS: Allowance = Allowance {
 pub(crate) struct OAuth {
     pub(super) sign_ins: Arc<AgentSignIns>,
     prefix: KeyPrefix,
-    beginnings: Limiter<Client>,
-    questions: Limiter<Client>,
+    beginnings: Limiter<ClientAddress>,
+    token_requests: Limiter<ClientAddress>,
 }
 
 impl fmt::Debug for OAuth {
@@ -63,54 +63,55 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// Why a request is refused: an error code of OAuth, what is wrong, and the status.
-struct Fault(StatusCode, &'static str, String);
+/// Why a request is refused: the status, OAuth's error code, and a description.
+struct OAuthError(StatusCode, &'static str, String);
 
 impl OAuth {
-    /// For agents that sign in to get tokens of this prefix. `start` is a time before the first request.
+    /// Issues tokens with this prefix. `start` must be before the first request.
     pub(crate) fn new(sign_ins: Arc<AgentSignIns>, prefix: KeyPrefix, start: Instant) -> Self {
         Self {
             sign_ins,
             prefix,
-            beginnings: Limiter::new(BEGINNINGS, start),
-            questions: Limiter::new(QUESTIONS, start),
+            beginnings: Limiter::new(BEGIN_ALLOWANCE, start),
+            token_requests: Limiter::new(TOKEN_ALLOWANCE, start),
         }
     }
 
-    /// Whether a path is one of these.
-    pub(super) fn has(path: &str) -> bool {
+    /// Whether the path is one of these endpoints.
+    pub(super) fn is_endpoint(path: &str) -> bool {
         matches!(path, DISCOVERY | DEVICE | TOKEN | REVOKE)
     }
 
-    /// The answer to a request whose path is one of these. `trusted` are proxies in front.
-    pub(super) async fn answer(&self, ask: &Ask, trusted: &[IpNet]) -> Answer {
-        let client = Client::of(ask.peer, &ask.headers, trusted);
-        let (limiter, method) = match ask.path.as_str() {
+    /// Answers a request to one of these endpoints. `trusted` are the proxies in front.
+    pub(super) async fn answer(&self, request: &PageRequest, trusted: &[IpNet]) -> PageResponse {
+        let client = ClientAddress::from_headers(request.peer, &request.headers, trusted);
+        let (limiter, method) = match request.path.as_str() {
             DISCOVERY => (None, Method::GET),
             DEVICE => (Some(&self.beginnings), Method::POST),
-            _ => (Some(&self.questions), Method::POST),
+            _ => (Some(&self.token_requests), Method::POST),
         };
-        if ask.method != method {
+        if request.method != method {
             let allow = if method == Method::GET { "GET, HEAD" } else { "POST" };
-            let why = format!("this address is asked with {allow}");
-            return refused(Fault(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", why)).allowing(allow);
+            let why = format!("this endpoint supports {allow} only");
+            return error_response(OAuthError(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", why))
+                .with_allow(allow);
         }
-        if let Some(Err(wait)) = limiter.map(|limiter| limiter.try_acquire(client, ask.now)) {
+        if let Some(Err(wait)) = limiter.map(|limiter| limiter.try_acquire(client, request.now)) {
             return too_many(wait);
         }
-        let answered = match ask.path.as_str() {
-            DISCOVERY => Ok(discovery(&ask.base())),
-            DEVICE => self.begin(ask).await,
-            TOKEN => self.tokens(ask).await,
-            _ => self.revoke(ask).await,
+        let answered = match request.path.as_str() {
+            DISCOVERY => Ok(metadata_json(&request.base())),
+            DEVICE => self.begin(request).await,
+            TOKEN => self.issue_tokens(request).await,
+            _ => self.revoke(request).await,
         };
-        answered.map_or_else(refused, |body| Answer::json(StatusCode::OK, &body))
+        answered.map_or_else(error_response, |body| PageResponse::json(StatusCode::OK, &body))
     }
 
-    async fn begin(&self, ask: &Ask) -> Result<Value, Fault> {
-        Form::read(ask)?;
+    async fn begin(&self, request: &PageRequest) -> Result<Value, OAuthError> {
+        OAuthForm::read(request)?;
         let code = self.sign_ins.begin().await?;
-        let (user_code, base) = (code.user_code().to_string(), ask.base());
+        let (user_code, base) = (code.user_code().to_string(), request.base());
         Ok(json!({
             "device_code": code.as_str(),
             "user_code": user_code,
@@ -121,71 +122,73 @@ impl OAuth {
         }))
     }
 
-    async fn tokens(&self, ask: &Ask) -> Result<Value, Fault> {
-        let form = Form::read(ask)?;
-        let tokens = match form.needed("grant_type")? {
+    async fn issue_tokens(&self, request: &PageRequest) -> Result<Value, OAuthError> {
+        let form = OAuthForm::read(request)?;
+        let tokens = match form.required("grant_type")? {
             DEVICE_GRANT => {
-                let code = DeviceCode::parse(form.needed("device_code")?).ok_or(NotIssued::InvalidGrant)?;
+                let code = DeviceCode::parse(form.required("device_code")?).ok_or(SignInError::InvalidGrant)?;
                 self.sign_ins.redeem(&code).await?
             }
             REFRESH_GRANT => {
-                let token = RefreshToken::parse(&self.prefix, form.needed(REFRESH_GRANT)?);
-                self.sign_ins.refresh(&token.ok_or(NotIssued::InvalidGrant)?).await?
+                let token = RefreshToken::parse(&self.prefix, form.required(REFRESH_GRANT)?);
+                self.sign_ins.refresh(&token.ok_or(SignInError::InvalidGrant)?).await?
             }
             _ => {
-                let why = format!("grant_type is {DEVICE_GRANT} or {REFRESH_GRANT}");
-                return Err(Fault(StatusCode::BAD_REQUEST, "unsupported_grant_type", why));
+                let why = format!("grant_type must be {DEVICE_GRANT} or {REFRESH_GRANT}");
+                return Err(OAuthError(StatusCode::BAD_REQUEST, "unsupported_grant_type", why));
             }
         };
-        Ok(issued(&tokens))
+        Ok(tokens_json(&tokens))
     }
 
-    async fn revoke(&self, ask: &Ask) -> Result<Value, Fault> {
-        let form = Form::read(ask)?;
-        let ended = self.sign_ins.revoke(form.needed("token")?).await;
-        ended.map_err(NotIssued::Store)?;
+    async fn revoke(&self, request: &PageRequest) -> Result<Value, OAuthError> {
+        let form = OAuthForm::read(request)?;
+        let ended = self.sign_ins.revoke(form.required("token")?).await;
+        ended.map_err(SignInError::Store)?;
         Ok(json!({}))
     }
 }
 
-/// The fields of a request, none of them twice (RFC 6749, section 3.2).
-struct Form(Vec<(String, String)>);
+/// The parameters of a request, each at most once (RFC 6749, section 3.2).
+struct OAuthForm(Vec<(String, String)>);
 
-impl Form {
-    fn read(ask: &Ask) -> Result<Self, Fault> {
-        let kind = ask
+impl OAuthForm {
+    fn read(request: &PageRequest) -> Result<Self, OAuthError> {
+        let kind = request
             .headers
             .get(header::CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-            return Err(invalid("content-type is application/x-www-form-urlencoded".to_owned()));
+            return Err(invalid(
+                "content-type must be application/x-www-form-urlencoded".to_owned(),
+            ));
         }
         let mut fields: Vec<(String, String)> = Vec::new();
-        for (name, value) in form_urlencoded::parse(&ask.body) {
+        for (name, value) in form_urlencoded::parse(&request.body) {
             if fields.iter().any(|(known, _)| *known == name) {
-                return Err(invalid("a parameter is there twice".to_owned()));
+                return Err(invalid("a parameter is repeated".to_owned()));
             }
             fields.push((name.into_owned(), value.into_owned()));
             if fields.len() > FIELDS_MAX {
-                return Err(invalid(format!("there are more than {FIELDS_MAX} parameters")));
+                return Err(invalid(format!("a request may have at most {FIELDS_MAX} parameters")));
             }
         }
         Ok(Self(fields))
     }
 
-    /// A parameter without a value counts as left out (RFC 6749, section 3.2).
-    fn needed(&self, name: &str) -> Result<&str, Fault> {
+    /// A required parameter. One without a value counts as missing (RFC 6749, section 3.2).
+    fn required(&self, name: &str) -> Result<&str, OAuthError> {
         let found = self.0.iter().find(|(known, value)| known == name && !value.is_empty());
         let missing = || invalid(format!("{name} is missing"));
         found.map(|(_, value)| value.as_str()).ok_or_else(missing)
     }
 }
 
-/// The most parameters of one request.
+/// The maximum number of parameters of a request.
 const FIELDS_MAX: usize = 32;
 
-fn discovery(base: &str) -> Value {
+fn metadata_json(base: &str) -> Value {
     json!({
         "issuer": base,
         "device_authorization_endpoint": format!("{base}{DEVICE}"),
@@ -199,7 +202,7 @@ fn discovery(base: &str) -> Value {
     })
 }
 
-fn issued(tokens: &Tokens) -> Value {
+fn tokens_json(tokens: &IssuedTokens) -> Value {
     json!({
         "access_token": tokens.access.as_str(),
         "token_type": "Bearer",
@@ -208,23 +211,23 @@ fn issued(tokens: &Tokens) -> Value {
     })
 }
 
-fn invalid(why: String) -> Fault {
-    Fault(StatusCode::BAD_REQUEST, "invalid_request", why)
+fn invalid(why: String) -> OAuthError {
+    OAuthError(StatusCode::BAD_REQUEST, "invalid_request", why)
 }
 
-impl From<NotIssued> for Fault {
-    fn from(why: NotIssued) -> Self {
+impl From<SignInError> for OAuthError {
+    fn from(why: SignInError) -> Self {
         let (status, code) = match &why {
-            NotIssued::Pending => (StatusCode::BAD_REQUEST, "authorization_pending"),
-            NotIssued::SlowDown => (StatusCode::BAD_REQUEST, "slow_down"),
-            NotIssued::TooMany => (StatusCode::TOO_MANY_REQUESTS, "slow_down"),
-            NotIssued::Denied => (StatusCode::BAD_REQUEST, "access_denied"),
-            NotIssued::Expired => (StatusCode::BAD_REQUEST, "expired_token"),
-            NotIssued::InvalidGrant => (StatusCode::BAD_REQUEST, "invalid_grant"),
-            // Not an error of the grant: the agent keeps its tokens and comes again.
-            NotIssued::Store(error) => {
-                tracing::warn!(%error, "the store does not answer an agent that signs in");
-                let why = "the service's store does not answer: try again in a moment".to_owned();
+            SignInError::Pending => (StatusCode::BAD_REQUEST, "authorization_pending"),
+            SignInError::SlowDown => (StatusCode::BAD_REQUEST, "slow_down"),
+            SignInError::TooMany => (StatusCode::TOO_MANY_REQUESTS, "slow_down"),
+            SignInError::Denied => (StatusCode::BAD_REQUEST, "access_denied"),
+            SignInError::Expired => (StatusCode::BAD_REQUEST, "expired_token"),
+            SignInError::InvalidGrant => (StatusCode::BAD_REQUEST, "invalid_grant"),
+            // Not an error of the grant: the agent keeps its tokens and tries again.
+            SignInError::Store(error) => {
+                tracing::warn!(%error, "the store failed during an agent's sign-in");
+                let why = "the service's store is unavailable: try again in a moment".to_owned();
                 return Self(StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", why);
             }
         };
@@ -232,14 +235,14 @@ impl From<NotIssued> for Fault {
     }
 }
 
-fn refused(Fault(status, code, why): Fault) -> Answer {
-    Answer::json(status, &json!({ "error": code, "error_description": why }))
+fn error_response(OAuthError(status, code, why): OAuthError) -> PageResponse {
+    PageResponse::json(status, &json!({ "error": code, "error_description": why }))
 }
 
-fn too_many(wait: Duration) -> Answer {
+fn too_many(wait: Duration) -> PageResponse {
     let seconds = wait.as_secs() + 1;
     let why = format!("too many requests from this address: try again in {seconds} seconds");
-    let mut answer = refused(Fault(StatusCode::TOO_MANY_REQUESTS, "slow_down", why));
+    let mut answer = error_response(OAuthError(StatusCode::TOO_MANY_REQUESTS, "slow_down", why));
     answer.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     answer
 }

@@ -1,16 +1,10 @@
-//! People sign in by OpenID Connect: the authorization code flow with PKCE (OpenID Connect Core 1.0, section 3.1; RFC 7636).
+//! Sign-in by OpenID Connect: the authorization code flow with PKCE (OpenID Connect Core 1.0, section 3.1; RFC 7636).
 //!
-//! What a sign-in under way needs, its state, nonce and PKCE verifier, comes of a random text in the browser's cookie. The
-//! store knows only that such a sign-in is under way, so that each is finished once, at whichever node, and soon.
+//! The state, nonce and PKCE verifier of a sign-in are derived from a random text in the browser's cookie. The store only records
+//! that the sign-in is in progress, so that it can be finished at any node, once and within its lifetime.
 
-mod failure;
-mod fetch;
 mod id_token;
-mod keys;
-mod metadata;
-mod person;
 mod provider;
-pub(super) mod returned;
 
 use std::{
     sync::Arc,
@@ -18,96 +12,107 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
+use maud::{Markup, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use self::{fetch::Fetch, id_token::Expected, metadata::Metadata, provider::Provider};
-use super::{fields, fields::Fields, link::Operator};
 use crate::{
-    admin::Peer,
+    admin::AdminPeer,
+    console::{
+        link::Operator,
+        openid::{
+            id_token::{ExpectedClaims, IdTokenFault},
+            provider::{OpenIdClient, OpenIdMetadata, OpenIdProvider},
+        },
+        request::{self, FormFields},
+    },
     domain::{
         keys::secret::{Secret, random_base62},
-        role::Role,
+        sign_in::Role,
     },
     edges::{
         clock,
-        limiter::{Allowance, Limiter},
-        roots::RootsError,
+        limiter::{Limiter, RateAllowance},
+        web_client::RootsError,
     },
-    store::web_sessions::{Lifetime, SessionDigest, WebSessionStore},
+    store::{
+        StoreError,
+        sessions::{SessionDigest, SessionLifetime, WebSessionStore},
+    },
 };
 
-pub(super) use self::{failure::Failure, person::Person};
+pub(super) use crate::console::openid::id_token::Person;
 
-/// How long a sign-in may take a person.
-const UNDER_WAY: Lifetime = Lifetime {
+/// The lifetime of a sign-in in progress.
+const SIGN_IN_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(600),
     whole: Duration::from_secs(600),
 };
-/// How many sign-ins may begin at one node: with their time this bounds how many are under way, at 6,000.
-const BEGUN: Allowance = Allowance {
+/// How many sign-ins may begin at one node. With their lifetime, this limits those in progress to 6,000.
+const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,
     clients_max: 1,
 };
-/// How many sign-ins may ask the provider at one time; each takes a few answers of it.
-const ASKING_MAX: usize = 16;
+/// How many sign-ins may send requests to the provider at the same time.
+const CONCURRENT_MAX: usize = 16;
 /// 43 characters of 62 carry 256 bits.
 const TEXT_CHARS: usize = 43;
 
-/// What the configuration says of the provider.
+/// The provider's configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIdSettings {
-    /// Who the provider is: the address below which its document is.
+    /// The issuer: the URL below which the provider's metadata document is.
     pub(crate) issuer: String,
-    /// What weir is called there.
+    /// weir's client id at the provider.
     pub(crate) client_id: String,
-    /// What weir shows there; `None`: it is a public client, PKCE has to do.
+    /// weir's client secret; `None` for a public client, which relies on PKCE.
     pub(crate) client_secret: Option<Secret>,
-    /// What is asked for, `openid` among it.
+    /// The scopes to request, including `openid`.
     pub(crate) scopes: Vec<String>,
-    /// The claim that has a person's groups.
+    /// The claim with a person's groups.
     pub(crate) groups_claim: String,
-    /// What the members of groups may do.
+    /// The roles of groups.
     pub(crate) roles: Vec<(String, Role)>,
-    /// The certificate authorities that are trusted besides the platform's, as a PEM file has them.
+    /// The certificate authorities that are trusted in addition to the platform's, in PEM.
     pub(crate) ca: Option<Vec<u8>>,
 }
 
-/// The provider, as people sign in with it at one door.
+/// Signs people in at the console or the portal by an OpenID provider.
 pub(crate) struct OpenId {
     settings: OpenIdSettings,
-    provider: Provider,
+    provider: OpenIdProvider,
     store: Arc<dyn WebSessionStore>,
     begun: Limiter<()>,
     asking: Semaphore,
 }
 
-/// A sign-in that has begun.
+/// A sign-in in progress.
 #[derive(Debug)]
-pub(super) struct Begun {
-    /// For the browser's cookie.
+pub(super) struct StartedSignIn {
+    /// The text for the browser's cookie.
     pub(super) text: String,
-    /// Where the browser goes.
+    /// The URL at the provider to which the browser goes.
     pub(super) to: String,
 }
 
-/// What a sign-in under way goes by: all of it comes of the cookie's text, so nobody else has it.
-struct Words<'t>(&'t str);
+/// The secrets of a sign-in. All are derived from the cookie's text, which nobody else knows.
+struct SignInSecrets<'t>(&'t str);
 
-impl Words<'_> {
+impl SignInSecrets<'_> {
     fn state(&self) -> String {
-        self.word("state")
+        self.derive("state")
     }
 
     fn nonce(&self) -> String {
-        self.word("nonce")
+        self.derive("nonce")
     }
 
     /// RFC 7636, section 4.1: 43 characters.
     fn verifier(&self) -> String {
-        self.word("verifier")
+        self.derive("verifier")
     }
 
     /// RFC 7636, section 4.2.
@@ -119,7 +124,7 @@ impl Words<'_> {
         SessionDigest::of("openid", self.0)
     }
 
-    fn word(&self, kind: &str) -> String {
+    fn derive(&self, kind: &str) -> String {
         let mut hash = Sha256::new();
         hash.update(Sha256::digest(kind));
         hash.update(self.0);
@@ -128,51 +133,51 @@ impl Words<'_> {
 }
 
 impl OpenId {
-    /// Asks nobody before somebody signs in. `start` is a time before that.
+    /// Sends no request before the first sign-in. `start` must be before that.
     ///
     /// # Errors
-    /// No certificate of the provider's could be verified.
+    /// No certificate authority is usable.
     pub(crate) fn new(
         settings: OpenIdSettings,
         store: Arc<dyn WebSessionStore>,
         start: Instant,
     ) -> Result<Self, RootsError> {
-        let fetch = Fetch::new(settings.ca.as_deref())?;
+        let fetch = OpenIdClient::new(settings.ca.as_deref())?;
         Ok(Self {
-            provider: Provider::new(settings.issuer.clone(), fetch),
+            provider: OpenIdProvider::new(settings.issuer.clone(), fetch),
             settings,
             store,
-            begun: Limiter::new(BEGUN, start),
-            asking: Semaphore::new(ASKING_MAX),
+            begun: Limiter::new(BEGIN_ALLOWANCE, start),
+            asking: Semaphore::new(CONCURRENT_MAX),
         })
     }
 
-    /// The provider's own name for itself.
+    /// The provider's issuer.
     pub(super) fn issuer(&self) -> &str {
         &self.settings.issuer
     }
 
-    /// What people know the provider by: its host.
+    /// The name of the provider for people: its host.
     pub(super) fn name(&self) -> &str {
         let issuer = &self.settings.issuer;
         let rest = issuer.split_once("://").map_or(issuer.as_str(), |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Begins a sign-in from which the provider sends the browser back to this address.
-    pub(super) async fn begin(&self, back: &str, now: Instant) -> Result<Begun, Failure> {
-        let _place = self.asking.try_acquire().map_err(|_| Failure::Busy)?;
+    /// Begins a sign-in. The provider will send the browser back to the address `back`.
+    pub(super) async fn begin(&self, back: &str, now: Instant) -> Result<StartedSignIn, SignInFailure> {
+        let _place = self.asking.try_acquire().map_err(|_| SignInFailure::Busy)?;
         if self.begun.try_acquire((), now).is_err() {
-            return Err(Failure::Busy);
+            return Err(SignInFailure::Busy);
         }
-        let metadata = self.provider.metadata(now).await.map_err(Failure::Provider)?;
+        let metadata = self.provider.metadata(now).await.map_err(SignInFailure::Provider)?;
         let text = random_base62(TEXT_CHARS, &mut rand::rng());
-        let words = Words(&text);
+        let words = SignInSecrets(&text);
         self.store
-            .begin(&words.id(), "openid", UNDER_WAY)
+            .begin(&words.id(), "openid", SIGN_IN_LIFETIME)
             .await
-            .map_err(Failure::Store)?;
-        let query = fields::query(&[
+            .map_err(SignInFailure::Store)?;
+        let query = request::to_query(&[
             ("response_type", "code"),
             ("client_id", &self.settings.client_id),
             ("redirect_uri", back),
@@ -183,73 +188,73 @@ impl OpenId {
             ("code_challenge_method", "S256"),
         ]);
         let to = metadata.authorization_endpoint.with_query(&query);
-        Ok(Begun { text, to })
+        Ok(StartedSignIn { text, to })
     }
 
-    /// Finishes a sign-in that has begun with the same address, which succeeds once: `returned` is what the provider has sent
-    /// the browser back with, `text` what its cookie has.
+    /// Finishes a sign-in that began with the same `back`; that succeeds once. `returned` is what the provider sent the browser
+    /// back with, `text` is the cookie's.
     pub(super) async fn finish(
         &self,
         back: &str,
-        (returned, text): (&Fields, Option<&str>),
+        (returned, text): (&FormFields, Option<&str>),
         now: Instant,
-    ) -> Result<Person, Failure> {
-        let words = Words(text.ok_or(Failure::NotUnderWay)?);
-        // In a time that does not tell how much of it is right.
+    ) -> Result<Person, SignInFailure> {
+        let words = SignInSecrets(text.ok_or(SignInFailure::NotUnderWay)?);
+        // Compares digests, so the time taken reveals nothing about the state.
         if Sha256::digest(returned.text("state")) != Sha256::digest(words.state()) {
-            return Err(Failure::NotUnderWay);
+            return Err(SignInFailure::NotUnderWay);
         }
-        let _place = self.asking.try_acquire().map_err(|_| Failure::Busy)?;
-        let known = self.store.end(&words.id()).await.map_err(Failure::Store)?;
-        known.ok_or(Failure::NotUnderWay)?;
-        let metadata = self.provider.metadata(now).await.map_err(Failure::Provider)?;
-        let sender = returned.given("iss");
+        let _place = self.asking.try_acquire().map_err(|_| SignInFailure::Busy)?;
+        let known = self.store.end(&words.id()).await.map_err(SignInFailure::Store)?;
+        known.ok_or(SignInFailure::NotUnderWay)?;
+        let metadata = self.provider.metadata(now).await.map_err(SignInFailure::Provider)?;
+        let sender = returned.non_empty("iss");
         if sender.map_or(metadata.iss_in_answers, |sender| sender != self.settings.issuer) {
-            return Err(Failure::OtherProvider);
+            return Err(SignInFailure::OtherProvider);
         }
-        if let Some(error) = returned.given("error") {
-            return Err(Failure::denied(error));
+        if let Some(error) = returned.non_empty("error") {
+            return Err(SignInFailure::denied(error));
         }
-        let code = returned.given("code").ok_or(Failure::NotUnderWay)?;
+        let code = returned.non_empty("code").ok_or(SignInFailure::NotUnderWay)?;
         let tokens = self.exchange(&metadata, code, (&words, back)).await?;
         let claims = self.claims(&metadata, &tokens, &words, now).await?;
-        Ok(Person::of(&claims, &self.settings.groups_claim))
+        Ok(Person::from_claims(&claims, &self.settings.groups_claim))
     }
 
     /// The person as an operator of the console.
     ///
     /// # Errors
-    /// None of their groups has a role.
-    pub(super) fn operator(&self, person: Person) -> Result<Operator, Failure> {
-        let role = person.role(&self.settings.roles).ok_or_else(|| Failure::NoRole {
+    /// None of the person's groups has a role.
+    pub(super) fn operator(&self, person: Person) -> Result<Operator, SignInFailure> {
+        let role = person.role(&self.settings.roles).ok_or_else(|| SignInFailure::NoRole {
             name: person.name.clone(),
             needed: self.settings.roles.clone(),
         })?;
-        let opened_by = Peer::Person {
+        let opened_by = AdminPeer::Person {
             subject: person.subject.into(),
             name: person.name.into(),
         };
         Ok(Operator { opened_by, role })
     }
 
-    /// Where people sign out at the provider, and come back to the console of this address from; `None` where it has no such
-    /// page, or is not known now.
-    pub(super) fn end_of_session(&self, console: &str) -> Option<String> {
-        let metadata = self.provider.known()?;
-        let query = fields::query(&[
+    /// The provider's page for signing out, from which people come back to the console at this address; `None` if it has no such
+    /// page, or its metadata is not known now.
+    pub(super) fn sign_out_url(&self, console: &str) -> Option<String> {
+        let metadata = self.provider.last_metadata()?;
+        let query = request::to_query(&[
             ("client_id", &self.settings.client_id),
             ("post_logout_redirect_uri", &format!("{console}/open")),
         ]);
         Some(metadata.end_session_endpoint.as_ref()?.with_query(&query))
     }
 
-    /// The code for the tokens (OpenID Connect Core 1.0, section 3.1.3).
+    /// Exchanges the code for tokens (OpenID Connect Core 1.0, section 3.1.3).
     async fn exchange(
         &self,
-        metadata: &Metadata,
+        metadata: &OpenIdMetadata,
         code: &str,
-        (words, back): (&Words<'_>, &str),
-    ) -> Result<Value, Failure> {
+        (words, back): (&SignInSecrets<'_>, &str),
+    ) -> Result<Value, SignInFailure> {
         let settings = &self.settings;
         let verifier = words.verifier();
         let mut form = vec![
@@ -260,55 +265,172 @@ impl OpenId {
         ];
         let mut authorization = None;
         match &settings.client_secret {
-            Some(secret) if metadata.takes_basic => {
-                authorization = Some(fetch::basic(&settings.client_id, secret.expose()));
+            Some(secret) if metadata.accepts_basic => {
+                authorization = Some(provider::basic_credentials(&settings.client_id, secret.expose()));
             }
             Some(secret) => form.extend([("client_id", &*settings.client_id), ("client_secret", secret.expose())]),
             None => form.push(("client_id", &settings.client_id)),
         }
-        let body = fields::query(&form);
+        let body = request::to_query(&form);
         let body = body.strip_prefix('?').unwrap_or_default();
-        let fetch = self.provider.fetch();
+        let fetch = self.provider.client();
         let answer = fetch
             .post(&metadata.token_endpoint, body, authorization.as_deref())
             .await;
         answer.map_err(|why| match why.error {
-            // RFC 6749, section 5.2: the code, or weir itself.
-            Some(error) if error == "invalid_grant" => Failure::CodeRefused,
-            Some(error) if error == "invalid_client" => Failure::ClientRefused,
-            _ => Failure::Provider(why.message),
+            // RFC 6749, section 5.2: the provider rejects the code, or weir as a client.
+            Some(error) if error == "invalid_grant" => SignInFailure::CodeRefused,
+            Some(error) if error == "invalid_client" => SignInFailure::ClientRefused,
+            _ => SignInFailure::Provider(why.message),
         })
     }
 
-    /// What the provider says of the person.
+    /// The provider's claims about the person.
     async fn claims(
         &self,
-        metadata: &Metadata,
+        metadata: &OpenIdMetadata,
         tokens: &Value,
-        words: &Words<'_>,
+        words: &SignInSecrets<'_>,
         now: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, SignInFailure> {
         let text = |name: &str| tokens.get(name).and_then(Value::as_str);
-        let token = text("id_token").ok_or_else(|| Failure::Provider("its answer has no ID token".to_owned()))?;
+        let token =
+            text("id_token").ok_or_else(|| SignInFailure::Provider("its response has no ID token".to_owned()))?;
         let nonce = words.nonce();
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: &self.settings.issuer,
             client_id: &self.settings.client_id,
             nonce: &nonce,
             now: clock::unix_seconds(),
         };
-        let claims = self.provider.verified(metadata, token, &expected, now).await?;
+        let claims = self.provider.verify(metadata, token, &expected, now).await?;
         let (Some(endpoint), Some(access_token)) = (&metadata.userinfo_endpoint, text("access_token")) else {
             return Ok(claims);
         };
         if claims.get(&self.settings.groups_claim).is_some() {
             return Ok(claims);
         }
-        // Many providers tell the groups there only (section 5.3).
+        // Many providers return the groups only there (section 5.3).
         let bearer = format!("Bearer {access_token}");
-        let told = self.provider.fetch().get(endpoint, Some(&bearer)).await;
-        let told = told.map_err(|why| Failure::Provider(why.message))?;
-        person::joined(claims, &told).ok_or(Failure::OtherProvider)
+        let told = self.provider.client().get(endpoint, Some(&bearer)).await;
+        let told = told.map_err(|why| SignInFailure::Provider(why.message))?;
+        id_token::merge_claims(claims, &told).ok_or(SignInFailure::OtherProvider)
+    }
+}
+
+/// The page's query as a form to `action`, with a button that is called `opens`. The page alone signs nobody in: the browser
+/// comes from another site, so it sends no cookie yet, and a GET must change nothing.
+pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &str) -> Markup {
+    html! {
+        form method="post" action=(action) class="card" autocomplete="off" {
+            @for name in ["code", "state", "iss", "error"] {
+                @if let Some(value) = said.non_empty(name) { input type="hidden" name=(name) value=(value); }
+            }
+            p { "The provider has answered." }
+            button autofocus { (opens) }
+        }
+    }
+}
+
+/// Why a sign-in failed. Contains nothing that the browser or the provider sent, except the person's name.
+#[derive(Debug)]
+pub(crate) enum SignInFailure {
+    /// Too many sign-ins at the same time.
+    Busy,
+    /// The store is unreachable.
+    Store(StoreError),
+    /// The provider is unreachable, or its response is not that of an OpenID provider.
+    Provider(String),
+    /// This browser has no such sign-in in progress.
+    NotUnderWay,
+    /// The response is not from the configured provider.
+    OtherProvider,
+    /// The provider refused the person, or weir.
+    Denied(&'static str),
+    /// The provider rejected the code.
+    CodeRefused,
+    /// The provider rejected weir's client id and secret.
+    ClientRefused,
+    /// The ID token is not valid.
+    Token(IdTokenFault),
+    /// The person is in none of the groups that have a role.
+    NoRole { name: String, needed: Vec<(String, Role)> },
+}
+
+impl SignInFailure {
+    /// The provider sent the browser back with this error (RFC 6749, section 4.1.2.1; OpenID Connect Core 1.0, section 3.1.2.6).
+    fn denied(error: &str) -> Self {
+        Self::Denied(match error {
+            "access_denied" => "The provider has refused: it does not let you use this console, or you have declined.",
+            "login_required" | "interaction_required" | "account_selection_required" | "consent_required" => {
+                "The provider needs an answer from you first. Sign in there, and try again."
+            }
+            "server_error" | "temporarily_unavailable" => "The provider cannot sign anybody in now. Try again later.",
+            "invalid_scope" => {
+                "The provider does not know the requested scopes: an operator has to check `scopes` of [console.openid]."
+            }
+            _ => {
+                "The provider rejected this console's request: an operator has to compare client, redirect address and \
+                 scopes at the provider with [console.openid]."
+            }
+        })
+    }
+
+    /// The status of the answer.
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Provider(_) | Self::ClientRefused | Self::Token(_) => StatusCode::BAD_GATEWAY,
+            Self::NotUnderWay | Self::OtherProvider | Self::Denied(_) | Self::CodeRefused | Self::NoRole { .. } => {
+                StatusCode::FORBIDDEN
+            }
+        }
+    }
+
+    /// The text for the log; `None` if the failure concerns only this browser.
+    pub(crate) fn log_text(&self) -> Option<String> {
+        match self {
+            Self::Provider(why) => Some(why.clone()),
+            Self::ClientRefused => Some("it rejects client_id and client_secret of [console.openid]".to_owned()),
+            Self::Token(fault) => Some(format!("its ID token is not valid: {}", fault.as_str())),
+            Self::OtherProvider => Some("an answer came from another provider".to_owned()),
+            Self::Denied(why) => Some((*why).to_owned()),
+            Self::Busy | Self::Store(_) | Self::NotUnderWay | Self::CodeRefused | Self::NoRole { .. } => None,
+        }
+    }
+
+    /// The text for people.
+    pub(crate) fn markup(&self) -> Markup {
+        html! {
+            @match self {
+                Self::Busy => p { "Too many people are signing in right now. Try again in a minute." },
+                Self::Store(error) => p { "Signing in this way is not possible now: " (error) ". Try again in a moment." },
+                Self::Provider(why) => {
+                    p { "The OpenID provider cannot be used now: " (why) "." }
+                    p { "Try again in a moment. If the problem persists, an operator has to check the provider and [console.openid]." }
+                },
+                Self::NotUnderWay => p {
+                    "This sign-in was finished or abandoned, was started in another browser or tab, or took longer than 10 minutes. \
+                     Start again."
+                },
+                Self::OtherProvider => p { "This response is not from the provider that was asked. Nobody was signed in. Start again." },
+                Self::Denied(why) => p { (why) },
+                Self::CodeRefused => p { "The provider no longer accepts this sign-in: it was used, or is too old. Start again." },
+                Self::ClientRefused => p {
+                    "The provider does not know this console: an operator has to compare client_id and client_secret of \
+                     [console.openid] with the provider."
+                },
+                Self::Token(fault) => {
+                    p { "The provider's ID token is not valid: " (fault.as_str()) ". Nobody was signed in." }
+                    p { "Start again. If the problem persists, an operator has to check the provider and [console.openid]." }
+                },
+                Self::NoRole { name, needed } => {
+                    p { "The provider knows you as " bdi { (name) } ", and you are in none of the groups that may use this console:" }
+                    ul { @for (group, role) in needed { li { bdi { (group) } ": " (role.as_str()) } } }
+                    p { "Ask whoever manages these groups to add you to one, and sign in again." }
+                },
+            }
+        }
     }
 }
 
@@ -318,14 +440,14 @@ mod tests {
 
     #[test]
     fn what_a_sign_in_goes_by_comes_of_its_cookie_and_is_of_one_use_each() {
-        let (one, other) = (Words("one"), Words("other"));
-        let all = |words: &Words<'_>| [words.state(), words.nonce(), words.verifier(), words.challenge()];
+        let (one, other) = (SignInSecrets("one"), SignInSecrets("other"));
+        let all = |words: &SignInSecrets<'_>| [words.state(), words.nonce(), words.verifier(), words.challenge()];
         let mut words = [all(&one), all(&other)].concat();
         assert!(words.iter().all(|word| word.len() == 43), "{words:?}");
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 8);
-        assert_eq!(all(&one), all(&Words("one")));
+        assert_eq!(all(&one), all(&SignInSecrets("one")));
     }
 
     #[test]

@@ -1,19 +1,17 @@
-//! The operators' console: who may open which page and send which form.
+//! The operators' console: its pages and forms, and the roles that they need.
 
 mod accounts;
 mod attention;
 mod audit;
-mod key_form;
+
 mod keys;
 mod log;
-mod made_key;
-mod model;
+
 mod models;
 mod overview;
 mod providers;
 mod rules;
 mod sign_in;
-mod usage;
 
 use std::sync::Arc;
 
@@ -21,21 +19,21 @@ use http::{Method, StatusCode};
 use maud::{Markup, html};
 
 use super::{
-    answer::Answer,
-    ask::Ask,
-    cookie,
-    desk::{Desk, Source},
-    fields::Fields,
-    forms::{Again, Forms, NOT_GENUINE, is_genuine},
-    frame::{Frame, Page, STYLE},
+    forms::{Forms, NOT_GENUINE, RefusedForm, is_genuine},
     link::Operator,
-    session::{Session, Sessions},
+    session::{BrowserSession, BrowserSessions},
+};
+use crate::console::{
+    ConsoleSource, PageContext,
+    layout::{HtmlPage, Layout, PageResponse, STYLE},
+    request::{FormFields, PageRequest},
+    session,
 };
 use crate::{
     admin::Admin,
     api::error::AdminError,
-    domain::role::Role,
-    store::{StoreError, web_sessions::WebSessionStore},
+    domain::sign_in::Role,
+    store::{StoreError, sessions::WebSessionStore},
 };
 
 const PAGES: [(&str, &str); 9] = [
@@ -50,164 +48,200 @@ const PAGES: [(&str, &str); 9] = [
     ("/audit", "Audit"),
 ];
 
-pub(crate) use self::sign_in::Doors;
+pub(crate) use self::sign_in::SignInMethods;
 
-/// The console. One for all its connections.
+/// The console, shared by all its connections.
 pub(crate) struct Console {
     api: Admin,
-    source: Box<dyn Source>,
-    doors: Doors,
-    sessions: Sessions,
+    source: Box<dyn ConsoleSource>,
+    sign_in_methods: SignInMethods,
+    sessions: BrowserSessions,
 }
 
 impl Console {
-    /// The console on what it reads and changes, for those who come in by its doors.
-    pub(crate) fn new(api: Admin, source: Box<dyn Source>, doors: Doors, sessions: Arc<dyn WebSessionStore>) -> Self {
+    /// The console on the admin API and its other sources. Operators sign in by `doors`.
+    pub(crate) fn new(
+        api: Admin,
+        source: Box<dyn ConsoleSource>,
+        sign_in_methods: SignInMethods,
+        sessions: Arc<dyn WebSessionStore>,
+    ) -> Self {
         Self {
             api,
             source,
-            doors,
-            sessions: Sessions::new("console", sessions),
+            sign_in_methods,
+            sessions: BrowserSessions::new("console", sessions),
         }
     }
 
-    /// The answer to a request.
-    pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
-        self.page(ask).await.over(ask.way())
+    /// Answers a request.
+    pub(crate) async fn answer(&self, request: &PageRequest) -> PageResponse {
+        self.page(request)
+            .await
+            .with_transport_security(request.connection_security())
     }
 
-    async fn page(&self, ask: &Ask) -> Answer {
-        let segments = ask.segments("").unwrap_or_default();
+    async fn page(&self, request: &PageRequest) -> PageResponse {
+        let segments = request.segments("").unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let at = &*segments;
-        match (&ask.method, at) {
-            (&Method::GET, ["style.css"]) => return Answer::style(STYLE),
-            (&Method::GET, ["open"]) => return self.doors.page(ask),
-            (&Method::POST, ["open"]) => return self.doors.open(&self.sessions, ask).await,
-            (&Method::POST, ["openid"]) => return self.doors.ask_provider(ask).await,
-            (&Method::GET, ["openid", "return"]) => return self.doors.returned(ask),
-            (&Method::POST, ["openid", "return"]) => return self.doors.finish(&self.sessions, &self.api, ask).await,
+        match (&request.method, at) {
+            (&Method::GET, ["style.css"]) => return PageResponse::style_sheet(STYLE),
+            (&Method::GET, ["open"]) => return self.sign_in_methods.link_page(request),
+            (&Method::POST, ["open"]) => return self.sign_in_methods.open_by_link(&self.sessions, request).await,
+            (&Method::POST, ["openid"]) => return self.sign_in_methods.redirect_to_provider(request).await,
+            (&Method::GET, ["openid", "return"]) => return self.sign_in_methods.return_page(request),
+            (&Method::POST, ["openid", "return"]) => {
+                return self.sign_in_methods.finish(&self.sessions, &self.api, request).await;
+            }
             (&Method::GET | &Method::POST, _) => {}
             _ => {
-                return refusal(StatusCode::METHOD_NOT_ALLOWED, "This page is read with GET.", None)
-                    .allowing("GET, POST");
+                return refusal(StatusCode::METHOD_NOT_ALLOWED, "This page supports GET only.", None)
+                    .with_allow("GET, POST");
             }
         }
-        let id = cookie::CONSOLE.read(&ask.headers, ask.way());
+        let id = session::CONSOLE.read(&request.headers, request.connection_security());
         let Some(id) = id else {
-            return self.doors.needed();
+            return self.sign_in_methods.sign_in_page();
         };
-        let session = match self.sessions.find(id, ask.now).await {
+        let session = match self.sessions.find(id, request.now).await {
             Ok(Some(session)) => session,
-            Ok(None) => return self.doors.needed(),
+            Ok(None) => return self.sign_in_methods.sign_in_page(),
             Err(error) => return unavailable(&error),
         };
-        if ask.method == Method::GET {
-            return self.show(&session, at, &ask.query(), None).await;
+        if request.method == Method::GET {
+            return self.show(&session, at, &request.query(), None).await;
         }
-        self.take(id, &session, at, ask).await
+        self.handle_form(id, &session, at, request).await
     }
 
-    /// Takes a form.
-    async fn take(&self, id: &str, session: &Session<Operator>, at: &[&str], ask: &Ask) -> Answer {
-        let form = ask.form();
-        if !is_genuine(session, ask, &form) {
+    /// Handles a form.
+    async fn handle_form(
+        &self,
+        id: &str,
+        session: &BrowserSession<Operator>,
+        at: &[&str],
+        request: &PageRequest,
+    ) -> PageResponse {
+        let form = request.form();
+        if !is_genuine(session, request, &form) {
             return refusal(StatusCode::FORBIDDEN, NOT_GENUINE, Some(session));
         }
         if let ["sign-out"] = at {
             if let Err(error) = self.sessions.close(id).await {
                 return unavailable(&error);
             }
-            let left = self.doors.left(&session.who);
-            return left.with_cookie(cookie::CONSOLE.clear(ask.way()));
+            let left = self.sign_in_methods.signed_out_page(&session.who);
+            return left.with_cookie(session::CONSOLE.clear(request.connection_security()));
         }
-        let Some(needed) = needed(at) else {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED, "Nothing is sent here.", Some(session)).allowing("GET");
+        let Some(needed) = required_role(at) else {
+            return refusal(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "There is no form at this address.",
+                Some(session),
+            )
+            .with_allow("GET");
         };
         if session.who.role < needed {
             let why = format!("This needs the role {}. Nothing was changed.", needed.as_str());
             return refusal(StatusCode::FORBIDDEN, &why, Some(session));
         }
-        match self.send(session, at, &form).await {
+        match self.apply_form(session, at, &form).await {
             Ok(answer) => answer,
             Err(refused) => {
-                let again = Again::new(ask, form, &refused);
-                let page = page_of(at);
-                self.show(session, &page, &Fields::default(), Some(&again)).await
+                let again = RefusedForm::new(request, form, &refused);
+                let page = page_path(at);
+                self.show(session, &page, &FormFields::default(), Some(&again)).await
             }
         }
     }
 
-    /// A page, or why there is none.
-    async fn show(&self, session: &Session<Operator>, at: &[&str], query: &Fields, again: Option<&Again>) -> Answer {
-        let desk = self.desk(session, query, again);
+    /// A page, or why it cannot be shown.
+    async fn show(
+        &self,
+        session: &BrowserSession<Operator>,
+        at: &[&str],
+        query: &FormFields,
+        again: Option<&RefusedForm>,
+    ) -> PageResponse {
+        let context = self.page_context(session, query, again);
         if let ["log", "export", form] = at {
             let refused = |refused: AdminError| refusal(refused.status(), &refused.to_string(), Some(session));
-            return log::export(&desk, form).await.unwrap_or_else(refused);
+            return log::export(&context, form).await.unwrap_or_else(refused);
         }
         let page = match at {
-            [] => overview::page(&desk).await,
-            ["accounts"] => accounts::list(&desk).await,
-            ["accounts", id] => accounts::one(&desk, id).await,
-            ["keys"] => keys::list(&desk).await,
-            ["keys", "new"] => key_form::page(&desk).await,
-            ["keys", id] => keys::one(&desk, id).await,
-            ["models"] => models::page(&desk).await,
-            ["models", name] => model::page(&desk, name).await,
-            ["usage"] => usage::page(&desk).await,
-            ["log"] => log::page(&desk).await,
-            ["providers"] => providers::page(&desk).await,
-            ["rules"] => Ok(rules::page(&desk)),
-            ["audit"] => audit::page(&desk).await,
-            _ if needed(at).is_some() => {
-                let why = "This is done by a form, never by an address.";
-                return refusal(StatusCode::METHOD_NOT_ALLOWED, why, Some(session)).allowing("POST");
+            [] => overview::page(&context).await,
+            ["accounts"] => accounts::list(&context).await,
+            ["accounts", id] => accounts::show(&context, id).await,
+            ["keys"] => keys::list(&context).await,
+            ["keys", "new"] => keys::new_key_page(&context).await,
+            ["keys", id] => keys::show(&context, id).await,
+            ["models"] => models::list(&context).await,
+            ["models", name] => models::model_page(&context, name).await,
+            ["usage"] => overview::usage_page(&context).await,
+            ["log"] => log::page(&context).await,
+            ["providers"] => providers::page(&context).await,
+            ["rules"] => Ok(rules::page(&context)),
+            ["audit"] => audit::page(&context).await,
+            _ if required_role(at).is_some() => {
+                let why = "This address accepts only the console's forms.";
+                return refusal(StatusCode::METHOD_NOT_ALLOWED, why, Some(session)).with_allow("POST");
             }
-            _ => return refusal(StatusCode::NOT_FOUND, "There is no such page.", Some(session)),
+            _ => return refusal(StatusCode::NOT_FOUND, "This page does not exist.", Some(session)),
         };
         let current = at.first().map_or_else(|| "/".to_owned(), |first| format!("/{first}"));
         match page {
             Ok(page) => {
                 let status = again.map_or(StatusCode::OK, |again| again.status);
-                Answer::page(status, framed(session, &current, &page))
+                PageResponse::page(status, framed(session, &current, &page))
             }
             Err(refused) => refusal(refused.status(), &refused.to_string(), Some(session)),
         }
     }
 
-    /// Does what a form asks for.
-    async fn send(&self, session: &Session<Operator>, at: &[&str], form: &Fields) -> Result<Answer, AdminError> {
-        let query = Fields::default();
-        let desk = self.desk(session, &query, None);
-        let shown = |page: &Page| Answer::page(StatusCode::OK, framed(session, "/keys", page));
+    /// Applies a form.
+    async fn apply_form(
+        &self,
+        session: &BrowserSession<Operator>,
+        at: &[&str],
+        form: &FormFields,
+    ) -> Result<PageResponse, AdminError> {
+        let query = FormFields::default();
+        let context = self.page_context(session, &query, None);
+        let shown = |page: &HtmlPage| PageResponse::page(StatusCode::OK, framed(session, "/keys", page));
         match at {
-            ["accounts"] => accounts::create(&desk, form).await,
-            ["accounts", id, verb] => accounts::change(&desk, id, verb, form).await,
-            ["keys"] => Ok(shown(&key_form::create(&desk, form).await?)),
-            ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&desk, id, form).await?)),
-            ["keys", id, verb] => keys::change(&desk, id, verb, form).await,
-            ["providers", name, verb] => providers::switch(&desk, name, verb).await,
+            ["accounts"] => accounts::create(&context, form).await,
+            ["accounts", id, verb] => accounts::change(&context, id, verb, form).await,
+            ["keys"] => Ok(shown(&keys::create(&context, form).await?)),
+            ["keys", id, "rotate"] => Ok(shown(&keys::rotate(&context, id, form).await?)),
+            ["keys", id, verb] => keys::change(&context, id, verb, form).await,
+            ["providers", name, verb] => providers::switch(&context, name, verb).await,
             ["rules"] => {
-                let page = rules::explain(&desk, form)?;
-                Ok(Answer::page(StatusCode::OK, framed(session, "/rules", &page)))
+                let page = rules::explain(&context, form)?;
+                Ok(PageResponse::page(StatusCode::OK, framed(session, "/rules", &page)))
             }
-            _ => Err(AdminError::not_found("There is no such page.")),
+            _ => Err(AdminError::not_found("This page does not exist.")),
         }
     }
 
-    fn desk<'a>(&'a self, session: &'a Session<Operator>, query: &'a Fields, again: Option<&'a Again>) -> Desk<'a> {
-        Desk {
+    fn page_context<'a>(
+        &'a self,
+        session: &'a BrowserSession<Operator>,
+        query: &'a FormFields,
+        again: Option<&'a RefusedForm>,
+    ) -> PageContext<'a> {
+        PageContext {
             api: &self.api,
             source: &*self.source,
             session,
-            forms: Forms::new(session, again).with_roles(lacks),
+            forms: Forms::new(session, again).with_roles(missing_role),
             query,
         }
     }
 }
 
-/// The role that a form needs; `None` where none is sent.
-fn needed(at: &[&str]) -> Option<Role> {
+/// The role that a form needs; `None` if no form is sent to this path.
+fn required_role(at: &[&str]) -> Option<Role> {
     match at {
         ["rules"] => Some(Role::Viewer),
         ["keys"]
@@ -218,14 +252,14 @@ fn needed(at: &[&str]) -> Option<Role> {
     }
 }
 
-/// The role that an operator would need for a form; `None` if they may send it.
-fn lacks(operator: &Operator, action: &str) -> Option<Role> {
+/// The role that an operator is missing to send a form; `None` if they may send it.
+fn missing_role(operator: &Operator, action: &str) -> Option<Role> {
     let at: Vec<&str> = action.split('/').skip(1).collect();
-    needed(&at).filter(|needed| operator.role < *needed)
+    required_role(&at).filter(|needed| operator.role < *needed)
 }
 
-/// The page that a form stands on.
-fn page_of<'a>(at: &[&'a str]) -> Vec<&'a str> {
+/// The path of the page with this form.
+fn page_path<'a>(at: &[&'a str]) -> Vec<&'a str> {
     match at {
         ["keys"] => vec!["keys", "new"],
         ["keys" | "accounts", id, _] => vec![at.first().copied().unwrap_or_default(), id],
@@ -233,11 +267,11 @@ fn page_of<'a>(at: &[&'a str]) -> Vec<&'a str> {
     }
 }
 
-fn framed(session: &Session<Operator>, current: &str, page: &Page) -> Markup {
+fn framed(session: &BrowserSession<Operator>, current: &str, page: &HtmlPage) -> Markup {
     let out = Forms::new(session, None).button("/sign-out", "Sign out", "plain");
-    let frame = Frame {
+    let frame = Layout {
         style: "/style.css",
-        door: "weir console",
+        site_name: "weir console",
         pages: &PAGES,
         current,
         who: html! {
@@ -248,14 +282,14 @@ fn framed(session: &Session<Operator>, current: &str, page: &Page) -> Markup {
     frame.document(page)
 }
 
-fn unavailable(error: &StoreError) -> Answer {
-    let why = format!("{error}. Nothing was changed, and nobody was signed out. Try again in a moment.");
+fn unavailable(error: &StoreError) -> PageResponse {
+    let why = format!("{error}. Nothing was changed, and you are still signed in. Try again in a moment.");
     refusal(StatusCode::SERVICE_UNAVAILABLE, &why, None)
 }
 
-/// A page that says what was not done and why.
-fn refusal(status: StatusCode, why: &str, session: Option<&Session<Operator>>) -> Answer {
-    let page = Page {
+/// A page with the reason of a refusal.
+fn refusal(status: StatusCode, why: &str, session: Option<&BrowserSession<Operator>>) -> PageResponse {
+    let page = HtmlPage {
         title: status.canonical_reason().unwrap_or("AdminError").to_owned(),
         content: html! { p class="card" role="alert" { (why) } },
     };
@@ -263,5 +297,5 @@ fn refusal(status: StatusCode, why: &str, session: Option<&Session<Operator>>) -
         Some(session) => framed(session, "", &page),
         None => sign_in::framed(&page),
     };
-    Answer::page(status, document)
+    PageResponse::page(status, document)
 }

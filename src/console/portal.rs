@@ -1,13 +1,12 @@
-//! The portal: the owner of a key signs in with it, sees what it has used and may, lowers its limits and rotates it.
+//! The portal: a key's owner signs in with the key, sees its limits and usage, lowers its limits and rotates it.
 //!
-//! A session stands for one key. It is no key itself, and ends with it: each request looks up whether the key is there, not
-//! revoked, and the text that it was opened with is still good for it.
+//! A session belongs to one key and ends with it: each request checks that the key exists, is not revoked, and that the text with
+//! which the session was opened still works.
 
 mod changes;
 mod device;
+mod oidc_users;
 mod page;
-mod people;
-mod vouched;
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,90 +14,92 @@ use http::{Method, StatusCode};
 use maud::html;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::people::People;
 use super::{
-    answer::Answer,
-    ask::Ask,
-    cookie,
-    exchange::Entrance,
-    forms::{Again, Forms, NOT_GENUINE, is_genuine},
-    frame::{Page, STYLE},
+    forms::{Forms, NOT_GENUINE, RefusedForm, is_genuine},
     oauth::{OAuth, VERIFICATION},
-    session::{Session, Sessions},
-    site::Site,
+    session::{BrowserSession, BrowserSessions},
     usage_table,
+};
+pub(crate) use crate::console::portal::oidc_users::OidcSignIn;
+use crate::console::{
+    layout::{HtmlPage, PageResponse, STYLE},
+    request::{ListenerContext, PageRequest, Site},
+    session,
 };
 
 use crate::{
-    admin::{Admin, Peer, ask::Answered, author::Author},
+    admin::{Admin, AdminPeer, errors::AdminHandler, peer::Author},
     api::{
         error::AdminError,
-        keys::{Key, ShowKey},
+        keys::{KeyDetails, ShowKey},
         log::ListLatestRows,
-        providers::ListModels,
+        node::ListModels,
         usage::ShowUsage,
     },
-    domain::keys::{
-        key::{KeyId, KeyRecord, KeyState},
-        secret::{KeyDigest, KeyPrefix, ServiceKey},
+    domain::{
+        keys::{
+            key::{KeyId, KeyRecord, KeyState},
+            secret::{KeyDigest, KeyPrefix, ServiceKey},
+        },
+        ledger::reports::SplitBy,
+        sign_in::device_request::UserCode,
     },
-    domain::{ledger::usage_report::SplitBy, sign_in::user_code::UserCode},
     edges::{
         clock,
-        limiter::{Allowance, Limiter, client::Client},
+        limiter::{ClientAddress, Limiter, RateAllowance},
     },
-    store::{KeyStore, KeyView, StoreError, web_sessions::WebSessionStore},
+    store::{KeyStore, KeyView, StoreError, sessions::WebSessionStore},
 };
 
-/// Where it is.
+/// The path of the portal.
 pub(super) const ROOT: &str = "/portal";
 /// How often one address may try to sign in.
-const SIGN_INS: Allowance = Allowance {
+const SIGN_INS: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
 
-/// How often one address may ask for pages: each may read many rows.
-const VISITS: Allowance = Allowance {
+/// How often one address may request pages: each may read many rows.
+const VISITS: RateAllowance = RateAllowance {
     per_minute: 60,
     burst: 60,
     clients_max: 100_000,
 };
-/// How often one address, and one key's owner, may try codes of agents.
-const CODE_TRIES: Allowance = Allowance {
+/// How often one address, and one key's owner, may try agents' codes.
+const CODE_TRIES: RateAllowance = RateAllowance {
     per_minute: 20,
     burst: 20,
     clients_max: 100_000,
 };
-/// Rows that the page shows.
+/// The number of rows that the page shows.
 const ROWS: usize = 50;
-/// The largest form, which strangers may send to the gateway's port.
+/// The maximum size of a form, which anybody may send to the gateway's port.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
-/// The portal. One for all listeners that have it.
+/// The portal, shared by all its listeners.
 pub(crate) struct Portal {
-    /// How requests come in.
-    pub(crate) entrance: Entrance,
+    /// How listeners receive its requests.
+    pub(crate) entrance: ListenerContext,
     keys: Arc<dyn KeyStore>,
     api: Admin,
     prefix: KeyPrefix,
-    sign_ins: Limiter<Client>,
-    visits: Limiter<Client>,
-    codes: Limiter<Client>,
+    sign_ins: Limiter<ClientAddress>,
+    visits: Limiter<ClientAddress>,
+    codes: Limiter<ClientAddress>,
     codes_of_keys: Limiter<KeyDigest>,
-    /// Where agents sign in; `None`: they cannot.
+    /// The endpoints at which agents sign in; `None` if they cannot.
     oauth: Option<OAuth>,
-    /// Who signs in by the OpenID provider; `None`: nobody.
-    people: Option<People>,
-    sessions: Sessions,
+    /// Sign-in by the OpenID provider; `None` if it is not configured.
+    oidc: Option<OidcSignIn>,
+    sessions: BrowserSessions,
 }
 
-/// Who is signed in.
+/// The owner of a key who is signed in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Owner {
+pub(super) struct KeyOwner {
     pub(super) key: KeyId,
-    /// What the key's text was when its owner showed it, or what they have rotated it to.
+    /// The digest of the text that the owner signed in with, or has since rotated the key to.
     pub(super) digest: KeyDigest,
 }
 
@@ -109,8 +110,7 @@ impl std::fmt::Debug for Portal {
 }
 
 impl Portal {
-    /// The portal to the keys of this prefix, with its sessions, that browsers reach at `site`. `start` is a time before the first
-    /// request.
+    /// The portal for keys with this prefix, which browsers reach at `site`. `start` must be before the first request.
     pub(crate) fn new(
         (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
         api: Admin,
@@ -119,7 +119,7 @@ impl Portal {
         start: Instant,
     ) -> Self {
         Self {
-            entrance: Entrance {
+            entrance: ListenerContext {
                 site,
                 form_bytes_max: FORM_BYTES_MAX,
             },
@@ -131,45 +131,47 @@ impl Portal {
             codes: Limiter::new(CODE_TRIES, start),
             codes_of_keys: Limiter::new(CODE_TRIES, start),
             oauth: None,
-            people: None,
-            sessions: Sessions::new("portal", sessions),
+            oidc: None,
+            sessions: BrowserSessions::new("portal", sessions),
         }
     }
 
-    /// The same with agents that sign in.
+    /// Adds the endpoints at which agents sign in.
     pub(crate) fn with_agents(self, oauth: Option<OAuth>) -> Self {
         Self { oauth, ..self }
     }
 
-    /// The same with people who sign in by the OpenID provider.
-    pub(crate) fn with_people(self, people: Option<People>) -> Self {
-        Self { people, ..self }
+    /// Adds sign-in by the OpenID provider.
+    pub(crate) fn with_people(self, people: Option<OidcSignIn>) -> Self {
+        Self { oidc: people, ..self }
     }
 
-    /// What the log calls a request for this path; `None`: it is none of the portal's.
-    pub(crate) fn has(&self, path: &str) -> Option<&'static str> {
+    /// The name in the log of requests for this path; `None` if the path is not the portal's.
+    pub(crate) fn route_name(&self, path: &str) -> Option<&'static str> {
         let below = path.strip_prefix(ROOT);
         let is_page = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let is_agents = self.oauth.is_some() && OAuth::has(path);
+        let is_agents = self.oauth.is_some() && OAuth::is_endpoint(path);
         is_page.then_some("portal").or(is_agents.then_some("sign_in"))
     }
 
-    /// The answer to a request whose path is the portal's.
-    pub(crate) async fn answer(&self, ask: &Ask) -> Answer {
-        if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::has(&ask.path)) {
-            return oauth.answer(ask, &self.entrance.site.trusted).await;
+    /// Answers a request whose path is the portal's.
+    pub(crate) async fn answer(&self, request: &PageRequest) -> PageResponse {
+        if let Some(oauth) = self.oauth.as_ref().filter(|_| OAuth::is_endpoint(&request.path)) {
+            return oauth.answer(request, &self.entrance.site.trusted).await;
         }
-        self.page(ask).await.over(ask.way())
+        self.page(request)
+            .await
+            .with_transport_security(request.connection_security())
     }
 
-    async fn page(&self, ask: &Ask) -> Answer {
-        let segments = ask.segments(ROOT).unwrap_or_default();
+    async fn page(&self, request: &PageRequest) -> PageResponse {
+        let segments = request.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-        // No page: it reads nothing, and a page that is refused has it, too.
-        if let (&Method::GET, ["style.css"]) = (&ask.method, &*segments) {
-            return Answer::style(STYLE);
+        // Not limited: it reads nothing, and pages of refusals need it too.
+        if let (&Method::GET, ["style.css"]) = (&request.method, &*segments) {
+            return PageResponse::style_sheet(STYLE);
         }
-        if let Err(wait) = self.visits.try_acquire(self.client(ask), ask.now) {
+        if let Err(wait) = self.visits.try_acquire(self.client(request), request.now) {
             let why = format!(
                 "Too many requests from this address: try again in {} seconds.",
                 wait.as_secs() + 1
@@ -177,49 +179,49 @@ impl Portal {
             return page::refusal(StatusCode::TOO_MANY_REQUESTS, &why);
         }
         if let (Some(oauth), ["device"]) = (&self.oauth, &*segments) {
-            return self.device(oauth, ask).await;
+            return self.device(oauth, request).await;
         }
-        if let (Some(people), ["openid", rest @ ..]) = (&self.people, &*segments) {
-            match (&ask.method, rest) {
-                (&Method::POST, []) => return self.ask_provider(people, ask).await,
-                (&Method::GET, ["return"]) => return Self::returned(ask),
-                (&Method::POST, ["return"]) => return self.come_in(people, ask).await,
+        if let (Some(people), ["openid", rest @ ..]) = (&self.oidc, &*segments) {
+            match (&request.method, rest) {
+                (&Method::POST, []) => return self.redirect_to_provider(people, request).await,
+                (&Method::GET, ["return"]) => return Self::return_page(request),
+                (&Method::POST, ["return"]) => return self.finish_oidc_sign_in(people, request).await,
                 _ => {}
             }
         }
-        match (&ask.method, &*segments) {
-            (&Method::POST, ["sign-in"]) => self.sign_in(ask).await,
-            (&Method::GET, []) => match self.signed_in(ask).await {
-                Ok((_, session)) => self.show(&session, ask, None).await,
+        match (&request.method, &*segments) {
+            (&Method::POST, ["sign-in"]) => self.sign_in(request).await,
+            (&Method::GET, []) => match self.find_session(request).await {
+                Ok((_, session)) => self.show(&session, request, None).await,
                 Err(refused) => *refused,
             },
             (&Method::POST, ["sign-out" | "lower" | "rotate" | "end-overlap" | "agents"]) => {
-                match self.signed_in(ask).await {
-                    Ok((id, session)) => self.send(&id, &session, &segments, ask).await,
+                match self.find_session(request).await {
+                    Ok((id, session)) => self.handle_form(&id, &session, &segments, request).await,
                     Err(refused) => *refused,
                 }
             }
             (_, ["sign-in" | "sign-out" | "lower" | "rotate" | "end-overlap" | "agents"]) => {
-                let why = "This is done by a form, never by an address.";
-                page::refusal(StatusCode::METHOD_NOT_ALLOWED, why).allowing("POST")
+                let why = "This address accepts only the portal's forms.";
+                page::refusal(StatusCode::METHOD_NOT_ALLOWED, why).with_allow("POST")
             }
             (_, [] | ["style.css"]) => {
-                page::refusal(StatusCode::METHOD_NOT_ALLOWED, "This page is read with GET.").allowing("GET")
+                page::refusal(StatusCode::METHOD_NOT_ALLOWED, "This page supports GET only.").with_allow("GET")
             }
-            _ => page::refusal(StatusCode::NOT_FOUND, "There is no such page."),
+            _ => page::refusal(StatusCode::NOT_FOUND, "This page does not exist."),
         }
     }
 
-    async fn sign_in(&self, ask: &Ask) -> Answer {
-        let form = ask.form();
+    async fn sign_in(&self, request: &PageRequest) -> PageResponse {
+        let form = request.form();
         let code = UserCode::parse(form.text("user_code"));
-        if let Err(refused) = self.admit(ask, code.as_ref()) {
+        if let Err(refused) = self.admit(request, code.as_ref()) {
             return *refused;
         }
-        // The same words for whatever is wrong: whether a key was there once is its owner's to know.
+        // The same message for every reason: only the owner may learn whether a key once existed.
         let unknown = || {
-            let why = "This key opens nothing. Is it whole, and not revoked?";
-            self.door(StatusCode::FORBIDDEN, Some(why), code.as_ref())
+            let why = "This key is not valid. Check that it is complete and was not revoked.";
+            self.sign_in_page(StatusCode::FORBIDDEN, Some(why), code.as_ref())
         };
         let Ok(key) = ServiceKey::parse(&self.prefix, form.text("key")) else {
             return unknown();
@@ -230,85 +232,99 @@ impl Portal {
             Err(error) => return unavailable(&error),
         };
         let now = clock::unix_seconds();
-        let opens = |record: &KeyRecord| record.state == KeyState::Active && !record.has_replaced(&digest, now);
+        let opens = |record: &KeyRecord| record.state == KeyState::Active && !record.is_ended_text(&digest, now);
         let Some(record) = record.filter(opens) else {
             return unknown();
         };
-        let owner = Owner { key: record.id, digest };
+        let owner = KeyOwner { key: record.id, digest };
         let next = code.as_ref().map(|code| format!("{VERIFICATION}?user_code={code}"));
-        self.begin(&owner, next.as_deref().unwrap_or(ROOT), ask).await
+        self.begin(&owner, next.as_deref().unwrap_or(ROOT), request).await
     }
 
-    /// Whether somebody may try to sign in now.
-    fn admit(&self, ask: &Ask, code: Option<&UserCode>) -> Result<(), Box<Answer>> {
-        if !ask.is_own() {
+    /// Refuses forms of other sites, and too many attempts from one address.
+    fn admit(&self, request: &PageRequest, code: Option<&UserCode>) -> Result<(), Box<PageResponse>> {
+        if !request.is_same_origin() {
             let why = "This form does not come from the portal. Nobody was signed in.";
             return Err(Box::new(page::refusal(StatusCode::FORBIDDEN, why)));
         }
-        self.sign_ins.try_acquire(self.client(ask), ask.now).map_err(|wait| {
-            let seconds = wait.as_secs() + 1;
-            let why = format!("Too many attempts from this address: try again in {seconds} seconds.");
-            Box::new(self.door(StatusCode::TOO_MANY_REQUESTS, Some(&why), code))
-        })
+        self.sign_ins
+            .try_acquire(self.client(request), request.now)
+            .map_err(|wait| {
+                let seconds = wait.as_secs() + 1;
+                let why = format!("Too many attempts from this address: try again in {seconds} seconds.");
+                Box::new(self.sign_in_page(StatusCode::TOO_MANY_REQUESTS, Some(&why), code))
+            })
     }
 
-    /// Begins a session, and goes on to `next`.
-    async fn begin(&self, owner: &Owner, next: &str, ask: &Ask) -> Answer {
-        if let Some(before) = cookie::PORTAL.read(&ask.headers, ask.way()) {
-            // Where the store is away it ends by itself, later: nobody has its text but this browser.
+    /// Opens a session, and redirects to `next`.
+    async fn begin(&self, owner: &KeyOwner, next: &str, request: &PageRequest) -> PageResponse {
+        if let Some(before) = session::PORTAL.read(&request.headers, request.connection_security()) {
+            // If the store is unreachable, it ends later by itself: only this browser knows its text.
             let _ = self.sessions.close(before).await;
         }
-        let id = self.sessions.open(owner, ask.now).await;
-        Answer::see(next).with_cookie(cookie::PORTAL.set(&id, ask.way()))
+        let id = self.sessions.open(owner, request.now).await;
+        PageResponse::redirect(next).with_cookie(session::PORTAL.set(&id, request.connection_security()))
     }
 
-    /// The page on which people sign in.
-    fn door(&self, status: StatusCode, why: Option<&str>, code: Option<&UserCode>) -> Answer {
-        let provider = self.people.as_ref().map(|people| people.openid.name());
-        page::sign_in(status, why, code, provider)
+    /// The sign-in page.
+    fn sign_in_page(&self, status: StatusCode, why: Option<&str>, code: Option<&UserCode>) -> PageResponse {
+        let provider = self.oidc.as_ref().map(|people| people.openid.name());
+        page::sign_in_page(status, why, code, provider)
     }
 
-    fn client(&self, ask: &Ask) -> Client {
-        Client::of(ask.peer, &ask.headers, &self.entrance.site.trusted)
+    fn client(&self, request: &PageRequest) -> ClientAddress {
+        ClientAddress::from_headers(request.peer, &request.headers, &self.entrance.site.trusted)
     }
 
-    /// The session of a request, with its cookie's text, as long as its key is what it was.
-    async fn signed_in(&self, ask: &Ask) -> Result<(String, Session<Owner>), Box<Answer>> {
+    /// The session of a request and its cookie's text, if its key still works.
+    async fn find_session(
+        &self,
+        request: &PageRequest,
+    ) -> Result<(String, BrowserSession<KeyOwner>), Box<PageResponse>> {
         let nobody = || {
-            let code = UserCode::parse(ask.query().text("user_code"));
-            Box::new(self.door(StatusCode::UNAUTHORIZED, None, code.as_ref()))
+            let code = UserCode::parse(request.query().text("user_code"));
+            Box::new(self.sign_in_page(StatusCode::UNAUTHORIZED, None, code.as_ref()))
         };
         let away = |error: StoreError| Box::new(unavailable(&error));
-        let id = cookie::PORTAL.read(&ask.headers, ask.way()).ok_or_else(nobody)?;
-        let found = self.sessions.find::<Owner>(id, ask.now).await;
+        let id = session::PORTAL
+            .read(&request.headers, request.connection_security())
+            .ok_or_else(nobody)?;
+        let found = self.sessions.find::<KeyOwner>(id, request.now).await;
         let session = found.map_err(away)?.ok_or_else(nobody)?;
         let view = self.keys.by_id(&session.who.key).await.map_err(away)?;
         let is_whole = |view: &KeyView| view.has_text(&session.who.digest, clock::unix_seconds());
         match view {
             Some(view) if view.record.state == KeyState::Active && is_whole(&view) => Ok((id.to_owned(), session)),
             _ => {
-                // Whoever comes with it again is looked at again.
+                // If this fails, the next request with this session is refused as well.
                 let _ = self.sessions.close(id).await;
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
-                let ended = self.door(StatusCode::UNAUTHORIZED, Some(why), None);
-                Err(Box::new(ended.with_cookie(cookie::PORTAL.clear(ask.way()))))
+                let ended = self.sign_in_page(StatusCode::UNAUTHORIZED, Some(why), None);
+                Err(Box::new(
+                    ended.with_cookie(session::PORTAL.clear(request.connection_security())),
+                ))
             }
         }
     }
 
     /// The owner's page.
-    async fn show(&self, session: &Session<Owner>, ask: &Ask, again: Option<&Again>) -> Answer {
+    async fn show(
+        &self,
+        session: &BrowserSession<KeyOwner>,
+        request: &PageRequest,
+        again: Option<&RefusedForm>,
+    ) -> PageResponse {
         match self.facts(session).await {
             Ok(facts) => {
                 let status = again.map_or(StatusCode::OK, |again| again.status);
-                let content = page::content(&facts, &Forms::new(session, again), &ask.base());
-                Answer::page(status, page::framed(Some(session), &content))
+                let content = page::owner_page(&facts, &Forms::new(session, again), &request.base());
+                PageResponse::page(status, page::framed(Some(session), &content))
             }
             Err(refused) => page::refusal(refused.status(), &refused.to_string()),
         }
     }
 
-    async fn facts(&self, session: &Session<Owner>) -> Result<page::Facts, AdminError> {
+    async fn facts(&self, session: &BrowserSession<KeyOwner>) -> Result<page::PortalFacts, AdminError> {
         let key = self.key(session).await?;
         let rows = ListLatestRows {
             account: key
@@ -319,12 +335,12 @@ impl Portal {
             limit: Some(ROWS),
             lines: Some(true),
         };
-        let rows = self.look(session, rows).await?;
-        let models = self.look(session, ListModels {}).await?.models;
+        let rows = self.fetch(session, rows).await?;
+        let models = self.fetch(session, ListModels {}).await?.models;
         let used = |by| ShowUsage {
             key: Some(key.id.clone()),
             by: Some(by),
-            most: Some(usage_table::MOST),
+            most: Some(usage_table::LINES_MAX),
             ..ShowUsage::default()
         };
         let (by_day, by_model) = (used(SplitBy::Day), used(SplitBy::Model));
@@ -332,9 +348,9 @@ impl Portal {
             Some(oauth) => Some(oauth.sign_ins.count(&session.who.key).await?),
             None => None,
         };
-        Ok(page::Facts {
-            by_day: self.look(session, by_day).await?,
-            by_model: self.look(session, by_model).await?,
+        Ok(page::PortalFacts {
+            by_day: self.fetch(session, by_day).await?,
+            by_model: self.fetch(session, by_model).await?,
             key,
             rows,
             models,
@@ -342,47 +358,53 @@ impl Portal {
         })
     }
 
-    async fn key(&self, session: &Session<Owner>) -> Result<Key, AdminError> {
+    async fn key(&self, session: &BrowserSession<KeyOwner>) -> Result<KeyDetails, AdminError> {
         let id = session.who.key.clone();
-        self.look(session, ShowKey { id }).await
+        self.fetch(session, ShowKey { id }).await
     }
 
-    /// Asks what changes nothing.
-    pub(super) async fn look<Q: Answered>(
+    /// Answers a question that changes nothing.
+    pub(super) async fn fetch<Q: AdminHandler>(
         &self,
-        session: &Session<Owner>,
+        session: &BrowserSession<KeyOwner>,
         question: Q,
     ) -> Result<Q::Answer, AdminError> {
-        let peer = Peer::Owner(session.who.key.clone());
-        self.api.ask(Author::from(peer), question).await
+        let peer = AdminPeer::Owner(session.who.key.clone());
+        self.api.call(Author::from(peer), question).await
     }
 
-    /// Takes a form of the owner's page.
-    async fn send(&self, id: &str, session: &Session<Owner>, at: &[&str], ask: &Ask) -> Answer {
-        let form = ask.form();
-        if !is_genuine(session, ask, &form) {
+    /// Handles a form of the owner's page.
+    async fn handle_form(
+        &self,
+        id: &str,
+        session: &BrowserSession<KeyOwner>,
+        at: &[&str],
+        request: &PageRequest,
+    ) -> PageResponse {
+        let form = request.form();
+        if !is_genuine(session, request, &form) {
             return page::refusal(StatusCode::FORBIDDEN, NOT_GENUINE);
         }
         if let ["sign-out"] = at {
             if let Err(error) = self.sessions.close(id).await {
                 return unavailable(&error);
             }
-            return Answer::see(ROOT).with_cookie(cookie::PORTAL.clear(ask.way()));
+            return PageResponse::redirect(ROOT).with_cookie(session::PORTAL.clear(request.connection_security()));
         }
-        match self.change(session, at, &form, ask).await {
+        match self.change(session, at, &form, request).await {
             Ok(answer) => answer,
             Err(refused) => {
-                let again = Again::new(ask, form, &refused);
-                self.show(session, ask, Some(&again)).await
+                let again = RefusedForm::new(request, form, &refused);
+                self.show(session, request, Some(&again)).await
             }
         }
     }
 }
 
-fn unavailable(error: &StoreError) -> Answer {
-    let page = Page {
+fn unavailable(error: &StoreError) -> PageResponse {
+    let page = HtmlPage {
         title: "Not now".to_owned(),
         content: html! { p class="card" role="alert" { (error) ". Try again in a moment." } },
     };
-    Answer::page(StatusCode::SERVICE_UNAVAILABLE, page::framed::<()>(None, &page))
+    PageResponse::page(StatusCode::SERVICE_UNAVAILABLE, page::framed::<()>(None, &page))
 }

@@ -1,33 +1,33 @@
-//! Rows of the consumption log, each with what its charge comes from.
+//! Rows of the consumption log, each with an explanation of its charge.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::view;
+use crate::console::layout;
 use crate::{
     api::{log::LogRow, values::Moment},
     domain::{
-        ledger::{consumption::Row, price_lines::RowLine},
+        ledger::consumption::{ChargeLine, Row},
         wire::usage::Usage,
     },
 };
 
-/// What a row counts, as people call it.
+/// The counts of a row, and their names for people.
 const COUNTS: [(&str, &str); 18] = [
     ("input_uncached", "Input"),
-    ("input_audio", "Input of sound"),
-    ("input_image", "Input of images"),
+    ("input_audio", "Audio input"),
+    ("input_image", "Image input"),
     ("cache_read", "Input read from a cache"),
-    ("cache_read_audio", "Input of sound read from a cache"),
-    ("cache_read_image", "Input of images read from a cache"),
+    ("cache_read_audio", "Audio input read from a cache"),
+    ("cache_read_image", "Image input read from a cache"),
     ("cache_write_short", "Input written to a cache"),
-    ("cache_write_long", "Input written to a cache for long"),
+    ("cache_write_long", "Input written to a long-lived cache"),
     ("tool_input", "Input by the provider's tools"),
     ("output_text", "Output"),
     ("output_reasoning", "Output for reasoning"),
-    ("output_audio", "Output of sound"),
-    ("output_image", "Output of images"),
+    ("output_audio", "Audio output"),
+    ("output_image", "Image output"),
     ("web_searches", "Web searches"),
     ("web_fetches", "Web pages fetched"),
     ("file_searches", "File searches"),
@@ -35,16 +35,16 @@ const COUNTS: [(&str, &str); 18] = [
     ("image_generations", "Image generations"),
 ];
 
-/// The counts of a usage that are not zero, by what people call them.
+/// The counts of a usage that are not zero, by their names for people.
 fn counts(usage: &Usage) -> Vec<(&'static str, u64)> {
-    let parts: BTreeMap<&str, u64> = usage.named().filter(|(_, count)| *count > 0).collect();
+    let parts: BTreeMap<&str, u64> = usage.named_parts().filter(|(_, count)| *count > 0).collect();
     let named = COUNTS
         .iter()
         .filter_map(|(field, name)| Some((*name, *parts.get(field)?)));
     named.collect()
 }
 
-/// The table, in the order of the rows.
+/// A table of the rows, in their order.
 pub(super) fn list(rows: &[LogRow]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Rows" {
@@ -52,7 +52,7 @@ pub(super) fn list(rows: &[LogRow]) -> Markup {
                 thead { tr {
                     th scope="col" { "Ended (UTC)" } th scope="col" { "Account" } th scope="col" { "Model" }
                     th scope="col" { "Status" } th scope="col" class="figure" { "In" } th scope="col" class="figure" { "Out" }
-                    th scope="col" class="figure" { "Cost" } th scope="col" { "What it comes from" }
+                    th scope="col" class="figure" { "Cost" } th scope="col" { "Explanation" }
                 } }
                 tbody { @for row in rows { (line(row)) } }
             }
@@ -65,45 +65,45 @@ fn line(told: &LogRow) -> Markup {
     let is_good = (200..300).contains(&row.status);
     html! {
         tr {
-            th scope="row" { (view::at(Moment::of_millis(row.time_ms), "unknown")) }
-            td { (view::name(&row.account)) }
-            td { (view::name(&row.model)) }
+            th scope="row" { (layout::timestamp(Moment::of_millis(row.time_ms), "unknown")) }
+            td { (layout::name(&row.account)) }
+            td { (layout::name(&row.model)) }
             td { span class={ "pill " (if is_good { "o" } else { "u" }) } { (row.status) } }
-            td class="figure" { (view::thousands(row.usage.input_total())) }
-            td class="figure" { (view::thousands(row.usage.output_total())) }
-            td class="figure" { (view::amount(row.cost_nano_usd)) }
-            td { details { summary { (row.outcome) } (explained(told)) } }
+            td class="figure" { (layout::thousands(row.usage.input_total())) }
+            td class="figure" { (layout::thousands(row.usage.output_total())) }
+            td class="figure" { (layout::amount(row.cost_nano_usd)) }
+            td { details { summary { (row.outcome) } (explanation(told)) } }
         }
     }
 }
 
-/// The lines of a charge, each exact; the sum is rounded up once.
-fn bill(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
-    let name = |line: &RowLine| {
+/// The lines of a charge. Each is exact; only the sum is rounded up.
+fn price_lines_table(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
+    let name = |line: &ChargeLine| {
         let known = COUNTS.iter().find(|(field, _)| *field == line.line.counted);
         known.map_or("Fee of the request", |(_, name)| name)
     };
     html! {
         @match price_lines {
-            Some(None) => p class="none" { "Charged at prices that are not in force any more." }
+            Some(None) => p class="none" { "Charged at prices that are no longer in force." }
             Some(Some(lines)) if !lines.is_empty() => {
                 table class="list" {
                     thead { tr {
                         th scope="col" { "What" } th scope="col" class="figure" { "Count" } th scope="col" class="figure" { "Price" }
-                        th scope="col" class="figure" { "Comes to" }
+                        th scope="col" class="figure" { "Amount" }
                     } }
                     tbody { @for line in lines { tr {
-                        th scope="row" { (name(line)) @if let Some(model) = &line.model { " by " (view::name(model)) } }
-                        td class="figure" { (view::thousands(line.line.count)) }
+                        th scope="row" { (name(line)) @if let Some(model) = &line.model { " by " (layout::name(model)) } }
+                        td class="figure" { (layout::thousands(line.line.count)) }
                         td class="figure" {
-                            (view::dollars(&line.line.price_usd)) " / " (line.line.per)
+                            (layout::dollars(&line.line.price_usd)) " / " (line.line.per)
                             @if let Some(factor) = &line.line.factor { " \u{00d7} " (factor) }
                         }
-                        td class="figure" { (view::dollars(&line.line.cost_usd)) }
+                        td class="figure" { (layout::dollars(&line.line.cost_usd)) }
                     } } }
                     tfoot { tr {
                         th scope="row" colspan="3" { "The sum, rounded up to a nano-dollar" }
-                        td class="figure" { (view::amount(row.cost_nano_usd)) }
+                        td class="figure" { (layout::amount(row.cost_nano_usd)) }
                     } }
                 }
             }
@@ -112,53 +112,53 @@ fn bill(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
     }
 }
 
-/// What was held for it and how often it was tried, as far as a row knows.
-fn effort(row: &Row) -> Markup {
+/// The request's hold and its attempts, as far as the row has them.
+fn hold_and_attempts(row: &Row) -> Markup {
     html! {
         @if let Some(attempts) = row.attempts {
             dt { "Attempts" }
             dd {
-                (view::thousands(attempts.into()))
+                (layout::thousands(attempts.into()))
                 @if attempts == 1 { " at a provider" } @else { " at providers, the last at this one" }
             }
         }
         @if let Some(hold) = row.hold_nano_usd {
-            dt { "Held" } dd { (view::amount(hold)) " when it was admitted" }
+            dt { "Held" } dd { (layout::amount(hold)) " when it was admitted" }
         }
     }
 }
 
-/// The parts of a charge.
-fn explained(told: &LogRow) -> Markup {
+/// Everything that explains a charge.
+fn explanation(told: &LogRow) -> Markup {
     let row = &told.row;
-    // The lines of the charge have said it.
+    // The lines of the charge include the counts.
     let is_billed = matches!(&told.price_lines, Some(Some(lines)) if !lines.is_empty());
     let modifiers = &row.modifiers;
     html! {
-        (bill(told))
+        (price_lines_table(told))
         dl class="facts" {
-            @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (view::thousands(count)) } } }
+            @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (layout::thousands(count)) } } }
             dt { "Counted by" } dd { (row.usage_source.as_str()) }
-            dt { "Cost" } dd { (view::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
+            dt { "Cost" } dd { (layout::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
             @for (text, name) in [
                 (&modifiers.service_tier, "Service tier"), (&modifiers.speed, "Speed"), (&modifiers.geo, "Geography"),
             ] {
                 @if let Some(text) = text { dt { (name) } dd { (text) } }
             }
             @for part in &row.parts {
-                dt { "Of which " (view::name(&part.model)) }
-                dd { @for (name, count) in counts(&part.usage) { (name) " " (view::thousands(count)) "; " } }
+                dt { "Of which " (layout::name(&part.model)) }
+                dd { @for (name, count) in counts(&part.usage) { (name) " " (layout::thousands(count)) "; " } }
             }
-            dt { "Asked for" } dd { (view::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
-            dt { "Served by" } dd { (view::name(&row.provider)) }
-            (effort(row))
+            dt { "Requested" } dd { (layout::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
+            dt { "Served by" } dd { (layout::name(&row.provider)) }
+            (hold_and_attempts(row))
             dt { "Took" }
-            dd { (view::thousands(row.latency_ms)) " ms, first content after " (view::figure(row.ttft_ms, "no")) " ms" }
+            dd { (layout::thousands(row.latency_ms)) " ms, first content after " (layout::count_or(row.ttft_ms, "no")) " ms" }
             @if !row.tags.is_empty() {
                 dt { "Tags" }
-                dd { @for (place, tag) in row.tags.iter().enumerate() { @if place > 0 { ", " } (view::name(tag.as_str())) } }
+                dd { @for (place, tag) in row.tags.iter().enumerate() { @if place > 0 { ", " } (layout::name(tag.as_str())) } }
             }
-            dt { "Admitted" } dd { (view::at(Moment::of_millis(row.admitted_ms), "unknown")) ", which decides in whose quota's day, week and month it counts" }
+            dt { "Admitted" } dd { (layout::timestamp(Moment::of_millis(row.admitted_ms), "unknown")) ", which decides the day, week and month in which it counts for quotas" }
             dt { "Key" } dd { code { (row.key_id) } }
             dt { "Request" } dd { code { (row.request_id) } }
         }
@@ -180,15 +180,15 @@ mod tests {
             hold_nano_usd: hold.map(NanoUsd::from_nanos),
             ..row("a", 1, "r", 0, NanoUsd::ZERO)
         };
-        let shown = effort(&row(Some(2), Some(1_500_000))).into_string();
+        let shown = hold_and_attempts(&row(Some(2), Some(1_500_000))).into_string();
         assert!(shown.contains("2 at providers, the last at this one"), "{shown}");
         assert!(
             shown.contains("$0.0015") && shown.contains("when it was admitted"),
             "{shown}"
         );
-        let shown = effort(&row(Some(1), Some(0))).into_string();
+        let shown = hold_and_attempts(&row(Some(1), Some(0))).into_string();
         assert!(shown.contains("1 at a provider") && shown.contains("$0"), "{shown}");
-        assert_eq!(effort(&row(None, None)).into_string(), "");
+        assert_eq!(hold_and_attempts(&row(None, None)).into_string(), "");
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
                     (counted, count): (&'static str, u64),
                     price: [&str; 2],
                     per,
-                    factor: Option<&str>| RowLine {
+                    factor: Option<&str>| ChargeLine {
             model: model.map(str::to_owned),
             line: PriceLine {
                 counted: counted.into(),
@@ -219,7 +219,7 @@ mod tests {
             line(None, ("request", 1), ["0.5", "0.5"], "call", None),
         ];
         let told = |lines| LogRow::new(row("a", 1, "r", 0, NanoUsd::from_nanos(34)), Some(lines));
-        let shown = bill(&told(Some(lines))).into_string();
+        let shown = price_lines_table(&told(Some(lines))).into_string();
         for part in [
             "Output by <bdi>&lt;m&gt;</bdi>",
             "1,000",
@@ -231,9 +231,9 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
-        let other = bill(&told(None)).into_string();
-        assert!(other.contains("prices that are not in force any more"));
-        let free = bill(&told(Some(Vec::new()))).into_string();
+        let other = price_lines_table(&told(None)).into_string();
+        assert!(other.contains("prices that are no longer in force"));
+        let free = price_lines_table(&told(Some(Vec::new()))).into_string();
         assert_eq!(free, "");
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let told = LogRow::new(row("a", 1, "r", 1_795_262_400_000, NanoUsd::from_nanos(34)), Some(None));
         let shown = list(&[told]).into_string();
         assert!(
-            shown.contains("<bdi>a</bdi>") && shown.contains("not in force"),
+            shown.contains("<bdi>a</bdi>") && shown.contains("no longer in force"),
             "{shown}"
         );
     }

@@ -1,109 +1,113 @@
-//! Sessions of people in a browser: a random text in a cookie, of which only the digest is kept.
+//! Sessions of people in a browser: a random text in a cookie, of which weir keeps only the digest.
 //!
-//! They are in the store, so that all nodes know them and a restart keeps them. This node remembers those that it has seen
-//! itself, for what it has answered to their forms, and for as long as the store is away: then they can look at pages, and
-//! change nothing.
+//! Sessions are in the store, so all nodes know them and they survive a restart. Each node also remembers the sessions that it
+//! has seen: while the store is unreachable, their owners can still read pages, but change nothing.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use http::{HeaderMap, HeaderValue, header};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    api::names::Seed,
+    api::values::Seed,
     domain::keys::secret::random_base62,
     store::{
         StoreError,
-        web_sessions::{Lifetime, SessionDigest, WebSessionStore},
+        sessions::{SessionDigest, SessionLifetime, WebSessionStore},
     },
 };
 
-/// How long a session lasts: half an hour without a request, and half a day in all.
-pub(super) const LASTS: Lifetime = Lifetime {
+/// The lifetime of a session: half an hour without a request, and half a day in all.
+pub(super) const SESSION_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(30 * 60),
     whole: Duration::from_secs(12 * 3600),
 };
-/// The most sessions of one door that this node remembers; beyond it the one that was idle for longest is left to the store.
+/// The maximum number of sessions of one site that this node remembers; beyond it, the least recently used are forgotten here.
 const SESSIONS_MAX: usize = 10_000;
 /// 43 characters of 62 carry 256 bits.
 const ID_CHARS: usize = 43;
 
-/// Who is signed in at one door.
-pub(super) struct Sessions {
-    door: &'static str,
+/// The sessions of one site: the console or the portal.
+pub(super) struct BrowserSessions {
+    site: &'static str,
     store: Arc<dyn WebSessionStore>,
-    kept: Mutex<LruCache<SessionDigest, Kept>>,
+    kept: Mutex<LruCache<SessionDigest, RememberedSession>>,
     most: usize,
 }
 
-/// Whose a session is, as the store has it. The admin API reads it, too ([`Holder`](crate::admin::sessions::Holder)).
+/// Who a session belongs to, as stored. The admin API reads it too ([`SessionHolder`](crate::admin::sessions::SessionHolder)).
 #[derive(Serialize, Deserialize)]
-struct Stored<W> {
+struct SessionPayload<W> {
     door: Box<str>,
     who: W,
 }
 
-/// What this node remembers of a session.
+/// A session that this node has seen.
 #[derive(Debug)]
-struct Kept {
-    /// Whose it is, as the store has it.
+struct RememberedSession {
+    /// Who it belongs to, as stored.
     who: String,
     began: Instant,
     seen: Instant,
 }
 
-/// One person in one browser.
+/// The session of one person in one browser.
 #[derive(Debug)]
-pub(super) struct Session<W> {
-    /// Who it is.
+pub(super) struct BrowserSession<W> {
+    /// The person.
     pub(super) who: W,
     id: SessionDigest,
-    /// What the tokens of its forms are made with: comes of the cookie's text, so whoever reads the store has not got it.
+    /// The secret that the tokens of its forms are derived from. It comes from the cookie's text, so the store does not reveal
+    /// it.
     form_secret: [u8; 32],
 }
 
-impl Sessions {
-    /// Those of a door.
-    pub(super) fn new(door: &'static str, store: Arc<dyn WebSessionStore>) -> Self {
+impl BrowserSessions {
+    /// The sessions of the site of this name.
+    pub(super) fn new(site: &'static str, store: Arc<dyn WebSessionStore>) -> Self {
         Self {
-            door,
+            site,
             store,
             kept: Mutex::new(LruCache::unbounded()),
             most: SESSIONS_MAX,
         }
     }
 
-    /// Begins a session. The text is for its cookie alone. While the store is away it is a session of this node alone, which
-    /// ends when the store is back.
+    /// Opens a session and returns the text for its cookie. While the store is unreachable, the session exists on this node only,
+    /// and ends when the store is back.
     pub(super) async fn open<W: Serialize>(&self, who: &W, now: Instant) -> String {
         let text = random_base62(ID_CHARS, &mut rand::rng());
-        let id = SessionDigest::of(self.door, &text);
-        let who = self.to_text(who);
-        if let Err(error) = self.store.begin(&id, &who, LASTS).await {
-            tracing::warn!(door = self.door, %error, "a session is not in the store: it is good at this node until the store is back");
+        let id = SessionDigest::of(self.site, &text);
+        let who = self.to_payload(who);
+        if let Err(error) = self.store.begin(&id, &who, SESSION_LIFETIME).await {
+            tracing::warn!(door = self.site, %error, "a session could not be stored: it is valid on this node only, until the store is back");
         }
-        self.keep(id, who, now);
+        self.remember(id, who, now);
         text
     }
 
-    /// The session of a cookie's text, unless it has ended. It has been seen then.
+    /// The session of a cookie's text, unless it has ended. Extends its idle time.
     ///
     /// # Errors
-    /// The store is away, and this node has not seen the session.
+    /// The store is unreachable, and this node has not seen the session.
     pub(super) async fn find<W: DeserializeOwned>(
         &self,
         text: &str,
         now: Instant,
-    ) -> Result<Option<Session<W>>, StoreError> {
-        let id = SessionDigest::of(self.door, text);
+    ) -> Result<Option<BrowserSession<W>>, StoreError> {
+        let id = SessionDigest::of(self.site, text);
         let who = match self.store.visit(&id).await {
             Ok(Some(who)) => {
-                self.keep(id, who.clone(), now);
+                self.remember(id, who.clone(), now);
                 who
             }
             Ok(None) => {
@@ -112,58 +116,66 @@ impl Sessions {
             }
             Err(error) => self.remembered(&id, now).ok_or(error)?,
         };
-        // One that another version has written and this one cannot read is none.
-        Ok(serde_json::from_str(&who).ok().map(|stored: Stored<W>| Session {
-            who: stored.who,
-            id,
-            form_secret: form_secret(text),
-        }))
+        // A session that another version has written and this one cannot read counts as ended.
+        Ok(serde_json::from_str(&who)
+            .ok()
+            .map(|stored: SessionPayload<W>| BrowserSession {
+                who: stored.who,
+                id,
+                form_secret: form_secret(text),
+            }))
     }
 
     /// Ends a session.
     ///
     /// # Errors
-    /// The store is away: another node may take the session for one that goes on.
+    /// The store is unreachable: other nodes may still accept the session.
     pub(super) async fn close(&self, text: &str) -> Result<(), StoreError> {
-        let id = SessionDigest::of(self.door, text);
+        let id = SessionDigest::of(self.site, text);
         self.kept.lock().pop(&id);
         self.store.end(&id).await.map(drop)
     }
 
-    /// The session goes on as another one's, until it would have ended.
+    /// Changes who the session belongs to. It still ends when it would have ended.
     ///
     /// # Errors
-    /// The store is away.
-    pub(super) async fn becomes<W: Serialize>(&self, session: &Session<W>, who: &W) -> Result<(), StoreError> {
-        self.store.begin(&session.id, &self.to_text(who), LASTS).await
+    /// The store is unreachable.
+    pub(super) async fn set_person<W: Serialize>(
+        &self,
+        session: &BrowserSession<W>,
+        who: &W,
+    ) -> Result<(), StoreError> {
+        self.store
+            .begin(&session.id, &self.to_payload(who), SESSION_LIFETIME)
+            .await
     }
 
-    fn to_text<W: Serialize>(&self, who: &W) -> String {
-        let door = self.door.into();
-        // Nothing that is somebody has a form that JSON lacks.
-        serde_json::to_string(&Stored { door, who }).unwrap_or_default()
+    fn to_payload<W: Serialize>(&self, who: &W) -> String {
+        let door = self.site.into();
+        // Every type of person can be written as JSON.
+        serde_json::to_string(&SessionPayload { door, who }).unwrap_or_default()
     }
 
-    fn keep(&self, id: SessionDigest, who: String, now: Instant) {
+    fn remember(&self, id: SessionDigest, who: String, now: Instant) {
         let mut kept = self.kept.lock();
         if let Some(known) = kept.get_mut(&id) {
             (known.who, known.seen) = (who, now);
             return;
         }
-        let session = Kept {
+        let session = RememberedSession {
             who,
             began: now,
             seen: now,
         };
         kept.put(id, session);
-        // Those that are over go first: they are the ones that nobody has used for longest.
+        // Ended sessions go first, because they are the least recently used.
         while kept.peek_lru().is_some_and(|(_, oldest)| !oldest.is_alive(now)) || kept.len() > self.most {
             kept.pop_lru();
         }
     }
 
-    /// While the store is away. By this node's clock, which may have seen the session first long after it began: the store
-    /// has the last word when it is back.
+    /// The session as this node remembers it, while the store is unreachable. This node may have seen it first long after it
+    /// began, so the store decides again when it is back.
     fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<String> {
         let mut kept = self.kept.lock();
         let known = kept.get_mut(id).filter(|known| known.is_alive(now))?;
@@ -172,31 +184,31 @@ impl Sessions {
     }
 }
 
-impl Kept {
+impl RememberedSession {
     fn is_alive(&self, now: Instant) -> bool {
         let since = |time: Instant| now.saturating_duration_since(time);
-        since(self.began) < LASTS.whole && since(self.seen) < LASTS.idle
+        since(self.began) < SESSION_LIFETIME.whole && since(self.seen) < SESSION_LIFETIME.idle
     }
 }
 
-impl<W> Session<W> {
-    /// What a form has to carry: good in this session, for this operation and this place only.
+impl<W> BrowserSession<W> {
+    /// The token of a form, valid only in this session, for this operation and this action.
     pub(super) fn token(&self, operation: &str, action: &str) -> String {
         let mut hash = Sha256::new();
-        // Nothing here is of a variable length but the last.
+        // Only the last part has a variable length, so the input is unambiguous.
         hash.update(self.form_secret);
         hash.update(Sha256::digest(operation));
         hash.update(action);
         hex(&hash.finalize())
     }
 
-    /// The seed of the text that a form gives a key, for the form's own seed: neither the cookie nor the page alone makes it.
+    /// Derives the seed of a key's text from a form's own seed. Neither the cookie nor the page alone determines it.
     pub(super) fn seed(&self, of_form: &str) -> Seed {
         Seed::derived(&self.form_secret, of_form)
     }
 
-    /// Whether a form carries its token. In a time that does not tell how much of it is right.
-    pub(super) fn is_token(&self, token: &str, operation: &str, action: &str) -> bool {
+    /// Whether `token` is the form's token. Compares digests, so the time taken reveals nothing about the token.
+    pub(super) fn is_valid_token(&self, token: &str, operation: &str, action: &str) -> bool {
         Sha256::digest(token) == Sha256::digest(self.token(operation, action))
     }
 }
@@ -212,5 +224,118 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The names of a cookie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cookie {
+    /// The name over an encrypted connection, with the prefix.
+    secure: &'static str,
+    /// The name over plain HTTP.
+    plain: &'static str,
+}
+
+/// The session cookie of the operators' console.
+pub(super) const CONSOLE: Cookie = Cookie {
+    secure: "__Host-weir-console",
+    plain: "weir-console",
+};
+
+/// The console's cookie for a sign-in in progress at the OpenID provider.
+pub(super) const OPENID: Cookie = Cookie {
+    secure: "__Host-weir-openid",
+    plain: "weir-openid",
+};
+
+/// The portal's cookie for a sign-in in progress at the OpenID provider.
+pub(super) const PORTAL_OPENID: Cookie = Cookie {
+    secure: "__Host-weir-portal-openid",
+    plain: "weir-portal-openid",
+};
+
+/// The session cookie of the owners' portal.
+pub(super) const PORTAL: Cookie = Cookie {
+    secure: "__Host-weir-portal",
+    plain: "weir-portal",
+};
+
+/// How the client is connected to weir, or to a trusted proxy in front of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionSecurity {
+    /// By TLS.
+    Encrypted,
+    /// By plain HTTP.
+    Plain,
+}
+
+impl Cookie {
+    /// The value of this cookie in a request.
+    pub(super) fn read<'a>(&self, headers: &'a HeaderMap, way: ConnectionSecurity) -> Option<&'a str> {
+        let wanted = self.name(way);
+        let lines = headers.get_all(header::COOKIE).iter();
+        let mut pairs = lines
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(';'));
+        pairs.find_map(|pair| {
+            let (name, value) = pair.trim().split_once('=')?;
+            (name == wanted).then_some(value)
+        })
+    }
+
+    /// The header that sets the cookie until the browser closes.
+    pub(super) fn set(&self, id: &str, way: ConnectionSecurity) -> HeaderValue {
+        self.line(id, way, "")
+    }
+
+    /// The header that removes the cookie.
+    pub(super) fn clear(&self, way: ConnectionSecurity) -> HeaderValue {
+        self.line("", way, "; Max-Age=0")
+    }
+
+    fn name(&self, way: ConnectionSecurity) -> &'static str {
+        match way {
+            ConnectionSecurity::Encrypted => self.secure,
+            ConnectionSecurity::Plain => self.plain,
+        }
+    }
+
+    fn line(&self, value: &str, way: ConnectionSecurity, more: &str) -> HeaderValue {
+        let secure = if way == ConnectionSecurity::Encrypted {
+            "; Secure"
+        } else {
+            ""
+        };
+        let line = format!(
+            "{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}",
+            self.name(way)
+        );
+        // The value has letters, digits and `.` only.
+        HeaderValue::from_str(&line).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod cookie_tests {
+    use super::*;
+
+    #[test]
+    fn the_cookie_is_the_hosts_own_and_out_of_reach_of_scripts() {
+        let set = CONSOLE.set("abc", ConnectionSecurity::Encrypted);
+        assert_eq!(
+            set,
+            "__Host-weir-console=abc; Path=/; HttpOnly; SameSite=Strict; Secure"
+        );
+        let set = PORTAL.set("abc", ConnectionSecurity::Plain);
+        assert_eq!(set, "weir-portal=abc; Path=/; HttpOnly; SameSite=Strict");
+        let clear = PORTAL.clear(ConnectionSecurity::Plain);
+        assert_eq!(clear, "weir-portal=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    }
+
+    #[test]
+    fn a_cookie_that_a_plain_site_may_have_set_is_not_taken_for_the_encrypted_one() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::COOKIE, HeaderValue::from_static("a=1; weir-console=plain"));
+        headers.append(header::COOKIE, HeaderValue::from_static("x; __Host-weir-console=safe"));
+        assert_eq!(CONSOLE.read(&headers, ConnectionSecurity::Encrypted), Some("safe"));
+        assert_eq!(CONSOLE.read(&headers, ConnectionSecurity::Plain), Some("plain"));
+        assert_eq!(PORTAL.read(&headers, ConnectionSecurity::Plain), None);
+    }
+}

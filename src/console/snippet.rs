@@ -1,35 +1,37 @@
-//! How a key is put into each SDK and agent, ready to paste and to run: of those whose protocol the key can use.
+//! How to use a key in each SDK and agent whose protocol it can use, ready to paste and run.
 
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::example::Examples;
-use crate::domain::wire::protocol::Protocol;
+use crate::{
+    api::node::ModelView,
+    domain::{catalogue::Catalogue, wire::protocol::Protocol},
+};
 
 /// A way to use a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Snippet {
     /// The SDK or agent.
     pub(crate) name: &'static str,
-    /// What the text is written in: `sh`, `python`, `javascript`, or `text` where it is of several kinds.
+    /// The language of the text: `sh`, `python`, `javascript`, or `text` for several.
     pub(crate) language: &'static str,
-    /// What to paste.
+    /// The text to paste.
     pub(crate) text: String,
 }
 
-/// The ways to use a key with these examples, at the gateway with this address. They never have the key's text.
+/// The ways to use a key at the gateway with this address. They never contain the key's text.
 pub(crate) fn of_key(base: &str, examples: &Examples) -> Vec<Snippet> {
-    all(&Place { base, key: None }, examples)
+    all(&SnippetContext { base, key: None }, examples)
 }
 
-/// The ways to use a key. Without one, a variable of the environment stands in its place.
+/// The ways to use a key. Without `key`, they read it from an environment variable.
 pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Markup {
-    let snippets = all(&Place { base, key }, examples);
+    let snippets = all(&SnippetContext { base, key }, examples);
     html! {
         section class="snippets" aria-labelledby="snippets" {
             h2 id="snippets" { "Use it" }
             @if snippets.is_empty() {
-                p class="card" role="status" { "None of the models that this key may ask for is served now." }
+                p class="card" role="status" { "None of the models that this key may request is served now." }
             } @else if key.is_none() {
                 p { "The key is read from the environment: " code { "export WEIR_KEY=…" } }
             }
@@ -43,21 +45,21 @@ pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Mar
     }
 }
 
-/// Where the key is used.
-struct Place<'a> {
+/// What a snippet is made for.
+struct SnippetContext<'a> {
     /// The gateway's address.
     base: &'a str,
-    /// The key's text; `None`: what uses it reads `WEIR_KEY`.
+    /// The key's text; `None` to read `WEIR_KEY`.
     key: Option<&'a str>,
 }
 
-impl Place<'_> {
-    /// The key in a shell, within double quotes.
+impl SnippetContext<'_> {
+    /// The key in a shell, for use within double quotes.
     fn in_shell(&self) -> &str {
         self.key.unwrap_or("$WEIR_KEY")
     }
 
-    /// The key in Python, and what has to be imported for it.
+    /// The import that it needs in Python, and the key.
     fn in_python(&self) -> (&'static str, String) {
         match self.key {
             Some(key) => ("", format!("\"{key}\"")),
@@ -72,11 +74,11 @@ impl Place<'_> {
     }
 }
 
-/// A text of one protocol with a model of it.
-type Write = fn(&Place<'_>, &str) -> String;
+/// Writes the snippet of an SDK or agent for a model.
+type SnippetWriter = fn(&SnippetContext<'_>, &str) -> String;
 
-/// The agents first: most people have a key for one.
-const WAYS: [(&str, &str, Protocol, Write); 9] = [
+/// All SDKs and agents; agents first, because most keys are for one.
+const SDKS_AND_AGENTS: [(&str, &str, Protocol, SnippetWriter); 9] = [
     ("Claude Code", "sh", Protocol::Messages, claude_code),
     ("Codex", "text", Protocol::Responses, codex),
     ("Gemini CLI", "sh", Protocol::Gemini, gemini_cli),
@@ -93,20 +95,20 @@ const WAYS: [(&str, &str, Protocol, Write); 9] = [
     ("@google/genai (Node)", "javascript", Protocol::Gemini, genai_node),
 ];
 
-fn all(place: &Place<'_>, examples: &Examples) -> Vec<Snippet> {
+fn all(place: &SnippetContext<'_>, examples: &Examples) -> Vec<Snippet> {
     let curl = examples.first().map(|(protocol, model)| Snippet {
         name: "curl",
         language: "sh",
         text: curl(place, protocol, model),
     });
-    let others = WAYS.iter().filter_map(|(name, language, protocol, write)| {
-        let text = write(place, examples.of(*protocol)?);
+    let others = SDKS_AND_AGENTS.iter().filter_map(|(name, language, protocol, write)| {
+        let text = write(place, examples.model_for(*protocol)?);
         Some(Snippet { name, language, text })
     });
     curl.into_iter().chain(others).collect()
 }
 
-fn curl(place: &Place<'_>, protocol: Protocol, model: &str) -> String {
+fn curl(place: &SnippetContext<'_>, protocol: Protocol, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
     let (path, headers, body) = match protocol {
         Protocol::Messages => (
@@ -130,16 +132,16 @@ fn curl(place: &Place<'_>, protocol: Protocol, model: &str) -> String {
     format!("curl {base}{path} {headers} \\\n  -H 'content-type: application/json' \\\n  -d '{body}'")
 }
 
-fn claude_code(place: &Place<'_>, model: &str) -> String {
+fn claude_code(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
-    // What it asks beside the conversation, titles and the like, it asks of a model of its own choice unless it is told.
+    // For work beside the conversation, such as titles, it would otherwise choose a model itself.
     format!(
         "export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN=\"{key}\"\n\
          export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}\nclaude"
     )
 }
 
-fn codex(place: &Place<'_>, model: &str) -> String {
+fn codex(place: &SnippetContext<'_>, model: &str) -> String {
     let base = place.base;
     let export = place
         .key
@@ -151,12 +153,12 @@ fn codex(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn gemini_cli(place: &Place<'_>, model: &str) -> String {
+fn gemini_cli(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
     format!("export GOOGLE_GEMINI_BASE_URL={base}\nexport GEMINI_API_KEY=\"{key}\"\ngemini --model {model}")
 }
 
-fn anthropic_python(place: &Place<'_>, model: &str) -> String {
+fn anthropic_python(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, (import, key)) = (place.base, place.in_python());
     format!(
         "{import}from anthropic import Anthropic\n\nclient = Anthropic(base_url=\"{base}\", api_key={key})\n\
@@ -165,7 +167,7 @@ fn anthropic_python(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn openai_python(place: &Place<'_>, model: &str) -> String {
+fn openai_python(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, (import, key)) = (place.base, place.in_python());
     format!(
         "{import}from openai import OpenAI\n\nclient = OpenAI(base_url=\"{base}/v1\", api_key={key})\n\
@@ -173,7 +175,7 @@ fn openai_python(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn genai_python(place: &Place<'_>, model: &str) -> String {
+fn genai_python(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, (import, key)) = (place.base, place.in_python());
     format!(
         "{import}from google import genai\n\nclient = genai.Client(api_key={key}, http_options={{\"base_url\": \"{base}\"}})\n\
@@ -181,7 +183,7 @@ fn genai_python(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn anthropic_node(place: &Place<'_>, model: &str) -> String {
+fn anthropic_node(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_node());
     format!(
         "import Anthropic from \"@anthropic-ai/sdk\";\n\n\
@@ -191,7 +193,7 @@ fn anthropic_node(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn openai_node(place: &Place<'_>, model: &str) -> String {
+fn openai_node(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_node());
     format!(
         "import OpenAI from \"openai\";\n\nconst client = new OpenAI({{ baseURL: \"{base}/v1\", apiKey: {key} }});\n\
@@ -200,7 +202,7 @@ fn openai_node(place: &Place<'_>, model: &str) -> String {
     )
 }
 
-fn genai_node(place: &Place<'_>, model: &str) -> String {
+fn genai_node(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_node());
     format!(
         "import {{ GoogleGenAI }} from \"@google/genai\";\n\n\
@@ -210,10 +212,82 @@ fn genai_node(place: &Place<'_>, model: &str) -> String {
     )
 }
 
+/// The models that examples request for a key that may request any: well-known, fast ones. If none of them is served, the first
+/// served model is used.
+const KNOWN: [&str; 3] = ["claude-haiku-4-5", "gpt-5.5", "gemini-3.8-flash"];
+
+/// A served model, with its protocols.
+type ServedModel = (String, Vec<Protocol>);
+
+/// The model that examples request in each protocol that the key can use now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Examples {
+    /// The protocol of the key's first model comes first.
+    models: Vec<(Protocol, String)>,
+}
+
+impl Examples {
+    /// The examples of a key that may request `allowed`, or any model if that is `None`. `is_off` tells whether a provider is
+    /// switched off.
+    pub(crate) fn new(catalogue: &Catalogue, is_off: impl Fn(&str) -> bool, allowed: Option<&[String]>) -> Self {
+        let models = catalogue.served_models();
+        let served = models.map(|model| (model.name.clone(), model.protocols_served(&is_off)));
+        Self::from_served(&served.collect::<Vec<ServedModel>>(), allowed)
+    }
+
+    fn from_served(served: &[ServedModel], allowed: Option<&[String]>) -> Self {
+        let names: Vec<&str> = match allowed {
+            Some(allowed) => allowed.iter().map(String::as_str).collect(),
+            None => KNOWN
+                .into_iter()
+                .chain(served.iter().map(|(name, _)| name.as_str()))
+                .collect(),
+        };
+        let mut examples = Self::default();
+        for name in names {
+            let Some((_, protocols)) = served.iter().find(|(known, _)| known == name) else {
+                continue;
+            };
+            for protocol in protocols {
+                if examples.model_for(*protocol).is_none() && needs_no_quoting(*protocol, name) {
+                    examples.models.push((*protocol, name.to_owned()));
+                }
+            }
+        }
+        examples
+    }
+
+    /// The examples of a key, from the admin API's list of models.
+    pub(super) fn from_model_views(allowed: Option<&[String]>, models: &[ModelView]) -> Self {
+        let served = models.iter().map(|model| (model.name.clone(), model.protocols.clone()));
+        Self::from_served(&served.collect::<Vec<ServedModel>>(), allowed)
+    }
+
+    /// The model for a protocol; `None` if the key can use none in it.
+    pub(crate) fn model_for(&self, protocol: Protocol) -> Option<&str> {
+        let mut models = self.models.iter();
+        let (_, model) = models.find(|(one, _)| *one == protocol)?;
+        Some(model)
+    }
+
+    /// The first protocol and its model; `None` if the key can use no model.
+    pub(super) fn first(&self) -> Option<(Protocol, &str)> {
+        let (protocol, model) = self.models.first()?;
+        Some((*protocol, model))
+    }
+}
+
+/// Whether a model's name needs no quoting in an example: in a shell, in program text and, for Gemini, in a path.
+fn needs_no_quoting(protocol: Protocol, name: &str) -> bool {
+    let in_paths = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let elsewhere = |byte: u8| matches!(byte, b':' | b'/' | b'@') && protocol != Protocol::Gemini;
+    name.bytes().all(|byte| in_paths(byte) || elsewhere(byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::providers::ModelView;
+    use crate::api::node::ModelView;
 
     const BASE: &str = "http://127.0.0.1:8080";
 
@@ -224,7 +298,7 @@ mod tests {
             ..ModelView::default()
         };
         let models: Vec<ModelView> = served.iter().map(one).collect();
-        Examples::of_answers(None, &models)
+        Examples::from_model_views(None, &models)
     }
 
     fn in_all() -> Examples {
@@ -237,15 +311,15 @@ mod tests {
 
     #[test]
     fn every_snippet_has_the_address_the_key_and_a_model_of_its_protocol() {
-        let place = Place {
+        let place = SnippetContext {
             base: BASE,
             key: Some("weir-key"),
         };
         let made = all(&place, &in_all());
-        assert_eq!(made.len(), WAYS.len() + 1);
-        for (Snippet { name, text, .. }, (_, _, protocol, _)) in made.iter().skip(1).zip(&WAYS) {
+        assert_eq!(made.len(), SDKS_AND_AGENTS.len() + 1);
+        for (Snippet { name, text, .. }, (_, _, protocol, _)) in made.iter().skip(1).zip(&SDKS_AND_AGENTS) {
             let model = in_all();
-            let model = model.of(*protocol).unwrap();
+            let model = model.model_for(*protocol).unwrap();
             let names = [format!("\"{model}\""), format!("={model} "), format!("--model {model}")];
             assert!(
                 text.contains(BASE) && text.contains("weir-key") && names.iter().any(|name| text.contains(name)),
@@ -294,5 +368,90 @@ mod tests {
             };
             assert!(text.contains(read), "{name}: {text}");
         }
+    }
+
+    fn served(models: &[(&str, &[Protocol])]) -> Vec<ServedModel> {
+        let one = |(name, protocols): &(&str, &[Protocol])| ((*name).to_owned(), protocols.to_vec());
+        models.iter().map(one).collect()
+    }
+
+    fn names(names: &[&str]) -> Option<Vec<String>> {
+        Some(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[test]
+    fn each_protocol_has_the_first_model_of_the_key_that_is_served_in_it() {
+        let served = served(&[
+            ("both", &[Protocol::Messages, Protocol::Responses]),
+            ("g", &[Protocol::Gemini]),
+            ("r", &[Protocol::Responses]),
+        ]);
+        let examples = |allowed: &[&str]| Examples::from_served(&served, names(allowed).as_deref());
+        assert_eq!(
+            examples(&["gone", "r", "both"]).first(),
+            Some((Protocol::Responses, "r"))
+        );
+        assert_eq!(
+            examples(&["gone", "r", "both"]).model_for(Protocol::Messages),
+            Some("both")
+        );
+        assert_eq!(examples(&["r"]).model_for(Protocol::Messages), None);
+        assert_eq!(examples(&["g"]).first(), Some((Protocol::Gemini, "g")));
+        assert_eq!(examples(&["gone"]), Examples::default());
+        assert_eq!(examples(&["gone"]).first(), None);
+    }
+
+    #[test]
+    fn a_key_for_all_models_is_told_of_known_ones_and_only_of_those_that_are_served() {
+        let known = served(&[
+            ("a", &[Protocol::Messages]),
+            (KNOWN[0], &[Protocol::Messages]),
+            ("b", &[Protocol::Gemini]),
+        ]);
+        let examples = Examples::from_served(&known, None);
+        assert_eq!(examples.first(), Some((Protocol::Messages, KNOWN[0])));
+        assert_eq!(examples.model_for(Protocol::Gemini), Some("b"));
+        assert_eq!(examples.model_for(Protocol::Responses), None);
+        let other = served(&[("a", &[Protocol::Responses])]);
+        assert_eq!(
+            Examples::from_served(&other, None).first(),
+            Some((Protocol::Responses, "a"))
+        );
+    }
+
+    #[test]
+    fn a_name_that_would_have_to_be_quoted_is_in_no_example() {
+        let both = [Protocol::Messages, Protocol::Gemini];
+        let of = |name: &str| {
+            let examples = Examples::from_served(&served(&[(name, &both)]), None);
+            both.map(|protocol| examples.model_for(protocol).is_some())
+        };
+        assert_eq!(of("a-1.5_b"), [true, true]);
+        for name in ["a/b", "a:b", "a@b"] {
+            assert_eq!(of(name), [true, false], "{name}");
+        }
+        for name in ["a[1m]", "a b", "a'b", "a\"b", "a$b", "a\\b", "caf\u{e9}"] {
+            assert_eq!(of(name), [false, false], "{name}");
+        }
+    }
+
+    #[test]
+    fn the_answers_of_the_admin_api_say_the_same() {
+        let model = |name: &str, protocols: &[Protocol]| ModelView {
+            name: name.to_owned(),
+            protocols: protocols.to_vec(),
+            ..ModelView::default()
+        };
+        let models = [
+            model("m", &[Protocol::Messages]),
+            model("n", &[Protocol::Responses, Protocol::Gemini]),
+        ];
+        let bound = Examples::from_model_views(Some(&["n".to_owned()]), &models);
+        assert_eq!(
+            (bound.model_for(Protocol::Messages), bound.first()),
+            (None, Some((Protocol::Responses, "n")))
+        );
+        let any = Examples::from_model_views(None, &models);
+        assert_eq!(any.model_for(Protocol::Messages), Some("m"));
     }
 }

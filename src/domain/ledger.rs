@@ -1,57 +1,96 @@
-//! Accounts, quotas, holds and leases: what every ledger store is asked, what it answers, and what changes it.
+//! Accounts, quotas, holds and leases: the calls, replies and changes that every ledger store implements.
 //!
-//! A request's money goes through three steps: [`Admit`] checks everything and puts a hold,
-//! [`TopUp`] enlarges the hold while the answer runs, and a [`Step`] with a [`Settlement`] charges what was used and ends
-//! the hold. Steps are numbered per account and node; a store applies each exactly once, in order. Terms and state of an account
-//! are its [`AccountRecord`], which is replaced as a whole. [`account`] is the reference model that every store obeys.
+//! A request's money goes through three calls: [`AdmitCall`] checks every limit and places a hold, [`TopUp`] enlarges the hold
+//! while the answer runs, and a [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
+//! account and node; a store applies each exactly once, in order. Terms and state of an account are its [`AccountRecord`], which
+//! is replaced as a whole. [`account`] is the reference model that every store follows.
 
 pub(crate) mod account;
-pub(crate) mod account_record;
 mod admission;
 pub(crate) mod calibration;
 pub(crate) mod consumption;
 pub(crate) mod counters;
-pub(crate) mod crash;
-pub(crate) mod daily_costs;
 pub(crate) mod daily_sums;
+pub(crate) mod ids;
 pub(crate) mod journaled;
 pub(crate) mod lease;
-mod log_day;
-pub(crate) mod log_filter;
-pub(crate) mod log_place;
-pub(crate) mod node;
+pub(crate) mod log_query;
 pub(crate) mod notice;
-pub(crate) mod operation_id;
 pub(crate) mod period;
-pub(crate) mod price_lines;
 pub(crate) mod proof;
+pub(crate) mod reports;
 pub(crate) mod retention;
 pub(crate) mod spend_limit;
-pub(crate) mod spend_report;
 mod step;
 pub(crate) mod tag;
-mod top_up;
-pub(crate) mod usage_report;
-mod view;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::version::Version;
 
 pub use crate::domain::keys::terms::KeyTerms;
 #[cfg(test)]
 pub(crate) use crate::domain::keys::terms::KeyTermsChange;
 pub(crate) use crate::domain::keys::terms::{
-    AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, Rates, RatesChange, Reset,
+    AccountTerms, AccountTermsChange, FinishFactor, OnExhausted, ProviderState, QuotaReset, RateLimits,
+    RateLimitsChange,
 };
-pub(crate) use account::{Account, transient::Transient};
-pub(crate) use account_record::AccountRecord;
-pub use admission::{Admit, AdmitReply};
-pub(crate) use admission::{Counted, Denial, Grant, QuotaUse, Scope};
-pub(crate) use crash::{settlement_after_crash, settlement_of_charged};
-pub(crate) use journaled::{Admitted, Checkpoint, Record};
-pub(crate) use log_day::LogDay;
+pub(crate) use crate::domain::ledger::account::{Account, transient::VolatileState};
+pub use crate::domain::ledger::admission::{AdmitCall, AdmitReply};
+pub(crate) use crate::domain::ledger::admission::{Denial, Grant, LimitScope, QuotaUse, RateKind};
+pub(crate) use crate::domain::ledger::admission::{TopUp, TopUpReply};
 #[cfg(test)]
-pub(crate) use node::LEASE_MS;
-pub use node::NodeId;
-pub(crate) use operation_id::OperationId;
-pub(crate) use step::Settlement;
-pub use step::{Change, Step};
-pub(crate) use top_up::{TopUp, ToppedUp};
-pub(crate) use view::{AccountView, KeySpend, Spent};
+pub(crate) use crate::domain::ledger::ids::LEASE_MS;
+pub use crate::domain::ledger::ids::NodeId;
+pub(crate) use crate::domain::ledger::ids::OperationId;
+pub(crate) use crate::domain::ledger::journaled::{AdmittedRequest, Checkpoint, Record};
+pub(crate) use crate::domain::ledger::journaled::{settlement_after_crash, settlement_of_charged};
+pub(crate) use crate::domain::ledger::log_query::LogDay;
+pub(crate) use crate::domain::ledger::reports::{AccountView, KeySpend, SpendByKey};
+pub(crate) use crate::domain::ledger::step::Settlement;
+pub use crate::domain::ledger::step::{AccountChange, Step};
+
+/// The settings of an account. A store replaces them as a whole, and only if its record is the one that the change was made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountRecord {
+    /// The number of changes; 0 for an account on which nothing was set.
+    pub revision: u64,
+    /// Whether all requests are refused.
+    pub suspended: bool,
+    /// The account's limits.
+    pub terms: AccountTerms,
+}
+
+impl AccountRecord {
+    /// The record with these limits and this state, one revision later unless nothing changes.
+    #[must_use]
+    pub(crate) fn with_terms(&self, terms: AccountTerms, suspended: bool) -> Self {
+        if (terms, suspended) == (self.terms, self.suspended) {
+            return *self;
+        }
+        Self {
+            revision: self.revision.saturating_add(1),
+            suspended,
+            terms,
+        }
+    }
+
+    /// The record that a store with this record keeps when a journal reports the record `told`; `None` if it keeps its own. The
+    /// higher revision wins. At the same revision a suspension wins: a failover has lost one of two changes.
+    pub(crate) fn healed(&self, told: &Self) -> Option<Self> {
+        if told.revision > self.revision {
+            return Some(*told);
+        }
+        // Neither side had this combination, so it gets a new revision.
+        let is_suspended = told.revision == self.revision && told.suspended && !self.suspended;
+        is_suspended.then(|| self.with_terms(self.terms, true))
+    }
+
+    /// The version that operators name so as to change exactly this record.
+    pub(crate) fn version(&self) -> Version {
+        let content = serde_json::to_vec(&(self.suspended, &self.terms)).unwrap_or_default();
+        Version::new(self.revision, crc32fast::hash(&content))
+    }
+}

@@ -12,19 +12,19 @@ const PLACES: usize = 9;
 /// Nano-USD in one USD.
 pub(crate) const NANOS_PER_USD: i64 = 1_000_000_000;
 
-/// An amount in nano-USD (10^-9 USD); negative where something is owed. In JSON an integer.
+/// An amount in nano-USD (10^-9 USD); negative for a debt. In JSON an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NanoUsd(i64);
 
 impl NanoUsd {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. Lua counts in doubles, and up to here
-    /// a double is exact (ARCHITECTURE.md, "Invariants").
+    /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. Lua counts in doubles, which are exact up to
+    /// this number (ARCHITECTURE.md, "Invariants").
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// That many nano-USD.
+    /// An amount of `nanos` nano-USD.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
@@ -61,20 +61,20 @@ impl NanoUsd {
         Ok(Self(if negative { -nanos } else { nanos }))
     }
 
-    /// The sum, held within what an `i64` can count.
+    /// The sum, saturating.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, held within what an `i64` can count.
+    /// The difference, saturating.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-/// In USD, with as many decimal places as it takes and at least two: `0.25`, `12.00`, `-0.000000001`.
+/// In USD, with as many decimal places as needed and at least two: `0.25`, `12.00`, `-0.000000001`.
 impl fmt::Display for NanoUsd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
@@ -86,7 +86,7 @@ impl fmt::Display for NanoUsd {
     }
 }
 
-/// A text that is no amount.
+/// The text is not an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MoneyError {
     /// Not a decimal number.

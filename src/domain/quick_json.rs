@@ -1,23 +1,23 @@
-//! JSON that is written for each request: what serde makes of it, in a fraction of the instructions.
+//! Writes the JSON of hot paths: the same bytes as serde, in a fraction of the instructions.
 //!
-//! Each field's name stands in the caller's code with the punctuation around it, and most texts need no escapes. What is
-//! seldom there is left to serde.
+//! The caller passes each field's name together with the punctuation around it, and most texts need no escapes. Rare values
+//! are left to serde.
 
 use serde::Serialize;
 
-/// The bytes that are looked at together.
+/// How many bytes are examined at once.
 const WORD_BYTES: usize = 8;
 
-/// Where the JSON goes.
-pub(crate) struct Json<'a>(pub &'a mut Vec<u8>);
+/// Appends JSON to a buffer.
+pub(crate) struct JsonWriter<'a>(pub &'a mut Vec<u8>);
 
-impl Json<'_> {
-    /// JSON as it stands here.
+impl JsonWriter<'_> {
+    /// Appends JSON as it is.
     pub(crate) fn put(&mut self, json: &str) {
         self.0.extend_from_slice(json.as_bytes());
     }
 
-    /// A string, behind what stands in front of it.
+    /// Appends `before` and a string.
     ///
     /// # Errors
     /// As for [`Self::value`].
@@ -32,7 +32,7 @@ impl Json<'_> {
         Ok(())
     }
 
-    /// Whatever serde makes of it.
+    /// Appends `before` and the value as serde writes it.
     ///
     /// # Errors
     /// As for [`serde_json::to_writer`].
@@ -41,7 +41,7 @@ impl Json<'_> {
         serde_json::to_writer(&mut *self.0, value)
     }
 
-    /// A list, which is left out if it is empty.
+    /// Appends `before` and a list; nothing if the list is empty.
     ///
     /// # Errors
     /// As for [`Self::value`].
@@ -52,16 +52,16 @@ impl Json<'_> {
         self.value(before, list)
     }
 
-    /// What is left out if there is none.
+    /// Appends `before` and a value; nothing for `None`.
     ///
     /// # Errors
     /// As for [`Self::value`].
-    pub(crate) fn known<T: Serialize>(&mut self, before: &str, value: Option<&T>) -> serde_json::Result<()> {
+    pub(crate) fn optional<T: Serialize>(&mut self, before: &str, value: Option<&T>) -> serde_json::Result<()> {
         value.map_or(Ok(()), |value| self.value(before, value))
     }
 }
 
-/// Whether a text stands in JSON as it is.
+/// Whether a text needs no escapes in JSON.
 fn is_plain(text: &[u8]) -> bool {
     if let Some(last) = text.last_chunk() {
         // The last word may overlap the one before it.
@@ -96,7 +96,7 @@ mod tests {
         #[test]
         fn a_text_is_what_serde_makes_of_it(text in "[ -~\u{0}-\u{20}\"\\\\\u{7f}-\u{a0}\u{20ac}]{0,40}") {
             let mut written = Vec::new();
-            Json(&mut written).text("", &text).expect("a text has a form in JSON");
+            JsonWriter(&mut written).text("", &text).expect("a text has a form in JSON");
             prop_assert_eq!(written, serde_json::to_vec(&text).expect("a text has a form in JSON"));
         }
 

@@ -5,27 +5,25 @@ pub(crate) mod body;
 pub(crate) mod compile;
 pub(crate) mod condition;
 pub(crate) mod endpoint;
-pub(crate) mod error;
+
 pub(crate) mod explain;
 pub(crate) mod head;
-mod number;
-pub(in crate::domain) mod pattern;
+
 pub(crate) mod provider;
-pub(crate) mod query;
+
 pub(crate) mod raw;
 pub(crate) mod response;
-pub(crate) mod secret_ref;
 
-pub use apply::{EditError, edit_body};
-pub use body::BodyRules;
-pub use condition::RequestFacts;
-pub(crate) use endpoint::{EndpointTemplate, Origin, Target};
-pub(crate) use explain::{Change, Explanation, Passage, Question};
-pub(crate) use head::{Head, edit_head};
-pub(crate) use provider::{Credential, Fallback, Provider, WeightedOrigin};
-pub(crate) use query::edit_query;
-pub(crate) use raw::{ClientGoneAction, ErrorShape, RawModel};
-pub use response::ResponseRewriter;
+pub use crate::domain::rules::apply::{EditError, edit_body};
+pub use crate::domain::rules::body::BodyRules;
+pub use crate::domain::rules::condition::RequestFacts;
+pub(crate) use crate::domain::rules::endpoint::{EndpointTarget, EndpointTemplate, Origin};
+pub(crate) use crate::domain::rules::explain::{AppliedEdit, ExplainRequest, Explanation, TextChange};
+pub(crate) use crate::domain::rules::head::edit_query;
+pub(crate) use crate::domain::rules::head::{EditableHead, edit_head};
+pub(crate) use crate::domain::rules::provider::{Credential, Fallback, Provider, WeightedOrigin};
+pub(crate) use crate::domain::rules::raw::{ClientGoneAction, ErrorShape, RawModel};
+pub use crate::domain::rules::response::ResponseRewriter;
 
 /// A provider file before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]

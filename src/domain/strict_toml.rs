@@ -1,29 +1,32 @@
-//! Strict TOML: either weir understands a file completely, or the error names file, line, key and the nearest valid
-//! name. Errors never quote values, because a value may be a misplaced secret.
+//! Strict TOML: weir either understands a file completely, or reports errors with file, line, key and the nearest valid name.
+//! Errors never quote values, because a value may be a misplaced secret.
 
 mod all;
-mod faults;
 mod reader;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
-pub(crate) use all::{Parsed, lines, parse_all};
-pub(in crate::domain) use faults::Faults;
-use reader::{ReadError, Reason};
+use toml::Spanned;
 
-/// Longest name from a file that is repeated in an error, in bytes.
+use crate::domain::strict_toml::reader::{ReadError, ReadFault};
+
+pub(crate) use crate::domain::strict_toml::all::{ParsedFile, lines, parse_all};
+
+/// Maximum length of a name from a file that an error repeats, in bytes.
 const ECHO_BYTES_MAX: usize = 64;
 
-/// Why a file was refused, and where.
+/// An error in a file, with its location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct FileError {
-    /// The file's name as it was given to the parser.
+    /// The file's name, as given to the parser.
     pub file: String,
-    /// Line of the fault, counted from 1; `None` when the fault is something absent.
+    /// The line of the error, counted from 1; `None` if something is missing.
     pub line: Option<usize>,
-    /// The key at fault, when one is known.
+    /// The key in error, if it is known.
     pub key: Option<String>,
-    /// What is wrong and what to do, lower case, no period; never a value of the file.
+    /// What is wrong and what to do, in lower case and without a period; never repeats a value of the file.
     pub message: String,
 }
 
@@ -38,8 +41,8 @@ impl std::fmt::Display for FileError {
 }
 
 impl FileError {
-    /// A fault of the file as a whole.
-    pub fn whole(file: &str, message: impl Into<String>) -> Self {
+    /// An error about the file as a whole.
+    pub fn for_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line: None,
@@ -48,8 +51,8 @@ impl FileError {
         }
     }
 
-    /// A fault at a byte span of the text (as `toml::Spanned` reports it), about `key`.
-    pub fn at(file: &str, text: &str, span: Range<usize>, key: &str, message: impl Into<String>) -> Self {
+    /// An error about `key`, at a byte span of the text (as `toml::Spanned` reports it).
+    pub fn at_span(file: &str, text: &str, span: Range<usize>, key: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line: Some(line_of(text, span.start)),
@@ -59,7 +62,7 @@ impl FileError {
     }
 }
 
-/// The candidate most like `name`, if one is near enough to be what was meant.
+/// The candidate nearest to `name`, if one is near enough to be a misspelling of it.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near_enough = (name.chars().count() / 3).max(2);
     candidates
@@ -69,14 +72,14 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// ", did you mean `x`?" or nothing: the tail of every error about an unknown name.
+/// The end of an error about an unknown name: ", did you mean `x`?", or nothing.
 pub(crate) fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     nearest(name, candidates)
         .map(|near| format!(", did you mean `{near}`?"))
         .unwrap_or_default()
 }
 
-/// What the parser says of text that is no TOML: one fault per line.
+/// The parser's errors for text that is not TOML, at most one per line.
 pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::de::Error]) -> Vec<FileError> {
     let mut errors: Vec<FileError> = faults.iter().map(|fault| explain_syntax(file, text, fault)).collect();
     errors.sort_by_key(|error| error.line);
@@ -84,12 +87,12 @@ pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::d
     errors
 }
 
-/// It quotes none of the text.
+/// Makes an error of a syntax error, without quoting the text.
 fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
     let span = error.span();
     let start = span.as_ref().map(|span| span.start);
     let message = error.message().lines().next().unwrap_or_default();
-    about(
+    file_error(
         file,
         start.map(|start| line_of(text, start)),
         span.and_then(|span| key_at(text, span))
@@ -103,29 +106,31 @@ fn explain(file: &str, text: &str, error: &ReadError) -> FileError {
     let line = start.map(|start| line_of(text, start));
     let here = key_on_line(text, start);
     match &error.reason {
-        Reason::UnknownKey { name, valid } => {
+        ReadFault::UnknownKey { name, valid } => {
             let line = start.map(|start| line_of_key(text, start, name));
-            about(file, line, Some(name), unknown("key", ("", name), valid))
+            file_error(file, line, Some(name), unknown_name("key", ("", name), valid))
         }
-        Reason::UnknownValue { name, valid } => about(file, line, here, unknown("value", ("", name), valid)),
-        Reason::MissingKey(name) => about(file, line, Some(name), format!("key `{name}` is missing")),
-        Reason::RepeatedKey(name) => about(file, line, Some(name), format!("key `{name}` is given twice")),
-        Reason::WrongType { expected, found } => {
+        ReadFault::UnknownValue { name, valid } => {
+            file_error(file, line, here, unknown_name("value", ("", name), valid))
+        }
+        ReadFault::MissingKey(name) => file_error(file, line, Some(name), format!("key `{name}` is missing")),
+        ReadFault::RepeatedKey(name) => file_error(file, line, Some(name), format!("key `{name}` is given twice")),
+        ReadFault::WrongType { expected, found } => {
             let hint = if wants_quotes(text, start, expected) {
                 ": quote it"
             } else {
                 ""
             };
-            about(file, line, here, format!("expected {expected}, found {found}{hint}"))
+            file_error(file, line, here, format!("expected {expected}, found {found}{hint}"))
         }
-        Reason::Refused(message) => {
+        ReadFault::Refused(message) => {
             let message = message.lines().next().unwrap_or_default();
-            about(file, line, here, message.to_owned())
+            file_error(file, line, here, message.to_owned())
         }
     }
 }
 
-fn about(file: &str, line: Option<usize>, key: Option<&str>, message: String) -> FileError {
+fn file_error(file: &str, line: Option<usize>, key: Option<&str>, message: String) -> FileError {
     let message = match key {
         Some(key) if !message.starts_with("key `") => format!("key `{key}`: {message}"),
         Some(_) | None => message,
@@ -138,8 +143,8 @@ fn about(file: &str, line: Option<usize>, key: Option<&str>, message: String) ->
     }
 }
 
-/// That a name (behind those of the tables around it) is none of the candidates.
-pub(in crate::domain) fn unknown(what: &str, (table, name): (&str, &str), candidates: &[&str]) -> String {
+/// The message that a name (after those of the tables around it) is not one of the candidates.
+pub(in crate::domain) fn unknown_name(what: &str, (table, name): (&str, &str), candidates: &[&str]) -> String {
     let near = suggestion(name, candidates.iter().copied());
     let valid = if near.is_empty() && !candidates.is_empty() {
         format!(", valid here: {}", candidates.join(", "))
@@ -158,7 +163,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// The parser may report the table that holds a key: look for the key from there on.
+/// The line of a key. The parser may report the table that contains the key, so the search begins there.
 fn line_of_key(text: &str, offset: usize, name: &str) -> usize {
     let first = line_of(text, offset);
     text.lines()
@@ -172,7 +177,7 @@ fn key_on_line(text: &str, offset: Option<usize>) -> Option<&str> {
     text.lines().nth(line_of(text, offset?) - 1).and_then(key_of)
 }
 
-/// The key or the table's name that a span is, where it stands as one: before `=`, or in a header.
+/// The key or table name at a span, if the span is one: it comes before `=`, or is in a table header.
 fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
     let before = text.get(..span.start)?.rsplit('\n').next()?.trim();
     let after = text.get(span.end..)?.trim_start();
@@ -185,7 +190,7 @@ fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
     }
 }
 
-/// Whether a text is wanted and something stands there without quotes that is neither an array nor a table: a number, a date.
+/// Whether a string is expected and an unquoted value such as a number or a date was found.
 fn wants_quotes(text: &str, start: Option<usize>, expected: &str) -> bool {
     let value = start.and_then(|start| text.get(start..)).unwrap_or_default();
     expected == "a string"
@@ -211,5 +216,65 @@ fn table_of(line: &str) -> Option<&str> {
         .map(|rest| rest.trim_start_matches('[').trim_end_matches(']'))
 }
 
-#[cfg(test)]
-mod tests;
+/// The errors of one file.
+pub(in crate::domain) struct Faults<'a> {
+    file: &'a str,
+    text: &'a str,
+    errors: Vec<FileError>,
+    /// Whether the parser has found errors already: missing keys may be keys that it removed.
+    is_torn: bool,
+    /// Spans of values that cannot be judged, because they may depend on removed or substituted keys.
+    unsure: Vec<Range<usize>>,
+}
+
+impl<'a> Faults<'a> {
+    /// The parsed value with the errors found so far; or, without a value, only the errors.
+    pub(in crate::domain) fn from_parsed<T>(
+        file: &'a str,
+        text: &'a str,
+        parsed: ParsedFile<T>,
+    ) -> Result<(T, Self), Vec<FileError>> {
+        let Some(value) = parsed.value else {
+            return Err(parsed.errors);
+        };
+        let faults = Self {
+            file,
+            text,
+            is_torn: !parsed.errors.is_empty(),
+            errors: parsed.errors,
+            unsure: parsed.unsure,
+        };
+        Ok((value, faults))
+    }
+
+    pub(in crate::domain) fn add_at<T>(&mut self, place: &Spanned<T>, key: &str, message: impl Into<String>) {
+        if !self.unsure.contains(&place.span()) {
+            self.errors
+                .push(FileError::at_span(self.file, self.text, place.span(), key, message));
+        }
+    }
+
+    pub(in crate::domain) fn add_for_file(&mut self, message: impl Into<String>) {
+        if !self.is_torn {
+            self.errors.push(FileError::for_file(self.file, message));
+        }
+    }
+
+    /// The line where a value begins, counted from 1.
+    pub(in crate::domain) fn line<T>(&self, place: &Spanned<T>) -> usize {
+        FileError::at_span(self.file, self.text, place.span(), "", "")
+            .line
+            .unwrap_or(1)
+    }
+
+    pub(in crate::domain) fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// The errors, in the order of their lines.
+    pub(in crate::domain) fn into_errors(self) -> Vec<FileError> {
+        let mut errors = self.errors;
+        errors.sort_by_key(|error| error.line);
+        errors
+    }
+}

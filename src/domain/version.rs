@@ -1,15 +1,15 @@
-//! The version of something that operators change: which state of it a change was made from.
+//! Versions of what operators change: each change names the version that it was made from.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use thiserror::Error;
 
-/// The digits of a check.
+/// The number of hexadecimal digits of a checksum.
 const CHECK_DIGITS: usize = 8;
 
-/// How often something has changed, and a check of what it is. The revision alone is not enough: a failover of the store can lose
-/// a change, and another one then gets its revision.
+/// A revision, which counts the changes, and a checksum of the content. The revision alone does not suffice: a failover of the
+/// store can lose a change, and the next change then gets the same revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     revision: u64,
@@ -18,11 +18,11 @@ pub struct Version {
 
 /// The text is not a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a version is a number and 8 hexadecimal digits, such as 17-5f3a9c21, as `show` tells it")]
-pub struct NotAVersion;
+#[error("a version is a number and 8 hexadecimal digits, such as 17-5f3a9c21, as printed by `show`")]
+pub struct VersionError;
 
 impl Version {
-    /// The version at a revision, of content with this check.
+    /// The version of a revision whose content has this checksum.
     pub const fn new(revision: u64, check: u32) -> Self {
         Self { revision, check }
     }
@@ -35,16 +35,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// Reads what [`Version`] is displayed as, and nothing else.
+/// Accepts exactly the text that [`Version`] displays.
 impl FromStr for Version {
-    type Err = NotAVersion;
+    type Err = VersionError;
 
-    fn from_str(text: &str) -> Result<Self, NotAVersion> {
-        let (revision, check) = text.split_once('-').ok_or(NotAVersion)?;
-        let revision = revision.parse().map_err(|_| NotAVersion)?;
-        let check = u32::from_str_radix(check, 16).map_err(|_| NotAVersion)?;
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        let (revision, check) = text.split_once('-').ok_or(VersionError)?;
+        let revision = revision.parse().map_err(|_| VersionError)?;
+        let check = u32::from_str_radix(check, 16).map_err(|_| VersionError)?;
         let version = Self { revision, check };
-        (version.to_string() == text).then_some(version).ok_or(NotAVersion)
+        (version.to_string() == text).then_some(version).ok_or(VersionError)
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
             "18446744073709551616-00000000",
             "17-0000005f-1",
         ] {
-            assert_eq!(bad.parse::<Version>(), Err(NotAVersion), "{bad}");
+            assert_eq!(bad.parse::<Version>(), Err(VersionError), "{bad}");
         }
     }
 

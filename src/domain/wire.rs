@@ -1,24 +1,21 @@
-//! The wire protocols that clients speak.
+//! The wire protocols of clients and providers, and the formats they are built of.
 
-pub(crate) mod finish_reason;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod json_array;
 pub(crate) mod json_pick;
 pub(crate) mod json_scan;
 mod json_skip;
-pub(crate) mod model_name;
 pub(crate) mod operation;
-mod plain_run;
 pub(crate) mod protocol;
 pub(crate) mod provider_state;
 pub mod proxy_protocol;
-pub(crate) mod query_value;
 pub(crate) mod session_hint;
 pub(crate) mod sse;
 pub(crate) mod tokens;
 pub(crate) mod usage;
 
+use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,11 +44,122 @@ impl Protocol {
         }
     }
 
-    /// The response header in which clients look for the request's id.
+    /// The response header in which clients expect the request's id.
     pub const fn request_id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",
             Self::Responses | Self::Gemini => "x-request-id",
         }
+    }
+}
+
+/// The number of bytes that are searched at a time in short strings.
+const WORD_BYTES: usize = 8;
+/// The number of words to search before a string counts as long: the search in long strings is slow to start.
+const SHORT_WORDS: usize = 4;
+
+/// Returns the number of bytes before the next quote or backslash.
+#[inline]
+fn plain_run(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    for words in 0..SHORT_WORDS {
+        let Some((word, behind)) = rest.split_first_chunk() else {
+            return run_to_end(rest, words * WORD_BYTES);
+        };
+        let ends = end_bits(u64::from_le_bytes(*word));
+        if ends != 0 {
+            return words * WORD_BYTES + (ends.trailing_zeros() / u8::BITS) as usize;
+        }
+        rest = behind;
+    }
+    long_run(rest, SHORT_WORDS * WORD_BYTES)
+}
+
+/// The same for fewer bytes than a word, after `before` others.
+#[inline(never)]
+fn run_to_end(bytes: &[u8], before: usize) -> usize {
+    let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
+    before + bytes.iter().position(is_end).unwrap_or(bytes.len())
+}
+
+/// The same for many bytes, after `before` others.
+#[inline(never)]
+fn long_run(bytes: &[u8], before: usize) -> usize {
+    before + memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
+}
+
+const fn repeated_byte(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; WORD_BYTES])
+}
+
+/// Sets the highest bit of the first byte that is a quote or a backslash; bits above that one have no meaning
+/// (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Both characters are ASCII, so one mask of the word's own
+/// highest bits serves for both.
+const fn end_bits(word: u64) -> u64 {
+    let quote = (word ^ repeated_byte(b'"')).wrapping_sub(repeated_byte(1));
+    let backslash = (word ^ repeated_byte(b'\\')).wrapping_sub(repeated_byte(1));
+    (quote | backslash) & !word & repeated_byte(0x80)
+}
+
+/// Returns the values of all parameters `name`, decoded.
+fn query_values(query: &str, name: &str) -> Vec<String> {
+    query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .filter(|(found, _)| decode_query_text(found) == name)
+        .map(|(_, value)| decode_query_text(value))
+        .collect()
+}
+
+/// The name of a parameter, still percent-encoded.
+pub(in crate::domain) fn parameter_name(pair: &str) -> &str {
+    pair.split_once('=').map_or(pair, |(name, _)| name)
+}
+
+pub(in crate::domain) fn decode_query_text(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " "))
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+/// Returns the value of the parameter `name`, which may be repeated with the same value.
+///
+/// # Errors
+/// A message for the client, if the parameter has different values.
+pub(crate) fn query_value(query: Option<&str>, name: &str) -> Result<Option<String>, String> {
+    let mut values = query_values(query.unwrap_or_default(), name);
+    let last = values.pop();
+    if values.iter().any(|other| Some(other) != last.as_ref()) {
+        return Err(format!("`{name}` has different values: give it once"));
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_run_ends_where_the_first_quote_or_backslash_stands(
+            before in prop::collection::vec(any::<u8>(), 0..200),
+            behind in "[\"\\\\!#\\[\\]a\u{80}\u{a2}\u{dc}]{0,20}",
+        ) {
+            let bytes = [before.as_slice(), behind.as_bytes()].concat();
+            let end = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(bytes.len());
+            prop_assert_eq!(plain_run(&bytes), end);
+        }
+    }
+
+    #[test]
+    fn a_value_is_found_in_any_spelling_and_is_one() {
+        assert_eq!(query_value(None, "a"), Ok(None));
+        assert_eq!(query_value(Some("b=1&&aa=2"), "a"), Ok(None));
+        assert_eq!(query_value(Some("b=1&%61=x%2Fy+z"), "a"), Ok(Some("x/y z".to_owned())));
+        assert_eq!(query_value(Some("a"), "a"), Ok(Some(String::new())));
+        assert_eq!(query_value(Some("a=1&a=1"), "a"), Ok(Some("1".to_owned())));
+        assert!(query_value(Some("a=1&a=2"), "a").is_err());
+        assert!(query_value(Some("a=1&b=3&a"), "a").is_err());
     }
 }

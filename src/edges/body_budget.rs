@@ -1,101 +1,101 @@
-//! The process-wide budget for request bytes that are held in memory, and the share of it that one key and one address
-//! may hold.
+//! The process-wide budget of memory for request bodies, with a share for each key and each address.
 //!
-//! Bodies are gathered whole before they are forwarded (ARCHITECTURE.md, "One streaming request"), so many large uploads
-//! at once could eat all memory. Whoever buffers takes room for what has arrived, piece by piece, and never for what is
-//! announced: an announcement costs its sender nothing. Without room the request is refused.
+//! Bodies are read completely before they are forwarded (ARCHITECTURE.md, "One streaming request"), so many large uploads at
+//! the same time could use up all memory. Room is reserved piece by piece for the bytes that have arrived, never for an
+//! announced length, because announcing costs the sender nothing. Without room, the request is refused.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::edges::limiter::client::Client;
+use crate::edges::limiter::ClientAddress;
 
 #[cfg(test)]
 mod tests;
 
-/// How many bytes may be held at one time.
+/// Maximum numbers of bytes that are held at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyLimits {
-    /// By the whole process.
+    /// For the whole process.
     pub(crate) bytes_max: u64,
-    /// By one key.
+    /// For one key.
     pub(crate) key_bytes_max: u64,
-    /// By one address.
+    /// For one address.
     pub(crate) address_bytes_max: u64,
 }
 
-/// Who a body is held for.
+/// The key and address for which a body is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyHolder {
     /// The key, by its digest.
     pub(crate) key: [u8; 32],
-    /// The client's address; `None` if it speaks for many, so that its share is the whole.
-    pub(crate) address: Option<Client>,
+    /// The client's address; `None` if many clients share it, so that only the other limits apply.
+    pub(crate) address: Option<ClientAddress>,
 }
 
-/// Which limit leaves no room. The whole is looked at first.
+/// The limit that leaves no room. That of the process is checked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// That of the process.
+    /// The limit of the process.
     All,
-    /// That of the key.
+    /// The limit of the key.
     Key,
-    /// That of the address.
+    /// The limit of the address.
     Address,
 }
 
-/// Counts of buffered bytes that never exceed their limits. Clones share the counts.
+/// Counts the held bytes and keeps them within their limits. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget {
-    inner: Arc<Inner>,
+    inner: Arc<BudgetState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct BudgetState {
     limits: BodyLimits,
-    held: Mutex<Held>,
+    held: Mutex<HeldBytes>,
 }
 
-/// Bytes by holder. Each request is looked up several times; keyed at random for each map, as the standard hash is.
-type Counts<K> = HashMap<K, u64, ahash::RandomState>;
+/// Bytes by holder. The hash is fast, because each request is looked up several times, and randomly keyed like the standard
+/// one.
+type BytesByHolder<K> = HashMap<K, u64, ahash::RandomState>;
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldBytes {
     all: u64,
-    /// Only who holds a byte, so never more entries than bytes.
-    by_key: Counts<[u8; 32]>,
-    by_address: Counts<Client>,
+    /// Only holders of at least one byte.
+    by_key: BytesByHolder<[u8; 32]>,
+    by_address: BytesByHolder<ClientAddress>,
 }
 
 impl BodyBudget {
-    /// Nothing is held yet.
+    /// A budget without held bytes.
     pub(crate) fn new(limits: BodyLimits) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(BudgetState {
                 limits,
                 held: Mutex::default(),
             }),
         }
     }
 
-    /// A lease of no bytes, which grows with its body.
-    pub(crate) fn lease(&self, holder: BodyHolder) -> BodyLease {
-        BodyLease {
+    /// An empty reservation, to be grown as the body arrives.
+    pub(crate) fn reservation(&self, holder: BodyHolder) -> BodyReservation {
+        BodyReservation {
             inner: Arc::clone(&self.inner),
             holder,
             bytes: 0,
         }
     }
 
-    /// The bytes held now.
+    /// The number of bytes held now.
     pub(crate) fn in_use(&self) -> u64 {
         self.inner.held.lock().all
     }
 }
 
-impl Held {
-    fn take(&mut self, limits: &BodyLimits, holder: &BodyHolder, bytes: u64) -> Result<(), NoRoom> {
+impl HeldBytes {
+    fn reserve(&mut self, limits: &BodyLimits, holder: &BodyHolder, bytes: u64) -> Result<(), NoRoom> {
         let fits = |held: u64, max: u64| held.checked_add(bytes).filter(|sum| *sum <= max);
         let all = fits(self.all, limits.bytes_max).ok_or(NoRoom::All)?;
         let of_key = self.by_key.get(&holder.key).copied().unwrap_or(0);
@@ -110,17 +110,17 @@ impl Held {
         Ok(())
     }
 
-    fn give_back(&mut self, holder: &BodyHolder, bytes: u64) {
+    fn release(&mut self, holder: &BodyHolder, bytes: u64) {
         self.all = self.all.saturating_sub(bytes);
-        less(&mut self.by_key, &holder.key, bytes);
+        subtract(&mut self.by_key, &holder.key, bytes);
         if let Some(address) = &holder.address {
-            less(&mut self.by_address, address, bytes);
+            subtract(&mut self.by_address, address, bytes);
         }
     }
 }
 
-/// Takes `bytes` off a count, and forgets who holds nothing any more.
-fn less<K: Eq + Hash>(counts: &mut Counts<K>, holder: &K, bytes: u64) {
+/// Subtracts `bytes` from a count, and removes the entry at 0.
+fn subtract<K: Eq + Hash>(counts: &mut BytesByHolder<K>, holder: &K, bytes: u64) {
     if let Some(count) = counts.get_mut(holder) {
         *count = count.saturating_sub(bytes);
         if *count == 0 {
@@ -129,45 +129,45 @@ fn less<K: Eq + Hash>(counts: &mut Counts<K>, holder: &K, bytes: u64) {
     }
 }
 
-/// Bytes taken from a [`BodyBudget`]; given back on drop.
+/// Bytes reserved from a [`BodyBudget`]; released on drop.
 #[derive(Debug)]
-#[must_use = "the bytes are given back as soon as the lease is dropped"]
-pub(crate) struct BodyLease {
-    inner: Arc<Inner>,
+#[must_use = "the bytes are released as soon as this is dropped"]
+pub(crate) struct BodyReservation {
+    inner: Arc<BudgetState>,
     holder: BodyHolder,
     bytes: u64,
 }
 
-impl BodyLease {
-    /// Takes `more` bytes in addition. Never waits.
+impl BodyReservation {
+    /// Reserves `more` additional bytes. Never waits.
     ///
     /// # Errors
-    /// The limit that leaves no room for them; nothing is taken then.
+    /// The limit that leaves no room for them. Nothing is reserved then.
     pub(crate) fn grow(&mut self, more: u64) -> Result<(), NoRoom> {
         if more == 0 {
             return Ok(());
         }
-        self.inner.held.lock().take(&self.inner.limits, &self.holder, more)?;
-        // Cannot overflow: the sum is a part of the shared count, which is at most `bytes_max`.
+        self.inner.held.lock().reserve(&self.inner.limits, &self.holder, more)?;
+        // This cannot overflow: the sum is part of the shared count, which is at most `bytes_max`.
         self.bytes = self.bytes.saturating_add(more);
         Ok(())
     }
 
-    /// The bytes held by this lease.
+    /// The number of reserved bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The limits of its budget.
+    /// The limits of the budget.
     pub(crate) fn limits(&self) -> BodyLimits {
         self.inner.limits
     }
 }
 
-impl Drop for BodyLease {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.inner.held.lock().give_back(&self.holder, self.bytes);
+            self.inner.held.lock().release(&self.holder, self.bytes);
         }
     }
 }

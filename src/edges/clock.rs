@@ -5,12 +5,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The wall clock as whole seconds since the Unix epoch.
+/// The wall clock in whole seconds since the Unix epoch.
 pub(crate) fn unix_seconds() -> i64 {
     unix_millis().div_euclid(1000)
 }
 
-/// The wall clock as milliseconds since the Unix epoch; 0 for a clock set before it.
+/// The wall clock in milliseconds since the Unix epoch; 0 if it is set before the epoch.
 pub(crate) fn unix_millis() -> i64 {
     let millis = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -18,13 +18,13 @@ pub(crate) fn unix_millis() -> i64 {
     millis.saturating_add(offset_ms()).max(0)
 }
 
-/// Only builds for tests have a wall clock that is off.
+/// Only test builds can shift the wall clock.
 #[cfg(not(feature = "failpoints"))]
 const fn offset_ms() -> i64 {
     0
 }
 
-/// By how much the wall clock is to be off: whole seconds in `WEIR_CLOCK_OFFSET_SECONDS`, read once.
+/// The shift of the wall clock: whole seconds in `WEIR_CLOCK_OFFSET_SECONDS`, read once.
 #[cfg(feature = "failpoints")]
 fn offset_ms() -> i64 {
     static OFFSET: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
@@ -35,7 +35,7 @@ fn offset_ms() -> i64 {
     })
 }
 
-/// What this thread has used of a processor so far: for what work costs, however busy the machine is with other things.
+/// The processor time of this thread so far. Differences measure the cost of work, independent of other load on the machine.
 pub(crate) fn thread_time() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanos) = (u64::try_from(used.tv_sec), u32::try_from(used.tv_nsec));

@@ -1,58 +1,59 @@
-//! Rate limits per client by the generic cell rate algorithm (ITU-T I.371): a token bucket kept as one time per client.
-//! In integers, so nothing is lost by rounding.
-
-pub(crate) mod client;
-
-use std::{
-    hash::{Hash, RandomState},
-    time::{Duration, Instant},
-};
-
-use lru::LruCache;
-use parking_lot::Mutex;
+//! Rate limits per client by the generic cell rate algorithm (ITU-T I.371): a token bucket that stores one time per client. It
+//! counts in integers, without rounding.
 
 #[cfg(test)]
 mod tests;
 
+use std::{
+    hash::{Hash, RandomState},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use http::HeaderMap;
+use ipnet::IpNet;
+use lru::LruCache;
+use parking_lot::Mutex;
+
 const MINUTE_NANOS: u128 = 60_000_000_000;
-/// The most idle clients that one request removes, so that memory shrinks as gradually as it grew.
+/// Maximum number of idle clients that one event removes, so that memory shrinks as gradually as it grew.
 const SWEPT_MAX: usize = 2;
 
-/// A rate limit, and how many clients it is kept for.
+/// A rate limit, and the number of clients it is tracked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowance {
-    /// Events per minute and client in the long run; at least 1.
+pub(crate) struct RateAllowance {
+    /// Sustained events per minute of a client, at least 1.
     pub per_minute: u32,
-    /// Events of one client at once after a rest; at least 1.
+    /// Maximum events of an idle client at once, at least 1.
     pub burst: u32,
-    /// The most clients remembered; at least 1.
+    /// Maximum number of clients to track, at least 1.
     pub clients_max: usize,
 }
 
-/// Counts per client. Times are kept in nanoseconds since `start`, times the count per minute: one of what is counted then
-/// is worth exactly `MINUTE_NANOS` of them. A limit that all share has one client, `()`.
+/// Limits the event rate of each client. Times are nanoseconds since `start`, multiplied by `per_minute`, so that one event
+/// takes exactly `MINUTE_NANOS`. A limit shared by all has one client, `()`.
 #[derive(Debug)]
 pub(crate) struct Limiter<C: Hash + Eq> {
     start: Instant,
     per_minute: u128,
-    /// How far a client may be ahead of its rate.
+    /// How far a client may be ahead of its rate, in the same unit.
     ahead: u128,
     clients_max: usize,
-    /// Until when what each client has done so far would last at its rate, who asked last in front. Sip hashing: the
-    /// addresses are chosen by strangers.
-    clients: Mutex<Clients<C>>,
+    /// For each client, the time at which its rate would allow all its events so far, the most recent client first. SipHash,
+    /// because strangers choose the addresses.
+    clients: Mutex<ClientRates<C>>,
 }
 
 impl<C: Copy + Hash + Eq> Limiter<C> {
-    /// Starts without any event. `start` is a time before the first use.
-    pub(crate) fn new(allowance: Allowance, start: Instant) -> Self {
+    /// A limiter without events. `start` is a time before the first use.
+    pub(crate) fn new(allowance: RateAllowance, start: Instant) -> Self {
         let burst = u128::from(allowance.burst.max(1));
         Self {
             start,
             per_minute: u128::from(allowance.per_minute.max(1)),
             ahead: (burst - 1) * MINUTE_NANOS,
             clients_max: allowance.clients_max.max(1),
-            // Grows with the number of clients, not to the limit at once.
+            // Unbounded, so that it does not allocate for `clients_max` in advance.
             clients: Mutex::new(LruCache::unbounded_with_hasher(RandomState::new())),
         }
     }
@@ -60,12 +61,12 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     /// Admits and counts an event of a client.
     ///
     /// # Errors
-    /// The limit is reached; the time until the event would be admitted. A refused event is not counted.
+    /// The limit is reached: the time until the event would be admitted. A refused event is not counted.
     pub(crate) fn try_acquire(&self, client: C, now: Instant) -> Result<(), Duration> {
-        let now = self.at(now);
+        let now = self.scaled(now);
         let mut clients = self.clients.lock();
         let until = self.allowed(&mut clients, client, now)?;
-        self.keep(&mut clients, client, until, now);
+        self.insert(&mut clients, client, until, now);
         Ok(())
     }
 
@@ -74,30 +75,31 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
     /// # Errors
     /// As for [`Limiter::try_acquire`].
     pub(crate) fn check(&self, client: C, now: Instant) -> Result<(), Duration> {
-        self.allowed(&mut self.clients.lock(), client, self.at(now)).map(drop)
+        self.allowed(&mut self.clients.lock(), client, self.scaled(now))
+            .map(drop)
     }
 
-    /// Counts an event of a client, even beyond its limit; it then waits longer.
+    /// Counts an event of a client even beyond its limit, so that it has to wait longer.
     pub(crate) fn count(&self, client: C, now: Instant) {
-        let now = self.at(now);
+        let now = self.scaled(now);
         let mut clients = self.clients.lock();
-        let until = until(&mut clients, &client, now);
-        self.keep(&mut clients, client, until, now);
+        let until = client_time(&mut clients, &client, now);
+        self.insert(&mut clients, client, until, now);
     }
 
-    /// Until when what it has done lasts, if it may do more.
-    fn allowed(&self, clients: &mut Clients<C>, client: C, now: u128) -> Result<u128, Duration> {
-        let until = until(clients, &client, now);
+    /// The client's time, as in `clients`, if it may have another event.
+    fn allowed(&self, clients: &mut ClientRates<C>, client: C, now: u128) -> Result<u128, Duration> {
+        let until = client_time(clients, &client, now);
         match (until - now).saturating_sub(self.ahead) {
             0 => Ok(until),
             early => Err(nanos(early.div_ceil(self.per_minute))),
         }
     }
 
-    fn keep(&self, clients: &mut Clients<C>, client: C, until: u128, now: u128) {
+    fn insert(&self, clients: &mut ClientRates<C>, client: C, until: u128, now: u128) {
         clients.put(client, until + MINUTE_NANOS);
         for _ in 0..SWEPT_MAX {
-            // An idle client has the same rights as an unknown one, so removing it loses nothing.
+            // An idle client is treated like an unknown one, so removing it changes nothing.
             if clients.peek_lru().is_some_and(|(_, until)| *until <= now) {
                 clients.pop_lru();
             }
@@ -107,18 +109,153 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         }
     }
 
-    fn at(&self, now: Instant) -> u128 {
+    fn scaled(&self, now: Instant) -> u128 {
         now.saturating_duration_since(self.start).as_nanos() * self.per_minute
     }
 }
 
-type Clients<C> = LruCache<C, u128, RandomState>;
+type ClientRates<C> = LruCache<C, u128, RandomState>;
 
-/// Until when what a client has done lasts; never before `now`.
-fn until<C: Hash + Eq>(clients: &mut Clients<C>, client: &C, now: u128) -> u128 {
+/// The client's time, as in [`Limiter`], but not before `now`.
+fn client_time<C: Hash + Eq>(clients: &mut ClientRates<C>, client: &C, now: u128) -> u128 {
     clients.get(client).map_or(now, |until| now.max(*until))
 }
 
 fn nanos(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// A client's address. An IPv6 address counts as its /64 network, because one household or machine has all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientAddress(IpAddr);
+
+impl ClientAddress {
+    /// The peer's address, or the address that it forwards for. `x-forwarded-for` counts only from a trusted peer; it is read
+    /// from its end, past trusted addresses, up to the first that is not trusted. An entry that is not an address ends the
+    /// reading, because no trusted proxy wrote what precedes it.
+    pub(crate) fn from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
+        Self::from(forwarded_address(peer, headers, trusted))
+    }
+
+    /// Like [`ClientAddress::from_headers`], but `None` if the result is a trusted proxy, which many clients share.
+    pub(crate) fn single_from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<Self> {
+        let last = forwarded_address(peer, headers, trusted);
+        (!is_trusted(&last, trusted)).then(|| Self::from(last))
+    }
+}
+
+fn is_trusted(address: &IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(address))
+}
+
+fn forwarded_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let mut last = peer.to_canonical();
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
+    let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    while is_trusted(&last, trusted)
+        && let Some(before) = entries.next().and_then(parse_entry)
+    {
+        last = before;
+    }
+    last
+}
+
+impl From<IpAddr> for ClientAddress {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = u128::from(address) >> 64 << 64;
+                Self(IpAddr::V6(Ipv6Addr::from(network)))
+            }
+            four @ IpAddr::V4(_) => Self(four),
+        }
+    }
+}
+
+/// Parses an entry: an address, which some proxies write in brackets or with a port.
+fn parse_entry(entry: &str) -> Option<IpAddr> {
+    let entry = entry.trim();
+    let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let parsed = bare.unwrap_or(entry).parse::<IpAddr>().ok();
+    let address = parsed.or_else(|| entry.parse::<SocketAddr>().ok().map(|socket| socket.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod client_tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn trusted() -> Vec<IpNet> {
+        ["10.0.0.0/8", "127.0.0.1/32", "fd00::/8"]
+            .map(|network| network.parse().unwrap())
+            .to_vec()
+    }
+
+    fn client(peer: &str, lines: &[&str]) -> ClientAddress {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append("x-forwarded-for", line.parse().unwrap());
+        }
+        ClientAddress::from_headers(ip(peer), &headers, &trusted())
+    }
+
+    #[test]
+    fn an_untrusted_peer_speaks_for_itself() {
+        assert_eq!(client("192.0.2.1", &["203.0.113.5"]), ClientAddress(ip("192.0.2.1")));
+        assert_eq!(client("192.0.2.1", &[]), ClientAddress(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_trusted_peer_names_the_last_address_that_is_not_trusted() {
+        for (lines, named) in [
+            (&["203.0.113.5"][..], "203.0.113.5"),
+            (&["6.6.6.6, 203.0.113.5, 10.1.1.1"], "203.0.113.5"),
+            (&["6.6.6.6", "203.0.113.5", "10.1.1.1,10.2.2.2"], "203.0.113.5"),
+            (&["10.3.3.3, 10.1.1.1"], "10.3.3.3"),
+            (&["6.6.6.6, nonsense, 10.1.1.1"], "10.1.1.1"),
+            (&["203.0.113.5, "], "10.0.0.1"),
+            (&["unknown"], "10.0.0.1"),
+            (&[], "10.0.0.1"),
+            (&["203.0.113.5:4711"], "203.0.113.5"),
+            (&["[2001:db8::7]:4711"], "2001:db8::"),
+            (&["[2001:db8::7]"], "2001:db8::"),
+            (&["::ffff:203.0.113.5"], "203.0.113.5"),
+        ] {
+            assert_eq!(client("10.0.0.1", lines), ClientAddress(ip(named)), "{lines:?}");
+        }
+        assert_eq!(
+            client("::ffff:10.0.0.1", &["203.0.113.5"]),
+            ClientAddress(ip("203.0.113.5"))
+        );
+        assert_eq!(client("fd00::1", &["203.0.113.5"]), ClientAddress(ip("203.0.113.5")));
+    }
+
+    #[test]
+    fn a_proxy_that_names_nobody_speaks_for_many() {
+        let alone = |peer: &str, line: &'static str| {
+            let headers = HeaderMap::from_iter([("x-forwarded-for".parse().unwrap(), line.parse().unwrap())]);
+            ClientAddress::single_from_headers(ip(peer), &headers, &trusted())
+        };
+        assert_eq!(alone("10.0.0.1", "203.0.113.5"), Some(ClientAddress(ip("203.0.113.5"))));
+        assert_eq!(alone("192.0.2.1", ""), Some(ClientAddress(ip("192.0.2.1"))));
+        for (peer, line) in [
+            ("10.0.0.1", ""),
+            ("::ffff:10.0.0.1", "10.1.1.1"),
+            ("fd00::1", "nonsense"),
+        ] {
+            assert_eq!(alone(peer, line), None, "{peer} {line}");
+        }
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_client_and_a_mapped_address_is_ipv4() {
+        assert_eq!(client("2001:db8:1:2:3::4", &[]), client("2001:db8:1:2:ffff::", &[]));
+        assert_ne!(client("2001:db8:1:2::", &[]), client("2001:db8:1:3::", &[]));
+        assert_eq!(client("::ffff:192.0.2.1", &[]), client("192.0.2.1", &[]));
+        assert_ne!(client("::ffff:192.0.2.1", &[]), client("::ffff:192.0.2.2", &[]));
+    }
 }

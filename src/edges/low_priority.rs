@@ -1,4 +1,4 @@
-//! Threads that leave the processors to others: for long work that somebody else's requests must not wait for.
+//! Low-priority threads, for long work that must not delay other requests.
 
 use std::{
     collections::BTreeSet,
@@ -9,49 +9,48 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// How nice the threads are (`nice(2)`): under load they get about a tenth of what a thread of the others gets.
+/// The nice value of the threads (`nice(2)`): under load, each gets about a tenth of the processor time of a normal thread.
 const NICE: i32 = 10;
-/// As nice as can be: under load about a seventieth.
+/// The highest nice value: under load, about a seventieth.
 const NICEST: i32 = 19;
 
-/// The work was not done: it panicked, or there can be no thread for it.
+/// The work was not completed: it panicked, or no thread could be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotDone;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A few threads of low priority, which end with the last clone. Clones share them.
+/// A few low-priority threads. Clones share them; they end with the last clone.
 #[derive(Clone, Debug)]
-pub(crate) struct LowPriority {
+pub(crate) struct LowPriorityThreads {
     threads: Arc<[mpsc::Sender<Work>]>,
-    /// Those that have nothing to do. The first of them does what comes next, so that what is done one after the other uses the memory
-    /// of one thread again.
+    /// The idle threads. The lowest one takes the next work, so that sequential work reuses the memory of one thread.
     idle: Arc<Mutex<BTreeSet<usize>>>,
-    /// Work begins when there is a thread for it, so that what nobody waits for any more never begins.
+    /// Work is handed over only to an idle thread, so that work whose caller has stopped waiting is never begun.
     free: Arc<Semaphore>,
 }
 
-/// A thread at work, which is idle again when it is dropped.
-struct Turn {
+/// A busy thread, which becomes idle when this is dropped.
+struct ThreadTurn {
     thread: usize,
     idle: Arc<Mutex<BTreeSet<usize>>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl LowPriority {
-    /// At most `threads` of them, at least one.
+impl LowPriorityThreads {
+    /// Starts `threads` threads, at least one.
     pub(crate) fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let thread = |_| {
             let (work, waiting) = mpsc::channel();
             let builder = std::thread::Builder::new().name("weir-low".to_owned());
-            builder.spawn(move || do_all(&waiting)).ok().map(|_| work)
+            builder.spawn(move || run_queue(&waiting)).ok().map(|_| work)
         };
-        // Fewer do what there is if there cannot be all of them.
+        // If not all threads can be started, fewer do the work.
         let threads: Arc<[_]> = (0..threads).filter_map(thread).collect();
         let free = Semaphore::new(threads.len());
         if threads.is_empty() {
-            // Who wants work done is told that nobody does it.
+            // `run` then fails at once.
             free.close();
         }
         Self {
@@ -64,12 +63,12 @@ impl LowPriority {
     /// Does `work` as soon as a thread is free.
     ///
     /// # Errors
-    /// [`NotDone`]: it panicked, or there is no thread.
+    /// [`NotDone`]: the work panicked, or there is no thread.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
         let free = Arc::clone(&self.free);
         let permit = free.acquire_owned().await.map_err(|_| NotDone)?;
         let thread = self.idle.lock().pop_first().ok_or(NotDone)?;
-        let turn = Turn {
+        let turn = ThreadTurn {
             thread,
             idle: Arc::clone(&self.idle),
             _permit: permit,
@@ -77,7 +76,8 @@ impl LowPriority {
         let (done, result) = oneshot::channel();
         let work = move || {
             let output = catch_unwind(AssertUnwindSafe(work));
-            // Kept until the work is done, also if nobody waits for it any more; and whoever waits finds this thread idle.
+            // Kept until the work is done, even if nobody waits for it; dropped before the result is sent, so that the caller
+            // finds the thread idle.
             drop(turn);
             if let Ok(output) = output {
                 let _ = done.send(output);
@@ -89,25 +89,25 @@ impl LowPriority {
     }
 }
 
-/// Makes the thread that calls it one of the lowest priority, for good: for what nobody's request ever waits for.
+/// Permanently gives the calling thread the lowest priority, for work that no request ever waits for.
 pub(crate) fn lower_this_thread() {
-    be_nice(NICEST);
+    lower_priority(NICEST);
 }
 
-fn be_nice(by: i32) {
-    // Without it the work is done all the same, only less politely.
+fn lower_priority(by: i32) {
+    // If this fails, the work is still done, at normal priority.
     let _ = rustix::process::nice(by);
 }
 
-impl Drop for Turn {
+impl Drop for ThreadTurn {
     fn drop(&mut self) {
         self.idle.lock().insert(self.thread);
     }
 }
 
-/// A thread's life: takes what is next, until nobody can send anything any more.
-fn do_all(waiting: &mpsc::Receiver<Work>) {
-    be_nice(NICE);
+/// The main function of a thread: does work until all senders are gone.
+fn run_queue(waiting: &mpsc::Receiver<Work>) {
+    lower_priority(NICE);
     while let Ok(work) = waiting.recv() {
         work();
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_done_at_low_priority_and_comes_back() {
-        let low = LowPriority::new(1);
+        let low = LowPriorityThreads::new(1);
         let here = rustix::process::getpriority_process(None).unwrap();
         let there = low.run(|| rustix::process::getpriority_process(None)).await.unwrap();
         assert_eq!(there.unwrap(), (here + NICE).min(19));
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_done_one_after_the_other_stays_on_one_thread_and_what_is_done_together_does_not() {
-        let low = LowPriority::new(2);
+        let low = LowPriorityThreads::new(2);
         let here = || std::thread::current().id();
         let first = low.run(here).await.unwrap();
         for _ in 0..10 {
@@ -158,14 +158,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_costs_one_piece_of_work() {
-        let low = LowPriority::new(1);
+        let low = LowPriorityThreads::new(1);
         assert_eq!(low.run(|| -> u8 { panic!("on purpose") }).await, Err(NotDone));
         assert_eq!(low.run(|| 8).await, Ok(8), "its thread is free again");
     }
 
     #[tokio::test]
     async fn what_nobody_waits_for_never_begins() {
-        let low = LowPriority::new(1);
+        let low = LowPriorityThreads::new(1);
         let (go, wait) = mpsc::channel::<()>();
         let first = tokio::spawn({
             let low = low.clone();

@@ -1,8 +1,8 @@
-//! Provider host names to socket addresses, in the background.
+//! Resolves provider host names to socket addresses in the background.
 //!
-//! The request path must neither wait for a name server nor depend on one: `HttpPeer::new` with a name would resolve it
-//! blocking and panic on failure. So a task resolves every name at start and again every `refresh`;
-//! requests read the last good answer without a lock. An unknown name means 503.
+//! Requests must neither wait for a name server nor depend on one: `HttpPeer::new` with a name would block to resolve it, and
+//! panic on failure. So a task resolves every name at start and then every `refresh`, and requests read the last good addresses
+//! without a lock. An unresolved name leads to a 503.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,31 +18,31 @@ use tokio::sync::{Notify, watch};
 /// The first wait after a failed lookup; it doubles with each further failure, up to [`ResolverSettings::refresh`].
 pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// At most so many addresses are kept per name and address family.
+/// Maximum number of addresses to keep per name and address family.
 pub(crate) const ADDRESSES_MAX: usize = 64;
 
-/// How often and how patiently names are resolved.
+/// Intervals and timeouts of lookups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolverSettings {
-    /// The wait between two good lookups of a name, and the longest wait after a failed one.
+    /// The interval between successful lookups of a name, and the maximum wait after a failed one.
     pub refresh: Duration,
-    /// The longest a single lookup may take.
+    /// Timeout of a single lookup.
     pub timeout: Duration,
 }
 
-/// Turns one name into addresses. The real one asks the system; tests bring their own.
+/// Resolves one name to addresses. Production uses [`SystemLookup`]; tests have their own.
 #[async_trait]
-pub(crate) trait Lookup: Send + Sync {
-    /// The addresses of `host`, each with `port`. An empty answer counts as a failure.
+pub(crate) trait HostLookup: Send + Sync {
+    /// The addresses of `host`, each with `port`. An empty list counts as a failure.
     async fn lookup(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>>;
 }
 
-/// The system's resolver: honours `/etc/hosts` and `nsswitch.conf`.
+/// The system's resolver, which uses `/etc/hosts` and `nsswitch.conf`.
 #[derive(Debug)]
 pub(crate) struct SystemLookup;
 
 #[async_trait]
-impl Lookup for SystemLookup {
+impl HostLookup for SystemLookup {
     async fn lookup(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
         Ok(tokio::net::lookup_host((host, port)).await?.collect())
     }
@@ -51,42 +51,47 @@ impl Lookup for SystemLookup {
 /// The last good addresses of every provider host. Cheap to read, refreshed by [`Resolver::run`].
 pub(crate) struct Resolver {
     settings: ResolverSettings,
-    lookup: Box<dyn Lookup>,
-    targets: ArcSwap<Vec<Arc<Target>>>,
-    table: ArcSwap<Table>,
+    lookup: Box<dyn HostLookup>,
+    targets: ArcSwap<Vec<Arc<HostTarget>>>,
+    table: ArcSwap<AddressTable>,
     hosts_changed: Notify,
     tried: watch::Sender<bool>,
     moved: watch::Sender<()>,
 }
 
-/// Few ports per host (nearly always one), so a list beats a second map and needs no owned key to be asked.
-type Table = HashMap<String, Vec<(u16, Families)>>;
+/// Addresses by host, then port. A host nearly always has one port, so a list is better than a second map, and a lookup needs
+/// no owned key.
+type AddressTable = HashMap<String, Vec<(u16, AddressFamilies)>>;
 
 /// The addresses of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Families {
-    /// Those of the family that the system puts first. It sorts by what it can reach (RFC 6724), so this one works and the other
-    /// may not: spreading over both would send every second connection of an IPv4-only machine into the void.
+struct AddressFamilies {
+    /// The addresses of the family that the system lists first. It sorts by reachability (RFC 6724), so this family works and
+    /// the other may not: on an IPv4-only machine, using both would make every second connection fail.
     preferred: Arc<[SocketAddr]>,
-    /// Those of the other family, for when the preferred one does not answer.
+    /// The addresses of the other family, used when the preferred one does not answer.
     other: Arc<[SocketAddr]>,
 }
 
 #[derive(Debug)]
-struct Target {
+struct HostTarget {
     host: String,
     port: u16,
     failures: AtomicU64,
 }
 
 impl Resolver {
-    /// A resolver of `hosts` that asks the system; nothing is resolved before [`Resolver::run`].
+    /// A resolver of `hosts` by the system's resolver; nothing is resolved before [`Resolver::run`].
     pub(crate) fn new(hosts: Vec<(String, u16)>, settings: ResolverSettings) -> Self {
         Self::with_lookup(hosts, settings, Box::new(SystemLookup))
     }
 
-    /// The same with another source of addresses.
-    pub(crate) fn with_lookup(hosts: Vec<(String, u16)>, settings: ResolverSettings, lookup: Box<dyn Lookup>) -> Self {
+    /// Like [`Resolver::new`], with another source of addresses.
+    pub(crate) fn with_lookup(
+        hosts: Vec<(String, u16)>,
+        settings: ResolverSettings,
+        lookup: Box<dyn HostLookup>,
+    ) -> Self {
         Self {
             settings,
             lookup,
@@ -99,7 +104,7 @@ impl Resolver {
     }
 
     /// The last good addresses of the family that the system prefers; `None` for a name that is not configured or was never
-    /// resolved. Never waits. A literal address (also `[::1]`) is its own answer.
+    /// resolved. Never waits. A literal address (also `[::1]`) is returned as it is.
     pub(crate) fn addresses(&self, host: &str, port: u16) -> Option<Arc<[SocketAddr]>> {
         if let Some(literal) = literal(host) {
             return Some(Arc::from([SocketAddr::new(literal, port)]));
@@ -113,7 +118,7 @@ impl Resolver {
     }
 
     /// Where to connect when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name and the
-    /// other family, if there is one. Different addresses get different ones, as far as they go. Never waits.
+    /// other family, if there is one. Different addresses map to different ones, as far as possible. Never waits.
     pub(crate) fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
@@ -121,14 +126,14 @@ impl Resolver {
         found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
-    /// Replaces the set of names, for a reload. Answers already known for names that stay are kept; names that went are
-    /// forgotten at once; new ones are resolved by the running task.
+    /// Replaces the set of names, for a reload. Known addresses of remaining names are kept, removed names are forgotten at
+    /// once, and new names are resolved by the running task.
     pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));
-        // Read again inside: a lookup that ends meanwhile must not bring a forgotten name back.
+        // The targets are read again inside, because a lookup that ends in the meantime must not bring back a removed name.
         self.table.rcu(|table| {
-            let mut kept = Table::clone(table);
+            let mut kept = AddressTable::clone(table);
             let targets = self.targets.load();
             kept.retain(|host, ports| {
                 ports.retain(|(port, _)| is_target(&targets, host, *port));
@@ -140,8 +145,8 @@ impl Resolver {
         self.hosts_changed.notify_one();
     }
 
-    /// Changes whenever an address may have: one was found, or a name was forgotten.
-    pub(crate) fn moves(&self) -> watch::Receiver<()> {
+    /// A receiver that is notified whenever an address may have changed: one was found, or a name was removed.
+    pub(crate) fn subscribe_changes(&self) -> watch::Receiver<()> {
         self.moved.subscribe()
     }
 
@@ -154,15 +159,15 @@ impl Resolver {
         sums.into_iter().collect()
     }
 
-    /// Waits until every name was tried once by [`Resolver::run`], successfully or not: a start that waits for this
-    /// answers its first request. Bounded by [`ResolverSettings::timeout`] once the task runs.
+    /// Waits until [`Resolver::run`] has tried every name once, successfully or not, so that the first request after a start
+    /// can be answered. Takes at most [`ResolverSettings::timeout`] once the task runs.
     pub(crate) async fn first_pass(&self) {
         // The sender lives in self, so waiting cannot fail.
         let mut tried = self.tried.subscribe();
         let _seen = tried.wait_for(|tried| *tried).await;
     }
 
-    /// The task: resolves all names at once in parallel, then each again and again until `shutdown` turns true.
+    /// The task: resolves all names in parallel, then each repeatedly until `shutdown` becomes true.
     pub(crate) async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -173,7 +178,7 @@ impl Resolver {
         }
     }
 
-    /// Never returns; is dropped when the names change.
+    /// Resolves all names and refreshes them. Never returns; dropped when the names change.
     async fn keep_resolved(&self) {
         let targets = self.targets.load_full();
         let first = join_all(targets.iter().map(|target| self.resolve(target))).await;
@@ -193,15 +198,15 @@ impl Resolver {
         std::future::pending::<()>().await;
     }
 
-    /// One lookup; false when it brought nothing, in which case the last good answer stays.
-    async fn resolve(&self, target: &Target) -> bool {
+    /// Looks up one name. Returns false if that failed; the last good addresses are then kept.
+    async fn resolve(&self, target: &HostTarget) -> bool {
         let answer = tokio::time::timeout(self.settings.timeout, self.lookup.lookup(&target.host, target.port)).await;
         let reason = match answer {
             Ok(Ok(found)) if !found.is_empty() => {
-                self.keep(target, &families(&found));
+                self.store_addresses(target, &families(&found));
                 return true;
             }
-            Ok(Ok(_)) => "the answer holds no address".to_owned(),
+            Ok(Ok(_)) => "the answer has no address".to_owned(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} ms", self.settings.timeout.as_millis()),
         };
@@ -211,8 +216,8 @@ impl Resolver {
         false
     }
 
-    fn keep(&self, target: &Target, found: &Families) {
-        let known = |ports: &Vec<(u16, Families)>| {
+    fn store_addresses(&self, target: &HostTarget, found: &AddressFamilies) {
+        let known = |ports: &Vec<(u16, AddressFamilies)>| {
             let same_port = ports.iter().find(|(port, _)| *port == target.port);
             same_port.is_some_and(|(_, known)| known == found)
         };
@@ -220,7 +225,7 @@ impl Resolver {
             return;
         }
         self.table.rcu(|table| {
-            let mut next = Table::clone(table);
+            let mut next = AddressTable::clone(table);
             if is_target(&self.targets.load(), &target.host, target.port) {
                 let ports = next.entry(target.host.clone()).or_default();
                 ports.retain(|(port, _)| *port != target.port);
@@ -240,7 +245,7 @@ impl std::fmt::Debug for Resolver {
     }
 }
 
-/// The wait before the next lookup after so many failures in a row.
+/// The wait before the next lookup after this many failures in a row.
 fn wait(failures: u32, refresh: Duration) -> Duration {
     match failures.checked_sub(1) {
         None => refresh,
@@ -248,8 +253,8 @@ fn wait(failures: u32, refresh: Duration) -> Duration {
     }
 }
 
-/// Each address once, in the system's order.
-fn families(found: &[SocketAddr]) -> Families {
+/// Splits addresses by family, without duplicates, in the system's order.
+fn families(found: &[SocketAddr]) -> AddressFamilies {
     let prefers_v4 = found.first().is_some_and(SocketAddr::is_ipv4);
     let (mut preferred, mut other) = (Vec::new(), Vec::new());
     for address in found {
@@ -261,7 +266,7 @@ fn families(found: &[SocketAddr]) -> Families {
             kept.push(*address);
         }
     }
-    Families {
+    AddressFamilies {
         preferred: preferred.into(),
         other: other.into(),
     }
@@ -275,13 +280,13 @@ fn literal(host: &str) -> Option<IpAddr> {
     bare.parse().ok()
 }
 
-fn is_target(targets: &[Arc<Target>], host: &str, port: u16) -> bool {
+fn is_target(targets: &[Arc<HostTarget>], host: &str, port: u16) -> bool {
     targets.iter().any(|target| target.port == port && target.host == host)
 }
 
-/// Each name once, literals left out, counts of names that stay carried over.
-fn targets(hosts: Vec<(String, u16)>, known: &[Arc<Target>]) -> Vec<Arc<Target>> {
-    let mut targets: Vec<Arc<Target>> = Vec::new();
+/// The names to resolve, without duplicates and literal addresses. Remaining names keep their failure counts.
+fn targets(hosts: Vec<(String, u16)>, known: &[Arc<HostTarget>]) -> Vec<Arc<HostTarget>> {
+    let mut targets: Vec<Arc<HostTarget>> = Vec::new();
     for (host, port) in hosts {
         if literal(&host).is_some() || is_target(&targets, &host, port) {
             continue;
@@ -291,7 +296,7 @@ fn targets(hosts: Vec<(String, u16)>, known: &[Arc<Target>]) -> Vec<Arc<Target>>
             .find(|target| target.port == port && target.host == host)
             .cloned();
         let failures = AtomicU64::new(0);
-        targets.push(same.unwrap_or_else(|| Arc::new(Target { host, port, failures })));
+        targets.push(same.unwrap_or_else(|| Arc::new(HostTarget { host, port, failures })));
     }
     targets
 }

@@ -1,5 +1,5 @@
-//! Providers that an operator has switched off at run time. Each node keeps its own small file, so that a restart does
-//! not switch them on again.
+//! Providers that an operator has switched off at run time. Each node keeps them in a small file, so that a restart does not
+//! switch them on again.
 
 use std::{
     collections::BTreeSet,
@@ -12,22 +12,26 @@ use parking_lot::Mutex;
 
 /// The providers that an operator has switched off, kept in a file.
 #[derive(Debug)]
-pub(crate) struct Switches {
+pub(crate) struct ProviderSwitches {
     off: ArcSwap<BTreeSet<String>>,
     path: PathBuf,
-    /// Held while the file is written, so that two changes do not lose one.
+    /// Held while the file is written, so that no concurrent change is lost.
     writing: Mutex<()>,
 }
 
-impl Switches {
-    /// Reads the file; without one all are on.
+impl ProviderSwitches {
+    /// Reads the file; without one, all providers are on.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let off: BTreeSet<String> = match std::fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| io::Error::other(format!("{}: {error}; delete it to start anew", path.display())))?,
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                io::Error::other(format!(
+                    "{}: {error}; delete it to switch all providers on",
+                    path.display()
+                ))
+            })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => return Err(error),
         };
@@ -43,10 +47,10 @@ impl Switches {
         self.off.load().contains(provider)
     }
 
-    /// Switches a provider on or off; in force for the next request. True when that changed anything.
+    /// Switches a provider on or off, effective for the next request. Returns whether anything changed.
     ///
     /// # Errors
-    /// The file cannot be written; then nothing has changed.
+    /// The file cannot be written. Nothing has changed then.
     pub(crate) fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
         let _writing = self.writing.lock();
         let mut off = BTreeSet::clone(&self.off.load());
@@ -56,7 +60,7 @@ impl Switches {
             off.insert(provider.to_owned())
         };
         if changed {
-            // Renamed into place, so that a crash leaves the old or the new.
+            // The file is renamed into place, so that a crash leaves either the old or the new one.
             let partial = self.path.with_extension("partial");
             std::fs::write(&partial, serde_json::to_vec(&off)?)?;
             std::fs::rename(&partial, &self.path)?;
@@ -74,12 +78,12 @@ mod tests {
     fn a_switch_survives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("providers-off.json");
-        let switches = Switches::open(&path).unwrap();
+        let switches = ProviderSwitches::open(&path).unwrap();
         assert!(switches.set("a", false).unwrap() && switches.is_off("a") && !switches.is_off("b"));
         assert!(!switches.set("a", false).unwrap());
-        let again = Switches::open(&path).unwrap();
+        let again = ProviderSwitches::open(&path).unwrap();
         assert!(again.is_off("a") && again.set("a", true).unwrap() && !again.is_off("a"));
-        assert!(!Switches::open(&path).unwrap().is_off("a"));
+        assert!(!ProviderSwitches::open(&path).unwrap().is_off("a"));
     }
 
     #[test]
@@ -87,7 +91,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("providers-off.json");
         std::fs::write(&path, "no").unwrap();
-        assert!(Switches::open(&path).unwrap_err().to_string().contains("delete it"));
+        assert!(
+            ProviderSwitches::open(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("delete it")
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"no");
     }
 }

@@ -1,5 +1,8 @@
-//! Requests of weir's own to web servers, within limits. Redirects are not followed. Requests of clients to providers go through Pingora
-//! instead.
+//! Sends weir's own requests to web servers, with timeouts and size limits. Redirects are not followed. Clients' requests to
+//! providers go through Pingora instead.
+
+#[cfg(test)]
+mod tests;
 
 use std::{convert::Infallible, error::Error, io, sync::Arc, time::Duration};
 
@@ -13,51 +16,53 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use tokio::time::timeout;
 
-use crate::edges::roots::{RootsError, roots};
-
-/// How long an idle connection is kept: less than servers keep theirs.
+/// How long an idle connection is kept: shorter than servers keep theirs.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 
-/// The body of a request, which may be made piece by piece.
+/// The body of a request, which may be streamed.
 pub(crate) type Upload = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Limits of a client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WebLimits {
-    /// Longest wait for a connection, TLS included.
+    /// Timeout for a connection, TLS included.
     pub connect: Duration,
-    /// Longest time from the look-up of the name to the last byte of the answer; without one the caller ends the request.
+    /// Timeout from the name lookup to the last byte of the response; `None`: the caller ends the request.
     pub total: Option<Duration>,
-    /// The most bytes of an answer's body.
+    /// Maximum size of a response's body, in bytes.
     pub answer_bytes_max: usize,
-    /// The most idle connections that are kept for the next requests to a server.
+    /// Maximum number of idle connections to keep for each server.
     pub idle_max: usize,
 }
 
-/// Why there is no answer. The texts have nothing of the address but the words of its name server or certificate.
+/// Why a request failed. The texts do not repeat the address, except in messages about its name lookup or certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
-    /// The address is none of a web server.
+    /// The address is not an HTTP URL.
     #[error("the address is not http://HOST or https://HOST")]
     Address,
-    /// There is no connection.
+    /// The connection could not be established.
     #[error("no connection: {0}")]
     Connect(String),
-    /// The connection broke off, or it spoke no HTTP. The request may have arrived.
+    /// The connection broke off, or the peer did not answer in HTTP. The request may have arrived.
     #[error("no answer: {0}")]
     Broken(String),
-    /// It took too long. The request may have arrived.
+    /// The request timed out. It may have arrived.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
-    /// The answer has too many bytes.
+    /// The response is too large.
     #[error("the answer has more than {0} bytes")]
     TooLong(usize),
 }
 
-/// Sends requests. Cheap to clone. To be used inside a runtime.
+/// Sends requests. Cheap to clone. Has to be used inside a Tokio runtime.
 #[derive(Clone)]
 pub(crate) struct WebClient {
     client: Client<TimeoutConnector<HttpsConnector<HttpConnector>>, Upload>,
@@ -65,19 +70,19 @@ pub(crate) struct WebClient {
 }
 
 impl WebClient {
-    /// A client that trusts the authorities in a PEM file's content, or else the platform's.
+    /// A client that trusts the authorities in the PEM text `ca`, or those of the platform without one.
     ///
     /// # Errors
-    /// There is nobody to trust.
+    /// There are no certificate authorities to trust.
     pub(crate) fn new(ca: Option<&[u8]>, limits: WebLimits) -> Result<Self, RootsError> {
-        Self::trusting(roots(ca)?, limits)
+        Self::with_roots(roots(ca)?, limits)
     }
 
     /// A client that trusts these authorities.
     ///
     /// # Errors
-    /// TLS cannot be spoken.
-    pub(crate) fn trusting(roots: RootCertStore, limits: WebLimits) -> Result<Self, RootsError> {
+    /// TLS cannot be configured.
+    pub(crate) fn with_roots(roots: RootCertStore, limits: WebLimits) -> Result<Self, RootsError> {
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|_| RootsError::Nobody)?
@@ -86,7 +91,7 @@ impl WebClient {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // Divided among the addresses of a name, so that one that leads nowhere leaves time for the next.
+        // hyper divides this among the addresses of a name, so that an unreachable one leaves time for the next.
         tcp.set_connect_timeout(Some(limits.connect));
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -103,7 +108,7 @@ impl WebClient {
         Ok(Self { client, limits })
     }
 
-    /// Sends a request to the server that its address names, and reads the whole answer.
+    /// Sends a request to the server in its URL, and reads the whole response.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, WebError> {
         let whole = |bytes| {
             Full::new(bytes)
@@ -113,7 +118,7 @@ impl WebClient {
         self.upload(request.map(whole)).await
     }
 
-    /// The same for a request whose body may be made piece by piece.
+    /// Like [`WebClient::send`], for a request whose body may be streamed.
     pub(crate) async fn upload(&self, request: Request<Upload>) -> Result<Response<Bytes>, WebError> {
         match self.limits.total {
             None => self.exchange(request).await,
@@ -139,10 +144,10 @@ impl WebClient {
                 (why, _) if error.is_connect() => WebError::Connect(why),
                 (why, _) => WebError::Broken(why),
             })?;
-        self.whole(answer).await
+        self.read_response(answer).await
     }
 
-    async fn whole(&self, answer: Response<Incoming>) -> Result<Response<Bytes>, WebError> {
+    async fn read_response(&self, answer: Response<Incoming>) -> Result<Response<Bytes>, WebError> {
         let (head, mut body) = answer.into_parts();
         let most = self.limits.answer_bytes_max;
         let mut whole = BytesMut::new();
@@ -158,7 +163,8 @@ impl WebClient {
     }
 }
 
-/// The cause at the bottom of an error, for those above it only say where it was met; and whether one of them is a time that ran out.
+/// The innermost cause of an error, because the outer ones only say where it was met; and whether one of the causes is a
+/// timeout.
 fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
     let (mut inner, mut is_late) = (error, false);
     loop {
@@ -171,5 +177,82 @@ fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
     }
 }
 
+/// Why there are no certificate authorities to trust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RootsError {
+    /// The file has no PEM certificate, or one that is not usable.
+    #[error("holds no PEM certificate of an authority")]
+    NoAuthority,
+    /// The platform has no certificate authorities.
+    #[error(
+        "this machine has no certificate authorities: install them (Debian: ca-certificates), or name a file with some"
+    )]
+    Nobody,
+}
+
+/// The authorities in the PEM text, or those of the platform without one.
+pub(crate) fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
+    match pem {
+        Some(pem) => with_pem(RootCertStore::empty(), pem),
+        None => check_non_empty(platform()),
+    }
+}
+
+/// The authorities of the platform, and those in the PEM text in addition.
+pub(crate) fn roots_with_platform(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
+    match pem {
+        Some(pem) => with_pem(platform(), pem),
+        None => check_non_empty(platform()),
+    }
+}
+
+fn platform() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    // Unusable certificates of the platform are ignored, as long as one can be used.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+fn check_non_empty(roots: RootCertStore) -> Result<RootCertStore, RootsError> {
+    if roots.is_empty() {
+        return Err(RootsError::Nobody);
+    }
+    Ok(roots)
+}
+
+/// Adds the authorities in the PEM text, all of which have to be valid.
+fn with_pem(mut roots: RootCertStore, pem: &[u8]) -> Result<RootCertStore, RootsError> {
+    let before = roots.len();
+    for one in CertificateDer::pem_slice_iter(pem) {
+        let added = one.ok().and_then(|one| roots.add(one).ok());
+        added.ok_or(RootsError::NoAuthority)?;
+    }
+    if roots.len() == before {
+        return Err(RootsError::NoAuthority);
+    }
+    Ok(roots)
+}
+
 #[cfg(test)]
-mod tests;
+mod roots_tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_authority_is_told() {
+        for wrong in [
+            "",
+            "no certificate",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
+            for made in [roots, roots_with_platform] {
+                let told = made(Some(wrong.as_bytes())).err();
+                assert_eq!(told, Some(RootsError::NoAuthority), "{wrong}");
+            }
+        }
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let own = own.cert.pem();
+        assert_eq!(roots(Some(own.as_bytes())).unwrap().len(), 1);
+        let both = roots_with_platform(Some(own.as_bytes())).unwrap();
+        assert_eq!(both.len(), platform().len() + 1);
+    }
+}

@@ -1,9 +1,8 @@
-//! The budget for what connections hold of requests whose heads have not come to their end: all that is known of them then is an
-//! address.
+//! The budget for the memory of unfinished heads, of whose requests only the client's address is known.
 //!
-//! A small head is always read, and not counted: connections have a limit of their own. Larger ones count, in all and per
-//! address. Where a limit is exceeded the largest give way, and of those that are as large as each other the oldest: whoever
-//! holds much for long loses it, and who sends a head at once is through before that.
+//! A head of up to [`SMALL_HEAD_BYTES`] is always read and not counted: the number of connections is limited anyway. Larger
+//! ones count, in all and per address. When a limit is exceeded the largest head gives way, and among equals the oldest. So a
+//! client that holds much for long loses it, and a client that sends its head at once is done before.
 
 use std::{
     cmp::Reverse,
@@ -14,53 +13,53 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{config::connections::HeadsConfig, domain::wire::http2::Unfinished, edges::limiter::client::Client};
+use crate::{config::limits::HeadsConfig, domain::wire::http2::UnfinishedHead, edges::limiter::ClientAddress};
 
 #[cfg(test)]
 mod tests;
 
-/// The most bytes of a head that is always read.
+/// The size up to which a head is always read and not counted.
 pub(crate) const SMALL_HEAD_BYTES: usize = 4096;
 
-/// The most memory for each byte of a head over HTTP/2 that is decoded before its end: a field that takes one byte there
-/// (RFC 7541 section 6.1) is an entry of a table here.
+/// The most memory per received byte of an HTTP/2 head, which is decoded before its end: a field of one byte (RFC 7541 section
+/// 6.1) becomes an entry of a table.
 const DECODED_BYTES_PER_BYTE: u64 = 112;
 
-/// The heads that are held. Clones share them.
+/// Counts the unfinished heads of all connections. Clones share the count.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadBudget {
     limits: HeadsConfig,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeadTable>>,
 }
 
-/// A head's place among others: by its size, and among equals by its age.
+/// The order in which heads give way, the last one first: by size, and among equals by age.
 type Rank = (u64, Reverse<u64>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeadTable {
     /// The number of the next head.
     next: u64,
-    heads: HashMap<u64, Head, ahash::RandomState>,
-    all: Ranked,
-    /// Only of addresses that have a head.
-    by_address: HashMap<Client, Ranked, ahash::RandomState>,
+    heads: HashMap<u64, CountedHead, ahash::RandomState>,
+    all: RankedHeads,
+    /// Has only addresses with a counted head.
+    by_address: HashMap<ClientAddress, RankedHeads, ahash::RandomState>,
 }
 
 #[derive(Debug)]
-struct Head {
-    address: Option<Client>,
+struct CountedHead {
+    address: Option<ClientAddress>,
     bytes: u64,
     waker: Option<Waker>,
 }
 
-/// Heads in order, and what they have together.
+/// Heads in the order in which they give way, and the sum of their bytes.
 #[derive(Debug, Default)]
-struct Ranked {
+struct RankedHeads {
     bytes: u64,
     order: BTreeSet<Rank>,
 }
 
-impl Ranked {
+impl RankedHeads {
     fn add(&mut self, rank: Rank) {
         self.bytes += rank.0;
         self.order.insert(rank);
@@ -71,16 +70,15 @@ impl Ranked {
         self.order.remove(&rank);
     }
 
-    /// The head that gives way first, if they have more than they may.
-    fn first_to_go(&self, bytes_max: u64) -> Option<u64> {
+    /// The head that gives way next; `None` if the sum is within `bytes_max`.
+    fn next_to_give_way(&self, bytes_max: u64) -> Option<u64> {
         let largest = self.order.last().filter(|_| self.bytes > bytes_max)?;
         Some(largest.1.0)
     }
 }
 
-impl Held {
-    /// Takes a head out, and returns what it had.
-    fn remove(&mut self, number: u64) -> Option<Head> {
+impl HeadTable {
+    fn remove(&mut self, number: u64) -> Option<CountedHead> {
         let head = self.heads.remove(&number)?;
         let rank = (head.bytes, Reverse(number));
         self.all.remove(rank);
@@ -95,7 +93,7 @@ impl Held {
         Some(head)
     }
 
-    fn insert(&mut self, number: u64, head: Head) {
+    fn insert(&mut self, number: u64, head: CountedHead) {
         let rank = (head.bytes, Reverse(number));
         self.all.add(rank);
         if let Some(address) = head.address {
@@ -104,16 +102,16 @@ impl Held {
         self.heads.insert(number, head);
     }
 
-    /// The head that gives way, after one of this address has grown.
-    fn first_to_go(&self, address: Option<Client>, limits: &HeadsConfig) -> Option<u64> {
+    /// The head that gives way after a head of this address has grown; `None` within the limits.
+    fn next_to_give_way(&self, address: Option<ClientAddress>, limits: &HeadsConfig) -> Option<u64> {
         let of_address = address.and_then(|address| self.by_address.get(&address));
-        let of_address = of_address.and_then(|heads| heads.first_to_go(limits.address_bytes_max));
-        of_address.or_else(|| self.all.first_to_go(limits.bytes_max))
+        let of_address = of_address.and_then(|heads| heads.next_to_give_way(limits.address_bytes_max));
+        of_address.or_else(|| self.all.next_to_give_way(limits.bytes_max))
     }
 }
 
 impl HeadBudget {
-    /// Nothing is held yet.
+    /// An unused budget.
     pub(crate) fn new(limits: HeadsConfig) -> Self {
         Self {
             limits,
@@ -121,8 +119,8 @@ impl HeadBudget {
         }
     }
 
-    /// For the heads of a connection from this address; `None` for one that speaks for many. It holds nothing yet.
-    pub(crate) fn lease(&self, address: Option<Client>) -> HeadLease {
+    /// An empty lease for a connection from this address; `None` for a peer that speaks for many clients.
+    pub(crate) fn lease(&self, address: Option<ClientAddress>) -> HeadLease {
         HeadLease {
             budget: self.clone(),
             address,
@@ -130,62 +128,62 @@ impl HeadBudget {
         }
     }
 
-    /// The bytes held now.
+    /// The bytes counted now.
     pub(crate) fn in_use(&self) -> u64 {
         self.held.lock().all.bytes
     }
 }
 
-/// Its connection is to give way.
+/// The head gives way to others: its connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GaveWay;
+pub(crate) struct HeadBudgetExhausted;
 
-/// What a connection holds of the budget; given back on drop.
+/// A connection's part of the budget, returned on drop.
 #[derive(Debug)]
 pub(crate) struct HeadLease {
     budget: HeadBudget,
-    address: Option<Client>,
-    /// Its head, while that is not small. It is in the budget until it gives way.
+    address: Option<ClientAddress>,
+    /// The number of its head while that is counted. It stays set when the head gives way.
     number: Option<u64>,
 }
 
 impl HeadLease {
-    /// So much has come of a head. Never waits, and locks nothing while the head is small.
+    /// The head has `bytes` now. Never waits, and locks nothing while the head is small.
     ///
     /// # Errors
-    /// It gives way: nothing of it may be held any more.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), GaveWay> {
+    /// The head gives way: its bytes must be dropped.
+    pub(crate) fn set_size(&mut self, bytes: usize) -> Result<(), HeadBudgetExhausted> {
         match bytes <= SMALL_HEAD_BYTES {
             true => {
                 self.release();
                 Ok(())
             }
-            false => self.count(bytes as u64),
+            false => self.set_counted_size(bytes as u64),
         }
     }
 
-    /// The same of a head over HTTP/2.
+    /// The same for a head over HTTP/2.
     ///
     /// # Errors
-    /// It gives way: nothing of it may be held any more.
-    pub(crate) fn hold_http2(&mut self, unfinished: Unfinished) -> Result<(), GaveWay> {
+    /// The head gives way: its bytes must be dropped.
+    pub(crate) fn set_http2_size(&mut self, unfinished: UnfinishedHead) -> Result<(), HeadBudgetExhausted> {
         let decoded = (unfinished.block as u64).saturating_mul(DECODED_BYTES_PER_BYTE);
         let decoded = decoded.min(self.budget.limits.head_bytes_max);
-        self.hold(
+        self.set_size(
             unfinished
                 .frame
                 .saturating_add(usize::try_from(decoded).unwrap_or(usize::MAX)),
         )
     }
 
-    /// Whether it has given way; otherwise the task is woken when it does.
-    pub(crate) fn poll_gave_way(&self, cx: &Context<'_>) -> Poll<GaveWay> {
+    /// Ready if the head has given way; otherwise the task is woken when it does.
+    pub(crate) fn poll_gave_way(&self, cx: &Context<'_>) -> Poll<HeadBudgetExhausted> {
         let Some(number) = self.number else {
             return Poll::Pending;
         };
         let mut held = self.budget.held.lock();
         let Some(head) = held.heads.get_mut(&number) else {
-            return Poll::Ready(GaveWay);
+            return Poll::Ready(HeadBudgetExhausted);
         };
         match &mut head.waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -194,18 +192,18 @@ impl HeadLease {
         Poll::Pending
     }
 
-    /// Nothing is held any more: the head has come to its end, or is not wanted.
+    /// Returns the head's bytes to the budget: it is complete or dropped.
     pub(crate) fn release(&mut self) {
         if let Some(number) = self.number.take() {
             self.budget.held.lock().remove(number);
         }
     }
 
-    fn count(&mut self, bytes: u64) -> Result<(), GaveWay> {
+    fn set_counted_size(&mut self, bytes: u64) -> Result<(), HeadBudgetExhausted> {
         let mut gone = Vec::new();
         let mut held = self.budget.held.lock();
         let (number, waker) = match self.number {
-            Some(number) => (number, held.remove(number).ok_or(GaveWay)?.waker),
+            Some(number) => (number, held.remove(number).ok_or(HeadBudgetExhausted)?.waker),
             None => {
                 held.next += 1;
                 (held.next, None)
@@ -213,14 +211,14 @@ impl HeadLease {
         };
         self.number = Some(number);
         let address = self.address;
-        held.insert(number, Head { address, bytes, waker });
-        while let Some(largest) = held.first_to_go(address, &self.budget.limits) {
+        held.insert(number, CountedHead { address, bytes, waker });
+        while let Some(largest) = held.next_to_give_way(address, &self.budget.limits) {
             gone.extend(held.remove(largest).and_then(|head| head.waker));
         }
         let stays = held.heads.contains_key(&number);
         drop(held);
         gone.into_iter().for_each(Waker::wake);
-        stays.then_some(()).ok_or(GaveWay)
+        stays.then_some(()).ok_or(HeadBudgetExhausted)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One client's HTTP/2 connection: its settings, and its end after as many requests as it may carry.
+//! One client's HTTP/2 connection: its settings, and its end after `requests_max` requests.
 
 use std::sync::{
     Arc,
@@ -21,11 +21,11 @@ use crate::{
     config::Config,
     domain::{faults::refusal::Refusal, wire::http1::head::HeadFault},
     edges::connection_slots::ConnectionSlot,
-    front::{farewell, guarded::Guarded},
+    front::{connection::ClientConnection, head_reader},
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// What HTTP/2 adds to each header field when it measures a list of them (RFC 9113 section 6.5.2).
+/// The bytes that HTTP/2 adds for each field when it measures a header list (RFC 9113 section 6.5.2).
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
 /// The limits of an HTTP/2 connection.
@@ -36,11 +36,10 @@ pub(crate) struct Http2Settings {
 }
 
 impl Http2Settings {
-    /// As configured.
     pub(crate) fn new(config: &Config) -> Self {
         let (gateway, connections) = (&config.gateway, &config.connections);
         let mut options = default_h2_options();
-        // What is within the gateway's own limits must get as far as its own answer.
+        // Large enough for all heads within the gateway's limits, so that the gateway answers the others.
         let list = gateway.header_bytes_max + gateway.header_count_max * FIELD_OVERHEAD_BYTES;
         options.max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX));
         options.max_concurrent_streams(connections.h2_streams_max);
@@ -57,21 +56,21 @@ impl Http2Settings {
 }
 
 /// The application for one connection.
-struct Http2<A> {
+struct Http2App<A> {
     app: Arc<A>,
     settings: Http2Settings,
     figures: ListenerFigures,
-    /// Where the connection may have to give way, while no request runs on it.
+    /// The slot in which the connection may have to give way while it carries no request.
     slot: Option<Arc<ConnectionSlot>>,
     requests: AtomicU32,
-    /// Turns true when the connection is to take no more requests; Pingora says GOAWAY then.
+    /// Turns true when the connection accepts no more requests; Pingora sends GOAWAY then.
     end: watch::Sender<bool>,
 }
 
 /// Serves a connection whose preface has arrived, to its end.
 pub(crate) async fn serve<A>(
     app: &Arc<A>,
-    connection: Box<Guarded>,
+    connection: Box<ClientConnection>,
     settings: Http2Settings,
     mut closing: ShutdownWatch,
 ) where
@@ -79,7 +78,7 @@ pub(crate) async fn serve<A>(
 {
     let end = watch::Sender::new(false);
     let told = end.subscribe();
-    let served = Arc::new(Http2 {
+    let served = Arc::new(Http2App {
         app: Arc::clone(app),
         settings,
         figures: connection.figures().clone(),
@@ -97,7 +96,7 @@ pub(crate) async fn serve<A>(
 }
 
 #[async_trait]
-impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2<A> {
+impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2App<A> {
     async fn process_new_http(
         self: &Arc<Self>,
         session: ServerSession,
@@ -105,15 +104,15 @@ impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2<A> {
     ) -> Option<ReusedHttpStream> {
         let before = self.requests.fetch_add(1, Ordering::Relaxed);
         if before + 1 == self.settings.requests_max {
-            self.figures.closed(CloseReason::Requests);
+            self.figures.record_close(CloseReason::Requests);
             self.end.send_replace(true);
         }
         if session.req_header().extensions.get::<PathFragment>().is_some() {
             // Over HTTP/1.1 a head with such a target is refused as well (`domain/wire/http1/head.rs`).
-            farewell::refuse(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
+            head_reader::refuse_http2(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
             return None;
         }
-        let _request = self.slot.as_ref().map(ConnectionSlot::request);
+        let _request = self.slot.as_ref().map(ConnectionSlot::begin_request);
         self.app.process_new_http(session, shutdown).await
     }
 

@@ -1,4 +1,4 @@
-//! What may lie between a socket and HTTP: a header of the PROXY protocol, and TLS.
+//! The layers between a socket and HTTP: a header of the PROXY protocol, and TLS.
 
 use std::{
     io::{self, ErrorKind},
@@ -15,17 +15,17 @@ use pingora::protocols::{
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    domain::wire::proxy_protocol::{self, Progress},
-    front::{tls::listener::Listener, transport::Transport},
+    domain::wire::proxy_protocol::{self, ProxyHeaderProgress},
+    front::{Transport, tls::TlsListener},
 };
 
 /// The layers of a listener, from the socket up.
 #[derive(Debug)]
 pub(crate) struct Layers {
-    /// Peers whose connections begin with a header of the PROXY protocol; no others may.
+    /// Peers whose connections begin with a header of the PROXY protocol; others must not send one.
     pub announced_by: Vec<IpNet>,
-    /// `None`: the listener is plain.
-    pub tls: Option<Arc<Listener>>,
+    /// TLS; `None` for a listener without it.
+    pub tls: Option<Arc<TlsListener>>,
 }
 
 #[async_trait]
@@ -37,10 +37,10 @@ impl Transport for Layers {
 
     async fn open(&self, mut stream: Stream) -> io::Result<Stream> {
         if peer(&stream).is_some_and(|peer| self.announces_client(peer))
-            && let Some(client) = announced(&mut stream).await?
+            && let Some(client) = read_announced_client(&mut stream).await?
         {
             let digest = SocketDigest::from_raw_fd(stream.id());
-            // The digest is new, so there is nothing in it yet.
+            // The digest is new, so its address is unset.
             let _ = digest.peer_addr.set(Some(Address::Inet(client)));
             stream.set_socket_digest(digest);
         }
@@ -48,7 +48,7 @@ impl Transport for Layers {
             return Ok(stream);
         };
         let socket = stream.into_any().downcast::<Socket>();
-        let socket = socket.map_err(|_| io::Error::other("the listener is no socket"))?;
+        let socket = socket.map_err(|_| io::Error::other("the connection is not a socket"))?;
         let encrypted = tls.accept(*socket).await;
         encrypted.map_or_else(
             |error| Err(io::Error::new(ErrorKind::InvalidData, error)),
@@ -62,13 +62,13 @@ fn peer(stream: &Stream) -> Option<IpAddr> {
     Some(digest.peer_addr()?.as_inet()?.ip())
 }
 
-/// Reads a header, and nothing behind it: whose connection it is, if the header says so.
-async fn announced(stream: &mut Stream) -> io::Result<Option<SocketAddr>> {
+/// Reads a header of the PROXY protocol and no byte behind it. Returns the client's address, if the header has one.
+async fn read_announced_client(stream: &mut Stream) -> io::Result<Option<SocketAddr>> {
     let mut header = Vec::new();
     loop {
         match proxy_protocol::read(&header).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))? {
-            Progress::Whole(client) => return Ok(client),
-            Progress::Needs(more) => {
+            ProxyHeaderProgress::Whole(client) => return Ok(client),
+            ProxyHeaderProgress::Needs(more) => {
                 let read = (&mut *stream).take(more as u64).read_to_end(&mut header).await?;
                 if read < more {
                     return Err(ErrorKind::UnexpectedEof.into());

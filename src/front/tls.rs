@@ -1,9 +1,554 @@
-//! TLS of weir's own listeners: which certificate a client gets, which clients are let in, and how either is exchanged
-//! while connections come in.
+//! TLS of weir's own listeners: which certificate a client gets, which clients are accepted, and how both are replaced at run
+//! time.
 //!
-//! It reads no files: [`Certificate::read`](certificate::Certificate::read) takes their content, `wiring::tls` reads them.
+//! It reads no files: `wiring::tls` reads them, [`Certificate::read`](Certificate::read) gets their content.
 
-pub(crate) mod certificate;
-mod choice;
-pub(crate) mod listener;
-pub(crate) mod names;
+#[cfg(test)]
+pub(crate) mod certificate_tests;
+
+use std::{cmp::Reverse, fmt, net::IpAddr, sync::Arc};
+
+use arc_swap::ArcSwap;
+use pingora::{
+    listeners::tls::Acceptor,
+    protocols::{IO, tls::TlsStream},
+};
+use rustls::{
+    CipherSuite, Error, RootCertStore, ServerConfig, SignatureAlgorithm, SignatureScheme, SupportedCipherSuite,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{
+        ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
+        danger::ClientCertVerifier,
+    },
+    sign::CertifiedKey,
+    version::{TLS12, TLS13},
+};
+use sha2::{Digest, Sha256};
+use x509_parser::{
+    extensions::GeneralName,
+    prelude::{FromDer, X509Certificate},
+};
+
+/// Chooses by the name that a client asks for, and then takes the first certificate, in the order given, that the client can
+/// verify. A client that asks for no name, or an unknown one, gets the first of all that it can verify.
+#[derive(Debug)]
+struct CertificateResolver {
+    certificates: Vec<Certificate>,
+    suites: Vec<SupportedCipherSuite>,
+}
+
+impl CertificateResolver {
+    fn new(certificates: Vec<Certificate>, crypto: &CryptoProvider) -> Self {
+        Self {
+            certificates,
+            suites: crypto.cipher_suites.clone(),
+        }
+    }
+
+    fn certificates(&self) -> &[Certificate] {
+        &self.certificates
+    }
+
+    /// The certificate for a client that asks for `name` and offers `schemes` and `suites`; `None` if it can verify none.
+    fn choose(
+        &self,
+        name: Option<&str>,
+        schemes: &[SignatureScheme],
+        suites: &[CipherSuite],
+    ) -> Option<&Arc<CertifiedKey>> {
+        self.by_preference(name)
+            .map(Certificate::certified_key)
+            .find(|certified| self.can_verify(certified, schemes, suites))
+    }
+
+    fn by_preference(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
+        let covering = |one| Some((name.and_then(|name| Certificate::names(one).covers(name))?, one));
+        let mut found: Vec<(NameMatch, &Certificate)> = self.certificates.iter().filter_map(covering).collect();
+        found.sort_by_key(|(matched, _)| Reverse(*matched));
+        let others = if found.is_empty() {
+            self.certificates.as_slice()
+        } else {
+            &[]
+        };
+        found.into_iter().map(|(_, one)| one).chain(others)
+    }
+
+    /// Whether the client can verify a certificate. In TLS 1.2 the cipher suite fixes the kind of key, whatever `schemes` lists.
+    fn can_verify(&self, certified: &CertifiedKey, schemes: &[SignatureScheme], suites: &[CipherSuite]) -> bool {
+        let kind = certified.key.algorithm();
+        let mut shared = self.suites.iter().filter(|suite| suites.contains(&suite.suite()));
+        certified.key.choose_scheme(schemes).is_some() && shared.any(|suite| suite.usable_for_signature_algorithm(kind))
+    }
+}
+
+impl ResolvesServerCert for CertificateResolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let chosen = self.choose(hello.server_name(), hello.signature_schemes(), hello.cipher_suites());
+        chosen.cloned()
+    }
+}
+
+/// The DNS names and addresses of a certificate's subjectAltName. Its common name is ignored (RFC 9525 section 2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CertificateNames {
+    dns: Vec<String>,
+    addresses: Vec<IpAddr>,
+}
+
+/// How a certificate matches a name; the better match is the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NameMatch {
+    /// By `*.` instead of the name's first label.
+    Wildcard,
+    /// The name itself is in the certificate.
+    Exact,
+}
+
+impl CertificateNames {
+    /// The names of a certificate; empty if it has none, or none that can be read.
+    pub(crate) fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
+        let mut names = Self::default();
+        let found = certificate.subject_alternative_name().ok().flatten();
+        for name in found.iter().flat_map(|extension| &extension.value.general_names) {
+            match name {
+                GeneralName::DNSName(name) => names.dns.push(name.to_ascii_lowercase()),
+                GeneralName::IPAddress(bytes) => names.addresses.extend(address(bytes)),
+                _ => {}
+            }
+        }
+        names
+    }
+
+    /// All names, DNS names first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = String> {
+        self.dns
+            .iter()
+            .cloned()
+            .chain(self.addresses.iter().map(ToString::to_string))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dns.is_empty() && self.addresses.is_empty()
+    }
+
+    /// How the names match a host, which is a DNS name in any case or an address without brackets; `None` if they do not.
+    pub(crate) fn covers(&self, host: &str) -> Option<NameMatch> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return self.addresses.contains(&address).then_some(NameMatch::Exact);
+        }
+        let is = |name: &&String| name.eq_ignore_ascii_case(host);
+        // A wildcard stands for one whole label (RFC 9525 section 6.3).
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        let is_wildcard = |name: &&String| match (name.strip_prefix("*."), parent) {
+            (Some(rest), Some(parent)) => rest.eq_ignore_ascii_case(parent),
+            _ => false,
+        };
+        let exact = self.dns.iter().find(is).map(|_| NameMatch::Exact);
+        exact.or_else(|| self.dns.iter().find(is_wildcard).map(|_| NameMatch::Wildcard))
+    }
+
+    /// The name that stands for the certificate in logs.
+    pub(crate) fn first(&self) -> String {
+        self.all().next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for CertificateNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.all().collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
+/// Why a certificate cannot be used. Contains nothing of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// The chain's file contains no certificate.
+    #[error("the chain holds no PEM certificate")]
+    NoCertificate,
+    /// One of the chain, counted from 1, is not X.509 in DER.
+    #[error("certificate {0} of the chain is damaged")]
+    Damaged(usize),
+    /// It names no host, so no client would accept it.
+    #[error("its subjectAltName names no host, and clients check nothing else")]
+    NoName,
+    /// The key's file contains no key, or an encrypted one.
+    #[error("the key's file holds no private key: give an unencrypted one as PEM (PKCS #8, PKCS #1 or SEC 1)")]
+    NoKey,
+    /// The key belongs to another certificate.
+    #[error("the key is not that of the first certificate of the chain")]
+    OtherKey,
+    /// The key's kind or size is not supported.
+    #[error("the key cannot be used: give RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
+    UnusableKey,
+}
+
+/// A certificate chain with its private key, for the names in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificate {
+    names: CertificateNames,
+    from: i64,
+    until: i64,
+    in_order: bool,
+    certified: Arc<CertifiedKey>,
+}
+
+impl Certificate {
+    /// Reads PEM: the chain, leaf first, and the leaf's private key. Anything else in the files is ignored.
+    pub(crate) fn read(chain: &[u8], key: &[u8], crypto: &CryptoProvider) -> Result<Self, CertificateError> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+            .enumerate()
+            .map(|(index, one)| one.map_err(|_| CertificateError::Damaged(index + 1)))
+            .collect::<Result<_, _>>()?;
+        let parsed = chain
+            .iter()
+            .enumerate()
+            .map(|(index, der)| match X509Certificate::from_der(der) {
+                Ok(([], parsed)) => Ok(parsed),
+                _ => Err(CertificateError::Damaged(index + 1)),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let names = parsed
+            .first()
+            .map(CertificateNames::from_certificate)
+            .ok_or(CertificateError::NoCertificate)?;
+        if names.is_empty() {
+            return Err(CertificateError::NoName);
+        }
+        // A chain is valid while all of its certificates are.
+        let validities = || parsed.iter().map(|one| one.validity());
+        let from = validities().map(|one| one.not_before.timestamp()).max();
+        let until = validities().map(|one| one.not_after.timestamp()).min();
+        let mut pairs = parsed.iter().zip(parsed.iter().skip(1));
+        let in_order = pairs.all(|(one, issuer)| one.issuer().as_raw() == issuer.subject().as_raw());
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::NoKey)?;
+        let (from, until) = (from.unwrap_or_default(), until.unwrap_or_default());
+        let certified = CertifiedKey::from_der(chain, key, crypto).map_err(|error| match error {
+            Error::InconsistentKeys(_) => CertificateError::OtherKey,
+            _ => CertificateError::UnusableKey,
+        })?;
+        Ok(Self {
+            names,
+            from,
+            until,
+            in_order,
+            certified: Arc::new(certified),
+        })
+    }
+
+    /// The names that it is valid for.
+    pub(crate) fn names(&self) -> &CertificateNames {
+        &self.names
+    }
+
+    /// The first second of its chain's validity, since the Unix epoch.
+    pub(crate) fn valid_from(&self) -> i64 {
+        self.from
+    }
+
+    /// The last second of its chain's validity, since the Unix epoch.
+    pub(crate) fn valid_until(&self) -> i64 {
+        self.until
+    }
+
+    /// Whether each certificate of the chain is followed by its issuer. Some clients refuse any other order.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.in_order
+    }
+
+    /// The kind of its key, for people.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.certified.key.algorithm() {
+            SignatureAlgorithm::RSA => "RSA",
+            SignatureAlgorithm::ECDSA => "ECDSA",
+            _ => "Ed25519",
+        }
+    }
+
+    /// The chain and key in rustls' form.
+    fn certified_key(&self) -> &Arc<CertifiedKey> {
+        &self.certified
+    }
+}
+
+/// A certificate's subject and SHA-256 digest, which distinguishes two of one subject. `None` if it is not X.509.
+pub(crate) fn describe_holder(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("{} sha256:{digest}", certificate.subject()))
+}
+
+/// The ALPN names of the protocols over TLS, the preferred one first.
+const HTTP_2_AND_1: &[&[u8]] = &[b"h2", b"http/1.1"];
+const HTTP_1: &[&[u8]] = &[b"http/1.1"];
+
+/// The clients that may connect.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum AcceptedClients {
+    /// All.
+    #[default]
+    All,
+    /// Those with a certificate of these authorities.
+    Certified(Arc<dyn ClientCertVerifier>),
+}
+
+/// Why an authority's file cannot be used for clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("holds no PEM certificate of an authority")]
+pub(crate) struct NoAuthority;
+
+impl AcceptedClients {
+    /// Clients with a certificate of the authorities in this PEM file.
+    pub(crate) fn from_authorities(authorities: &[u8]) -> Result<Self, NoAuthority> {
+        let mut roots = RootCertStore::empty();
+        for one in CertificateDer::pem_slice_iter(authorities) {
+            one.ok().and_then(|one| roots.add(one).ok()).ok_or(NoAuthority)?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto()).build();
+        verifier.map(Self::Certified).map_err(|_| NoAuthority)
+    }
+}
+
+/// One version of a listener's certificates and accepted clients, replaced as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsIdentity {
+    /// The certificates in order of preference. Never empty.
+    pub certificates: Vec<Certificate>,
+    pub clients: AcceptedClients,
+}
+
+/// The HTTP versions of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpVersions {
+    /// HTTP/2 and HTTP/1.1.
+    Http2,
+    /// HTTP/1.1 only.
+    Http1,
+}
+
+/// TLS 1.2 and 1.3 on a listener.
+pub(crate) struct TlsListener {
+    speaks: HttpVersions,
+    tickets: Arc<dyn ProducesTickets>,
+    version: ArcSwap<TlsSnapshot>,
+}
+
+struct TlsSnapshot {
+    choice: Arc<CertificateResolver>,
+    config: Arc<ServerConfig>,
+}
+
+impl TlsListener {
+    /// A listener with this identity.
+    ///
+    /// # Errors
+    /// The system provides no random bytes.
+    pub(crate) fn new(speaks: HttpVersions, identity: TlsIdentity) -> Result<Self, Error> {
+        let tickets = ring::Ticketer::new()?;
+        let version = ArcSwap::from_pointee(snapshot(speaks, &tickets, identity)?);
+        Ok(Self {
+            speaks,
+            tickets,
+            version,
+        })
+    }
+
+    /// Uses `identity` from the next handshake on. Running handshakes, connections and session tickets are not affected.
+    ///
+    /// # Errors
+    /// Those of [`TlsListener::new`].
+    pub(crate) fn set_identity(&self, identity: TlsIdentity) -> Result<(), Error> {
+        self.version
+            .store(Arc::new(snapshot(self.speaks, &self.tickets, identity)?));
+        Ok(())
+    }
+
+    /// Performs the handshake. The caller limits the time.
+    ///
+    /// # Errors
+    /// Those of the client and of rustls, in Pingora's form.
+    pub(crate) async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
+        let config = Arc::clone(&self.version.load().config);
+        Acceptor::from_server_config(config).tls_handshake(stream).await
+    }
+
+    /// Whether a certificate is valid for this host.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        let version = self.version.load();
+        version
+            .choice
+            .certificates()
+            .iter()
+            .any(|one| one.names().covers(host).is_some())
+    }
+
+    /// The certificates in use.
+    pub(crate) fn certificates(&self) -> Vec<Certificate> {
+        self.version.load().choice.certificates().to_vec()
+    }
+}
+
+fn snapshot(
+    speaks: HttpVersions,
+    tickets: &Arc<dyn ProducesTickets>,
+    identity: TlsIdentity,
+) -> Result<TlsSnapshot, Error> {
+    let crypto = crypto();
+    let choice = Arc::new(CertificateResolver::new(identity.certificates, &crypto));
+    let builder = ServerConfig::builder_with_provider(crypto).with_protocol_versions(&[&TLS13, &TLS12])?;
+    let mut config = match identity.clients {
+        AcceptedClients::All => {
+            let mut config = builder
+                .with_no_client_auth()
+                .with_cert_resolver(Arc::clone(&choice) as _);
+            config.ticketer = Arc::clone(tickets);
+            config
+        }
+        // Without tickets, so that a client shows its certificate on each connection.
+        AcceptedClients::Certified(verifier) => {
+            let mut config = builder
+                .with_client_cert_verifier(verifier)
+                .with_cert_resolver(Arc::clone(&choice) as _);
+            config.send_tls13_tickets = 0;
+            config
+        }
+    };
+    // Tickets only: clients could fill a session storage.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ignore_client_order = true;
+    let offered = match speaks {
+        HttpVersions::Http2 => HTTP_2_AND_1,
+        HttpVersions::Http1 => HTTP_1,
+    };
+    config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+    Ok(TlsSnapshot {
+        choice,
+        config: Arc::new(config),
+    })
+}
+
+/// The cryptography of all listeners: ring, as for providers.
+pub(crate) fn crypto() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+impl fmt::Debug for TlsListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsListener")
+            .field("speaks", &self.speaks)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::tls::certificate_tests::{Kind, certificate};
+    use rustls::crypto::ring;
+
+    const BOTH: [SignatureScheme; 2] = [SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::RSA_PSS_SHA256];
+
+    fn choice(of: &[(&[&str], Kind)]) -> CertificateResolver {
+        let crypto = ring::default_provider();
+        CertificateResolver::new(
+            of.iter().map(|(names, kind)| certificate(names, *kind)).collect(),
+            &crypto,
+        )
+    }
+
+    #[track_caller]
+    fn chosen(
+        choice: &CertificateResolver,
+        name: Option<&str>,
+        schemes: &[SignatureScheme],
+        suites: &[CipherSuite],
+    ) -> Option<usize> {
+        let certified = choice.choose(name, schemes, suites)?;
+        choice
+            .certificates
+            .iter()
+            .position(|one| Arc::ptr_eq(one.certified_key(), certified))
+    }
+
+    #[test]
+    fn the_name_decides_and_the_exact_one_goes_before_a_wildcard() {
+        let choice = choice(&[
+            (&["*.example.com"], Kind::Ecdsa),
+            (&["api.example.com"], Kind::Ecdsa),
+            (&["other.test", "third.test"], Kind::Ecdsa),
+        ]);
+        let suites = [CipherSuite::TLS13_AES_128_GCM_SHA256];
+        for (name, place) in [
+            (Some("api.example.com"), 1),
+            (Some("API.Example.com"), 1),
+            (Some("www.example.com"), 0),
+            (Some("third.test"), 2),
+            (Some("unknown.test"), 0),
+            (None, 0),
+        ] {
+            assert_eq!(chosen(&choice, name, &BOTH, &suites), Some(place), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn among_those_of_a_name_the_client_gets_one_it_can_verify() {
+        let choice = choice(&[(&["a.test"], Kind::Ecdsa), (&["a.test"], Kind::Rsa)]);
+        let tls13 = [CipherSuite::TLS13_AES_128_GCM_SHA256];
+        let rsa12 = [CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256];
+        assert_eq!(chosen(&choice, Some("a.test"), &BOTH, &tls13), Some(0));
+        assert_eq!(chosen(&choice, Some("a.test"), &BOTH[1..], &tls13), Some(1));
+        assert_eq!(
+            chosen(&choice, Some("a.test"), &BOTH, &rsa12),
+            Some(1),
+            "the suite decides in TLS 1.2"
+        );
+        assert_eq!(chosen(&choice, None, &BOTH[1..], &tls13), Some(1), "without a name too");
+        assert_eq!(
+            chosen(&choice, Some("a.test"), &[SignatureScheme::ED25519], &tls13),
+            None
+        );
+    }
+
+    fn names(dns: &[&str], addresses: &[&str]) -> CertificateNames {
+        CertificateNames {
+            dns: dns.iter().map(|name| (*name).to_owned()).collect(),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_one_label() {
+        let names = names(&["*.example.com", "example.com"], &[]);
+        assert_eq!(names.covers("API.example.com"), Some(NameMatch::Wildcard));
+        assert_eq!(names.covers("Example.Com"), Some(NameMatch::Exact));
+        for other in [
+            "a.b.example.com",
+            "example.org",
+            "",
+            "com",
+            ".com",
+            "*.com",
+            "example.com.evil.test",
+        ] {
+            assert_eq!(names.covers(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_compared_as_such() {
+        let names = names(&["10.0.0.1"], &["2001:db8::1", "192.0.2.7"]);
+        assert_eq!(names.covers("2001:db8:0::1"), Some(NameMatch::Exact));
+        assert_eq!(names.covers("192.0.2.7"), Some(NameMatch::Exact));
+        assert_eq!(
+            names.covers("10.0.0.1"),
+            None,
+            "a DNS name in the form of an address is no address"
+        );
+        assert_eq!(names.to_string(), "10.0.0.1, 2001:db8::1, 192.0.2.7");
+    }
+}

@@ -1,4 +1,4 @@
-//! What of a client's connection belongs to the request that is read from it, and how long it may take to come.
+//! The bytes of a client's connection that belong to the request being read, and how long they may take to arrive.
 
 use std::{
     io::{self, ErrorKind},
@@ -10,50 +10,53 @@ use tokio::{io::ReadBuf, time::Sleep};
 
 use crate::{
     domain::{
-        faults::pace::{BodyTime, BodyTimeLimit},
+        faults::{BodyTime, BodyTimeLimit},
         wire::{
             http1::{
-                chunked::{ChunkFault, Chunked, Trailers},
-                head::Framing,
+                chunked::{ChunkFault, ChunkedContent, ChunkedTrailers},
+                head::RequestFraming,
             },
-            http2::{Frames, Unfinished},
+            http2::{Http2HeadTracker, UnfinishedHead},
         },
     },
     edges::clock,
 };
 
-/// The empty line behind the last chunk.
+/// The empty line after the last chunk.
 const BODY_END: &[u8] = b"\r\n";
 
-/// What may be read by whoever has the connection now.
+/// The bytes that may be read from the connection now.
 #[derive(Debug)]
-pub(super) enum Unread {
-    /// Everything: it speaks HTTP/2, in these frames.
-    Everything(Frames),
-    /// So many bytes of the request's body.
+pub(super) enum ReadAllowance {
+    /// All: the connection speaks HTTP/2, in these frames.
+    Everything(Http2HeadTracker),
+    /// This many bytes of the request's body.
     Length(u64),
     /// The content of a chunked body.
-    Chunked(Chunked),
-    /// What ends a chunked body whose content has come, as far as it was not read yet. The body is whole then, so its trailers,
-    /// which nobody gets, keep it from nobody.
-    Trailers { end: &'static [u8], fields: Trailers },
-    /// Nothing: the request has been read.
+    Chunked(ChunkedContent),
+    /// The unread part of a chunked body's end. Its content has arrived, so the body is complete for its reader; its trailers are
+    /// dropped later.
+    Trailers {
+        end: &'static [u8],
+        fields: ChunkedTrailers,
+    },
+    /// None: the request has been read.
     Nothing,
 }
 
-impl From<Framing> for Unread {
-    fn from(framing: Framing) -> Self {
+impl From<RequestFraming> for ReadAllowance {
+    fn from(framing: RequestFraming) -> Self {
         match framing {
-            Framing::Empty => Self::Nothing,
-            Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => Self::Chunked(Chunked::default()),
+            RequestFraming::Empty => Self::Nothing,
+            RequestFraming::Length(length) => Self::Length(length),
+            RequestFraming::Chunked => Self::Chunked(ChunkedContent::default()),
         }
     }
 }
 
-impl Unread {
-    /// How many of the bytes belong to what may be read; the rest comes behind it.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
+impl ReadAllowance {
+    /// Consumes bytes that have arrived. Returns how many of them may be read; the others come after the request.
+    pub(super) fn consume(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
         match self {
             Self::Everything(frames) => {
                 frames.push(bytes);
@@ -78,15 +81,15 @@ impl Unread {
                 }
                 *self = Self::Trailers {
                     end: BODY_END,
-                    fields: Trailers::default(),
+                    fields: ChunkedTrailers::default(),
                 };
                 Ok(content)
             }
         }
     }
 
-    /// What is to be read without anything having to come: the end of a body that has trailers. No more than `room` bytes.
-    pub(super) fn end(&mut self, room: usize) -> &'static [u8] {
+    /// Takes at most `room` bytes of the end of a body with trailers. They are read before the trailers arrive.
+    pub(super) fn take_end(&mut self, room: usize) -> &'static [u8] {
         let Self::Trailers { end, .. } = self else {
             return b"";
         };
@@ -95,8 +98,8 @@ impl Unread {
         now
     }
 
-    /// Follows the trailers of a body whose end has been read: how many of the bytes belong to them.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
+    /// Consumes the trailers of a body whose end has been read. Returns how many of the bytes belong to them.
+    pub(super) fn consume_trailers(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
         let Self::Trailers { end: [], fields } = self else {
             return Ok(0);
         };
@@ -107,67 +110,65 @@ impl Unread {
         Ok(count)
     }
 
-    /// Whether the body has been read to its end, so that only trailers may be to come.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Whether the body has been read to its end; only trailers may follow.
+    pub(super) fn is_body_read(&self) -> bool {
         matches!(self, Self::Nothing | Self::Trailers { end: [], .. })
     }
 
-    /// Whether something of the request is to come.
-    pub(super) fn is_expected(&self) -> bool {
+    /// Whether more of the request is expected.
+    pub(super) fn has_more(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Everything(_))
     }
 
-    /// What has come of a head over HTTP/2 before its end; `None` over HTTP/1.1.
-    pub(super) fn unfinished_head(&self) -> Option<Unfinished> {
+    /// The size of the unfinished head over HTTP/2; `None` over HTTP/1.1.
+    pub(super) fn unfinished_head(&self) -> Option<UnfinishedHead> {
         match self {
-            Self::Everything(frames) => Some(frames.unfinished()),
+            Self::Everything(frames) => Some(frames.unfinished_head()),
             _ => None,
         }
     }
 }
 
-/// How long the rest of a request may take to come. Trailers are a part of its body.
+/// Limits the time in which the rest of a request arrives. Trailers count as a part of the body.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct BodyTimer {
     limit: BodyTimeLimit,
-    /// Set while a request is waited for.
-    waiting: Option<Box<Waiting>>,
+    /// Set once a read of the request had to wait.
+    waiting: Option<Box<BodyWait>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct BodyWait {
     time: BodyTime,
     late: Pin<Box<Sleep>>,
 }
 
-impl Expected {
-    /// Nothing is waited for.
+impl BodyTimer {
     pub(super) fn new(limit: BodyTimeLimit) -> Self {
         Self { limit, waiting: None }
     }
 
-    /// Another request begins.
     pub(super) fn restart(&mut self) {
         self.waiting = None;
     }
 
-    /// So many bytes have come.
-    pub(super) fn come(&mut self, bytes: usize) {
+    /// `bytes` have arrived.
+    pub(super) fn on_bytes(&mut self, bytes: usize) {
         if let Some(waiting) = &mut self.waiting {
-            waiting.time.moved(bytes, clock::instant);
+            waiting.time.on_moved(bytes, clock::instant);
         }
     }
 
-    /// Nothing has come yet: an error once that has been too long.
+    /// Nothing has arrived: an error once that has taken too long.
     pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let now = clock::instant();
         let waiting = self.waiting.get_or_insert_with(|| {
-            Box::new(Waiting {
+            Box::new(BodyWait {
                 time: BodyTime::new(self.limit, now),
                 late: Box::pin(tokio::time::sleep_until(now.into())),
             })
         });
-        let due = waiting.time.wait(now).into();
+        let due = waiting.time.begin_wait(now).into();
         if waiting.late.deadline() != due {
             waiting.late.as_mut().reset(due);
         }
@@ -176,8 +177,8 @@ impl Expected {
     }
 }
 
-/// Puts as much of the end of a body into `buffer` as fits.
-pub(super) fn put_end(unread: &mut Unread, buffer: &mut ReadBuf<'_>) {
-    let end = unread.end(buffer.remaining());
+/// Puts the end of a body into `buffer`, as far as it fits.
+pub(super) fn put_end(unread: &mut ReadAllowance, buffer: &mut ReadBuf<'_>) {
+    let end = unread.take_end(buffer.remaining());
     buffer.put_slice(end);
 }

@@ -1,6 +1,4 @@
-//! Admission: reads the body, finds the model's route, puts the hold and issues the ticket.
-
-pub(crate) mod caller;
+//! Admission: reads the body, finds the model's route, takes the hold and issues the ticket.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -11,8 +9,11 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        faults::{end::End, refusal::Refusal},
-        keys::{key::KeyRecord, not_forwarded::PresentedKey, query},
+        faults::{End, refusal::Refusal},
+        keys::{
+            forwarding::{self, PresentedKey},
+            key::KeyRecord,
+        },
         wire::{
             json_scan::{Scan, ScanLimits},
             operation::Operation,
@@ -22,33 +23,29 @@ use crate::{
     },
     edges::clock,
     gateway::{
-        admission::caller::Caller,
-        attempt::attempts::Attempts,
-        client::Client,
-        estimate::Basis,
+        attempt::attempts::AttemptPlan,
+        caller::Caller,
+        client::{Client, KeySlot},
         exchange::Exchange,
         forward::Forward,
-        key_slots::KeySlot,
         parts::Gateway,
-        peer, provider_state,
+        provider_state,
         request::{
-            Request,
+            self, Request,
             body::RequestBody,
             body_work::{FREE_BYTES_MAX, KeyWork},
-            gather,
             head::{self, BodyHead},
-            model,
-            scanning::{self, AT_ONCE_BYTES_MAX},
+            read_body::{self, AT_ONCE_BYTES_MAX},
         },
-        tags,
         ticket::Ticket,
+        usage_estimate::UsageEstimator,
     },
-    money::billing::{Admission, AdmissionRequest, Admitting, Bill, QueueTicket},
-    providers::{endpoint::Route, live::Live},
+    money::billing::{Admission, AdmissionRequest, AdmissionStart, Bill, QueueTicket},
+    providers::{ConfigSnapshot, endpoint::Route},
 };
 
-/// Reads the body, finds the model and its route, and puts the hold. A request that is refused, or given up by its client,
-/// takes as much of its key's rate as one that is served; not so a token count, which has no part in that.
+/// Reads the body, finds the model and its route, and takes the hold. A request that is refused because of its client, or given
+/// up by it, uses its key's rate like one that is served. Token counts are not part of the rate.
 pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -58,19 +55,19 @@ pub(crate) async fn admit(
     path_model: Option<String>,
 ) -> Result<Box<Forward>, End> {
     let key = Arc::clone(&caller.key);
-    let admitted = consider(gateway, session, exchange, caller, operation, path_model).await;
+    let admitted = try_admit(gateway, session, exchange, caller, operation, path_model).await;
     let counts = match &admitted {
-        Err(End::Refused(refusal)) => refusal.is_of_client(),
+        Err(End::Refused(refusal)) => refusal.is_client_fault(),
         Err(_) => true,
         Ok(_) => false,
     };
-    if counts && !operation.counts_tokens() {
+    if counts && !operation.is_token_count() {
         gateway.billing.count_refused(&key);
     }
     admitted
 }
 
-async fn consider(
+async fn try_admit(
     gateway: &Gateway,
     session: &mut Session,
     exchange: &mut Exchange,
@@ -80,15 +77,16 @@ async fn consider(
 ) -> Result<Box<Forward>, End> {
     let live = Arc::clone(&exchange.live);
     let body_head = head::check_body(session.req_header(), live.config.gateway.bodies.bytes_max)?;
-    query::check(operation, session.req_header().uri.query()).map_err(|reason| Refusal::QueryInvalid { reason })?;
-    let tags = tags::of(session.req_header(), &live.config.gateway)?;
+    forwarding::check_query(operation, session.req_header().uri.query())
+        .map_err(|reason| Refusal::QueryInvalid { reason })?;
+    let tags = head::read_tags(session.req_header(), &live.config.gateway)?;
     let count_slot = count_slot(gateway, &live, &caller.key, operation)?;
     let read = read_request(gateway, session, exchange, &caller, operation, path_model, body_head).await?;
     let log = &mut *exchange.log;
     let stream = is_stream(operation, &read.scan);
-    let basis = basis(gateway, &live, &caller.key, &read, operation);
+    let basis = usage_estimator(gateway, &live, &caller.key, &read, operation);
     let asking = AdmissionRequest {
-        key: caller.found(),
+        key: caller.key_for_billing(),
         request_id: &log.record.request_id,
         operation,
         model_asked: &read.asked,
@@ -99,7 +97,7 @@ async fn consider(
         arrived: log.started,
         limits: &live.config.money,
     };
-    let (bill, hint) = hold(gateway, session, &asking, &read).await?;
+    let (bill, hint) = request_admission(gateway, session, &asking, &read).await?;
     log.record.model = Some(read.route.prices.model.clone());
     log.record.stream = stream;
     let ticket = Ticket::issue(log, bill, basis);
@@ -111,20 +109,20 @@ async fn consider(
         stream,
         asked: read.asked,
         model: Arc::clone(&read.route.model),
-        query: query::forwarded(operation, query, &PresentedKey::new(&presented)),
+        query: forwarding::forwarded_query(operation, query, &PresentedKey::new(&presented)),
         presented,
         scan: read.scan,
     };
     let client = Client::new(gateway.metrics(), session, &request, key, count_slot);
-    let forward = begin(request, read.body, (&read.route, hint), ticket, client)?;
+    let forward = begin_forward(request, read.body, (&read.route, hint), ticket, client)?;
     let work = gateway.limits.bodies.work(digest);
-    let mut forward = edit(forward, &session.req_header().headers, &work).await?;
-    forward.connect_client(session, &gateway.limits.finishing, &gateway.sinks.metrics);
+    let mut forward = edit_body(forward, &session.req_header().headers, &work).await?;
+    forward.connect_client(session, &gateway.limits.detached_permits, &gateway.reporters.metrics);
     Ok(forward)
 }
 
 /// A request whose body is read, and the route to its model.
-struct Read {
+struct RoutedRequest {
     body: RequestBody,
     scan: Box<Scan>,
     /// The model's name as the client gave it.
@@ -132,7 +130,7 @@ struct Read {
     route: Arc<Route>,
 }
 
-/// Reads the body, unless the head rules the request out, and finds the route to its model.
+/// Reads the body, unless the request is refused by its head, and finds the route to its model.
 async fn read_request(
     gateway: &Gateway,
     session: &mut Session,
@@ -141,19 +139,22 @@ async fn read_request(
     operation: Operation,
     path_model: Option<String>,
     body_head: BodyHead,
-) -> Result<Read, End> {
+) -> Result<RoutedRequest, End> {
     let (live, record) = (&exchange.live, &mut exchange.log.record);
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     let mut by_path = None;
     // A model named in the path can be refused before the body is read.
     if let Some(asked) = &path_model {
-        let model = model::find(catalogue, operation, asked)?;
+        let model = request::find_model(catalogue, operation, asked)?;
         record.model_asked = Some(asked.as_str().into());
-        model::route(live, switches, &caller.key, operation, asked, model)?;
+        request::find_route(live, switches, &caller.key, operation, asked, model)?;
         by_path = Some(model);
     }
     let (billing, is_heavy) = (&gateway.billing, body_head.is_heavy());
-    if let Err(refusal) = billing.refuse_early(caller.found(), operation, is_heavy).await {
+    if let Err(refusal) = billing
+        .refuse_early(caller.key_for_billing(), operation, is_heavy)
+        .await
+    {
         let found = Box::pin(find_model(gateway, session, live, caller, operation, body_head)).await?;
         if let Some((request_bytes, model)) = found {
             (record.request_bytes, record.model_asked) = (request_bytes, model);
@@ -163,13 +164,13 @@ async fn read_request(
     let (body, scan) = read_body(gateway, session, live, caller, operation.protocol(), body_head).await?;
     record.request_bytes = body.bytes.len() as u64;
     check_usage(operation, &scan)?;
-    let asked = model::asked(operation, path_model, &scan)?;
+    let asked = request::requested_name(operation, path_model, &scan)?;
     fail::fail_point!("admission");
-    let model = by_path.map_or_else(|| model::find(catalogue, operation, &asked), Ok)?;
+    let model = by_path.map_or_else(|| request::find_model(catalogue, operation, &asked), Ok)?;
     record.model_asked = Some(asked.as_str().into());
-    let route = model::route(live, switches, &caller.key, operation, &asked, model)?;
-    model::check_named(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
-    Ok(Read {
+    let route = request::find_route(live, switches, &caller.key, operation, &asked, model)?;
+    request::check_named_models(catalogue, &caller.key, operation, &route, &scan.models, &body.bytes)?;
+    Ok(RoutedRequest {
         body,
         scan,
         asked,
@@ -177,8 +178,8 @@ async fn read_request(
     })
 }
 
-/// Chooses the first provider and credential: the request as it is forwarded.
-fn begin(
+/// Chooses the first provider and credential, and makes the request that is forwarded.
+fn begin_forward(
     request: Request,
     mut body: RequestBody,
     (route, hint): (&Arc<Route>, Option<SessionHint>),
@@ -186,77 +187,83 @@ fn begin(
     client: Client,
 ) -> Result<Box<Forward>, Refusal> {
     if route.endpoints.len() > 1 {
-        // Only a further provider needs the body as the client sent it.
+        // Only a further provider needs the client's original body.
         body.keep_original();
     }
     let (dice, now) = (rand::rng().random(), clock::instant());
-    let attempts = Attempts::begin(route, hint, body.probing(), dice, now).ok_or(Refusal::Internal)?;
+    let attempts = AttemptPlan::begin(route, hint, body.probing(), dice, now).ok_or(Refusal::Internal)?;
     Ok(Forward::new(request, attempts, body, ticket, client))
 }
 
-/// Edits the body for the first provider. The edits of a route that has some take another walk over the body, which is done and
-/// charged as the scan is.
-async fn edit(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
+/// Edits the body for the first provider. If the route has edits, that is another pass over the body, which is run and charged
+/// like the scan.
+async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     if !forward.attempts.has_edits() || length <= FREE_BYTES_MAX {
         forward.edit_body(headers)?;
     } else if length <= AT_ONCE_BYTES_MAX {
-        work.charged(|| forward.edit_body(headers))?;
+        work.run_charged(|| forward.edit_body(headers))?;
     } else {
         let headers = headers.clone();
-        let edited = work.in_turn(move || forward.edit_body(&headers).map(|()| forward));
-        // Boxed, because few bodies are so large and each request would carry the room for it.
+        let edited = work.run_in_turn(move || forward.edit_body(&headers).map(|()| forward));
+        // Boxed, because few bodies are so large and every request's future would have the room for it.
         return Box::pin(edited).await?;
     }
     Ok(forward)
 }
 
-/// A place among those that the key has for counting tokens. Agents count in bursts (25 at once were seen) and pay
-/// nothing for it, so this limit is apart from those on generation (docs/interface.md, Token counts).
+/// Acquires one of the key's slots for counting tokens; `None` for other operations. Agents count in bursts (25 at once were
+/// seen) and pay nothing for it, so this limit is separate from those on generation (docs/interface.md, Token counts).
 fn count_slot(
     gateway: &Gateway,
-    live: &Live,
+    live: &ConfigSnapshot,
     key: &KeyRecord,
     operation: Operation,
 ) -> Result<Option<KeySlot>, Refusal> {
-    if !operation.counts_tokens() {
+    if !operation.is_token_count() {
         return Ok(None);
     }
     let concurrency = live.config.gateway.count_tokens_concurrency;
-    let slot = gateway.limits.count_slots.enter(key.id.as_str(), concurrency);
+    let slot = gateway.limits.count_slots.acquire(key.id.as_str(), concurrency);
     slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
-/// What the request's estimates are based on, with the prices of its route.
-fn basis(gateway: &Gateway, live: &Live, key: &KeyRecord, read: &Read, operation: Operation) -> Basis {
+/// The estimator of the request's usage, with the prices of its route.
+fn usage_estimator(
+    gateway: &Gateway,
+    live: &ConfigSnapshot,
+    key: &KeyRecord,
+    read: &RoutedRequest,
+    operation: Operation,
+) -> UsageEstimator {
     let (learnt, catalogue) = (&gateway.learnt, &live.catalogue);
     let (model, prices) = (&read.route.model, Arc::clone(&read.route.prices));
-    let mut basis = Basis::new(learnt, catalogue, key, model, prices, operation, &read.scan);
-    basis.name(&read.scan.models, operation.protocol(), &read.body.bytes);
+    let mut basis = UsageEstimator::new(learnt, catalogue, key, model, prices, operation, &read.scan);
+    basis.set_named_models(&read.scan.models, operation.protocol(), &read.body.bytes);
     basis
 }
 
-/// Reads the body of a request that is refused by its head, for the name of the model, which decides the refusal's form. That is
-/// done only where a provider has a form of its own, and the path does not name the model, for a body that is not heavy and whose
-/// client does not wait to be asked for it. Whatever is wrong with the body, the refusal stays the same. Returns the length of the
-/// body and the model's name where the body is read.
+/// Reads the body of a request that is refused by its head, to find the model's name, which decides the refusal's form. Does so
+/// only if some provider has its own form, the path does not name the model, the body is not heavy and its client does not wait
+/// for `100 Continue`. A fault of the body does not change the refusal. Returns the body's length and the model's name; `None` if
+/// the body was not read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,
-    live: &Live,
+    live: &ConfigSnapshot,
     caller: &Caller,
     operation: Operation,
     body_head: BodyHead,
 ) -> Result<Option<(u64, Option<SmolStr>)>, End> {
     let is_told_by_head = session.req_header().headers.contains_key(header::EXPECT);
-    let is_read = !operation.model_in_path() && !body_head.is_heavy() && !is_told_by_head;
+    let is_read = !operation.has_model_in_path() && !body_head.is_heavy() && !is_told_by_head;
     if !is_read || !live.catalogue.has_own_error_forms(operation.protocol()) {
         return Ok(None);
     }
     match read_body(gateway, session, live, caller, operation.protocol(), body_head).await {
         Ok((body, scan)) => {
-            let asked = model::asked(operation, None, &scan).ok();
-            let known = asked.filter(|asked| model::find(&live.catalogue, operation, asked).is_ok());
+            let asked = request::requested_name(operation, None, &scan).ok();
+            let known = asked.filter(|asked| request::find_model(&live.catalogue, operation, asked).is_ok());
             Ok(Some((body.bytes.len() as u64, known.map(SmolStr::from))))
         }
         Err(End::Refused(_)) => Ok(None),
@@ -268,28 +275,28 @@ async fn find_model(
 async fn read_body(
     gateway: &Gateway,
     session: &mut Session,
-    live: &Live,
+    live: &ConfigSnapshot,
     caller: &Caller,
     protocol: Protocol,
     body_head: BodyHead,
 ) -> Result<(RequestBody, Box<Scan>), End> {
     let limits = &live.config.gateway;
-    let address = peer::client_alone(session, &gateway.limits.trusted_proxies);
+    let address = head::known_client(session, &gateway.limits.trusted_proxies);
     let lease = gateway.limits.bodies.lease(caller.digest, address);
     let work = gateway.limits.bodies.work(caller.digest);
     let reading = pin!(async {
-        let body = gather::gather(session, body_head, &limits.bodies, lease, &work).await?;
+        let body = read_body::read_body(session, body_head, &limits.bodies, lease, &work).await?;
         let limits = ScanLimits {
             depth_max: limits.json_depth_max,
             references_max: limits.references_max,
         };
-        let scan = scanning::scan(&body, protocol, limits, &work).await?;
+        let scan = read_body::scan(&body, protocol, limits, &work).await?;
         Ok::<_, End>((body, scan))
     });
     tokio::select! {
         biased;
         read = reading => read,
-        () = gateway.drain.out_of_time() => Err(Refusal::Stopping.into()),
+        () = gateway.drain.expired() => Err(Refusal::Stopping.into()),
     }
 }
 
@@ -309,49 +316,51 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Asks billing for admission, and looks up the state at a provider that the request names. Where both call the store they run
-/// concurrently. Returns the bill, which a token count has not, and what the choice of provider and credential follows
-/// where there is one.
-async fn hold(
+/// Asks billing for admission, and looks up the provider state that the request names. If both call the store they run
+/// concurrently. Returns the bill, `None` for a token count, and the hint for choosing provider and credential, `None` if there
+/// is no choice or no hint.
+async fn request_admission(
     gateway: &Gateway,
     session: &mut Session,
     asking: &AdmissionRequest<'_>,
-    read: &Read,
+    read: &RoutedRequest,
 ) -> Result<(Option<Bill>, Option<SessionHint>), End> {
     let (key, route, scan, body) = (asking.key.record, &read.route, &read.scan, &read.body.bytes);
     let named = provider_state::look_up(&gateway.sessions, &key.account, route, scan);
     let mut answered = |time: Duration| gateway.metrics().store.admission.observe(time.as_secs_f64());
     // A token count is free.
-    let admitting = (!asking.operation.counts_tokens()).then(|| gateway.billing.admit(asking, &mut answered));
+    let admitting = (!asking.operation.is_token_count()).then(|| gateway.billing.admit(asking, &mut answered));
     let (named, admission) = match admitting {
         None => (named.await, None),
-        Some(Admitting::Decided(admission)) => {
+        Some(AdmissionStart::Decided(admission)) => {
             let admission = admission?;
             (named.await, Some(admission))
         }
-        Some(Admitting::Pending(pending)) => {
-            let (named, admission) = tokio::join!(named, Box::pin(pending.decided(&mut answered)));
+        Some(AdmissionStart::Pending(pending)) => {
+            let (named, admission) = tokio::join!(named, Box::pin(pending.decide(&mut answered)));
             (named, Some(admission?))
         }
     };
     let bill = match admission {
         None => None,
         Some(Admission::Admitted(bill)) => Some(bill),
-        // Boxed, because few requests wait and each would carry the room for it.
-        Some(Admission::Queued(ticket)) => Some(Box::pin(wait(session, ticket)).await?),
+        // Boxed, because few requests wait and every request's future would have the room for it.
+        Some(Admission::Queued(ticket)) => Some(Box::pin(wait_in_queue(session, ticket)).await?),
     };
-    named.refuse_others(&gateway.billing, key, bill.as_ref(), body).await?;
+    named
+        .check_ownership(&gateway.billing, key, bill.as_ref(), body)
+        .await?;
     let headers = &session.req_header().headers;
-    let of_session = || session_hint::session(key.id.as_str(), headers, body, scan);
+    let of_session = || session_hint::session_hint(key.id.as_str(), headers, body, scan);
     let hint = route.has_choice().then(|| named.hint().or_else(of_session));
     Ok((bill, hint.flatten()))
 }
 
 /// Waits in the queue while the client is connected.
-async fn wait(session: &mut Session, ticket: QueueTicket<'_>) -> Result<Bill, End> {
+async fn wait_in_queue(session: &mut Session, ticket: QueueTicket<'_>) -> Result<Bill, End> {
     tokio::select! {
         biased;
-        bill = ticket.admitted() => bill.map_err(End::from),
-        () = peer::left(session) => Err(End::ClientLeft),
+        bill = ticket.wait_for_admission() => bill.map_err(End::from),
+        () = head::wait_for_disconnect(session) => Err(End::ClientLeft),
     }
 }

@@ -10,14 +10,14 @@ use crate::{
     gateway::attempt::deadline::{Deadline, Fate},
 };
 
-/// How soon after a request was written to a pooled connection its end counts as a stale connection: a few round trips,
-/// and what a busy machine takes to notice.
+/// The age up to which an attempt over a pooled connection that is closed counts as made over a stale one: a few round trips, and
+/// the delay of a busy machine.
 pub(crate) const STALE_WITHIN: Duration = Duration::from_secs(1);
 
-/// How far the current attempt has come. Made afresh for each; where it goes is said by [`attempts::Attempts`].
+/// The state of the current attempt, one for each attempt. [`attempts::AttemptPlan`] decides where it goes.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
-    progress: Progress,
+    stage: AttemptStage,
     /// The time limits, from the connection to the answer's end.
     deadline: Option<Deadline>,
     /// How many bytes of the next body piece are a replay from Pingora's buffer.
@@ -28,7 +28,7 @@ pub(crate) struct Attempt {
     pub verdict: Verdict,
 }
 
-/// What follows an attempt: `upstream::verdict` and the hooks decide it.
+/// What follows an attempt. `upstream::verdict` and the hooks decide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing else: the answer goes on, or the request ends as the attempt did.
@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Progress {
+enum AttemptStage {
     /// There is no connection yet.
     #[default]
     Connecting,
@@ -53,15 +53,15 @@ enum Progress {
 
 impl Attempt {
     /// The connection is established, and the time limits have begun.
-    pub(crate) fn connected(&mut self, deadline: Option<Deadline>, replay_bytes: usize) {
-        self.progress = Progress::Asking;
+    pub(crate) fn on_connected(&mut self, deadline: Option<Deadline>, replay_bytes: usize) {
+        self.stage = AttemptStage::Asking;
         self.deadline = deadline;
         self.replay_bytes = replay_bytes;
     }
 
     /// Whether a connection was established.
     pub(crate) fn is_connected(&self) -> bool {
-        self.progress != Progress::Connecting
+        self.stage != AttemptStage::Connecting
     }
 
     /// How much of the next body piece is a replay. Zero for the pieces after it.
@@ -69,15 +69,15 @@ impl Attempt {
         std::mem::take(&mut self.replay_bytes)
     }
 
-    /// Something of the answer has arrived, if only an interim head.
-    pub(crate) fn byte_seen(&self, now: Instant) {
+    /// Bytes of the answer have arrived, possibly only an interim head.
+    pub(crate) fn on_byte(&self, now: Instant) {
         if let Some(deadline) = &self.deadline {
-            deadline.byte_seen(now);
+            deadline.on_byte(now);
         }
     }
 
-    /// The answer's final head is about to be looked at; `is_bodiless`: it is also the answer's end.
-    pub(crate) fn framing_seen(&mut self, is_bodiless: bool) {
+    /// The answer's final head is about to be handled. `is_bodiless` says whether it is also the answer's end.
+    pub(crate) fn set_bodiless(&mut self, is_bodiless: bool) {
         self.is_bodiless = is_bodiless;
     }
 
@@ -87,20 +87,20 @@ impl Attempt {
     }
 
     /// The answer's final head has arrived.
-    pub(crate) fn head_seen(&mut self) {
-        self.progress = Progress::Answering;
+    pub(crate) fn on_head(&mut self) {
+        self.stage = AttemptStage::Answering;
     }
 
-    /// The answer is an error: its rest has a time limit of its own.
-    pub(crate) fn error_seen(&self, now: Instant) {
+    /// The answer is an error: its body has a time limit of its own.
+    pub(crate) fn on_error_head(&self, now: Instant) {
         if let Some(deadline) = &self.deadline {
-            deadline.error_seen(now);
+            deadline.on_error_head(now);
         }
     }
 
     /// Whether the answer has a final head.
     pub(crate) fn has_head(&self) -> bool {
-        self.progress == Progress::Answering
+        self.stage == AttemptStage::Answering
     }
 
     /// Whether a time limit, or the end of the process, has ended the attempt.
@@ -108,16 +108,16 @@ impl Attempt {
         self.deadline.as_ref().map_or(Fate::Running, Deadline::fate)
     }
 
-    /// Whether the connection is so young that its end is that of a stale one. A provider that has worked for longer may
-    /// have served the request, and bill it.
+    /// Whether the attempt is so young that a closed connection counts as stale. A provider that has worked for longer may have
+    /// served the request, and bill it.
     pub(crate) fn is_prompt(&self, now: Instant) -> bool {
         let age = self.deadline.as_ref().map(|deadline| deadline.age(now));
         age.is_some_and(|age| age <= STALE_WITHIN)
     }
 
-    /// The answer has ended: ends the time limits, and returns what they have done. If only the connection's end
-    /// delimits an answer, a deadline that shut it down looks like a proper end.
-    pub(crate) fn ended(&mut self) -> Fate {
+    /// The answer has ended: ends the time limits, and returns whether they ended the attempt. If only the connection's end
+    /// delimits the answer, a deadline that shut down the connection looks like a proper end.
+    pub(crate) fn on_end(&mut self) -> Fate {
         self.deadline.take().map_or(Fate::Running, |deadline| deadline.fate())
     }
 }

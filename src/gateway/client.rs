@@ -1,7 +1,8 @@
-//! The client of a forwarded request: its connection, its departure, and what is held for it until the request ends.
+//! The client of a forwarded request: its connection, its disconnect, its write gate, and the slots held until the request ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use pingora::protocols::http::ServerSession;
 use pingora_proxy::Session;
 use tokio::sync::Semaphore;
@@ -12,30 +13,28 @@ use crate::{
         rules::{ClientGoneAction, Provider},
         wire::session_hint,
     },
-    front::client_times::ClientTimes,
+    front::ClientTimes,
     gateway::{
-        attempt::attempts::Attempts,
+        attempt::attempts::AttemptPlan,
         client_h2::ClientH2,
         client_stream::ClientStream,
-        key_slots::KeySlot,
-        meter::Meter,
-        presence::{Presence, Terms},
-        provider_state::StateRecorder,
+        meter::AnswerMeter,
+        presence::{DetachLimits, Presence},
+        provider_state::{StateRecorder, WriteGate},
         request::Request,
-        write_gate::WriteGate,
     },
-    providers::sessions::Sessions,
+    providers::sessions::StateRegistry,
     telemetry::metrics::{GaugeGuard, Metrics},
 };
 
 /// The client of one request.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Set if the answer may outlive its client; knows whether the client has disconnected.
+    /// Set if the answer may outlive its client; tracks whether the client has disconnected.
     pub presence: Option<Arc<Presence>>,
     /// Delays the answer's last bytes until the state that it has created is recorded.
     pub write_gate: Arc<WriteGate>,
-    /// Records which account owns the state that the answer creates; taken once all of it is recorded.
+    /// Records the account that owns the state which the answer creates; taken out once all of it is recorded.
     recorder: Option<StateRecorder>,
     /// Counts an open stream, until dropped.
     #[expect(dead_code, reason = "held until the request ends")]
@@ -46,7 +45,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The client of a request that its connection knows nothing of yet: [`Client::connect`].
+    /// The client of a request. [`Client::connect`] connects its connection later.
     pub(crate) fn new(
         metrics: &Metrics,
         session: &Session,
@@ -54,7 +53,7 @@ impl Client {
         key: Arc<KeyRecord>,
         count_slot: Option<KeySlot>,
     ) -> Self {
-        let is_kept = session_hint::is_kept(request.operation.protocol(), &request.scan);
+        let is_kept = session_hint::is_answer_kept(request.operation.protocol(), &request.scan);
         // Over HTTP/2 each request has a gate of its own.
         let gate = stream(session).map(|stream| Arc::clone(stream.gate()));
         Self {
@@ -66,8 +65,8 @@ impl Client {
         }
     }
 
-    /// Connects the client's connection to its request. `provider` is the first one: its file decides whether the request may
-    /// outlive the client. `finishing` limits the answers that do.
+    /// Connects the client's connection to its request. The file of `provider`, the first one, decides whether the request may
+    /// outlive the client. `finishing` limits the detached answers.
     pub(crate) fn connect(
         &mut self,
         session: &mut Session,
@@ -91,12 +90,12 @@ impl Client {
         }
     }
 
-    /// Whether the client has disconnected and the answer is read without it.
+    /// Whether the client has disconnected and the answer is detached.
     pub(crate) fn has_left(&self) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Ends the request; `whole` says whether its answer was read to its end.
+    /// Ends the request. `whole` says whether its answer was read to its end.
     pub(crate) fn close(&self, whole: bool) {
         if let Some(presence) = &self.presence {
             presence.close(whole);
@@ -104,19 +103,19 @@ impl Client {
     }
 
     /// Records the state that the answer has created so far.
-    pub(crate) fn record_state(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    pub(crate) fn record_state(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(sessions, attempts, meter);
         }
     }
 
     /// Called before the last bytes of the answer go to the client: records the state that it has created, and shuts the gate
-    /// until that is written, because the client's next request may come as soon as it has them. Never waits itself.
+    /// until that is written, because the client's next request may follow those bytes at once. Never waits itself.
     pub(crate) fn record_last(
         &mut self,
-        sessions: &Sessions,
-        attempts: &Attempts,
-        meter: &Meter,
+        sessions: &StateRegistry,
+        attempts: &AttemptPlan,
+        meter: &AnswerMeter,
         write_limit: Duration,
     ) {
         if let Some(mut recorder) = self.recorder.take() {
@@ -125,16 +124,16 @@ impl Client {
         }
     }
 
-    /// Records the rest when the exchange ends before the answer was read to its end.
-    pub(crate) fn record_rest(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    /// Records the remaining state when the exchange ends before the answer was read to its end.
+    pub(crate) fn record_rest(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(mut recorder) = self.recorder.take() {
             recorder.record(sessions, attempts, meter);
         }
     }
 }
 
-/// Lets the request outlive its client, if the provider's file says so or the model requires it. Counting tokens is free
-/// and creates no state, so an answer that nobody reads has no use.
+/// Lets the request outlive its client, if the provider's file says so or the model requires it. A token count never does: it is
+/// free and creates no state.
 fn presence(
     finishing: &Arc<Semaphore>,
     metrics: &Arc<Metrics>,
@@ -144,10 +143,10 @@ fn presence(
     let action = provider
         .on_client_gone
         .action(request.stream, request.model.hidden_reasoning);
-    if request.operation.counts_tokens() || action == ClientGoneAction::Abort {
+    if request.operation.is_token_count() || action == ClientGoneAction::Abort {
         return None;
     }
-    let terms = Terms {
+    let terms = DetachLimits {
         stream: request.stream,
         finish: request.live.config.upstream.client_gone_finish,
     };
@@ -158,4 +157,104 @@ fn presence(
 fn stream(session: &Session) -> Option<&ClientStream> {
     let stream = session.downstream_session.stream()?;
     (**stream).as_any().downcast_ref()
+}
+
+/// Counts each key's concurrent requests of one kind. An entry exists only while one of the key's requests runs, so the running
+/// requests bound the memory. Clones share the counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeySlots {
+    taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
+}
+
+/// One of a key's slots, returned on drop.
+#[derive(Debug)]
+#[must_use = "the slot is returned as soon as it is dropped"]
+pub(crate) struct KeySlot {
+    slots: KeySlots,
+    key: Arc<str>,
+}
+
+impl KeySlots {
+    /// Acquires one of the key's `max` slots; `None` if all are taken. Never waits.
+    pub(crate) fn acquire(&self, key: &str, max: usize) -> Option<KeySlot> {
+        let mut taken = self.taken.lock();
+        let key = match taken.get_key_value(key) {
+            Some((_, count)) if *count >= max => return None,
+            Some((key, _)) => Arc::clone(key),
+            None if max == 0 => return None,
+            None => Arc::from(key),
+        };
+        *taken.entry(Arc::clone(&key)).or_default() += 1;
+        drop(taken);
+        Some(KeySlot {
+            slots: self.clone(),
+            key,
+        })
+    }
+
+    /// The number of keys with a slot taken.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> usize {
+        self.taken.lock().len()
+    }
+}
+
+impl Drop for KeySlot {
+    fn drop(&mut self) {
+        let mut taken = self.slots.taken.lock();
+        if let Some(count) = taken.get_mut(&self.key) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                taken.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_own_limit_and_it_is_exact() {
+        let slots = KeySlots::default();
+        let held: Vec<KeySlot> = (0..3).map(|_| slots.acquire("a", 3).unwrap()).collect();
+        assert!(slots.acquire("a", 3).is_none());
+        assert!(slots.acquire("b", 3).is_some());
+        assert!(
+            slots.acquire("a", 4).is_some(),
+            "the limit may change while places are taken"
+        );
+        assert!(slots.acquire("c", 0).is_none());
+        drop(held);
+        assert!(slots.acquire("a", 1).is_some());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_key_that_is_idle() {
+        let slots = KeySlots::default();
+        let held: Vec<KeySlot> = (0..100)
+            .filter_map(|key| slots.acquire(&format!("key{key}"), 1))
+            .collect();
+        assert_eq!(slots.keys(), 100);
+        drop(held);
+        assert_eq!(slots.keys(), 0);
+    }
+
+    #[test]
+    fn threads_together_never_take_more_than_there_are() {
+        let slots = KeySlots::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let _held = slots.acquire("a", 2);
+                        let count = slots.taken.lock().get("a").copied().unwrap_or(0);
+                        assert!(count <= 2);
+                    }
+                });
+            }
+        });
+        assert_eq!(slots.keys(), 0);
+    }
 }

@@ -1,11 +1,10 @@
-//! A client's HTTP/2 request, of whose body the end may be to come. Its answer's head and last bytes wait at the [`WriteGate`], and it
-//! may outlive its client.
+//! A client's HTTP/2 request. The end of its body may still be on its way, its answer's head and last bytes wait at the
+//! [`WriteGate`], and it may outlive its client.
 //!
-//! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session
-//! reports it. This session wraps that one and passes everything on until it reports that the client is gone. If the
-//! [`Presence`] then says that the answer is to be read anyway, the stream is reset, later writes are discarded, and
-//! whatever waits for the client waits forever. The connection belongs to the accept loop, which closes it as soon as
-//! it ends, whatever runs here.
+//! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session reports
+//! it. This session wraps that one and passes everything on until it reports that the client is gone. If the [`Presence`] then
+//! detaches the answer, the stream is reset, later writes are discarded, and later reads stay pending. The accept loop owns the
+//! connection and closes it at its end, whatever runs here.
 
 use std::{
     sync::Arc,
@@ -31,10 +30,10 @@ use pingora::{
 };
 
 use crate::{
-    domain::faults::pace::{BodyTime, Pace},
+    domain::faults::{BodyTime, PeerPace},
     edges::clock,
-    front::client_times::ClientTimes,
-    gateway::{presence::Presence, request::head, write_gate::WriteGate},
+    front::ClientTimes,
+    gateway::{presence::Presence, provider_state::WriteGate, request::head},
 };
 
 /// Pingora's session for one HTTP/2 stream, wrapped.
@@ -43,14 +42,14 @@ pub(crate) struct ClientH2 {
     /// `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
     gate: Arc<WriteGate>,
-    /// The declared length of the body. One that has it is whole, whatever ends its stream.
+    /// The declared length of the body, which is complete with that many bytes, even if its stream has not ended.
     length: Option<u64>,
-    /// What the rest of the body takes.
+    /// Limits the time in which the rest of the body arrives.
     sending: BodyTime,
-    /// How fast the client takes its answer.
-    taking: Pace,
-    /// The answer's head, if the client was gone before it was written.
-    swallowed_head: Option<Box<ResponseHeader>>,
+    /// Limits how slowly the client may read its answer.
+    write_pace: PeerPace,
+    /// The answer's head, if it was due after the client was gone.
+    discarded_head: Option<Box<ResponseHeader>>,
 }
 
 impl ClientH2 {
@@ -67,8 +66,8 @@ impl ClientH2 {
             presence,
             gate,
             sending: BodyTime::new(times.body, clock::instant()),
-            taking: Pace::new(times.answer),
-            swallowed_head: None,
+            write_pace: PeerPace::new(times.answer),
+            discarded_head: None,
         }
     }
 
@@ -76,28 +75,28 @@ impl ClientH2 {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Whether all of the body has come.
-    fn is_whole(&self) -> bool {
+    /// Whether all of the body has arrived.
+    fn is_body_complete(&self) -> bool {
         let has_length = |length| self.session.body_bytes_read() as u64 >= length;
         self.session.is_body_done() || self.length.is_some_and(has_length)
     }
 
-    /// Handles a failure to talk to the client: an error, unless the answer is to be read without the client.
-    fn outlive(&mut self, error: Box<Error>) -> Result<()> {
-        if !self.presence.as_ref().is_some_and(|presence| presence.leaves()) {
+    /// Handles a failed read or write: returns the error, unless the answer is detached.
+    fn on_client_failure(&mut self, error: Box<Error>) -> Result<()> {
+        if !self.presence.as_ref().is_some_and(|presence| presence.on_disconnect()) {
             return Err(error);
         }
-        // Resets the stream of a client that takes no bytes; any other client has closed it already.
+        // Resets the stream of a client that reads nothing; any other client has closed it already.
         self.session.shutdown();
         Ok(())
     }
 
-    fn swallow(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+    fn discard(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
         let mut end = false;
         for task in tasks {
             end |= task.is_end();
             match task {
-                HttpTask::Header(head, _) => self.swallow_head(head),
+                HttpTask::Header(head, _) => self.discard_head(head),
                 HttpTask::Failed(error) => return Err(error),
                 HttpTask::Body(..) | HttpTask::UpgradedBody(..) | HttpTask::Trailer(_) | HttpTask::Done => {}
             }
@@ -105,21 +104,21 @@ impl ClientH2 {
         Ok(end)
     }
 
-    fn swallow_head(&mut self, head: Box<ResponseHeader>) {
+    fn discard_head(&mut self, head: Box<ResponseHeader>) {
         if !head.status.is_informational() {
-            self.swallowed_head.get_or_insert(head);
+            self.discarded_head.get_or_insert(head);
         }
     }
 }
 
-/// The result of a write, unless it takes too long.
+/// The result of a write; an error if it has not completed at `due`.
 async fn within<T>(due: Instant, write: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = || Error::explain(ErrorType::WriteTimedout, "the client takes its answer too slowly").into_down();
+    let late = || Error::explain(ErrorType::WriteTimedout, "the client reads its answer too slowly").into_down();
     let written = tokio::time::timeout_at(due.into(), write).await;
     written.unwrap_or_else(|_| Err(late()))
 }
 
-/// Returns when the answer's head has waited for its body for too long; never if none waits.
+/// Returns when the answer's head has waited too long for its body; never if no head waits.
 async fn head_due(gate: &WriteGate) {
     match gate.head.due() {
         Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -127,7 +126,7 @@ async fn head_due(gate: &WriteGate) {
     }
 }
 
-/// Returns when the rest of the body has been waited for too long; never if none is.
+/// Returns at `due`; never if it is `None`.
 async fn body_due(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -166,12 +165,12 @@ impl Session for ClientH2 {
 
     async fn write_response_header(&mut self, head: Box<ResponseHeader>, end: bool) -> Result<()> {
         if self.is_gone() {
-            self.swallow_head(head);
+            self.discard_head(head);
             return Ok(());
         }
         self.session
             .write_response_header(head, end)
-            .or_else(|error| self.outlive(error))
+            .or_else(|error| self.on_client_failure(error))
     }
 
     async fn write_response_header_ref(&mut self, head: &ResponseHeader, end: bool) -> Result<()> {
@@ -184,10 +183,10 @@ impl Session for ClientH2 {
         }
         self.gate.open().await;
         let bytes = data.len();
-        let due = self.taking.wait(clock::instant());
+        let due = self.write_pace.begin_wait(clock::instant());
         let written = within(due, self.session.write_body(data, end)).await;
-        self.taking.moved(bytes, clock::instant);
-        written.or_else(|error| self.outlive(error))
+        self.write_pace.on_moved(bytes, clock::instant);
+        written.or_else(|error| self.on_client_failure(error))
     }
 
     async fn write_trailers(&mut self, trailers: HeaderMap) -> Result<()> {
@@ -196,21 +195,21 @@ impl Session for ClientH2 {
         }
         self.session
             .write_trailers(trailers)
-            .or_else(|error| self.outlive(error))
+            .or_else(|error| self.on_client_failure(error))
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
         if self.is_gone() {
-            return self.swallow(tasks);
+            return self.discard(tasks);
         }
         self.gate.open().await;
         let end = tasks.iter().any(HttpTask::is_end);
         let bytes = tasks.iter().map(body_bytes).sum();
-        let due = self.taking.wait(clock::instant());
+        let due = self.write_pace.begin_wait(clock::instant());
         let written = within(due, self.session.response_duplex_vec(tasks)).await;
-        self.taking.moved(bytes, clock::instant);
+        self.write_pace.on_moved(bytes, clock::instant);
         match written {
-            Err(error) if *error.esource() == ErrorSource::Downstream => self.outlive(error).map(|()| end),
+            Err(error) if *error.esource() == ErrorSource::Downstream => self.on_client_failure(error).map(|()| end),
             done => done,
         }
     }
@@ -242,7 +241,7 @@ impl Session for ClientH2 {
     }
 
     fn response_written(&self) -> Option<&ResponseHeader> {
-        self.session.response_written().or(self.swallowed_head.as_deref())
+        self.session.response_written().or(self.discarded_head.as_deref())
     }
 
     async fn shutdown(&mut self, _code: u32, _context: &str) {
@@ -250,7 +249,7 @@ impl Session for ClientH2 {
     }
 
     fn is_body_done(&mut self) -> bool {
-        self.is_whole()
+        self.is_body_complete()
     }
 
     async fn finish(&mut self) -> Result<()> {
@@ -266,8 +265,8 @@ impl Session for ClientH2 {
 
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !self.is_gone() {
-            let is_idle = no_body_expected || self.is_whole();
-            let due = (!is_idle).then(|| self.sending.wait(clock::instant()));
+            let is_idle = no_body_expected || self.is_body_complete();
+            let due = (!is_idle).then(|| self.sending.begin_wait(clock::instant()));
             let read = loop {
                 tokio::select! {
                     read = self.session.read_body_or_idle(is_idle) => break read,
@@ -279,9 +278,10 @@ impl Session for ClientH2 {
                 }
             };
             match read {
-                Err(error) if is_idle => self.outlive(error)?,
+                Err(error) if is_idle => self.on_client_failure(error)?,
                 Ok(piece) => {
-                    self.sending.moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+                    self.sending
+                        .on_moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
                     return Ok(piece);
                 }
                 Err(error) => return Err(error),
@@ -330,7 +330,7 @@ impl Session for ClientH2 {
         self.session.get_retry_buffer()
     }
 
-    // The rest of the trait is for protocols with custom messages, which HTTP/2 has not.
+    // The rest of the trait is for protocols with custom messages, which HTTP/2 does not have.
 
     async fn finish_custom(&mut self) -> Result<()> {
         Ok(())
@@ -344,7 +344,7 @@ impl Session for ClientH2 {
         &mut self,
         _reader: Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync>,
     ) -> Result<()> {
-        Error::e_explain(ErrorType::InternalError, "HTTP/2 has no messages of its own")
+        Error::e_explain(ErrorType::InternalError, "HTTP/2 has no custom messages")
     }
 
     fn take_custom_message_writer(&mut self) -> Option<Box<dyn CustomMessageWrite>> {
@@ -352,6 +352,6 @@ impl Session for ClientH2 {
     }
 
     fn restore_custom_message_writer(&mut self, _writer: Box<dyn CustomMessageWrite>) -> Result<()> {
-        Error::e_explain(ErrorType::InternalError, "HTTP/2 has no messages of its own")
+        Error::e_explain(ErrorType::InternalError, "HTTP/2 has no custom messages")
     }
 }

@@ -1,60 +1,69 @@
 //! A client's connection during one HTTP/1.1 request.
 //!
-//! It passes everything through until the request asks to outlive its client ([`ClientStream::watch`]). If the client
-//! then disconnects and its [`Presence`] says that the answer is to be read anyway, the socket is closed at once. From
-//! then on writes are discarded and reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection
-//! carries many requests, so it is not wrapped so (see [`super::client_h2`]).
+//! It passes everything through until the request may outlive its client ([`ClientStream::watch`]). If the client then
+//! disconnects and its [`Presence`] detaches the answer, the socket is closed at once. From then on writes are discarded and
+//! reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection carries many requests and is handled by
+//! [`super::client_h2`].
+//!
+//! It also decides whether the connection carries further requests, and keeps one whose request has failed.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use http::Version;
 use parking_lot::Mutex;
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
-    UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
+    UniqueID, UniqueIDType,
+    http::ServerSession,
     raw_connect::ProxyDigest,
     tls::{SslDigest, TlsRef},
 };
+use pingora_proxy::Session;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Sleep,
 };
 
 use crate::{
-    front::guarded::Guarded,
-    gateway::{held_head::Written, parking::Parking, presence::Presence, write_gate::WriteGate},
+    front::connection::ClientConnection,
+    gateway::{drain::Drain, held_head::WriteAction, presence::Presence, provider_state::WriteGate},
 };
 
-/// A client's connection, wrapped for one request. [`super::front`] makes one for each.
+/// A client's connection, wrapped for one request. [`crate::gateway`] makes one for each.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     /// `None` once the socket has been given up.
-    stream: Option<Box<Guarded>>,
+    stream: Option<Box<ClientConnection>>,
     id: UniqueIDType,
-    /// The client of the running request. The reference is weak, so it ends with the request. Read when a read completes
-    /// or something fails, never by a write that succeeds.
+    /// The client of the running request; weak, so that it ends with the request. Locked when a read completes or a call fails,
+    /// never by a successful write.
     presence: Mutex<Weak<Presence>>,
     /// Delays the head and the last bytes of an answer.
     gate: Arc<WriteGate>,
     /// Sleeps until a held head is due.
     head_due: Option<Pin<Box<Sleep>>>,
-    /// An answer's head that was not sent yet.
+    /// The unsent bytes of an answer's head.
     unsent: BytesMut,
     /// The client has closed its sending side.
     ended: bool,
-    /// Where the connection waits if its request has failed but it can carry others.
-    parking: Weak<Parking>,
+    /// Holds the connection if its request has failed but it can carry others.
+    parking: Weak<ConnectionParking>,
 }
 
 impl ClientStream {
     /// Wraps a connection.
-    pub(crate) fn new(stream: Box<Guarded>, parking: Weak<Parking>) -> Self {
+    pub(crate) fn new(stream: Box<ClientConnection>, parking: Weak<ConnectionParking>) -> Self {
         Self {
             id: stream.id(),
             stream: Some(stream),
@@ -68,16 +77,16 @@ impl ClientStream {
     }
 
     /// The connection, for the next request; `None` if it has been given up.
-    pub(crate) fn into_guarded(self) -> Option<Box<Guarded>> {
+    pub(crate) fn into_connection(self) -> Option<Box<ClientConnection>> {
         self.stream
     }
 
-    /// Where the connection waits after a failed request; `None` once nobody would take it from there.
-    pub(crate) fn parking(&self) -> Option<Arc<Parking>> {
+    /// Holds the connection after a failed request; `None` once nothing would take it out again.
+    pub(crate) fn parking(&self) -> Option<Arc<ConnectionParking>> {
         self.parking.upgrade()
     }
 
-    /// Lets this request outlive its client: while the request runs, a disconnect is reported to `presence`.
+    /// Lets this request outlive its client: a disconnect while it runs is reported to `presence`.
     pub(crate) fn watch(&self, presence: &Arc<Presence>) {
         *self.presence.lock() = Arc::downgrade(presence);
     }
@@ -93,15 +102,15 @@ impl ClientStream {
     }
 
     /// The client has disconnected. Returns true if the request goes on without it; the socket is closed then.
-    fn give_up(&mut self) -> bool {
-        let goes_on = self.presence().is_some_and(|presence| presence.leaves());
+    fn on_disconnect(&mut self) -> bool {
+        let goes_on = self.presence().is_some_and(|presence| presence.on_disconnect());
         if goes_on {
             self.stream = None;
         }
         goes_on
     }
 
-    /// Sends the head of an answer whose body lets the client wait for too long.
+    /// Sends the head of an answer once it has waited too long for its body.
     fn poll_due_head(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if let Some(due) = self.gate.head.due() {
             let due = due.into();
@@ -123,7 +132,7 @@ impl ClientStream {
             Poll::Ready(sent) => {
                 sent?;
                 let flushed = self.stream.as_mut().map(|stream| Pin::new(stream).poll_flush(cx));
-                match self.written(flushed.unwrap_or(Poll::Ready(Ok(()))), ()) {
+                match self.on_write(flushed.unwrap_or(Poll::Ready(Ok(()))), ()) {
                     Poll::Ready(result) => result,
                     Poll::Pending => Ok(()),
                 }
@@ -132,7 +141,7 @@ impl ClientStream {
         }
     }
 
-    /// Sends what is left of the head.
+    /// Sends the rest of the head.
     fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let Some(stream) = &mut self.stream else {
@@ -141,7 +150,7 @@ impl ClientStream {
             };
             let result = Pin::new(stream).poll_write(cx, &self.unsent);
             let left = self.unsent.len();
-            match ready!(self.written(result, left))? {
+            match ready!(self.on_write(result, left))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 sent => self.unsent.advance(sent.min(left)),
             }
@@ -149,22 +158,26 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether bytes of this length that Pingora writes are done with, because they are a head that waits for its body, or
-    /// that the client has already.
-    fn takes_head(&mut self, slices: &[IoSlice<'_>]) -> bool {
-        match self.gate.head.written() {
-            Written::Send => return false,
-            Written::Keep => slices.iter().for_each(|slice| self.unsent.extend_from_slice(slice)),
-            Written::Discard => {}
+    /// Handles bytes that Pingora writes if they are a head: keeps one that waits for its body, and drops one that the client
+    /// already has. Returns false for other bytes, which must be sent.
+    fn absorb_head(&mut self, slices: &[IoSlice<'_>]) -> bool {
+        match self.gate.head.write_action() {
+            WriteAction::Send => return false,
+            WriteAction::Keep => slices.iter().for_each(|slice| self.unsent.extend_from_slice(slice)),
+            WriteAction::Discard => {}
         }
         self.head_due = None;
         true
     }
 
     /// The result of a write. A failure becomes `swallowed` if the request goes on without its client.
-    fn written<T>(&mut self, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
+    fn on_write<T>(&mut self, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
         match result {
-            Poll::Ready(Err(error)) => Poll::Ready(if self.give_up() { Ok(swallowed) } else { Err(error) }),
+            Poll::Ready(Err(error)) => Poll::Ready(if self.on_disconnect() {
+                Ok(swallowed)
+            } else {
+                Err(error)
+            }),
             done => done,
         }
     }
@@ -183,15 +196,15 @@ impl AsyncRead for ClientStream {
         };
         let (before, has_room) = (buffer.filled().len(), buffer.remaining() > 0);
         let result = ready!(Pin::new(stream).poll_read(cx, buffer));
-        let Some(presence) = this.presence().filter(|presence| presence.has_asked()) else {
+        let Some(presence) = this.presence().filter(|presence| presence.is_request_read()) else {
             return Poll::Ready(result);
         };
         let says_no_more = result.is_ok() && has_room && buffer.filled().len() == before;
-        let goes_on = if says_no_more && presence.listens_on() {
-            this.ended = presence.stops_sending();
+        let goes_on = if says_no_more && presence.may_still_read() {
+            this.ended = presence.on_half_close();
             this.ended
         } else {
-            this.give_up()
+            this.on_disconnect()
         };
         if goes_on {
             buffer.set_filled(before);
@@ -204,7 +217,7 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        if this.takes_head(&[IoSlice::new(bytes)]) {
+        if this.absorb_head(&[IoSlice::new(bytes)]) {
             return Poll::Ready(Ok(bytes.len()));
         }
         ready!(this.gate.poll_open(cx));
@@ -213,7 +226,7 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(bytes.len()));
         };
         let result = Pin::new(stream).poll_write(cx, bytes);
-        this.written(result, bytes.len())
+        this.on_write(result, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -223,7 +236,7 @@ impl AsyncWrite for ClientStream {
     ) -> Poll<io::Result<usize>> {
         let all = || slices.iter().map(|slice| slice.len()).sum();
         let this = &mut *self;
-        if this.takes_head(slices) {
+        if this.absorb_head(slices) {
             return Poll::Ready(Ok(all()));
         }
         ready!(this.gate.poll_open(cx));
@@ -232,7 +245,7 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(all()));
         };
         let result = Pin::new(stream).poll_write_vectored(cx, slices);
-        this.written(result, all())
+        this.on_write(result, all())
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -240,7 +253,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.takes_head(&[]) {
+        if self.absorb_head(&[]) {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_unsent(cx))?;
@@ -248,11 +261,11 @@ impl AsyncWrite for ClientStream {
             return Poll::Ready(Ok(()));
         };
         let result = Pin::new(stream).poll_flush(cx);
-        self.written(result, ())
+        self.on_write(result, ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Without the rest of the head the client would see no answer, instead of one that is cut.
+        // Without the rest of its head the client would see no answer at all, instead of a broken one.
         ready!(self.poll_unsent(cx))?;
         match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -295,7 +308,7 @@ impl Ssl for ClientStream {
 }
 
 impl GetTimingDigest for ClientStream {
-    /// Nobody asks for the times.
+    /// Empty: nothing reads the times.
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }
@@ -313,5 +326,62 @@ impl GetSocketDigest for ClientStream {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Holds a client's connection while the session of its failed request ends. Each connection has its own.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionParking(Mutex<Option<Stream>>);
+
+impl ConnectionParking {
+    /// A weak reference for the connection itself, so that a parked one does not keep itself alive.
+    pub(crate) fn weak(self: &Arc<Self>) -> Weak<Self> {
+        Arc::downgrade(self)
+    }
+
+    /// Parks the connection.
+    pub(crate) fn put(&self, stream: Stream) {
+        *self.0.lock() = Some(stream);
+    }
+
+    /// Takes the parked connection out; `None` if there is none.
+    pub(crate) fn take(&self) -> Option<Stream> {
+        self.0.lock().take()
+    }
+}
+
+/// Offers to keep the connection for `idle` after this request, if the client wants that. An HTTP/1.0 connection is closed,
+/// because only its end delimits an answer of unknown length.
+pub(crate) fn offer_keepalive(session: &mut Session, idle: Duration) {
+    let is_old = session.req_header().version == Version::HTTP_10;
+    let is_wanted = session.get_keepalive().is_some();
+    session.set_keepalive((is_wanted && !is_old).then_some(idle.as_secs()));
+    // By default Pingora closes every connection whose request is answered before its end, even by `100 Continue`. weir reads the
+    // rest of a body after the answer; if that is too much, `reply` closes the connection.
+    session.set_close_on_response_before_downstream_finish(false);
+}
+
+/// During shutdown, announces that the connection closes after the current answer.
+pub(crate) fn withdraw_keepalive(session: &mut Session, drain: &Drain) {
+    if drain.is_closing() {
+        session.set_keepalive(None);
+    }
+}
+
+/// Parks the connection of a failed request whose client got a complete answer, if it can carry further requests.
+///
+/// Pingora closes the connection of every request that failed at its provider, even if the head of the client's complete answer
+/// says `keep-alive`. A client with a connection pool would then write its next request into a closing connection. So the
+/// connection is taken out of Pingora's session, and [`crate::gateway`] continues with it.
+pub(crate) async fn park_connection(session: &mut Session) {
+    let Some(parking) = parking_of(session) else {
+        return;
+    };
+    let nobody = ServerSession::new_custom(Box::new(()));
+    let finished = std::mem::replace(&mut *session.downstream_session, nobody);
+    if let Ok(Some(stream)) = finished.finish().await {
+        parking.put(stream.into_parts().0);
+    }
+}
+
+fn parking_of(session: &Session) -> Option<Arc<ConnectionParking>> {
+    let stream = session.downstream_session.stream()?;
+    (**stream).as_any().downcast_ref::<ClientStream>()?.parking()
+}

@@ -1,7 +1,7 @@
 //! Content codings (RFC 9110 section 8.4): which one a body has, and decoding it step by step into a given buffer.
 //! [`decoding`] is the loop around the steps.
 //!
-//! A decoder never writes more than the buffer holds, so its caller decides how much a few bytes may expand to.
+//! A decoder never writes more than the buffer holds, so its caller decides how far a few bytes may expand.
 
 use std::fmt;
 
@@ -13,7 +13,6 @@ use zstd::{
     zstd_safe::DParameter,
 };
 
-pub(crate) mod answer_decoder;
 pub mod decoding;
 #[cfg(test)]
 pub(in crate::gateway) mod tests;
@@ -40,9 +39,9 @@ pub enum Coding {
     Zstd,
 }
 
-/// What a message's `content-encoding` says.
+/// The content coding that a message's `content-encoding` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Coded {
+pub(crate) enum MessageCoding {
     /// No coding.
     No,
     /// One coding, which weir decodes.
@@ -65,7 +64,7 @@ const NOT_DECODED: [&str; 7] = [
 
 impl Coding {
     /// The coding with this name (RFC 9110 section 8.4.1, `x-gzip` included).
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(Self::Gzip),
             "deflate" => Some(Self::Deflate),
@@ -86,21 +85,21 @@ impl Coding {
     }
 }
 
-/// The coding of a request's body by its headers. `identity` and empty list members are ignored; a name that is no coding is
-/// one that weir does not decode.
-pub(crate) fn of(headers: &HeaderMap) -> Coded {
-    named(headers, |_| true)
+/// The coding of a request's body by its headers. `identity` and empty list members are ignored; an unknown name counts as a
+/// coding that weir does not decode.
+pub(crate) fn of_request(headers: &HeaderMap) -> MessageCoding {
+    read_coding(headers, |_| true)
 }
 
-/// The coding of an answer by its headers. Providers also send names there that are no codings, such as `none` or `utf-8`;
-/// they are ignored.
-pub(crate) fn of_answer(headers: &HeaderMap) -> Coded {
-    named(headers, |name| {
-        Coding::named(name).is_some() || NOT_DECODED.iter().any(|known| name.eq_ignore_ascii_case(known))
+/// The coding of an answer by its headers. Names that are not codings are ignored, because providers send some, such as `none` or
+/// `utf-8`.
+pub(crate) fn of_answer(headers: &HeaderMap) -> MessageCoding {
+    read_coding(headers, |name| {
+        Coding::from_name(name).is_some() || NOT_DECODED.iter().any(|known| name.eq_ignore_ascii_case(known))
     })
 }
 
-fn named(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> Coded {
+fn read_coding(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> MessageCoding {
     let mut names = Vec::new();
     for line in headers.get_all(header::CONTENT_ENCODING) {
         let line = line.to_str().unwrap_or("unreadable");
@@ -108,20 +107,23 @@ fn named(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> Coded {
         names.extend(listed.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity") && counts(name)));
     }
     match names.as_slice() {
-        [] => Coded::No,
-        [name] => Coding::named(name).map_or_else(|| Coded::Otherwise((*name).to_ascii_lowercase()), Coded::By),
-        several => Coded::Otherwise(several.join(", ").to_ascii_lowercase()),
+        [] => MessageCoding::No,
+        [name] => Coding::from_name(name).map_or_else(
+            || MessageCoding::Otherwise((*name).to_ascii_lowercase()),
+            MessageCoding::By,
+        ),
+        several => MessageCoding::Otherwise(several.join(", ").to_ascii_lowercase()),
     }
 }
 
 /// The bytes do not follow their content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are not of their content coding")]
+#[error("the bytes do not follow their content coding")]
 pub struct CodingBroken;
 
 /// The result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct DecodeStep {
     /// Bytes taken from the input.
     pub read: usize,
     /// Bytes put into the output.
@@ -130,13 +132,13 @@ pub(crate) struct Step {
 
 /// Decodes one compressed stream.
 pub(crate) struct Decoder {
-    engine: Engine,
+    engine: DecoderEngine,
     ended: bool,
 }
 
-enum Engine {
+enum DecoderEngine {
     Zlib(Decompress),
-    /// Deflate before its first byte, which tells zlib from bare deflate.
+    /// Deflate before its first byte, which decides between zlib and bare deflate.
     DeflateUnknown,
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd {
@@ -149,9 +151,9 @@ enum Engine {
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let engine = match &self.engine {
-            Engine::Zlib(_) | Engine::DeflateUnknown => "zlib",
-            Engine::Brotli(_) => "brotli",
-            Engine::Zstd { .. } => "zstd",
+            DecoderEngine::Zlib(_) | DecoderEngine::DeflateUnknown => "zlib",
+            DecoderEngine::Brotli(_) => "brotli",
+            DecoderEngine::Zstd { .. } => "zstd",
         };
         f.debug_struct("Decoder")
             .field("engine", &engine)
@@ -167,10 +169,10 @@ impl Decoder {
     /// Fails if the library cannot allocate its state.
     pub(crate) fn new(coding: Coding) -> Result<Self, CodingBroken> {
         let engine = match coding {
-            Coding::Gzip => Engine::Zlib(Decompress::new_gzip(GZIP_WINDOW_LOG)),
-            Coding::Deflate => Engine::DeflateUnknown,
+            Coding::Gzip => DecoderEngine::Zlib(Decompress::new_gzip(GZIP_WINDOW_LOG)),
+            Coding::Deflate => DecoderEngine::DeflateUnknown,
             // Strict: no windows beyond the 16 MiB of the format.
-            Coding::Brotli => Engine::Brotli(Box::new(BrotliState::new_strict(
+            Coding::Brotli => DecoderEngine::Brotli(Box::new(BrotliState::new_strict(
                 StandardAlloc::default(),
                 StandardAlloc::default(),
                 StandardAlloc::default(),
@@ -180,7 +182,7 @@ impl Decoder {
                 decoder
                     .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
                     .map_err(|_| CodingBroken)?;
-                Engine::Zstd { decoder, magic: 0 }
+                DecoderEngine::Zstd { decoder, magic: 0 }
             }
         };
         Ok(Self { engine, ended: false })
@@ -196,28 +198,28 @@ impl Decoder {
     ///
     /// # Errors
     /// The bytes do not follow the coding. The decoder must not be used again.
-    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, CodingBroken> {
+    pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeStep, CodingBroken> {
         if self.ended {
-            return Ok(Step { read: 0, written: 0 });
+            return Ok(DecodeStep { read: 0, written: 0 });
         }
-        if let (Engine::DeflateUnknown, Some(first)) = (&self.engine, input.first()) {
+        if let (DecoderEngine::DeflateUnknown, Some(first)) = (&self.engine, input.first()) {
             // A zlib header's low half is 8; as bare deflate it would be a stored block with a padding bit set.
-            self.engine = Engine::Zlib(Decompress::new(first & 0x0F == 8));
+            self.engine = DecoderEngine::Zlib(Decompress::new(first & 0x0F == 8));
         }
         match &mut self.engine {
-            Engine::DeflateUnknown => Ok(Step { read: 0, written: 0 }),
-            Engine::Zlib(zlib) => {
+            DecoderEngine::DeflateUnknown => Ok(DecodeStep { read: 0, written: 0 }),
+            DecoderEngine::Zlib(zlib) => {
                 let (read, written) = (zlib.total_in(), zlib.total_out());
                 let status = zlib
                     .decompress(input, output, FlushDecompress::None)
                     .map_err(|_| CodingBroken)?;
                 self.ended = status == Status::StreamEnd;
-                Ok(Step {
+                Ok(DecodeStep {
                     read: difference(zlib.total_in(), read),
                     written: difference(zlib.total_out(), written),
                 })
             }
-            Engine::Brotli(state) => {
+            DecoderEngine::Brotli(state) => {
                 let (mut left, mut read) = (input.len(), 0);
                 let (mut room, mut written, mut total) = (output.len(), 0, 0);
                 let result = BrotliDecompressStream(
@@ -235,9 +237,9 @@ impl Decoder {
                     BrotliResult::ResultSuccess => self.ended = true,
                     BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {}
                 }
-                Ok(Step { read, written })
+                Ok(DecodeStep { read, written })
             }
-            Engine::Zstd { decoder, magic } => {
+            DecoderEngine::Zstd { decoder, magic } => {
                 let expected = ZSTD_MAGIC.get(*magic..).unwrap_or_default();
                 let seen = expected.len().min(input.len());
                 if expected.iter().zip(input).any(|(wanted, came)| wanted != came) {
@@ -247,7 +249,7 @@ impl Decoder {
                 let hint = decoder.run(&mut from, &mut to).map_err(|_| CodingBroken)?;
                 *magic += seen.min(from.pos());
                 self.ended = hint == 0;
-                Ok(Step {
+                Ok(DecodeStep {
                     read: from.pos(),
                     written: to.pos(),
                 })

@@ -1,5 +1,5 @@
-//! Graceful shutdown of the gateway: counts running requests and connections, accepts nothing new once closing, and at
-//! the deadline ends what still runs with an error that its client understands.
+//! Graceful shutdown of the gateway: counts running requests and connections, accepts nothing new once it has begun, and at the
+//! deadline ends the requests that still run with an error that their clients understand.
 
 use std::sync::{
     Arc,
@@ -8,28 +8,28 @@ use std::sync::{
 
 use tokio::sync::{Notify, watch};
 
-/// Counts running requests and connections, and tells them how far the shutdown is. Clones share the state.
+/// Counts running requests and connections, and announces the shutdown and its end to them. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drain {
-    shared: Arc<Shared>,
+    shared: Arc<DrainState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    requests: Count,
-    connections: Count,
+struct DrainState {
+    requests: RunningCount,
+    connections: RunningCount,
     closing: watch::Sender<bool>,
     cut: watch::Sender<bool>,
 }
 
-/// How many there are. Only their end is waited for, so no change but the last one wakes anybody.
+/// A number of requests or connections. It wakes waiting tasks only when it reaches zero.
 #[derive(Debug, Default)]
-struct Count {
+struct RunningCount {
     number: AtomicUsize,
     none: Notify,
 }
 
-impl Count {
+impl RunningCount {
     fn add(&self) {
         self.number.fetch_add(1, Ordering::AcqRel);
     }
@@ -44,11 +44,11 @@ impl Count {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Returns when there are none.
-    async fn none(&self) {
+    /// Returns when the number is zero.
+    async fn wait_for_zero(&self) {
         loop {
             let mut none = std::pin::pin!(self.none.notified());
-            // Before the look, so that no end after it is missed.
+            // Before the number is read, so that no later end is missed.
             none.as_mut().enable();
             if self.get() == 0 {
                 return;
@@ -66,7 +66,7 @@ pub(crate) struct InFlight {
 
 /// Counts one client connection, until dropped.
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct OpenConnection {
     drain: Drain,
 }
 
@@ -78,9 +78,9 @@ impl Drain {
     }
 
     /// Counts a client connection.
-    pub(crate) fn connect(&self) -> Connected {
+    pub(crate) fn connect(&self) -> OpenConnection {
         self.shared.connections.add();
-        Connected { drain: self.clone() }
+        OpenConnection { drain: self.clone() }
     }
 
     /// The number of running requests.
@@ -89,13 +89,13 @@ impl Drain {
     }
 
     /// Waits until no request runs.
-    pub(crate) async fn idle(&self) {
-        self.shared.requests.none().await;
+    pub(crate) async fn requests_ended(&self) {
+        self.shared.requests.wait_for_zero().await;
     }
 
     /// Waits until no client is connected.
-    pub(crate) async fn disconnected(&self) {
-        self.shared.connections.none().await;
+    pub(crate) async fn connections_ended(&self) {
+        self.shared.connections.wait_for_zero().await;
     }
 
     /// Begins the shutdown: no new requests are accepted, and connections end with their running request.
@@ -113,18 +113,18 @@ impl Drain {
         self.shared.closing.subscribe()
     }
 
-    /// Ends the grace period: whatever still runs is cut off.
-    pub(crate) fn cut(&self) {
+    /// Ends the drain: requests that still run are cut off.
+    pub(crate) fn expire(&self) {
         self.shared.cut.send_replace(true);
     }
 
-    /// Whether the grace period is over.
-    pub(crate) fn is_cut(&self) -> bool {
+    /// Whether the drain has ended.
+    pub(crate) fn is_expired(&self) -> bool {
         *self.shared.cut.borrow()
     }
 
-    /// Returns when the grace period is over.
-    pub(crate) async fn out_of_time(&self) {
+    /// Returns when the drain has ended.
+    pub(crate) async fn expired(&self) {
         let mut cut = self.shared.cut.subscribe();
         // The sender lives as long as this value, so waiting cannot fail.
         let _ = cut.wait_for(|cut| *cut).await;
@@ -137,7 +137,7 @@ impl Drop for InFlight {
     }
 }
 
-impl Drop for Connected {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.drain.shared.connections.remove();
     }
@@ -156,7 +156,7 @@ mod tests {
         drop(first);
         let waiting = tokio::spawn({
             let drain = drain.clone();
-            async move { drain.idle().await }
+            async move { drain.requests_ended().await }
         });
         drop(second);
         waiting.await.expect("no panic");
@@ -167,7 +167,7 @@ mod tests {
     async fn only_the_end_of_the_last_request_wakes_who_waits() {
         let drain = Drain::default();
         let (first, second) = (drain.enter(), drain.enter());
-        let mut waiting = std::pin::pin!(drain.idle());
+        let mut waiting = std::pin::pin!(drain.requests_ended());
         assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(first);
         assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -184,28 +184,28 @@ mod tests {
         let connected = drain.connect();
         let request = drain.enter();
         drop(request);
-        drain.idle().await;
-        assert!(futures_util::poll!(std::pin::pin!(drain.disconnected())).is_pending());
+        drain.requests_ended().await;
+        assert!(futures_util::poll!(std::pin::pin!(drain.connections_ended())).is_pending());
         drop(connected);
-        drain.disconnected().await;
+        drain.connections_ended().await;
     }
 
     #[tokio::test]
     async fn each_step_of_the_end_is_told_to_who_waits_and_to_who_comes_later() {
         let drain = Drain::default();
-        assert!(!drain.is_closing() && !drain.is_cut());
+        assert!(!drain.is_closing() && !drain.is_expired());
         let mut closing = drain.closing();
         drain.close();
         assert!(drain.is_closing() && closing.wait_for(|closing| *closing).await.is_ok());
-        assert!(!drain.is_cut());
+        assert!(!drain.is_expired());
         let waiting = tokio::spawn({
             let drain = drain.clone();
-            async move { drain.out_of_time().await }
+            async move { drain.expired().await }
         });
         tokio::task::yield_now().await;
-        drain.cut();
+        drain.expire();
         waiting.await.expect("no panic");
-        drain.out_of_time().await;
-        assert!(drain.is_cut());
+        drain.expired().await;
+        assert!(drain.is_expired());
     }
 }

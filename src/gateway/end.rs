@@ -1,4 +1,4 @@
-//! The end of an attempt that failed, and of a request, however it ends: its client's last bytes, what is settled and recorded.
+//! The end of a failed attempt, and of every request: sends the client's last bytes, settles and records the request.
 
 use bytes::Bytes;
 use pingora::{Error, ErrorSource, ErrorType};
@@ -6,33 +6,34 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        faults::{end::End, refusal::Refusal},
-        wire::protocol::{Break, Framing},
+        faults::{End, refusal::Refusal},
+        wire::protocol::{AnswerFraming, Break},
     },
     gateway::{
+        self,
         answer::{beginning, error},
         attempt::{Verdict, deadline::Fate},
-        exchange::{Exchange, Stage},
+        client_stream,
+        exchange::{Exchange, RequestStage},
         forward::Forward,
-        keepalive,
-        outlet::{Outlet, withheld_error::WholeError},
-        panics, reply,
-        request::gather,
-        upstream::verdict::{self, Event},
+        outlet::{ErrorReply, Outlet},
+        reply,
+        request::read_body,
+        upstream::verdict::{self, AttemptEvent},
     },
-    providers::sessions::Sessions,
+    providers::sessions::StateRegistry,
     telemetry::metrics::Metrics,
 };
 
-/// The status of a request whose client has none.
+/// Stands for the status of a request whose client got none.
 const NO_STATUS: u16 = 0;
 
 /// The last bytes of a request for its client.
 enum LastBytes {
-    /// None: the client has them, or has left.
+    /// None: the client has the last bytes, or has left.
     None,
     /// A complete error answer of the provider.
-    Error(Box<WholeError>),
+    Error(Box<ErrorReply>),
     /// A refusal, because nothing of an answer has reached the client.
     Refusal(Refusal),
     /// The rest of a complete answer.
@@ -41,15 +42,16 @@ enum LastBytes {
     Break(Option<Bytes>),
 }
 
-/// An attempt has failed: another one follows, or the error answer as far as it came, or the end of the request.
-pub(crate) fn attempt_failed(
+/// Handles a failed attempt: another one follows, or the client gets the part of an error answer that arrived, or the request
+/// ends.
+pub(crate) fn on_attempt_failed(
     metrics: &Metrics,
     session: &mut Session,
     forward: &mut Forward,
     error: Box<Error>,
     reused: bool,
 ) -> Box<Error> {
-    let mut error = beginning::catch_up(session, forward).err().unwrap_or(error);
+    let mut error = beginning::write_sent_head(session, forward).err().unwrap_or(error);
     let is_undecided = forward.attempt.verdict == Verdict::Proceed;
     let is_stopped = forward.attempt.fate() == Fate::Stopped;
     let is_providers = *error.esource() == ErrorSource::Upstream;
@@ -62,8 +64,8 @@ pub(crate) fn attempt_failed(
             Err(verdict) => error = verdict,
         }
     } else if is_undecided {
-        let event = Event::Failed { error: &error, reused };
-        verdict::next(metrics, forward, reply::has_begun(session), event);
+        let event = AttemptEvent::Failed { error: &error, reused };
+        verdict::decide(metrics, forward, reply::has_begun(session), event);
     }
     let again = forward.attempt.verdict == Verdict::Retry && !is_stopped && !reply::has_begun(session);
     error.set_retry(again);
@@ -74,41 +76,46 @@ pub(crate) fn attempt_failed(
 }
 
 /// Ends a request that Pingora is done with.
-pub(crate) async fn finish(sessions: &Sessions, session: &mut Session, exchange: &mut Exchange) {
+pub(crate) async fn finish(sessions: &StateRegistry, session: &mut Session, exchange: &mut Exchange) {
     match exchange.take_stage() {
-        Stage::Forwarding(mut forward) => {
-            let last = last_of_passed(&mut forward);
+        RequestStage::Forwarding(mut forward) => {
+            let last = last_bytes_of_passed(&mut forward);
             forward.settle();
-            write(session, &mut forward, last).await;
+            write_last_bytes(session, &mut forward, last).await;
             forward.finish(sessions, &mut exchange.log);
         }
-        Stage::Ended if exchange.park => keepalive::park(session).await,
-        Stage::Arrived(_) | Stage::Ended => {}
+        RequestStage::Ended if exchange.park => client_stream::park_connection(session).await,
+        RequestStage::Arrived(_) | RequestStage::Ended => {}
     }
 }
 
-/// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error,
-/// or, if it has none, a broken connection. The end never looks like a success. Returns the status that the client got.
-pub(crate) async fn fail(sessions: &Sessions, session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
+/// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error, or a broken
+/// connection if the protocol has none. The end never looks like a success. Returns the status that the client got.
+pub(crate) async fn fail(
+    sessions: &StateRegistry,
+    session: &mut Session,
+    error: &Error,
+    exchange: &mut Exchange,
+) -> u16 {
     exchange.log.cause = Some(error.etype().as_str());
     match exchange.take_stage() {
-        Stage::Forwarding(mut forward) => {
-            let last = last_of_failed(session, error, &mut forward);
+        RequestStage::Forwarding(mut forward) => {
+            let last = last_bytes_of_failed(session, error, &mut forward);
             forward.settle();
-            let (status, is_whole) = write(session, &mut forward, last).await;
+            let (status, is_whole) = write_last_bytes(session, &mut forward, last).await;
             exchange.park = is_whole;
             forward.finish(sessions, &mut exchange.log);
             status
         }
-        Stage::Ended if exchange.log.is_closed() => fail_recorded(session, error, exchange).await,
-        // Ended and open: a hook panicked before the end of the admission.
-        Stage::Arrived(_) | Stage::Ended => fail_open(session, error, exchange).await,
+        RequestStage::Ended if exchange.log.is_closed() => fail_recorded(session, error, exchange).await,
+        // `Ended` with an open line in the log: a hook panicked before the end of the admission.
+        RequestStage::Arrived(_) | RequestStage::Ended => fail_open(session, error, exchange).await,
     }
 }
 
-/// An error answer is sent once Pingora is done with the provider: both connections stay usable; an error return from a filter
-/// would close them.
-fn last_of_passed(forward: &mut Forward) -> LastBytes {
+/// The last bytes of a request that did not fail. An error answer is sent only now, when Pingora is done with the provider, so
+/// that both connections stay usable: an error return from a filter would close them.
+fn last_bytes_of_passed(forward: &mut Forward) -> LastBytes {
     if let Some(error) = take_error(forward) {
         return LastBytes::Error(error);
     }
@@ -121,14 +128,14 @@ fn last_of_passed(forward: &mut Forward) -> LastBytes {
     }
 }
 
-fn last_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> LastBytes {
+fn last_bytes_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> LastBytes {
     let has_begun = reply::has_begun(session);
-    if client_left(error) && (has_begun || body_fault(error).is_none()) {
+    if is_client_disconnect(error) && (has_begun || body_fault(error).is_none()) {
         forward.decide_client_left();
         return LastBytes::None;
     }
     if forward.client.has_left() {
-        forward.note_client();
+        forward.check_client();
         return LastBytes::None;
     }
     if let Some(error) = take_error(forward) {
@@ -144,9 +151,9 @@ fn last_of_failed(session: &Session, error: &Error, forward: &mut Forward) -> La
     refuse(forward, refusal)
 }
 
-fn take_error(forward: &mut Forward) -> Option<Box<WholeError>> {
+fn take_error(forward: &mut Forward) -> Option<Box<ErrorReply>> {
     match std::mem::take(&mut forward.outlet) {
-        Outlet::WholeError(error) => Some(error),
+        Outlet::ErrorReply(error) => Some(error),
         other => {
             forward.outlet = other;
             None
@@ -161,21 +168,21 @@ fn refuse(forward: &mut Forward, refusal: Refusal) -> LastBytes {
 
 /// Ends an answer that has begun.
 fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
-    let has_panicked = *error.etype() == panics::PANICKED;
+    let has_panicked = *error.etype() == gateway::PANICKED;
     if !has_panicked && let Some(rest) = rest_of_complete(forward) {
         return LastBytes::Rest(rest);
     }
     let why = if has_panicked {
         Break::Internal
-    } else if forward.ticket.is_cut() {
+    } else if forward.ticket.must_stop() {
         Break::LimitReached
     } else {
-        forward.attempt.fate().broken().unwrap_or(Break::ProviderCut)
+        forward.attempt.fate().break_reason().unwrap_or(Break::ProviderCut)
     };
     forward.decide(End::Broken(why));
     LastBytes::Break(forward.meter.failure_tail(why).map(|tail| {
-        // What is buffered of an event goes first; the tail completes it.
-        let mut last = forward.rest();
+        // The buffered part of an event goes first; the tail completes it.
+        let mut last = forward.remaining();
         last.extend_from_slice(&tail);
         last.into()
     }))
@@ -185,24 +192,25 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
 /// complete, or if only the connection's end delimits it.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;
-    let is_stream = meter.status() < 400 && matches!(meter.framing(), Some(Framing::Sse | Framing::JsonArray));
-    if !is_stream || meter.is_coded() || !meter.is_complete() {
+    let is_stream =
+        meter.status() < 400 && matches!(meter.framing(), Some(AnswerFraming::Sse | AnswerFraming::JsonArray));
+    if !is_stream || meter.is_compressed() || !meter.is_complete() {
         return None;
     }
-    meter.body_ended();
+    meter.on_end();
     let closing = meter.closing();
-    let mut rest = forward.rest();
+    let mut rest = forward.remaining();
     rest.extend(closing.unwrap_or_default());
     Some(rest.into())
 }
 
 /// Writes the last bytes. Returns the status that the client got, and whether it has a complete answer, so that its connection
 /// can carry further requests.
-async fn write(session: &mut Session, forward: &mut Forward, last: LastBytes) -> (u16, bool) {
+async fn write_last_bytes(session: &mut Session, forward: &mut Forward, last: LastBytes) -> (u16, bool) {
     match last {
         LastBytes::None => (NO_STATUS, false),
         LastBytes::Error(error) => {
-            let WholeError { head, body } = *error;
+            let ErrorReply { head, body } = *error;
             let status = head.status.as_u16();
             if reply::send(session, head, body).await.is_ok() {
                 return (status, true);
@@ -218,8 +226,8 @@ async fn write(session: &mut Session, forward: &mut Forward, last: LastBytes) ->
                 Err(_) => (NO_STATUS, false),
             }
         }
-        LastBytes::Rest(rest) => (forward.meter.status(), write_last(session, rest).await),
-        LastBytes::Break(Some(tail)) => (Refusal::ProviderBroken.status(), write_last(session, tail).await),
+        LastBytes::Rest(rest) => (forward.meter.status(), write_end(session, rest).await),
+        LastBytes::Break(Some(tail)) => (Refusal::ProviderBroken.status(), write_end(session, tail).await),
         LastBytes::Break(None) => {
             session.downstream_session.shutdown().await;
             (Refusal::ProviderBroken.status(), false)
@@ -227,27 +235,27 @@ async fn write(session: &mut Session, forward: &mut Forward, last: LastBytes) ->
     }
 }
 
-/// Writes the end of an answer. If this fails the connection is broken, which tells the client the same.
-async fn write_last(session: &mut Session, bytes: Bytes) -> bool {
+/// Writes the end of an answer. Returns false if the connection broke, which the client notices itself.
+async fn write_end(session: &mut Session, bytes: Bytes) -> bool {
     session.write_response_body(Some(bytes), true).await.is_ok()
 }
 
-/// Answers a request whose line in the access log is open, and closes the line.
+/// Answers a failed request whose line in the access log is open, and closes the line.
 async fn fail_open(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
-    if client_left(error) || reply::has_begun(session) {
+    if is_client_disconnect(error) || reply::has_begun(session) {
         exchange.log.close(&End::ClientLeft);
         return NO_STATUS;
     }
     // The failed hook may have left the connection in any state, such as a half-read body.
     session.set_keepalive(None);
-    // A failed write does not change the record.
+    // The record is closed even if the write fails.
     let _ = reply::refuse(session, exchange, Refusal::Internal).await;
     Refusal::Internal.status()
 }
 
-/// Answers a request whose line in the access log is closed.
+/// Answers a failed request whose line in the access log is closed.
 async fn fail_recorded(session: &mut Session, error: &Error, exchange: &Exchange) -> u16 {
-    if client_left(error) || reply::has_begun(session) {
+    if is_client_disconnect(error) || reply::has_begun(session) {
         return NO_STATUS;
     }
     session.set_keepalive(None);
@@ -258,17 +266,17 @@ async fn fail_recorded(session: &mut Session, error: &Error, exchange: &Exchange
     }
 }
 
-fn client_left(error: &Error) -> bool {
+fn is_client_disconnect(error: &Error) -> bool {
     *error.esource() == ErrorSource::Downstream && *error.etype() != ErrorType::InvalidHTTPHeader
 }
 
-/// What is wrong with the end of the client's body, for which the provider is asked already.
+/// The refusal for a fault in the end of the client's body, which arrived after the attempt had begun; `None` without one.
 fn body_fault(error: &Error) -> Option<Refusal> {
     let is_clients = *error.esource() == ErrorSource::Downstream;
-    is_clients.then(|| gather::refusal_of(error)).flatten()
+    is_clients.then(|| read_body::refusal_of(error)).flatten()
 }
 
-/// The refusal for a request of which no attempt has brought an answer.
+/// The refusal for a request that no attempt has brought an answer for.
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     let attempt = &forward.attempt;
     if let Verdict::Refuse(refusal) = &attempt.verdict {
@@ -280,7 +288,7 @@ fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     if attempt.fate() == Fate::Stopped {
         return Refusal::Stopping;
     }
-    if *error.etype() == panics::PANICKED || *error.esource() == ErrorSource::Internal {
+    if *error.etype() == gateway::PANICKED || *error.esource() == ErrorSource::Internal {
         return Refusal::Internal;
     }
     if attempt.fate() == Fate::Expired {

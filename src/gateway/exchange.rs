@@ -11,19 +11,18 @@ use crate::{
     edges::clock,
     gateway::{
         drain::InFlight,
-        failure_log,
-        forward::{Forward, dropped},
-        log_entry::{LogEntry, Sinks},
+        forward::{Forward, end_of_dropped},
+        log_entry::{self, LogEntry, RequestReporters},
         request::head::QueryKeys,
     },
-    providers::live::Live,
+    providers::ConfigSnapshot,
 };
 
 /// One request and its answer: Pingora's per-request context.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// The configuration that holds for this request from start to end.
-    pub live: Arc<Live>,
+    /// The config snapshot that the request keeps to its end.
+    pub live: Arc<ConfigSnapshot>,
     /// The protocol whose error form the client gets.
     pub protocol: Protocol,
     /// weir's request id (`x-weir-request-id`, and in the logs).
@@ -31,9 +30,9 @@ pub(crate) struct Exchange {
     /// The request's line in the access log.
     pub log: Box<LogEntry>,
     /// How far the request has come.
-    pub stage: Stage,
-    /// The request has failed, but its client got a complete answer, so that the connection can carry further requests:
-    /// [`keepalive::park`](crate::gateway::keepalive::park).
+    pub stage: RequestStage,
+    /// The request has failed, but its client got a complete answer, so the connection can carry further requests
+    /// (`client_stream::park_connection`).
     pub park: bool,
     /// Keeps the process running while the request runs.
     #[expect(dead_code, reason = "held until the request ends")]
@@ -42,8 +41,8 @@ pub(crate) struct Exchange {
 
 /// The stages of a request.
 #[derive(Debug)]
-pub(crate) enum Stage {
-    /// Being read and checked. Nothing may be forwarded. The keys were taken out of the query, until authentication reads them.
+pub(crate) enum RequestStage {
+    /// Being read and checked; it must not be forwarded. Carries the keys of the query to authentication.
     Arrived(QueryKeys),
     /// Admitted: on its way to a provider.
     Forwarding(Box<Forward>),
@@ -52,8 +51,8 @@ pub(crate) enum Stage {
 }
 
 impl Exchange {
-    /// A request that has just arrived. Nothing is known of it yet.
-    pub(crate) fn begin(live: Arc<Live>, sinks: &Arc<Sinks>, in_flight: InFlight) -> Self {
+    /// A request that has just arrived.
+    pub(crate) fn begin(live: Arc<ConfigSnapshot>, sinks: &Arc<RequestReporters>, in_flight: InFlight) -> Self {
         let request_id = new_request_id();
         let log = LogEntry::open(
             Arc::clone(sinks),
@@ -66,50 +65,50 @@ impl Exchange {
             protocol: Protocol::Responses,
             request_id,
             log: Box::new(log),
-            stage: Stage::Arrived(QueryKeys::default()),
+            stage: RequestStage::Arrived(QueryKeys::default()),
             park: false,
             in_flight,
         }
     }
 
     /// Takes the stage out. Until another one is set, the request counts as given up.
-    pub(crate) fn take_stage(&mut self) -> Stage {
-        std::mem::replace(&mut self.stage, Stage::Ended)
+    pub(crate) fn take_stage(&mut self) -> RequestStage {
+        std::mem::replace(&mut self.stage, RequestStage::Ended)
     }
 
     /// The admitted request.
     ///
     /// # Errors
-    /// The request is in another stage, which Pingora's order of hooks rules out.
+    /// The request is in another stage, which the order of Pingora's hooks rules out.
     pub(crate) fn forward(&mut self) -> Result<&mut Forward> {
         match &mut self.stage {
-            Stage::Forwarding(forward) => Ok(forward),
-            Stage::Arrived(_) | Stage::Ended => {
-                Error::e_explain(ErrorType::InternalError, "a request that was not admitted")
+            RequestStage::Forwarding(forward) => Ok(forward),
+            RequestStage::Arrived(_) | RequestStage::Ended => {
+                Error::e_explain(ErrorType::InternalError, "the request was not admitted")
             }
         }
     }
 }
 
 impl Drop for Exchange {
-    /// Settles the request and closes its line in the access log, if nothing else has: a hook panicked, or the process dropped
-    /// the request at its end.
+    /// Settles the request and closes its line in the access log, if that is not done: a hook panicked, or the ending process
+    /// dropped the request.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.log.cause = Some(failure_log::PANICKED);
+            self.log.cause = Some(log_entry::PANICKED);
         }
-        if let Stage::Forwarding(forward) = &mut self.stage {
-            forward.decide(dropped());
+        if let RequestStage::Forwarding(forward) = &mut self.stage {
+            forward.decide(end_of_dropped());
             forward.close(&mut self.log);
         }
-        self.log.close(&dropped());
+        self.log.close(&end_of_dropped());
     }
 }
 
 const ALPHANUMERIC: [u8; 62] = *b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A new request id: `req_` and 24 random alphanumeric characters. Some of them are likelier than others by a thousandth,
-/// which is no harm: an id is no secret.
+/// A new request id: `req_` and 24 random alphanumeric characters. Some of them are more likely than others by a thousandth,
+/// which is harmless, because an id is not a secret.
 fn new_request_id() -> Arc<str> {
     let mut random = [0_u16; 24];
     rand::rng().fill(&mut random[..]);

@@ -9,66 +9,63 @@ use tokio::sync::Semaphore;
 
 use crate::{
     domain::{
-        faults::{end::End, refusal::Refusal},
+        faults::{End, refusal::Refusal},
         rules::Provider,
-        wire::{
-            finish_reason,
-            protocol::{Break, ErrorForm},
-        },
+        wire::protocol::{self, Break, ErrorForm},
     },
     gateway::{
-        attempt::{Attempt, Verdict, attempts::Attempts},
+        attempt::{Attempt, Verdict, attempts::AttemptPlan},
         client::Client,
         log_entry::LogEntry,
-        meter::Meter,
-        outlet::{Outlet, masking::Masking, unbegun::Unbegun},
+        meter::AnswerMeter,
+        outlet::{Masking, Outlet, UnbegunAnswer},
         request::{Request, body::RequestBody},
         ticket::Ticket,
     },
-    providers::sessions::Sessions,
+    providers::sessions::StateRegistry,
     telemetry::metrics::Metrics,
 };
 
 /// An admitted request.
 ///
-/// Among many streams each piece of an answer fetches what it touches here from memory. So that lies at the front, as far as the
-/// beginning of the ticket; what a piece does not touch lies behind it, or apart.
+/// With many streams, each piece of an answer loads the fields that it touches from memory. So those are at the front, up to the
+/// beginning of the ticket; the others are behind them or boxed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Forward {
     /// Observes the current attempt's answer.
-    pub meter: Meter,
+    pub meter: AnswerMeter,
     /// How the answer's body leaves for the client.
     pub outlet: Outlet,
     /// The current answer, while it is a success that has not begun.
-    pub unbegun: Option<Box<Unbegun>>,
+    pub unbegun: Option<Box<UnbegunAnswer>>,
     /// Masks the credential in errors within the answer's body.
     pub masking: Masking,
-    /// The client's connection, its departure, and what is held for it until the request ends.
+    /// The client.
     pub client: Client,
     /// The current attempt.
     pub attempt: Attempt,
     /// The right to forward and the duty to charge.
     pub ticket: Ticket,
     /// Chooses provider, credential and backend of each attempt.
-    pub attempts: Attempts,
-    /// Its body. `None` once no attempt can follow.
+    pub attempts: AttemptPlan,
+    /// The body; `None` once no attempt can follow.
     pub body: Option<RequestBody>,
     /// The client's request.
     pub request: Request,
 }
 
 impl Forward {
-    /// A request that nothing has been sent of.
+    /// A request of which nothing has been sent.
     pub(crate) fn new(
         request: Request,
-        attempts: Attempts,
+        attempts: AttemptPlan,
         body: RequestBody,
         ticket: Ticket,
         client: Client,
     ) -> Box<Self> {
         Box::new(Self {
-            meter: Meter::default(),
+            meter: AnswerMeter::default(),
             outlet: Outlet::default(),
             unbegun: None,
             masking: Masking::default(),
@@ -81,7 +78,7 @@ impl Forward {
         })
     }
 
-    /// Connects the client's connection to the request: it may be forwarded from now on.
+    /// Connects the client's connection to the request, which may be forwarded from now on.
     pub(crate) fn connect_client(&mut self, session: &mut Session, finishing: &Arc<Semaphore>, metrics: &Arc<Metrics>) {
         let Self {
             client,
@@ -95,10 +92,10 @@ impl Forward {
     /// An attempt begins at the current endpoint. Nothing observed of an earlier one counts.
     pub(crate) fn begin_attempt(&mut self) {
         self.ticket.begin_attempt(self.attempts.index());
-        self.meter = Meter::default();
+        self.meter = AnswerMeter::default();
     }
 
-    /// Edits the body for the current provider, unless that is done.
+    /// Edits the body for the current provider, unless it has been.
     ///
     /// # Errors
     /// The refusal of a body that the provider cannot take.
@@ -124,7 +121,7 @@ impl Forward {
         self.body.as_ref().is_some_and(RequestBody::can_resend)
     }
 
-    /// Ends the attempt with a refusal for the client. `context` is for a reader of the code: Pingora's log is off.
+    /// Ends the attempt with a refusal for the client. `context` is for readers of the code only: Pingora's log is off.
     pub(crate) fn refuse(&mut self, refusal: Refusal, etype: ErrorType, context: &'static str) -> Box<Error> {
         self.attempt.verdict = Verdict::Refuse(refusal);
         Error::explain(etype, context)
@@ -132,17 +129,17 @@ impl Forward {
 
     /// Ends the attempt because the provider's answer cannot be passed on.
     pub(crate) fn refuse_answer(&mut self) -> Box<Error> {
-        let context = "an answer that cannot be passed on";
+        let context = "the answer cannot be passed on";
         self.refuse(Refusal::ProviderBroken, ErrorType::InvalidHTTPHeader, context)
             .into_up()
     }
 
-    /// Whether the current answer is a success of which the client has nothing yet.
+    /// Whether the current answer is a success of which the client has got nothing yet.
     pub(crate) fn has_not_begun(&self) -> bool {
         self.unbegun.is_some() && self.client.write_gate.head.is_waiting()
     }
 
-    /// The client gets nothing of the current answer.
+    /// Drops the current answer: the client gets nothing of it.
     pub(crate) fn abandon_answer(&mut self) {
         self.unbegun = None;
         self.masking = Masking::default();
@@ -151,22 +148,22 @@ impl Forward {
         self.meter.discard();
     }
 
-    /// No attempt can follow: frees the memory that only one would need.
+    /// Frees the memory that only a further attempt would need: none can follow.
     pub(crate) fn free_body(&mut self) {
         self.body = None;
         self.request.scan.tape.clear();
     }
 
-    /// The bytes in hand of an answer that breaks off.
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let masked = self.masking.rest(self.attempts.secret());
-        self.outlet.rest(masked)
+    /// The buffered bytes of an answer that breaks off, masked.
+    pub(crate) fn remaining(&mut self) -> Vec<u8> {
+        let masked = self.masking.remaining(self.attempts.secret());
+        self.outlet.remaining(masked)
     }
 
     /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
-    pub(crate) fn record_state(&mut self, sessions: &Sessions, end: bool) {
+    pub(crate) fn record_state(&mut self, sessions: &StateRegistry, end: bool) {
         let is_last = end || self.meter.has_named_all();
-        if self.meter.takes_new_names() && !is_last {
+        if self.meter.take_new_names() && !is_last {
             self.client.record_state(sessions, &self.attempts, &self.meter);
         } else if is_last {
             let write_limit = self.request.live.config.gateway.write;
@@ -175,25 +172,25 @@ impl Forward {
         }
     }
 
-    /// Called with each piece of the answer: from time to time, has the bill follow it.
-    pub(crate) fn look(&mut self, now: Instant) {
-        self.ticket.look(&self.meter, now);
+    /// Called with each piece of the answer: updates the bill from time to time.
+    pub(crate) fn sample(&mut self, now: Instant) {
+        self.ticket.sample(&self.meter, now);
     }
 
     /// Decides that the client has left if it disconnected before the answer was complete.
-    pub(crate) fn note_client(&mut self) {
+    pub(crate) fn check_client(&mut self) {
         if self.client.has_left() && !self.meter.is_complete() {
             self.decide_client_left();
         }
     }
 
-    /// Decides that the client has left. A failure that the provider has reported by now stays the provider's.
+    /// Decides that the request ends because the client has left, or with the failure that the provider has reported before.
     pub(crate) fn decide_client_left(&mut self) {
         let end = self.meter.reported_failure().unwrap_or(End::ClientLeft);
         self.decide(end);
     }
 
-    /// Decides how the request ends, unless that is decided.
+    /// Decides how the request ends, unless that is decided already.
     pub(crate) fn decide(&mut self, end: End) {
         let status = match &end {
             End::Refused(refusal) => Some(refusal.status()),
@@ -202,12 +199,12 @@ impl Forward {
         if self.ticket.decide(end)
             && let Some(status) = status
         {
-            self.meter.replaced_by(status);
+            self.meter.replace_status(status);
         }
     }
 
-    /// How the request ends: as decided, else as observed by the meter. The row takes it when the request is settled, and the
-    /// access log when it is over: a client that leaves behind the last event of a complete answer is `client_gone` only there.
+    /// How the request ends: as decided, or else as observed by the meter. The row records it at the settlement, the access log
+    /// at the very end: if the client leaves after the last event of a complete answer, only the access log says `client_gone`.
     pub(crate) fn end(&self) -> End {
         self.ticket.end(&self.meter)
     }
@@ -218,8 +215,8 @@ impl Forward {
         self.ticket.settle(&self.meter);
     }
 
-    /// Ends the request: settles it, records what its answer has created, and closes its line in the access log.
-    pub(crate) fn finish(&mut self, sessions: &Sessions, log: &mut LogEntry) {
+    /// Ends the request: records the state that its answer has created, settles it, and closes its line in the access log.
+    pub(crate) fn finish(&mut self, sessions: &StateRegistry, log: &mut LogEntry) {
         self.client.record_rest(sessions, &self.attempts, &self.meter);
         self.close(log);
         self.client.close(self.meter.is_complete());
@@ -242,14 +239,14 @@ impl Forward {
         record.ttft_ms = progress.ttft_ms;
         if let Some(observed) = self.meter.observed() {
             record.usage = observed.usage;
-            record.finish_reason = observed.finish_reason.as_deref().map(finish_reason::word);
+            record.finish_reason = observed.finish_reason.as_deref().map(protocol::known_or_other);
         }
         log.close(&self.end());
     }
 }
 
-/// The end of a request that was dropped before anything else has ended it: a hook panicked, or the process ends.
-pub(crate) fn dropped() -> End {
+/// The end of a request that was dropped before it ended: a hook panicked, or the process ends.
+pub(crate) fn end_of_dropped() -> End {
     End::Broken(match std::thread::panicking() {
         true => Break::Internal,
         false => Break::Stopped,
@@ -258,7 +255,7 @@ pub(crate) fn dropped() -> End {
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        self.decide(dropped());
+        self.decide(end_of_dropped());
         self.settle();
     }
 }
@@ -277,7 +274,7 @@ mod tests {
         assert_eq!(align_of::<Forward>(), LINE);
         assert_eq!(offset_of!(Forward, meter), 0);
         // The observer's state and the counters.
-        assert!(size_of::<Meter>() <= 4 * LINE, "{}", size_of::<Meter>());
+        assert!(size_of::<AnswerMeter>() <= 4 * LINE, "{}", size_of::<AnswerMeter>());
         let front = offset_of!(Forward, ticket) + Ticket::NEXT_LOOK_END;
         assert!(front <= 9 * LINE, "{front}");
         // Whether it passes as it is; once it does, nothing else of these is read.

@@ -1,9 +1,9 @@
 //! The head of a success whose body has not begun.
 //!
-//! As long as the client has nothing of an answer, the attempt can fail and be repeated. So the head waits until the body
-//! begins, but for `[upstream] head_wait_seconds` at most: then the client's connection ([`super::client_stream`],
-//! [`super::client_h2`]) sends it, because Pingora is waiting for the provider. Over HTTP/1.1 Pingora's session learns of
-//! that later, when [`HeldHead::release`] has it write the head again and the connection discards those bytes.
+//! As long as the client has got nothing of an answer, the attempt can fail and be repeated. So the head waits until the body
+//! begins, but at most `[upstream] head_wait_seconds`. Then the client's connection ([`super::client_stream`],
+//! [`super::client_h2`]) sends it, because Pingora is waiting for the provider. Over HTTP/1.1 Pingora's session catches up later:
+//! [`HeldHead::release`] has it write the head, and the connection discards those bytes.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering},
@@ -23,13 +23,13 @@ use pingora::{
 /// Holds the head of one answer.
 #[derive(Debug, Default)]
 pub(crate) struct HeldHead {
-    /// A [`Stage`], read at each poll of the client's connection.
+    /// A [`HeadStage`], read at each poll of the client's connection.
     stage: AtomicU8,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<WaitingHead>>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct WaitingHead {
     head: Box<ResponseHeader>,
     due: Instant,
     keeps_alive: bool,
@@ -38,12 +38,12 @@ struct Held {
 /// Where the head is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Stage {
+enum HeadStage {
     /// No head is held.
     None = 0,
     /// It waits for the body.
     Waiting = 1,
-    /// The client's connection has sent it. Pingora's session does not know.
+    /// The client's connection has sent it, unknown to Pingora's session.
     Sent = 2,
     /// Pingora's session is writing it; the connection keeps the bytes for the body that follows in the same call.
     Writing = 3,
@@ -51,27 +51,28 @@ enum Stage {
     WritingAgain = 4,
 }
 
-/// What the client's connection does with bytes that Pingora writes.
+/// How the client's connection handles bytes that Pingora writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteAction {
     /// It sends them.
     Send,
-    /// It takes them at once, and sends them with the next ones.
+    /// It accepts them at once, and sends them with the next ones.
     Keep,
-    /// It drops them: the client has them.
+    /// It drops them: the client has got them.
     Discard,
 }
 
 impl HeldHead {
-    /// Holds a head until the body begins or `due` has passed. `keeps_alive`: the connection carries further requests.
+    /// Holds a head until the body begins or `due` has passed. `keeps_alive` says whether the connection carries further
+    /// requests.
     pub(crate) fn hold(&self, head: Box<ResponseHeader>, due: Instant, keeps_alive: bool) {
-        *self.held.lock() = Some(Held { head, due, keeps_alive });
-        self.set(Stage::Waiting);
+        *self.held.lock() = Some(WaitingHead { head, due, keeps_alive });
+        self.set_stage(HeadStage::Waiting);
     }
 
-    /// Whether the client has nothing of the answer yet.
+    /// Whether a head waits: the client has got nothing of the answer.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.stage() == Stage::Waiting
+        self.stage() == HeadStage::Waiting
     }
 
     /// When the head must be sent; `None` unless it waits.
@@ -82,16 +83,16 @@ impl HeldHead {
         self.held.lock().as_ref().map(|held| held.due)
     }
 
-    /// Takes the head out: it is not sent. `None` if the client has it, or none is held.
+    /// Takes the head out, so that it is not sent. `None` if it has been sent, or none is held.
     pub(crate) fn take(&self) -> Option<Box<ResponseHeader>> {
         if !self.is_waiting() {
             return None;
         }
-        self.set(Stage::None);
+        self.set_stage(HeadStage::None);
         self.held.lock().take().map(|held| held.head)
     }
 
-    /// Changes the head that waits.
+    /// Changes the waiting head.
     ///
     /// # Errors
     /// Those of `change`.
@@ -102,64 +103,64 @@ impl HeldHead {
         }
     }
 
-    /// For an HTTP/1.1 connection when the head is due: its bytes, which the connection must send.
+    /// Takes the bytes of the head when it is due; the HTTP/1.1 connection must send them.
     pub(crate) fn send(&self) -> Option<BytesMut> {
         if !self.is_waiting() {
             return None;
         }
         let bytes = self.held.lock().as_ref().map(rendered)?;
-        self.set(Stage::Sent);
+        self.set_stage(HeadStage::Sent);
         Some(bytes)
     }
 
-    /// Has Pingora's session write the head, unless that is done. Does not wait: the client's connection takes the bytes at
+    /// Has Pingora's session write the head, unless it has. Does not wait, because the client's connection accepts the bytes at
     /// once.
     ///
     /// # Errors
     /// The session could not write the head.
     pub(crate) fn release(&self, session: &mut ServerSession) -> Result<()> {
         let writing = match self.stage() {
-            Stage::Waiting => Stage::Writing,
-            Stage::Sent => Stage::WritingAgain,
-            Stage::None | Stage::Writing | Stage::WritingAgain => return Ok(()),
+            HeadStage::Waiting => HeadStage::Writing,
+            HeadStage::Sent => HeadStage::WritingAgain,
+            HeadStage::None | HeadStage::Writing | HeadStage::WritingAgain => return Ok(()),
         };
         let Some(held) = self.held.lock().take() else {
             return Ok(());
         };
-        self.set(writing);
+        self.set_stage(writing);
         let written = session.write_response_header(held.head).now_or_never();
-        self.set(Stage::None);
-        let late = || Err(Error::explain(ErrorType::InternalError, "the client's connection took no head").into_down());
+        self.set_stage(HeadStage::None);
+        let late = || Err(Error::explain(ErrorType::InternalError, "the head's bytes were not accepted").into_down());
         written.unwrap_or_else(late)
     }
 
-    /// What the client's connection does with bytes that Pingora writes now.
-    pub(crate) fn written(&self) -> Written {
+    /// How the client's connection handles bytes that Pingora writes now.
+    pub(crate) fn write_action(&self) -> WriteAction {
         match self.stage() {
-            Stage::Writing => Written::Keep,
-            Stage::WritingAgain => Written::Discard,
-            Stage::None | Stage::Waiting | Stage::Sent => Written::Send,
+            HeadStage::Writing => WriteAction::Keep,
+            HeadStage::WritingAgain => WriteAction::Discard,
+            HeadStage::None | HeadStage::Waiting | HeadStage::Sent => WriteAction::Send,
         }
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> HeadStage {
         match self.stage.load(Ordering::Acquire) {
-            stage if stage == Stage::Waiting as u8 => Stage::Waiting,
-            stage if stage == Stage::Sent as u8 => Stage::Sent,
-            stage if stage == Stage::Writing as u8 => Stage::Writing,
-            stage if stage == Stage::WritingAgain as u8 => Stage::WritingAgain,
-            _ => Stage::None,
+            stage if stage == HeadStage::Waiting as u8 => HeadStage::Waiting,
+            stage if stage == HeadStage::Sent as u8 => HeadStage::Sent,
+            stage if stage == HeadStage::Writing as u8 => HeadStage::Writing,
+            stage if stage == HeadStage::WritingAgain as u8 => HeadStage::WritingAgain,
+            _ => HeadStage::None,
         }
     }
 
-    fn set(&self, stage: Stage) {
+    fn set_stage(&self, stage: HeadStage) {
         self.stage.store(stage as u8, Ordering::Release);
     }
 }
 
 /// The head as Pingora's session would write it over HTTP/1.1.
-fn rendered(held: &Held) -> BytesMut {
-    let Held { head, keeps_alive, .. } = held;
+fn rendered(held: &WaitingHead) -> BytesMut {
+    let WaitingHead { head, keeps_alive, .. } = held;
     let mut bytes = BytesMut::new();
     bytes.put_slice(b"HTTP/1.1 ");
     bytes.put_slice(head.status.as_str().as_bytes());
@@ -219,10 +220,10 @@ mod tests {
     #[test]
     fn bytes_are_sent_unless_the_session_writes_the_head() {
         let held = waiting();
-        assert_eq!(held.written(), Written::Send);
-        held.set(Stage::Writing);
-        assert_eq!(held.written(), Written::Keep);
-        held.set(Stage::WritingAgain);
-        assert_eq!(held.written(), Written::Discard);
+        assert_eq!(held.write_action(), WriteAction::Send);
+        held.set_stage(HeadStage::Writing);
+        assert_eq!(held.write_action(), WriteAction::Keep);
+        held.set_stage(HeadStage::WritingAgain);
+        assert_eq!(held.write_action(), WriteAction::Discard);
     }
 }

@@ -1,13 +1,16 @@
-//! A request's line in the access log and its metrics, written exactly once.
+//! A request's line in the access log and its metrics, written exactly once; and the log lines about failed requests.
 
-use std::{sync::Arc, time::Instant};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use smol_str::SmolStr;
 
 use crate::{
-    domain::{faults::end::End, keys::key::KeyRecord},
+    domain::{
+        faults::{End, refusal::Refusal},
+        keys::key::KeyRecord,
+        wire::protocol::Break,
+    },
     edges::clock,
-    gateway::failure_log,
     providers::endpoint::Endpoint,
     telemetry::{
         access_log::{AccessLog, RequestRecord},
@@ -15,32 +18,37 @@ use crate::{
     },
 };
 
-/// Where finished requests are reported.
+/// The access log and the metrics, which finished requests are reported to.
 #[derive(Debug)]
-pub(crate) struct Sinks {
+pub(crate) struct RequestReporters {
     pub access_log: AccessLog,
     /// The metrics registry.
     pub metrics: Arc<Metrics>,
 }
 
-/// The access-log line of a request that is not over. Three places write to it: the head, the admission and the end.
+/// The access-log line of a request that has not ended. The head, the admission and the end write to it.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
-    /// The record so far. [`LogEntry::close`] adds end and latency.
+    /// The record so far. [`LogEntry::close`] adds the end and the latency.
     pub record: RequestRecord,
     /// When the request's head arrived.
     pub started: Instant,
     /// The endpoint that the last attempt went to; `None` without an attempt.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// The cause of a failure, for the diagnostic log: a name out of a closed set.
+    /// The cause of a failure, for the diagnostic log; from a closed set.
     pub cause: Option<&'static str>,
-    sinks: Arc<Sinks>,
+    reporters: Arc<RequestReporters>,
     written: bool,
 }
 
 impl LogEntry {
     /// Opens the record of a request that has just arrived.
-    pub(crate) fn open(sinks: Arc<Sinks>, request_id: SmolStr, started: Instant, time_unix_ms: i64) -> Self {
+    pub(crate) fn open(
+        reporters: Arc<RequestReporters>,
+        request_id: SmolStr,
+        started: Instant,
+        time_unix_ms: i64,
+    ) -> Self {
         let record = RequestRecord {
             time_unix_ms,
             request_id,
@@ -51,12 +59,12 @@ impl LogEntry {
             started,
             endpoint: None,
             cause: None,
-            sinks,
+            reporters,
             written: false,
         }
     }
 
-    /// Names the key of the request and its account.
+    /// Sets the key of the request and its account.
     pub(crate) fn name_key(&mut self, key: &KeyRecord) {
         self.record.key_id = Some(key.id.as_str().into());
         self.record.account = Some(key.account.clone());
@@ -80,14 +88,73 @@ impl LogEntry {
             record.refusal = Some(refusal.reason());
         }
         record.latency_ms = millis_between(self.started, clock::instant());
-        failure_log::of_request(record, end, self.cause);
+        log_failed_request(record, end, self.cause);
         let series = self.endpoint.as_ref().map(|endpoint| &endpoint.series);
-        self.sinks.metrics.record_request(record, series);
-        self.sinks.access_log.write(record);
+        self.reporters.metrics.record_request(record, series);
+        self.reporters.access_log.write(record);
     }
 }
 
 /// Whole milliseconds from `start` to `end`; 0 if `end` is earlier.
 pub(crate) fn millis_between(start: Instant, end: Instant) -> u64 {
     u64::try_from(end.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The cause of a request that ended in a panic. The panic hook has logged the panic and its location.
+pub(crate) const PANICKED: &str = "panicked";
+
+/// Logs the end of a failed request in one line of weir's own words, without any byte that a client or provider sent. Pingora's
+/// own lines are off, because they quote both and report a disconnected client as an error. `cause` is from a closed set.
+///
+/// Warnings and errors are for events that an operator must act on. A provider that now and then breaks off or times out is not
+/// one; `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider are in the access log
+/// only.
+pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Option<&'static str>) {
+    let request_id = record.request_id.as_str();
+    let provider = record.provider.as_deref().unwrap_or("none");
+    let cause = cause.unwrap_or("none");
+    match end {
+        End::Broken(Break::Internal) | End::Refused(Refusal::Internal) if cause == PANICKED => {}
+        End::Broken(Break::Internal) | End::Refused(Refusal::Internal) => {
+            tracing::error!(request_id, provider, cause, "weir failed a request: report it");
+        }
+        End::Refused(Refusal::ProviderUnreachable) => {
+            tracing::warn!(
+                request_id,
+                provider,
+                cause,
+                attempts = record.attempts,
+                "cannot connect to the provider"
+            );
+        }
+        End::Broken(Break::ProviderTimeout) | End::Refused(Refusal::ProviderTimeout) => {
+            tracing::info!(request_id, provider, cause, "the provider did not answer in time");
+        }
+        End::Broken(Break::ProviderCut | Break::ProviderEnded) | End::Refused(Refusal::ProviderBroken) => {
+            tracing::info!(
+                request_id,
+                provider,
+                cause,
+                "the provider's answer cannot be used, or broke off"
+            );
+        }
+        End::Complete
+        | End::ProviderError
+        | End::InBandError
+        | End::ClientLeft
+        | End::Broken(Break::LimitReached | Break::Stopped)
+        | End::Refused(_) => {}
+    }
+}
+
+/// Logs a failed connection to a backend; another attempt follows.
+pub(crate) fn log_failed_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
+    let place = place.map(tracing::field::display);
+    tracing::warn!(
+        request_id,
+        provider,
+        place,
+        cause,
+        "cannot connect to a backend of the provider: another attempt follows"
+    );
 }

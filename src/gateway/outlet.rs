@@ -1,59 +1,64 @@
-//! The one way by which an answer's body leaves for the client.
-
-pub(crate) mod masking;
-pub(crate) mod possible_error;
-pub(crate) mod unbegun;
-pub(crate) mod withheld_error;
+//! The outlet: how an answer's body reaches the client.
 
 use bytes::{Bytes, BytesMut};
+use pingora::http::ResponseHeader;
 
 use crate::{
-    domain::rules::ResponseRewriter,
-    gateway::outlet::{
-        possible_error::PossibleError,
-        withheld_error::{WholeError, WithheldError},
+    domain::{
+        rules::ResponseRewriter,
+        wire::protocol::{
+            AnswerFraming, ErrorForm, MessageBoundaries,
+            provider_error::{
+                credential_mask::{MaskedPiece, PassingMask},
+                failure_in_success, redact, reshape_error,
+            },
+        },
+    },
+    gateway::coding::{
+        Coding, MessageCoding,
+        decoding::{Decoding, Following},
     },
 };
 
-/// How the body leaves for the client. Chosen with the answer's head. What seldom is needed lies apart: each piece asks which it is.
+/// How the body reaches the client. Chosen with the answer's head. Rare state is boxed, because each piece reads the variant.
 #[derive(Debug, Default)]
 pub(crate) enum Outlet {
-    /// As it comes.
+    /// Unchanged.
     #[default]
     Pass,
-    /// Edited, because the provider's file says so.
+    /// Edited by the rules of the provider's file.
     Rewrite(Box<ResponseRewriter>),
     /// A success in one piece that may be an error in the provider's own shape.
     PossibleError(Box<PossibleError>),
     /// An error answer, withheld until its end.
     Withheld(Box<WithheldError>),
     /// A complete error answer, sent to the client once Pingora is done with the provider.
-    WholeError(Box<WholeError>),
+    ErrorReply(Box<ErrorReply>),
 }
 
 impl Outlet {
-    /// Whether the body that leaves may differ in length from the provider's.
+    /// Whether the length of the client's body may differ from that of the provider's.
     pub(crate) fn may_change_length(&self) -> bool {
         match self {
             Self::Rewrite(_) | Self::PossibleError(_) => true,
-            Self::Pass | Self::Withheld(_) | Self::WholeError(_) => false,
+            Self::Pass | Self::Withheld(_) | Self::ErrorReply(_) => false,
         }
     }
 
-    /// What an answer that breaks off with these bytes still has in hand: also the buffered part of an edited event.
-    pub(crate) fn rest(&mut self, last: Vec<u8>) -> Vec<u8> {
+    /// The remaining bytes of an answer that breaks off after `last`, with the buffered part of an edited event.
+    pub(crate) fn remaining(&mut self, last: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Rewrite(rewriter) => {
                 let mut rest = rewriter.push(&last);
                 rest.extend(rewriter.finish());
                 rest
             }
-            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::WholeError(_) => last,
+            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::ErrorReply(_) => last,
         }
     }
 }
 
-/// Replaces a piece, or the end, of the provider's bytes by the edited ones.
+/// Replaces a piece of the provider's bytes, or the end, by the edited bytes.
 pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
     let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
     if end {
@@ -64,9 +69,330 @@ pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>
     }
 }
 
-/// Adds bytes behind a piece.
+/// Appends bytes to a piece.
 pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     let mut joined = BytesMut::from(piece.as_deref().unwrap_or_default());
     joined.extend_from_slice(tail);
     *piece = Some(joined.freeze());
+}
+
+/// The most bytes that are held until they are known to be an answer. A longer body passes, because errors are short.
+pub(crate) const UNBEGUN_BYTES_MAX: usize = 64 * 1024;
+
+/// A success whose head is held: the client has got nothing of it.
+#[derive(Debug)]
+pub(crate) struct UnbegunAnswer {
+    /// The framing that its head announces.
+    pub announced: AnswerFraming,
+    held: BytesMut,
+}
+
+impl UnbegunAnswer {
+    /// Starts a success of which only the head has arrived.
+    pub(crate) fn new(announced: AnswerFraming) -> Self {
+        Self {
+            announced,
+            held: BytesMut::new(),
+        }
+    }
+
+    /// The part of its body that has arrived.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Keeps a piece of its body.
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.held.extend_from_slice(piece);
+    }
+
+    /// Its body so far, with `piece` at the end.
+    pub(crate) fn into_body(mut self, piece: Option<Bytes>) -> Option<Bytes> {
+        if self.held.is_empty() {
+            return piece;
+        }
+        self.held.extend_from_slice(&piece.unwrap_or_default());
+        Some(self.held.freeze())
+    }
+}
+
+/// The size beyond which an answer is not an error; errors are short.
+const POSSIBLE_ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// A buffered answer that may be an error. Some providers answer 200 with an error in their own shape: if the provider's file has
+/// errors reshaped, a JSON answer is buffered until it is known to be a success or an error.
+#[derive(Debug, Default)]
+pub(crate) struct PossibleError {
+    /// Edits the answer first, if the provider's file has rules for that.
+    pub rewriter: Option<ResponseRewriter>,
+    held: BytesMut,
+    /// The answer is too long for an error, so further pieces pass.
+    cleared: bool,
+}
+
+impl PossibleError {
+    /// Starts an answer.
+    pub(crate) fn new(rewriter: Option<ResponseRewriter>) -> Self {
+        Self {
+            rewriter,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a piece. Returns the bytes that can go to the client; `None` while the answer is buffered.
+    pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+        if self.cleared {
+            return Some(piece);
+        }
+        self.held.extend_from_slice(&piece);
+        if self.held.len() <= POSSIBLE_ERROR_BYTES_MAX {
+            return None;
+        }
+        self.cleared = true;
+        Some(self.held.split().freeze())
+    }
+
+    /// Ends the answer. Returns the buffered bytes: unchanged, or, if they are an error, masked and in the given form.
+    pub(crate) fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
+        let held = self.held.freeze();
+        match failure_in_success(&held).filter(|_| !self.cleared) {
+            None => held,
+            Some(status) => {
+                let masked = redact(&held, credential).map_or(held, Bytes::from);
+                reshape_error(form, status, &masked, request_id).into()
+            }
+        }
+    }
+}
+
+/// The largest error answer that is kept, both as received and decoded. A longer one is replaced by weir's own error.
+const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// An error answer being withheld.
+#[derive(Debug)]
+pub(crate) struct WithheldError {
+    /// The provider's head.
+    pub head: ResponseHeader,
+    coded: MessageCoding,
+    body: BytesMut,
+    too_large: bool,
+    /// What decides the meaning of the answer.
+    pub judgement: ErrorJudgement,
+}
+
+/// What decides the meaning of an error answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorJudgement {
+    /// Its status alone has decided.
+    ByStatus,
+    /// Its text decides.
+    Not,
+    /// Its text decides; the provider sent it with the status of a success.
+    NotInSuccess,
+}
+
+/// A complete error answer, ready for the client.
+#[derive(Debug)]
+pub(crate) struct ErrorReply {
+    /// The head for the client.
+    pub head: ResponseHeader,
+    /// The body for the client.
+    pub body: Bytes,
+}
+
+impl WithheldError {
+    /// Starts an answer whose head has arrived.
+    pub(crate) fn new(head: ResponseHeader, coded: MessageCoding, judgement: ErrorJudgement) -> Self {
+        Self {
+            head,
+            coded,
+            body: BytesMut::new(),
+            too_large: false,
+            judgement,
+        }
+    }
+
+    /// Adds a piece of the body.
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        if self.body.len() + piece.len() > ERROR_BODY_BYTES_MAX {
+            self.too_large = true;
+        } else {
+            self.body.extend_from_slice(piece);
+        }
+    }
+
+    /// Takes the decoded text; `None` if it cannot be decoded or exceeds the limit.
+    pub(crate) fn take_text(&mut self) -> Option<Bytes> {
+        let body = std::mem::take(&mut self.body);
+        if self.too_large {
+            return None;
+        }
+        match &self.coded {
+            MessageCoding::No => Some(body.freeze()),
+            MessageCoding::By(coding) => decode(*coding, &body),
+            MessageCoding::Otherwise(_) => None,
+        }
+    }
+}
+
+fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
+    let mut decoding = Decoding::new(coding, Following::Nothing, ERROR_BODY_BYTES_MAX).ok()?;
+    let (mut rest, mut text) = (bytes, BytesMut::new());
+    while let Some(part) = decoding.next(&mut rest).ok()? {
+        text.extend_from_slice(part);
+    }
+    decoding.has_ended().then(|| text.freeze())
+}
+
+/// The most compressed bytes that wait until their text is known.
+const CODED_BYTES_MAX: usize = 64 * 1024;
+
+/// Masks the operator's credential in errors within a body that passes. Reads the credential only if something may have to be
+/// masked.
+#[derive(Debug, Default)]
+pub(crate) struct Masking {
+    mask: PassingMask,
+    /// Compressed bytes that wait until it is known whether they belong to an error.
+    coded: BytesMut,
+}
+
+/// An error within a compressed body repeats the credential, where it cannot be masked.
+#[derive(Debug)]
+pub(crate) struct MaskFailure;
+
+impl Masking {
+    /// Replaces a piece of an uncompressed body by the bytes that can pass now, masked.
+    pub(crate) fn pass<'s>(
+        &mut self,
+        piece: &mut Option<Bytes>,
+        boundaries: MessageBoundaries,
+        credential: impl FnOnce() -> &'s str,
+    ) {
+        let Some(bytes) = piece.as_mut() else { return };
+        if !bytes.is_empty() && self.mask.can_pass(bytes, boundaries) {
+            return;
+        }
+        match self.mask.push(bytes, boundaries, credential()) {
+            MaskedPiece::First(length) => bytes.truncate(length),
+            MaskedPiece::Instead(masked) => *bytes = masked.into(),
+        }
+        if bytes.is_empty() {
+            *piece = None;
+        }
+    }
+
+    /// Observes decoded bytes of a compressed body, before [`Masking::pass_coded`].
+    pub(crate) fn observe_decoded(&mut self, text: &[u8], boundaries: MessageBoundaries, credential: &str) {
+        // Only whether bytes wait or were masked matters: the client gets the compressed bytes.
+        let _ = self.mask.push(text, boundaries, credential);
+    }
+
+    /// Replaces a piece of a compressed body by the bytes that can pass now.
+    ///
+    /// # Errors
+    /// An error in its text repeats the credential.
+    pub(crate) fn pass_coded(&mut self, piece: &mut Option<Bytes>) -> Result<(), MaskFailure> {
+        if self.mask.has_masked() {
+            return Err(MaskFailure);
+        }
+        let coming = piece.as_ref().map_or(0, Bytes::len);
+        if self.mask.is_waiting() && self.coded.len() + coming <= CODED_BYTES_MAX {
+            self.coded.extend_from_slice(&piece.take().unwrap_or_default());
+        } else if !self.coded.is_empty() {
+            self.coded.extend_from_slice(&piece.take().unwrap_or_default());
+            *piece = Some(self.coded.split().freeze());
+        }
+        Ok(())
+    }
+
+    /// Ends the body: appends the waiting bytes to the last piece, masked.
+    pub(crate) fn finish(&mut self, piece: &mut Option<Bytes>, credential: &str) {
+        let rest = self.remaining(credential);
+        if !rest.is_empty() {
+            append(piece, &rest);
+        }
+    }
+
+    /// The waiting bytes of an answer that breaks off, masked.
+    pub(crate) fn remaining(&mut self, credential: &str) -> Vec<u8> {
+        self.mask.finish(credential)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{domain::wire::protocol::Protocol, gateway::coding::tests::packed};
+
+    fn through(pieces: &[&[u8]]) -> Vec<u8> {
+        let mut possible = PossibleError::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            out.extend(possible.push(Bytes::copy_from_slice(piece)).unwrap_or_default());
+        }
+        out.extend(possible.finish(Protocol::Messages.into(), "secret-secret-secret", "req_1"));
+        out
+    }
+
+    #[test]
+    fn an_error_is_reshaped_and_masked_and_everything_else_passes() {
+        let error = through(&[
+            br#"{"code":401,"msg":"token secret-secret"#,
+            br#"-secret expired","success":false}"#,
+        ]);
+        let error: serde_json::Value = serde_json::from_slice(&error).unwrap();
+        assert_eq!(error["type"], "error");
+        assert_eq!(error["error"]["type"], "authentication_error");
+        assert!(!error.to_string().contains("secret-secret-secret"));
+        let good: &[u8] = br#"{"type":"message","content":[]}"#;
+        assert_eq!(through(&[good]), good);
+        assert_eq!(through(&[]), b"");
+    }
+
+    #[test]
+    fn what_is_too_long_for_an_error_passes_at_once() {
+        let long = vec![b' '; POSSIBLE_ERROR_BYTES_MAX];
+        let mut possible = PossibleError::default();
+        assert_eq!(possible.push(Bytes::from(long.clone())), None);
+        let first = possible.push(Bytes::from_static(b"{")).unwrap();
+        assert_eq!(first.len(), POSSIBLE_ERROR_BYTES_MAX + 1);
+        assert_eq!(possible.push(Bytes::from_static(b"}")), Some(Bytes::from_static(b"}")));
+        assert_eq!(possible.finish(Protocol::Messages.into(), "s", "r"), Bytes::new());
+    }
+
+    fn read(coded: MessageCoding, bytes: &[u8]) -> Option<Bytes> {
+        let head = ResponseHeader::build(500, None).unwrap();
+        let mut answer = WithheldError::new(head, coded, ErrorJudgement::ByStatus);
+        for piece in bytes.chunks(1000) {
+            answer.push(piece);
+        }
+        answer.take_text()
+    }
+
+    #[test]
+    fn an_error_is_read_up_to_its_limit_in_any_coding() {
+        let whole = vec![b'a'; ERROR_BODY_BYTES_MAX];
+        let longer = vec![b'a'; ERROR_BODY_BYTES_MAX + 1];
+        assert_eq!(
+            read(MessageCoding::No, &whole).map(|text| text.len()),
+            Some(whole.len())
+        );
+        assert_eq!(read(MessageCoding::No, &longer), None);
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd] {
+            let coded = || MessageCoding::By(coding);
+            let whole_read = read(coded(), &packed(coding, &whole));
+            assert_eq!(whole_read.map(|text| text.len()), Some(whole.len()), "{coding:?}");
+            assert_eq!(read(coded(), &packed(coding, &longer)), None, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_nothing() {
+        let bytes = packed(Coding::Gzip, b"an error");
+        let gzip = || MessageCoding::By(Coding::Gzip);
+        assert_eq!(read(gzip(), &bytes), Some(Bytes::from("an error")));
+        assert_eq!(read(gzip(), &bytes[..bytes.len() - 1]), None);
+        assert_eq!(read(gzip(), b"an error"), None);
+        assert_eq!(read(MessageCoding::Otherwise("compress".to_owned()), b"an error"), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The parts of the gateway that all requests share.
 
 use std::sync::Arc;
 
@@ -7,81 +7,80 @@ use tokio::sync::Semaphore;
 
 use crate::{
     console::portal::Portal,
-    edges::switches::Switches,
+    edges::switches::ProviderSwitches,
     gateway::{
         attempt::deadline::Deadlines,
+        client::KeySlots,
         drain::Drain,
-        key_slots::KeySlots,
-        log_entry::Sinks,
-        reply::{agent_settings::Agents, own_usage::OwnUsage},
-        request::bodies::Bodies,
+        log_entry::RequestReporters,
+        reply::{SignedInAgents, own_usage::OwnUsage},
+        request::body::BodyResources,
     },
     money::billing::Billing,
-    providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
-    stability::public::Public,
+    providers::{CurrentConfig, learnt_usage::LearnedUsage, sessions::StateRegistry},
+    stability::public::PublicService,
     store::key_cache::KeyCache,
     telemetry::metrics::Metrics,
 };
 
-/// What all requests share. Built once by `wiring`; Pingora holds it as the proxy application, a clone in each worker.
+/// The parts that all requests share. Built once by `wiring`; Pingora holds it as the proxy application, a clone in each worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Gateway {
-    /// Configuration, catalogue and pools. A reload replaces them as a whole; a running request keeps the version it
-    /// began with.
-    pub live: Arc<LiveCell>,
+    /// The current config snapshot. A reload replaces it; a running request keeps its own.
+    pub live: Arc<CurrentConfig>,
     /// Providers that an operator has switched off on this node.
-    pub switches: Arc<Switches>,
-    /// Looks up API keys: in the local cache first, then in the store.
+    pub switches: Arc<ProviderSwitches>,
+    /// Looks up keys, first in the local cache, then in the store.
     pub keys: Arc<KeyCache>,
-    /// Which account owns state at a provider, and which provider and credential serve it.
-    pub sessions: Arc<Sessions>,
+    /// Knows which account owns state at a provider, and which provider and credential serve it.
+    pub sessions: Arc<StateRegistry>,
     /// Estimation factors per model and typical usage per key, learnt from finished requests.
-    pub learnt: Arc<Learnt>,
+    pub learnt: Arc<LearnedUsage>,
     /// Admits requests against balance, quota and rates, and charges them.
     pub billing: Billing,
-    /// What is answered here.
-    pub pages: Arc<Pages>,
-    /// What requests and clients may take of this process.
-    pub limits: Arc<Limits>,
+    /// The services that weir answers itself.
+    pub pages: Arc<LocalServices>,
+    /// The limits of requests and clients.
+    pub limits: Arc<GatewayLimits>,
     /// Metrics and access log.
-    pub sinks: Arc<Sinks>,
+    pub reporters: Arc<RequestReporters>,
     /// Counts running requests and connections, and stops them at shutdown.
     pub drain: Drain,
 }
 
-/// What is answered here and goes to no provider.
+/// The services that weir answers itself, without a provider.
 #[derive(Debug)]
-pub(crate) struct Pages {
-    /// The public stability service, which asks for no key.
-    pub public: Arc<Public>,
-    /// Tells keys what they have used.
+pub(crate) struct LocalServices {
+    /// The public stability service, which needs no key.
+    pub public: Arc<PublicService>,
+    /// Answers requests for a key's own usage.
     pub own_usage: OwnUsage,
-    /// What agents that are signed in are told; `None`: none can sign in.
-    pub agents: Option<Agents>,
-    /// The portal for owners of keys; `None`: it is switched off.
+    /// The answers for agents that are signed in; `None` if agents cannot sign in.
+    pub agents: Option<SignedInAgents>,
+    /// The portal for owners of keys; `None` if it is switched off.
     pub portal: Option<Arc<Portal>>,
 }
 
-/// What requests and clients may take of this process.
+/// The limits of requests and clients.
 #[derive(Debug)]
-pub(crate) struct Limits {
-    /// Networks of proxies whose `X-Forwarded-For` is believed.
+pub(crate) struct GatewayLimits {
+    /// Networks of proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Memory for request bodies, and time to work on them.
-    pub bodies: Bodies,
-    /// The most requests that run at a time.
+    /// Memory for request bodies, and processor time to work on them.
+    pub bodies: BodyResources,
+    /// The maximum number of running requests.
     pub running_max: usize,
-    /// Limits the answers that are read to their end after the client has disconnected.
-    pub finishing: Arc<Semaphore>,
+    /// Limits the number of detached answers.
+    pub detached_permits: Arc<Semaphore>,
     /// Limits concurrent token counts per key.
     pub count_slots: KeySlots,
-    /// The time limits of the attempts under way.
+    /// The time limits of running attempts.
     pub deadlines: Deadlines,
 }
 
 impl Gateway {
     /// The metrics registry.
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.sinks.metrics
+        &self.reporters.metrics
     }
 }

@@ -1,7 +1,17 @@
-//! State at a provider: looked up for the request that names it, and recorded for its account while the answer that creates it
-//! passes, before the client has the answer's end.
+//! State at a provider: looks it up for a request that names it, and records it for the account while the answer that creates it
+//! passes, before the client gets the answer's end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
 
 use crate::{
     domain::{
@@ -14,28 +24,32 @@ use crate::{
             session_hint::{ServedBy, SessionHint},
         },
     },
-    gateway::{attempt::attempts::Attempts, meter::Meter, write_gate::WriteGate},
+    gateway::{attempt::attempts::AttemptPlan, held_head::HeldHead, meter::AnswerMeter},
     money::billing::{Bill, Billing},
     providers::{
         endpoint::Route,
-        sessions::{OnTheWay, Recalled, Sessions},
+        sessions::{FoundStates, PendingWrites, StateRegistry, WriteCompletion},
     },
 };
 
-/// How long an answer's end waits at most until the state that it has created is written: as long as an unresponsive store is
-/// waited for. After that the store counts as failing and no answer waits.
+/// The longest wait of an answer's end for the write of the state that it has created: as long as the store's timeout. After that
+/// the store counts as failing and no answer waits.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The state that a request names, with what the store knows of each.
+/// The state that a request names, with what is known about each.
 #[derive(Debug, Default)]
 pub(crate) struct NamedState<'s> {
     references: Vec<(&'s Reference, StateKey)>,
-    recalled: Recalled,
+    found: FoundStates,
 }
 
-/// Looks up the state that a request of this account names, with at most one call to the store, and none if it names
-/// nothing.
-pub(crate) async fn look_up<'s>(sessions: &Sessions, account: &str, route: &Route, scan: &'s Scan) -> NamedState<'s> {
+/// Looks up the state that a request of this account names, with at most one call to the store, and without one if it names none.
+pub(crate) async fn look_up<'s>(
+    sessions: &StateRegistry,
+    account: &str,
+    route: &Route,
+    scan: &'s Scan,
+) -> NamedState<'s> {
     let is_stateless = route.endpoints.iter().all(|endpoint| endpoint.provider.stateless);
     let references: Vec<_> = scan
         .references
@@ -49,14 +63,14 @@ pub(crate) async fn look_up<'s>(sessions: &Sessions, account: &str, route: &Rout
     let states: Vec<StateKey> = references.iter().map(|(_, state)| *state).collect();
     NamedState {
         references,
-        recalled: sessions.recall(&states).await,
+        found: sessions.find(&states).await,
     }
 }
 
 impl NamedState<'_> {
-    /// Refuses a request that names state its account has not created, unless the operator allows any state. If the
-    /// store cannot tell, the request is refused as well. `bill` is `None` if the request is free.
-    pub(crate) async fn refuse_others(
+    /// Refuses a request that names state which its account has not created, unless the operator allows any state. Also refuses
+    /// it if the store does not answer. `bill` is `None` for a free request.
+    pub(crate) async fn check_ownership(
         &self,
         billing: &Billing,
         key: &KeyRecord,
@@ -72,7 +86,7 @@ impl NamedState<'_> {
         };
         match allowed {
             ProviderState::Any => Ok(()),
-            ProviderState::Own if !self.recalled.is_whole => Err(Refusal::StoreUnavailable),
+            ProviderState::Own if !self.found.is_whole => Err(Refusal::StoreUnavailable),
             ProviderState::Own => Err(Refusal::StateUnknown {
                 kind: reference.kind,
                 id: reference.text(body).into_owned(),
@@ -88,18 +102,18 @@ impl NamedState<'_> {
     }
 
     fn served(&self) -> impl Iterator<Item = (&Reference, StateKey, Option<&ServedBy>)> {
-        let served_by = self.recalled.served_by.iter().map(Option::as_ref);
+        let served_by = self.found.served_by.iter().map(Option::as_ref);
         self.references
             .iter()
             .zip(served_by)
             .map(|((reference, state), served_by)| (*reference, *state, served_by))
     }
 
-    /// The provider and credential that hold the state that this request continues, or else the first known state that it names.
+    /// The provider and credential that hold the state which this request continues, or else the first known state that it names.
     pub(crate) fn hint(&self) -> Option<SessionHint> {
         let continued = self.served().find(|(reference, ..)| reference.kind.is_continued());
         let (_, state, served_by) = continued.or_else(|| self.served().find(|(.., served_by)| served_by.is_some()))?;
-        Some(SessionHint::of_state(state, served_by.cloned()))
+        Some(SessionHint::for_state(state, served_by.cloned()))
     }
 }
 
@@ -108,29 +122,29 @@ impl NamedState<'_> {
 pub(crate) struct StateRecorder {
     /// The key of the request; its account owns the state.
     key: Arc<KeyRecord>,
-    /// The provider keeps the answer, so a later request can name it.
+    /// Whether the provider keeps the answer, so that a later request can name it.
     is_kept: bool,
-    /// The names being written, if any.
-    on_the_way: Option<OnTheWay>,
+    /// The names that are being written, if any.
+    pending: Option<PendingWrites>,
 }
 
 impl StateRecorder {
-    /// For an answer that has not begun.
+    /// A recorder for an answer that has not begun.
     pub(crate) fn new(key: Arc<KeyRecord>, is_kept: bool) -> Self {
         Self {
             key,
             is_kept,
-            on_the_way: None,
+            pending: None,
         }
     }
 
-    /// Records all that the answer has created so far, with the account that owns it and the provider and credential
-    /// that serve it.
-    pub(crate) fn record(&mut self, sessions: &Sessions, attempts: &Attempts, meter: &Meter) {
+    /// Records the state that the answer has created so far, with the account that owns it and the provider and credential that
+    /// serve it.
+    pub(crate) fn record(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if !(200..300).contains(&meter.status()) {
             return;
         }
-        let made = meter.made().unwrap_or_default();
+        let made = meter.created_state().unwrap_or_default();
         let answer = self.is_kept.then(|| meter.answer_id()).flatten();
         let answer = answer.map(|id| StateId::new(&id));
         let kept = made.kept.iter().filter(|_| self.is_kept);
@@ -144,16 +158,85 @@ impl StateRecorder {
             provider: attempts.endpoint().provider.name.clone(),
             credential: attempts.credential().credential.name.clone(),
         };
-        let on_the_way = self.on_the_way.get_or_insert_default();
-        states.for_each(|state| sessions.remember(state, &served_by, on_the_way));
+        let on_the_way = self.pending.get_or_insert_default();
+        states.for_each(|state| sessions.record(state, &served_by, on_the_way));
     }
 
-    /// Shuts the gate before the last bytes of the answer until the record is written. `write_limit` is the client's
-    /// write timeout; the wait stays well below it.
-    pub(crate) fn delay_end(self, sessions: &Sessions, gate: &WriteGate, write_limit: Duration) {
+    /// Shuts the gate before the last bytes of the answer until the state is written. The wait stays well below `write_limit`,
+    /// the client's write timeout.
+    pub(crate) fn delay_end(self, sessions: &StateRegistry, gate: &WriteGate, write_limit: Duration) {
         let patience = WRITE_WAIT_MAX.min(write_limit / 2);
-        if let Some(written) = self.on_the_way.and_then(|names| sessions.written(names, patience)) {
+        if let Some(written) = self.pending.and_then(|names| sessions.written(names, patience)) {
             gate.shut(written);
         }
+    }
+}
+
+/// Delays the head and the last bytes of an answer on their way to the client. The head waits for the body ([`HeldHead`]). The
+/// last bytes wait while the state that the answer has created is being written to the store.
+///
+/// The client's next request may follow those bytes at once: to another node, or to this one after a crash. The filter that gets
+/// the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`], [`super::client_h2`])
+/// waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
+#[derive(Default)]
+pub(crate) struct WriteGate {
+    /// The answer's head.
+    pub head: HeldHead,
+    /// Read before each write. `until` is locked only while the gate is shut.
+    is_shut: AtomicBool,
+    until: Mutex<Option<WriteCompletion>>,
+}
+
+impl WriteGate {
+    /// Shuts the gate until `until` completes.
+    pub(crate) fn shut(&self, until: WriteCompletion) {
+        *self.until.lock() = Some(until);
+        self.is_shut.store(true, Ordering::Release);
+    }
+
+    /// Ready if bytes may pass; otherwise the task of `cx` is woken when they may.
+    pub(crate) fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_shut.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        let mut until = self.until.lock();
+        if let Some(written) = until.as_mut() {
+            ready!(written.as_mut().poll(cx));
+        }
+        *until = None;
+        self.is_shut.store(false, Ordering::Release);
+        Poll::Ready(())
+    }
+
+    /// Waits until bytes may pass.
+    pub(crate) async fn open(&self) {
+        poll_fn(|cx| self.poll_open(cx)).await;
+    }
+}
+
+impl std::fmt::Debug for WriteGate {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("WriteGate")
+            .field("head", &self.head)
+            .field("is_shut", &self.is_shut)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_passes_while_it_is_shut_and_everything_after() {
+        let gate = WriteGate::default();
+        gate.open().await;
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        gate.shut(Box::pin(async move { receiver.await.expect("written") }));
+        let mut waiting = std::pin::pin!(gate.open());
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        sender.send(()).expect("somebody waits");
+        waiting.await;
+        gate.open().await;
     }
 }

@@ -1,34 +1,39 @@
 //! Sends weir's own answers.
 
-pub(crate) mod agent_settings;
-pub(crate) mod greeting;
-pub(crate) mod listing;
 pub(crate) mod own_usage;
-pub(crate) mod portal;
-pub(crate) mod published;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Version, header};
+use http::{HeaderMap, Method, Version, header};
 use pingora::{Result, http::ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::{
+    console::{self, portal::Portal},
     domain::{
+        catalogue::{Catalogue, Model},
         faults::{
-            end::End,
-            refusal::{Refusal, Reply},
+            End,
+            refusal::{Refusal, RefusalReply},
         },
-        wire::protocol::ErrorForm,
+        keys::key::KeyRecord,
+        sign_in::ManagedSettings,
+        wire::protocol::{ErrorForm, ListedModel, Protocol, model_entry, model_list::requested_page, models_list},
     },
-    gateway::{exchange::Exchange, request::head::content_length},
+    edges::clock,
+    gateway::{
+        exchange::Exchange,
+        request::head::{self, content_length},
+    },
+    stability::public::{PublicRequest, PublicResponse, PublicService},
+    store::time::StoreTime,
 };
 
 /// The header with weir's request id; a provider's own id keeps its header.
 pub(crate) const REQUEST_ID: &str = "x-weir-request-id";
 
-/// An unread body up to this size is discarded after a refusal, so that the connection stays usable.
+/// The size up to which an unread body is read and discarded, so that the connection stays usable.
 const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 
 /// How long discarding may take.
@@ -54,8 +59,8 @@ pub(crate) async fn refuse(session: &mut Session, exchange: &mut Exchange, refus
     write(session, reply, &exchange.request_id).await
 }
 
-/// Sends an answer of weir's own that is not a refusal, and closes the line in the access log.
-pub(crate) async fn give(session: &mut Session, exchange: &mut Exchange, mut reply: Reply) {
+/// Sends an answer of weir that is not a refusal, and closes the line in the access log.
+pub(crate) async fn send_reply(session: &mut Session, exchange: &mut Exchange, mut reply: RefusalReply) {
     exchange.log.record.status = reply.status;
     let id_header = exchange.protocol.request_id_header();
     reply.headers.push((id_header, exchange.request_id.to_string()));
@@ -63,7 +68,7 @@ pub(crate) async fn give(session: &mut Session, exchange: &mut Exchange, mut rep
     exchange.log.close(&end_of_reply(&sent));
 }
 
-/// The end of a request that weir has answered by itself.
+/// The end of a request that weir has answered itself.
 pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     match sent {
         Ok(()) => End::Complete,
@@ -71,8 +76,7 @@ pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     }
 }
 
-/// The error form of a refusal: that of the requested model's provider, once the model is known, else that of the
-/// protocol.
+/// The error form of a refusal: that of the requested model's provider if the model is known, or else that of the protocol.
 fn form(exchange: &Exchange) -> ErrorForm {
     let protocol = exchange.protocol;
     let asked = exchange.log.record.model_asked.as_deref();
@@ -83,13 +87,13 @@ fn form(exchange: &Exchange) -> ErrorForm {
     preferred.map_or(protocol.into(), |provider| provider.error_form(protocol))
 }
 
-/// Sends a complete answer of weir's own.
-pub(crate) async fn write(session: &mut Session, reply: Reply, request_id: &str) -> Result<()> {
+/// Sends a complete answer of weir.
+pub(crate) async fn write(session: &mut Session, reply: RefusalReply, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
-    // On a 304 it would be that of the body which the client has (RFC 9110, section 8.6).
+    // In a 304 it would be the length of the body that the client has cached (RFC 9110 section 8.6).
     if reply.status != 304 {
         head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
     }
@@ -109,7 +113,8 @@ pub(crate) async fn send(session: &mut Session, head: ResponseHeader, body: Byte
     session.write_response_body(Some(body), true).await
 }
 
-/// Prevents an unread body from being taken for the next request, and from being read without limit.
+/// Has a small unread body read and discarded. With any other the connection is closed, so that the body is not taken for the
+/// next request.
 fn leave_body_unread(session: &mut Session) {
     if session.is_body_done() {
         return;
@@ -121,4 +126,152 @@ fn leave_body_unread(session: &mut Session) {
     } else {
         session.set_keepalive(None);
     }
+}
+
+/// The answers for agents that are signed in.
+#[derive(Clone, Debug)]
+pub(crate) struct SignedInAgents {
+    /// The operator's settings for them, if any.
+    pub settings: Option<ManagedSettings>,
+}
+
+/// The answer to `GET /managed/settings`: the operator's settings for agents that are signed in, or 304 if the agent has them.
+pub(crate) fn managed_settings_reply(settings: &ManagedSettings, headers: &HeaderMap) -> RefusalReply {
+    let tags = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+    let is_known = tags.is_some_and(|tags| settings.is_known(tags));
+    let mut fields = vec![
+        ("etag", settings.etag.clone()),
+        ("cache-control", "private, no-cache".to_owned()),
+    ];
+    if is_known {
+        return RefusalReply {
+            status: 304,
+            headers: fields,
+            body: Vec::new(),
+        };
+    }
+    fields.push(("content-type", "application/json".to_owned()));
+    RefusalReply {
+        status: 200,
+        headers: fields,
+        body: settings.body.clone().into_bytes(),
+    }
+}
+
+/// The answer to `HEAD /`, and to `HEAD` and `GET /api/hello`. Claude Code sends them before its first request, without a key
+/// (docs/interface.md, Endpoints), so the answer reveals nothing.
+pub(crate) fn hello_reply() -> RefusalReply {
+    RefusalReply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: br#"{"status":"ok"}"#.to_vec(),
+    }
+}
+
+/// The portal's answer and the operation's name in the log, if the path belongs to the portal. Boxed, so that the futures of
+/// other requests do not have the room for it.
+pub(crate) async fn find_portal_response(
+    portal: &Portal,
+    session: &mut Session,
+) -> Option<(&'static str, PublicResponse)> {
+    let operation = portal.route_name(session.req_header().uri.path())?;
+    Some((operation, Box::pin(portal_response(portal, session)).await))
+}
+
+async fn portal_response(portal: &Portal, session: &mut Session) -> PublicResponse {
+    let answer = match console::read(session.as_downstream_mut(), &portal.entrance).await {
+        Ok(ask) => portal.answer(&ask).await,
+        Err(answer) => *answer,
+    };
+    answer.into_response()
+}
+
+/// The answer of the public stability service, if the path belongs to it. Needs no key and reads no body.
+pub(crate) fn find_published(public: &PublicService, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
+    let now = clock::instant();
+    let head = session.req_header();
+    public.answer(&PublicRequest {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query(),
+        headers: &head.headers,
+        peer: head::peer_address(session),
+        now_ms: time.now_ms(now),
+        now,
+    })
+}
+
+/// Sends an answer of the stability service or the portal, and closes the line in the access log, which has no protocol.
+pub(crate) async fn send_published(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    operation: &'static str,
+    answer: PublicResponse,
+) {
+    let record = &mut exchange.log.record;
+    record.protocol = None;
+    record.operation = Some(operation);
+    record.status = answer.status.as_u16();
+    record.response_bytes = answer.body.len() as u64;
+    let sent = write_published(session, answer, &exchange.request_id).await;
+    exchange.log.close(&end_of_reply(&sent));
+}
+
+async fn write_published(session: &mut Session, answer: PublicResponse, request_id: &str) -> Result<()> {
+    let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
+    for (name, value) in &answer.headers {
+        head.append_header(name, value)?;
+    }
+    if answer.has_body() {
+        head.insert_header(header::CONTENT_LENGTH, answer.body.len())?;
+    }
+    head.insert_header(REQUEST_ID, request_id)?;
+    send(session, head, answer.body).await
+}
+
+/// The requested page of the list, or the entry of the `wanted` model.
+pub(crate) fn reply(
+    catalogue: &Catalogue,
+    is_off: impl Fn(&str) -> bool,
+    key: &KeyRecord,
+    shape: Protocol,
+    wanted: Option<&str>,
+    query: Option<&str>,
+) -> Result<RefusalReply, Refusal> {
+    // Generic clients read the Responses shape, so it lists all models; the others list only models of their protocol.
+    let is_switched_off = |model: &Model| {
+        let mut on = model.providers.iter().filter(|provider| provider.is_on());
+        on.all(|provider| is_off(&provider.name))
+    };
+    let fits = |model: &Model| shape == Protocol::Responses || model.serves(shape);
+    let usable = catalogue
+        .served_models()
+        .filter(|model| fits(model) && !is_switched_off(model) && key.allows_model(&model.name));
+    let listed: Vec<ListedModel> = usable
+        .map(|model| ListedModel {
+            id: model.name.clone(),
+            display_name: model.display_name.clone(),
+            created_unix: model.created_unix,
+            context_tokens: model.context_tokens,
+            output_tokens: model.output_tokens,
+            owner: model.preferred_provider().to_owned(),
+        })
+        .collect();
+    let body = match wanted {
+        None => {
+            let names: Vec<&str> = listed.iter().map(|model| model.id.as_str()).collect();
+            let page = requested_page(shape, query, &names).map_err(|reason| Refusal::QueryInvalid { reason })?;
+            let models = listed.get(page.range).unwrap_or_default();
+            models_list(shape, models, page.has_more)
+        }
+        Some(name) => match listed.iter().find(|model| model.id == name) {
+            Some(model) => model_entry(shape, model),
+            None => return Err(Refusal::ModelUnknown { model: name.to_owned() }),
+        },
+    };
+    Ok(RefusalReply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body,
+    })
 }

@@ -1,13 +1,10 @@
-//! What the client asks: its head, its body, and what both together ask for.
+//! The client's request: its head, its body, and the model that it names.
 
-pub(crate) mod bodies;
 pub(crate) mod body;
 pub(crate) mod body_work;
 pub(crate) mod compressed_body;
-pub(crate) mod gather;
 pub(crate) mod head;
-pub(crate) mod model;
-pub(crate) mod scanning;
+pub(crate) mod read_body;
 
 use std::sync::Arc;
 
@@ -15,19 +12,27 @@ use http::HeaderMap;
 
 use crate::{
     domain::{
-        catalogue::Model,
-        keys::secret::ServiceKey,
+        catalogue::{Catalogue, Model, route::RouteError},
+        faults::refusal::Refusal,
+        keys::{key::KeyRecord, secret::ServiceKey},
         rules::RequestFacts,
-        wire::{json_scan::Scan, operation::Operation},
+        wire::{
+            json_scan::{NamedModels, Scan},
+            operation::{self, Operation},
+        },
     },
-    providers::{endpoint::Endpoint, live::Live},
+    edges::switches::ProviderSwitches,
+    providers::{
+        ConfigSnapshot,
+        endpoint::{Endpoint, Route},
+    },
 };
 
-/// What the client asks. Made by admission; nothing of it changes afterwards.
+/// The client's request. Made by admission and not changed afterwards.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The configuration that holds for this request from start to end.
-    pub live: Arc<Live>,
+    /// The config snapshot that the request keeps to its end.
+    pub live: Arc<ConfigSnapshot>,
     /// The requested operation, which implies the protocol.
     pub operation: Operation,
     /// The client wants a streamed answer.
@@ -45,7 +50,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What the conditions of a provider's file are about. `headers` are the client's.
+    /// The facts that the conditions of a provider's file refer to. `headers` are the client's.
     pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, endpoint: &'a Endpoint) -> RequestFacts<'a> {
         RequestFacts {
             operation: self.operation,
@@ -54,4 +59,114 @@ impl Request {
             headers,
         }
     }
+}
+
+/// The maximum number of models that a refusal names as alternatives.
+const NAMED_MODELS_MAX: usize = 8;
+
+/// The name of the requested model as the client gave it, in the path or in the body.
+pub(crate) fn requested_name(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
+    let invalid = |reason: &str| Refusal::BodyInvalid {
+        reason: reason.to_owned(),
+    };
+    if let Some(model) = path_model {
+        if operation == Operation::GeminiCountTokens || scan.has_contents {
+            return Ok(model);
+        }
+        return Err(invalid("`contents` is missing: a generateContent request needs it"));
+    }
+    match &scan.model {
+        Some(model) if model.text.is_empty() => Err(invalid("`model` is empty: name the model that is to answer")),
+        Some(model) => Ok(model.text.clone()),
+        None => Err(invalid("`model` is missing: name the model that is to answer")),
+    }
+}
+
+/// The catalogue's model for a name. Only the name of a known model is logged and decides the form of refusals: any other text
+/// may be a key pasted into the wrong field.
+pub(crate) fn find_model<'c>(
+    catalogue: &'c Catalogue,
+    operation: Operation,
+    asked: &str,
+) -> Result<&'c Arc<Model>, Refusal> {
+    let is_plausible = operation::is_plausible(asked);
+    let found = is_plausible.then(|| catalogue.resolve(operation.protocol(), asked));
+    found.flatten().ok_or_else(|| Refusal::ModelUnknown {
+        model: asked.to_owned(),
+    })
+}
+
+/// The route to a model, requested by the name `asked`.
+///
+/// # Errors
+/// The refusal if no provider serves the operation now, or the key may not use the model.
+pub(crate) fn find_route(
+    live: &ConfigSnapshot,
+    switches: &ProviderSwitches,
+    key: &KeyRecord,
+    operation: Operation,
+    asked: &str,
+    model: &Model,
+) -> Result<Arc<Route>, Refusal> {
+    let name = || asked.to_owned();
+    let is_off = |provider: &str| switches.is_off(provider);
+    let route = live
+        .routes
+        .find(model, operation, is_off)
+        .map_err(|error| match error {
+            RouteError::ModelNotServed { protocols } => Refusal::ModelNotServed {
+                model: name(),
+                protocols,
+            },
+            RouteError::CountTokensUnsupported => Refusal::CountTokensUnsupported {
+                model: name(),
+                possible: alternatives(&live.catalogue, key, operation),
+            },
+            RouteError::ProviderOff => Refusal::ProviderDisabled { model: name() },
+        })?;
+    if !key.allows_model(&model.name) {
+        return Err(Refusal::ModelNotAllowed { model: name() });
+    }
+    Ok(route)
+}
+
+/// Refuses a body that names a further model which the key may not use. Such a name reaches the provider unchanged. So it must be
+/// the catalogue's name of a model that the key may use, and must not be another model's name at a provider of the route.
+pub(crate) fn check_named_models(
+    catalogue: &Catalogue,
+    key: &KeyRecord,
+    operation: Operation,
+    route: &Route,
+    named: &NamedModels,
+    body: &[u8],
+) -> Result<(), Refusal> {
+    if key.models.is_none() {
+        return Ok(());
+    }
+    let is_own = |model: &Arc<Model>| key.allows_model(&model.name);
+    for (name, _) in named.names(body) {
+        let name = operation::without_resource(operation.protocol(), &name);
+        let is_meant = operation::is_plausible(name)
+            && catalogue.resolve(operation.protocol(), name).is_some_and(is_own)
+            && route.endpoints.iter().all(|endpoint| {
+                let mut run = catalogue.models_run_as(&endpoint.provider.name, name).peekable();
+                run.peek().is_none() || run.any(is_own)
+            });
+        if !is_meant {
+            return Err(Refusal::NamedModelNotAllowed { model: name.to_owned() });
+        }
+    }
+    match named.has_more() {
+        true => Err(Refusal::BodyInvalid {
+            reason: "it names more models than weir checks for a key that is limited to certain models".to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Models that the key may use and that have a provider for `operation`, at most [`NAMED_MODELS_MAX`].
+fn alternatives(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
+    let fits = |model: &Model| model.endpoints_for(operation).next().is_some() && key.allows_model(&model.name);
+    let models = catalogue.served_models().filter(|model| fits(model));
+    models.map(|model| model.name.clone()).take(NAMED_MODELS_MAX).collect()
 }

@@ -6,53 +6,52 @@ use smol_str::SmolStr;
 
 use crate::{
     domain::{
-        faults::end::End,
+        faults::End,
         ledger::{QuotaUse, consumption::UsageSource},
     },
     edges::clock,
     gateway::{
-        estimate::Basis,
         log_entry::{LogEntry, millis_between},
-        meter::Meter,
+        meter::AnswerMeter,
+        usage_estimate::UsageEstimator,
     },
-    money::billing::{Bill, NextLook, Progress},
+    money::billing::{Bill, NextSample, RequestProgress},
 };
 
-/// The right to forward one request, and the duty to charge it. Only admission issues one; `forward::Forward` holds it and
-/// charges it.
+/// The right to forward one request, and the duty to charge it. Only admission issues one; `forward::Forward` owns it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ticket {
-    /// When its bill is to be looked at again; `None` without one. At the front, because each piece of the answer asks.
-    next_look: Option<NextLook>,
+    /// When the bill is next updated; `None` without a bill. The first field, because each piece of the answer reads it.
+    next_look: Option<NextSample>,
     /// weir's request id.
     pub request_id: SmolStr,
-    /// The charge; `None` for a free request, and once it is charged.
+    /// The open charge; `None` for a free request, and once it is charged.
     bill: Option<Bill>,
-    /// Estimates the usage that nobody reports.
-    basis: Basis,
-    /// The index in the route of the endpoint that the current attempt is made at.
+    /// Estimates usage that is not reported.
+    estimator: UsageEstimator,
+    /// The index in the route of the current attempt's endpoint.
     endpoint: usize,
-    /// Attempts at providers, the current one included.
+    /// The number of attempts, the current one included.
     attempts: u32,
     /// When the request's head arrived.
     started: Instant,
-    /// The end, once it is decided by anything but the answer itself.
+    /// The end, once something other than the answer has decided it.
     decided: Option<End>,
 }
 
 impl Ticket {
-    /// The end of what each piece of the answer reads here.
+    /// The offset behind the field that each piece of the answer reads.
     #[cfg(test)]
     pub(super) const NEXT_LOOK_END: usize = std::mem::offset_of!(Self, request_id);
 
     /// Issues a ticket; for admission only.
-    pub(super) fn issue(log: &LogEntry, bill: Option<Bill>, basis: Basis) -> Self {
+    pub(super) fn issue(log: &LogEntry, bill: Option<Bill>, estimator: UsageEstimator) -> Self {
         Self {
-            next_look: bill.is_some().then(|| NextLook::first(log.started)),
+            next_look: bill.is_some().then(|| NextSample::first(log.started)),
             request_id: log.record.request_id.clone(),
             bill,
-            basis,
+            estimator,
             endpoint: 0,
             attempts: 0,
             started: log.started,
@@ -71,39 +70,39 @@ impl Ticket {
         (self.attempts > 0).then_some(self.endpoint)
     }
 
-    /// Decides how the request ends. The first call wins. Returns whether this is it.
+    /// Decides how the request ends. The first call wins. Returns whether this is the first.
     pub(crate) fn decide(&mut self, end: End) -> bool {
         let is_first = self.decided.is_none();
         self.decided.get_or_insert(end);
         is_first
     }
 
-    /// The end: as decided, else as the answer reports it, else as far as it came.
-    pub(crate) fn end(&self, meter: &Meter) -> End {
+    /// The end: as decided, or else as the answer reports it, or else as observed.
+    pub(crate) fn end(&self, meter: &AnswerMeter) -> End {
         self.known_end(meter).unwrap_or_else(|| meter.observed_end())
     }
 
-    fn known_end(&self, meter: &Meter) -> Option<End> {
+    fn known_end(&self, meter: &AnswerMeter) -> Option<End> {
         self.decided.clone().or_else(|| meter.reported_failure())
     }
 
-    /// Called with each piece of the answer: when a checkpoint is due, or the answer's cost nears what is held for it, notes what
-    /// has been consumed for the journal, and has the hold grow.
-    pub(crate) fn look(&mut self, meter: &Meter, now: Instant) {
+    /// Called with each piece of the answer. When a checkpoint is due or the cost nears the hold, records the consumption so far
+    /// in the journal and requests a top-up.
+    pub(crate) fn sample(&mut self, meter: &AnswerMeter, now: Instant) {
         let Some(next) = &self.next_look else { return };
         let (text, reports) = (meter.output_estimate(), meter.reports());
-        if !next.is_due(now, text, reports) {
+        if !next.should_sample(now, text, reports) {
             return;
         }
         if let Some(bill) = &self.bill {
-            let consumed = self.basis.consumed(meter, self.endpoint, None);
-            self.next_look = Some(bill.look(now, self.progress(meter, now), consumed, (text, reports)));
+            let consumed = self.estimator.consumed(meter, self.endpoint, None);
+            self.next_look = Some(bill.sample(now, self.progress(meter, now), consumed, (text, reports)));
         }
     }
 
-    /// Whether the answer must end because nothing is left to pay for it.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.next_look.as_ref().is_some_and(NextLook::is_cut)
+    /// Whether the answer must end because no funds are left for it.
+    pub(crate) fn must_stop(&self) -> bool {
+        self.next_look.as_ref().is_some_and(NextSample::must_stop)
     }
 
     /// The key's quota at admission; `None` if it has none.
@@ -111,31 +110,31 @@ impl Ticket {
         self.bill.as_ref().and_then(Bill::quota)
     }
 
-    /// Charges the request. Later calls do nothing. A request that was never sent to a provider costs nothing and has no
-    /// row: the bill ends its hold when it is dropped.
-    pub(crate) fn settle(&mut self, meter: &Meter) {
+    /// Charges the request. Later calls do nothing. A request without an attempt costs nothing and has no row: the bill releases
+    /// its hold when it is dropped.
+    pub(crate) fn settle(&mut self, meter: &AnswerMeter) {
         let Some(bill) = self.bill.take() else { return };
         self.next_look = None;
         if self.attempts == 0 {
             return;
         }
-        let end = match meter.is_whole() {
-            // Even if the provider has not ended the body yet.
+        let end = match meter.is_finished() {
+            // The answer is complete even if the provider has not ended the body.
             true => self.known_end(meter).unwrap_or(End::Complete),
             false => self.end(meter),
         };
-        let consumed = self.basis.consumed(meter, self.endpoint, Some(&end));
+        let consumed = self.estimator.consumed(meter, self.endpoint, Some(&end));
         if end == End::Complete && consumed.source == UsageSource::Reported {
-            self.basis.learn(meter);
+            self.estimator.learn(meter);
         }
         let now = clock::instant();
         bill.close(&end, self.progress(meter, now), consumed, now);
     }
 
     /// How far the request has come.
-    pub(crate) fn progress(&self, meter: &Meter, now: Instant) -> Progress {
+    pub(crate) fn progress(&self, meter: &AnswerMeter, now: Instant) -> RequestProgress {
         let millis = |seen| millis_between(self.started, seen);
-        Progress {
+        RequestProgress {
             endpoint: self.endpoint,
             status: meter.status(),
             latency_ms: millis(now),

@@ -1,6 +1,97 @@
 //! The provider's side of the proxy.
 
 pub(crate) mod connect;
-pub(crate) mod connector;
-pub(crate) mod send;
 pub(crate) mod verdict;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use pingora::{ErrorType, OrErr, Result, http::RequestHeader};
+use pingora_proxy::Session;
+use smallvec::SmallVec;
+
+use crate::{
+    domain::{
+        keys::forwarding::{self, PresentedKey},
+        rules::{EditableHead, edit_head, edit_query},
+    },
+    gateway::{forward::Forward, reply, request::body::BodyFraming},
+};
+
+/// Turns the client's head into the provider's. Removes the headers that must not be forwarded, applies the provider's rules, and
+/// sets target, framing and credential last, so that no rule can change those.
+pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
+    let provider = forward.provider();
+    for name in withheld_headers(&head.headers, &PresentedKey::new(&forward.request.presented)) {
+        head.remove_header(&name);
+    }
+    edit_head(&provider.headers, &mut UpstreamHead(head));
+    let query = edit_query(&provider.query, forward.request.query.as_deref());
+    let target = forward.attempts.endpoint().target.with_query(query.as_deref());
+    head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")?);
+    if let Some(place) = forward.attempts.backend() {
+        head.insert_header(header::HOST, place.origin.host_header().clone())?;
+    }
+    head.insert_header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))?;
+    head.remove_header(&header::TRANSFER_ENCODING);
+    let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
+    head.insert_header(header::CONTENT_LENGTH, length)?;
+    let credential = &forward.attempts.credential().credential;
+    head.insert_header(provider.auth.header.clone(), credential.header.clone())?;
+    Ok(())
+}
+
+/// The headers that are not forwarded, because of their name or because they contain the client's key.
+fn withheld_headers(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
+    let stays = |name: &HeaderName, value: &HeaderValue| {
+        let text = name.as_str();
+        forwarding::is_withheld_header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
+    };
+    // A repeated header is listed repeatedly; its first removal removes all.
+    let found = headers.iter().filter(|(name, value)| stays(name, value));
+    found.map(|(name, _)| name.clone()).collect()
+}
+
+/// Pingora's head, for the rules.
+struct UpstreamHead<'a>(&'a mut RequestHeader);
+
+impl EditableHead for UpstreamHead<'_> {
+    fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
+        self.0.headers.get_all(name).iter().cloned().collect()
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.0.remove_header(name);
+    }
+
+    fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
+        // Fails only beyond 32,768 values, far above the limit on headers.
+        let _ = self.0.append_header(name.clone(), value.clone());
+    }
+}
+
+/// Replaces Pingora's bytes by the stored body, which is sent as a whole at the end.
+pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+    let replayed = forward.attempt.take_replay_bytes();
+    let Some(body) = &mut forward.body else {
+        return Ok(());
+    };
+    if let (BodyFraming::Open, Some(piece)) = (body.form, piece.as_deref()) {
+        let rest = piece.get(replayed.min(piece.len())..).unwrap_or_default();
+        let bytes_max = forward.request.live.config.gateway.bodies.bytes_max;
+        if let Err(refusal) = body.accept_rest(rest, bytes_max) {
+            let context = "what follows the request body";
+            let error = forward.refuse(refusal, ErrorType::InvalidHTTPHeader, context);
+            return Err(error.into_down());
+        }
+    }
+    if let (true, Some(presence)) = (end, forward.client.presence.as_deref()) {
+        presence.on_request_read();
+    }
+    // An empty piece keeps the body open; `None` would end it.
+    *piece = Some(if end { body.bytes.clone() } else { Bytes::new() });
+    if end && reply::has_begun(session) {
+        // The provider has answered before the end of the client's body.
+        forward.free_body();
+    }
+    Ok(())
+}

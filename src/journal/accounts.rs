@@ -1,4 +1,4 @@
-//! Step numbers by account: the last one given, the last one acknowledged by the store, and where those in between are.
+//! Step numbers by account: the last one used, the last one that the store has acknowledged, and the steps in between.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 
 use crate::{
     domain::{
+        QuickMap,
         keys::key::KeyId,
-        ledger::{Change, Step},
-        quick_map::QuickMap,
+        ledger::{AccountChange, Step},
     },
-    journal::{position::Position, synced::Synced},
+    journal::{Position, Synced},
 };
 
-/// The most steps kept in memory until they are sent. The others are read from their segments.
-pub(super) const KEPT_MAX: usize = 1024;
+/// The maximum number of steps kept in memory until they are sent. Further ones are read from their segments.
+pub(super) const CACHED_MAX: usize = 4096;
 
 /// A step that the store has not acknowledged.
 #[derive(Debug)]
@@ -27,91 +27,91 @@ pub(super) struct RecordedStep {
     pub(super) position: Position,
     /// When it was recorded, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// The key, if it settles a request that was running in this process.
+    /// The key, if the step settles a request of this process that was not admitted from a lease.
     pub(super) key: Option<Arc<KeyId>>,
-    /// It settles a request that was admitted out of a lease: nobody waits for it.
+    /// The step settles a request that was admitted from a lease: nothing waits for it.
     pub(super) is_patient: bool,
     /// The step itself, until it is first sent.
-    pub(super) kept: Option<Box<Step>>,
+    pub(super) cached_step: Option<Box<Step>>,
 }
 
-/// Steps of an account that are to be sent.
+/// Steps of an account to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unsent {
-    /// In order, without a gap, from the acknowledged one on.
+pub(crate) struct UnsentSteps {
+    /// The steps after the last acknowledged one, in order and without a gap.
     pub steps: Vec<Step>,
-    /// The number of the last row among them in the journal; 0 if none of them has one.
-    pub upto: u64,
-    /// How many of them stand for steps that the journal has lost: they change nothing, and let the later ones pass.
+    /// The number of the last row among them; 0 if none of them has a row.
+    pub last_row: u64,
+    /// The number of steps in `steps` that replace lost ones: they change nothing, and let the later ones be applied.
     pub lost: u64,
 }
 
 #[derive(Debug, Default)]
-struct Account {
+struct TrackedAccount {
     last: u64,
-    acked: u64,
-    places: VecDeque<RecordedStep>,
-    /// How many of them are not patient.
+    watermark: u64,
+    steps: VecDeque<RecordedStep>,
+    /// The number of steps that are not patient.
     urgent: usize,
-    /// Requests of this process that have ended, by key.
+    /// The unacknowledged settlements of this process, by key.
     keys: QuickMap<Arc<KeyId>, u64>,
     settled: u64,
-    /// Notified when more steps are acknowledged; `None` if nobody has asked for it.
-    told: Option<Arc<Notify>>,
+    /// Notified when more steps are acknowledged; `None` until it is requested.
+    acknowledgements: Option<Arc<Notify>>,
 }
 
 /// All accounts that this node has changed.
 #[derive(Debug, Default)]
-pub(super) struct Accounts {
-    by_name: QuickMap<SmolStr, Account>,
+pub(super) struct StepTracker {
+    by_name: QuickMap<SmolStr, TrackedAccount>,
     unacknowledged: u64,
-    /// The number of steps kept.
-    kept: usize,
-    /// Accounts with steps that settlement has not picked up.
-    woken: HashSet<SmolStr>,
-    /// Accounts for which the store forgot acknowledged steps.
+    /// The number of steps kept in memory.
+    cached: usize,
+    /// Accounts with steps recorded since the last sync.
+    changed: HashSet<SmolStr>,
+    /// Accounts of which the store has forgotten acknowledged steps.
     rewound: HashSet<SmolStr>,
 }
 
-impl Unsent {
-    /// Notes where the last step stands, if it has a row.
-    pub(super) fn note_row(&mut self, position: Position) {
+impl UnsentSteps {
+    /// Sets the number of the last row, if the last step has one.
+    pub(super) fn update_last_row(&mut self, position: Position) {
         if self.steps.last().is_some_and(Step::has_row) {
-            self.upto = position.number();
+            self.last_row = position.number();
         }
     }
 
-    /// Puts a step that changes nothing in the place of one that the journal has lost.
-    pub(super) fn fill(&mut self, seq: u64) {
-        let change = Change::nothing();
+    /// Adds a step that changes nothing, in place of one that the journal has lost.
+    pub(super) fn push_filler(&mut self, seq: u64) {
+        let change = AccountChange::nothing();
         self.steps.push(Step { seq, change });
         self.lost += 1;
     }
 }
 
-impl Accounts {
+impl StepTracker {
     /// The number of the next step, greater than `floor`.
-    pub(super) fn next(&self, account: &str, floor: u64) -> u64 {
+    pub(super) fn next_number(&self, account: &str, floor: u64) -> u64 {
         let last = self.by_name.get(account).map_or(0, |account| account.last);
         last.max(floor).saturating_add(1)
     }
 
-    /// The store has applied steps up to `floor`, whatever this journal knows of them.
-    pub(super) fn raise(&mut self, account: &str, floor: u64) {
+    /// Raises an account's last acknowledged number to `floor`, which the store has reported.
+    pub(super) fn raise_watermark(&mut self, account: &str, floor: u64) {
         if self.by_name.get(account).map_or(0, |account| account.last) < floor {
-            self.acknowledged(account, floor);
+            self.acknowledge(account, floor);
         }
     }
 
-    /// A step was recorded. One that does not count on is passed over.
-    pub(super) fn recorded(&mut self, name: &str, place: RecordedStep) {
+    /// Adds a recorded step. One whose number is not higher than the last one's is ignored.
+    pub(super) fn add(&mut self, name: &str, place: RecordedStep) {
         if !self.by_name.contains_key(name) {
-            self.by_name.insert(name.into(), Account::default());
+            self.by_name.insert(name.into(), TrackedAccount::default());
         }
         let Some(account) = self.by_name.get_mut(name) else {
             return;
         };
-        let newest = account.places.back().map_or(account.acked, |newest| newest.seq);
+        let newest = account.steps.back().map_or(account.watermark, |newest| newest.seq);
         if place.seq <= newest {
             return;
         }
@@ -122,78 +122,80 @@ impl Accounts {
             account.settled += 1;
         }
         account.urgent += usize::from(!place.is_patient);
-        account.places.push_back(place);
+        account.steps.push_back(place);
         self.unacknowledged += 1;
-        if !self.woken.contains(name) {
-            self.woken.insert(name.into());
+        if !self.changed.contains(name) {
+            self.changed.insert(name.into());
         }
     }
 
-    /// Keeps the step that was recorded last, if there is a place for it.
-    pub(super) fn keep(&mut self, name: &str, step: Step) {
-        let place = self.by_name.get_mut(name).and_then(|account| account.places.back_mut());
-        if let Some(place) = place.filter(|place| place.seq == step.seq && place.kept.is_none())
-            && self.kept < KEPT_MAX
+    /// Keeps the step that was recorded last in memory, unless there are [`CACHED_MAX`] already.
+    pub(super) fn cache(&mut self, name: &str, step: Step) {
+        let place = self.by_name.get_mut(name).and_then(|account| account.steps.back_mut());
+        if let Some(place) = place.filter(|place| place.seq == step.seq && place.cached_step.is_none())
+            && self.cached < CACHED_MAX
         {
-            place.kept = Some(Box::new(step));
-            self.kept += 1;
+            place.cached_step = Some(Box::new(step));
+            self.cached += 1;
         }
     }
 
-    /// Up to `max` steps that are on disk, in order, without a gap, from the acknowledged one on; `None` where one of them is
-    /// not kept. Each is given once: the next time it is read.
-    pub(super) fn take_kept(&mut self, name: &str, max: usize, synced: &Synced) -> Option<Unsent> {
+    /// Up to `max` steps that are on disk, after the last acknowledged one and without a gap; `None` if one of them is not in
+    /// memory. Each is returned once; after that it is read from its segment.
+    pub(super) fn take_cached(&mut self, name: &str, max: usize, synced: &Synced) -> Option<UnsentSteps> {
         if self.rewound.contains(name) {
             return None;
         }
         let account = self.by_name.get_mut(name)?;
-        if account.places.is_empty() && account.acked < account.last {
+        if account.steps.is_empty() && account.watermark < account.last {
             return None;
         }
-        let on_disk = |place: &RecordedStep| synced.knows(place.position);
+        let on_disk = |place: &RecordedStep| synced.is_decided(place.position);
         let count = account
-            .places
+            .steps
             .iter()
             .take(max)
             .take_while(|place| on_disk(place))
             .count();
-        let mut places = account.places.iter().take(count).zip(account.acked + 1..);
-        if !places.all(|(place, next)| place.seq == next && place.kept.is_some() && synced.has(place.position)) {
+        let mut places = account.steps.iter().take(count).zip(account.watermark + 1..);
+        if !places
+            .all(|(place, next)| place.seq == next && place.cached_step.is_some() && synced.is_on_disk(place.position))
+        {
             return None;
         }
-        self.kept = self.kept.saturating_sub(count);
-        let places = account.places.iter_mut().take(count);
-        let mut unsent = Unsent::default();
+        self.cached = self.cached.saturating_sub(count);
+        let places = account.steps.iter_mut().take(count);
+        let mut unsent = UnsentSteps::default();
         for place in places {
-            unsent.steps.extend(place.kept.take().map(|step| *step));
-            unsent.note_row(place.position);
+            unsent.steps.extend(place.cached_step.take().map(|step| *step));
+            unsent.update_last_row(place.position);
         }
         Some(unsent)
     }
 
-    /// The accounts with steps since the last call.
-    pub(super) fn take_woken(&mut self) -> HashSet<SmolStr> {
-        std::mem::take(&mut self.woken)
+    /// The accounts with steps recorded since the last call.
+    pub(super) fn take_changed(&mut self) -> HashSet<SmolStr> {
+        std::mem::take(&mut self.changed)
     }
 
-    /// The store says that it has applied steps up to `watermark`. `false`: fewer than it had said before.
-    pub(super) fn acknowledged(&mut self, name: &str, watermark: u64) -> bool {
+    /// Records that the store has applied steps up to `watermark`; returns `false` if it had reported more before.
+    pub(super) fn acknowledge(&mut self, name: &str, watermark: u64) -> bool {
         let account = self.by_name.entry(name.into()).or_default();
         account.last = account.last.max(watermark);
-        if watermark < account.acked {
-            account.acked = watermark;
+        if watermark < account.watermark {
+            account.watermark = watermark;
             self.rewound.insert(name.into());
             return false;
         }
-        account.acked = watermark;
-        if let Some(told) = &account.told {
+        account.watermark = watermark;
+        if let Some(told) = &account.acknowledgements {
             told.notify_waiters();
         }
-        while account.places.front().is_some_and(|place| place.seq <= watermark) {
-            let Some(place) = account.places.pop_front() else { break };
+        while account.steps.front().is_some_and(|place| place.seq <= watermark) {
+            let Some(place) = account.steps.pop_front() else { break };
             account.urgent -= usize::from(!place.is_patient);
             self.unacknowledged = self.unacknowledged.saturating_sub(1);
-            self.kept = self.kept.saturating_sub(usize::from(place.kept.is_some()));
+            self.cached = self.cached.saturating_sub(usize::from(place.cached_step.is_some()));
             let Some(key) = place.key else { continue };
             account.settled = account.settled.saturating_sub(1);
             let left = account.keys.get(&key).map_or(0, |count| count.saturating_sub(1));
@@ -206,15 +208,15 @@ impl Accounts {
         true
     }
 
-    /// Told when the store has acknowledged steps of an account.
+    /// Notified when the store has acknowledged steps of an account.
     pub(super) fn acknowledgements(&mut self, name: &str) -> Arc<Notify> {
         let account = self.by_name.entry(name.into()).or_default();
-        Arc::clone(account.told.get_or_insert_default())
+        Arc::clone(account.acknowledgements.get_or_insert_default())
     }
 
     /// The last acknowledged step.
     pub(super) fn watermark(&self, account: &str) -> u64 {
-        self.by_name.get(account).map_or(0, |account| account.acked)
+        self.by_name.get(account).map_or(0, |account| account.watermark)
     }
 
     /// The number of the account's last step; 0 if it has none.
@@ -222,84 +224,85 @@ impl Accounts {
         self.by_name.get(account).map_or(0, |account| account.last)
     }
 
-    /// Up to `max` steps that are not acknowledged, in order: their numbers, and where they stand.
-    pub(super) fn places(&self, account: &str, max: usize) -> Vec<(u64, Position)> {
-        let places = self.by_name.get(account).map(|account| account.places.iter().take(max));
+    /// Up to `max` unacknowledged steps, in order: their numbers and positions.
+    pub(super) fn unacknowledged_positions(&self, account: &str, max: usize) -> Vec<(u64, Position)> {
+        let places = self.by_name.get(account).map(|account| account.steps.iter().take(max));
         let places = places.into_iter().flatten();
         places.map(|place| (place.seq, place.position)).collect()
     }
 
-    /// The number of unacknowledged steps.
-    pub(super) fn waiting(&self, account: &str) -> usize {
-        self.by_name.get(account).map_or(0, |account| account.places.len())
+    /// The number of an account's unacknowledged steps.
+    pub(super) fn unacknowledged_count(&self, account: &str) -> usize {
+        self.by_name.get(account).map_or(0, |account| account.steps.len())
     }
 
-    /// Whether nobody waits for any of the steps that the store has not acknowledged.
+    /// Whether nothing waits for any of the unacknowledged steps.
     pub(super) fn is_patient(&self, account: &str) -> bool {
         self.by_name.get(account).is_none_or(|account| account.urgent == 0)
     }
 
-    /// Requests that have ended, of a key and of its account.
-    pub(super) fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
+    /// The unacknowledged settlements of a key and of its account.
+    pub(super) fn pending_settlements(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.by_name.get(account).map_or((0, 0), |account| {
             (account.keys.get(key).copied().unwrap_or(0), account.settled)
         })
     }
 
-    /// Every account with its last number and the last one that is acknowledged.
+    /// Every account with its last and its last acknowledged number.
     pub(super) fn numbers(&self) -> BTreeMap<SmolStr, (u64, u64)> {
         let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
         known
-            .map(|(name, account)| (name.clone(), (account.last, account.acked)))
+            .map(|(name, account)| (name.clone(), (account.last, account.watermark)))
             .collect()
     }
 
-    /// Every account with steps that are not acknowledged, and its last number.
-    pub(super) fn behind(&self) -> Vec<(SmolStr, u64)> {
-        let behind = self.by_name.iter().filter(|(_, account)| account.acked < account.last);
+    /// Every account with unacknowledged steps, with its last number.
+    pub(super) fn unacknowledged_accounts(&self) -> Vec<(SmolStr, u64)> {
+        let behind = self
+            .by_name
+            .iter()
+            .filter(|(_, account)| account.watermark < account.last);
         behind.map(|(name, account)| (name.clone(), account.last)).collect()
     }
 
-    /// Takes over what is known of an account from elsewhere than its steps: its last number, and up to where they are
-    /// acknowledged.
-    pub(super) fn known(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
+    /// Restores an account's last and last acknowledged number from a source other than its steps.
+    pub(super) fn restore_numbers(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
-        account.acked = account.acked.max(acknowledged);
+        account.watermark = account.watermark.max(acknowledged);
     }
 
-    /// Whether steps of the account are to be looked up before any can be sent.
+    /// Whether forgotten steps of the account must be looked up before any can be sent.
     pub(super) fn is_rewound(&self, account: &str) -> bool {
         self.rewound.contains(account)
     }
 
-    /// The accounts whose forgotten steps are to be looked up, with the range that is missing: more than the first, less
-    /// than the second.
-    pub(super) fn rewound(&self) -> HashMap<SmolStr, (u64, u64)> {
+    /// The accounts whose forgotten steps must be looked up. The missing steps are those between the two numbers, exclusive.
+    pub(super) fn missing_ranges(&self) -> HashMap<SmolStr, (u64, u64)> {
         let range = |name: &SmolStr| {
             let account = self.by_name.get(name)?;
-            let front = account.places.front();
+            let front = account.steps.front();
             let first = front.map_or(account.last.saturating_add(1), |place| place.seq);
-            Some((name.clone(), (account.acked, first)))
+            Some((name.clone(), (account.watermark, first)))
         };
         self.rewound.iter().filter_map(range).collect()
     }
 
-    /// Puts the steps above `above` that were looked up in front of the others.
+    /// Inserts the steps after `above` that were looked up before the others.
     pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<RecordedStep>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;
         };
         for place in places.into_iter().rev() {
-            let fits = account.places.front().is_none_or(|front| place.seq < front.seq);
-            if fits && place.seq > account.acked {
+            let fits = account.steps.front().is_none_or(|front| place.seq < front.seq);
+            if fits && place.seq > account.watermark {
                 account.urgent += usize::from(!place.is_patient);
-                account.places.push_front(place);
+                account.steps.push_front(place);
                 self.unacknowledged += 1;
             }
         }
-        // Otherwise the store has forgotten even more in the meantime.
-        if above <= account.acked {
+        // Otherwise the store has forgotten even more meanwhile.
+        if above <= account.watermark {
             self.rewound.remove(name);
         }
     }
@@ -320,6 +323,6 @@ impl Accounts {
     }
 
     fn fronts(&self) -> impl Iterator<Item = &RecordedStep> {
-        self.by_name.values().filter_map(|account| account.places.front())
+        self.by_name.values().filter_map(|account| account.steps.front())
     }
 }

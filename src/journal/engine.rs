@@ -1,4 +1,4 @@
-//! What all handles of a journal and its thread share.
+//! The state that a journal's handles and its thread share.
 
 use std::{
     collections::HashSet,
@@ -12,30 +12,30 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     config::JournalConfig,
-    domain::ledger::retention::Retention,
+    domain::ledger::retention::RetentionProgress,
     journal::{
-        contents::Contents, disk::Disk, error::JournalShut, folder::Folder, frame, position::Position,
-        reservation::FreeRoom, synced::Synced, tail::Tail,
+        Disk, FreeRoom, JournalUnavailable, Position, Synced, folder::JournalFolder, frame, index::JournalContents,
+        tail::JournalTail,
     },
 };
 
-/// The state that all handles of a journal share.
+/// The state that a journal's handles and its thread share.
 #[derive(Debug)]
 pub(super) struct JournalEngine {
-    pub(super) folder: Folder,
+    pub(super) folder: JournalFolder,
     pub(super) disk: Arc<dyn Disk>,
-    /// The room that nobody was promised.
+    /// The room that is not reserved.
     pub(super) free: Arc<FreeRoom>,
     pub(super) settings: JournalConfig,
     pub(super) state: Mutex<WriteState>,
     /// Signalled when there is something to sync, or the journal closes.
     pub(super) work: Condvar,
     pub(super) synced: watch::Sender<Synced>,
-    /// Notified when further steps are on disk.
-    pub(super) woken: Notify,
+    /// Notified when more steps are on disk.
+    pub(super) steps_synced: Notify,
     /// Notified when the store has acknowledged steps.
     pub(super) progress: Notify,
-    /// Locked while forgotten steps are looked up.
+    /// Locked while steps that the store has forgotten are looked up.
     pub(super) lookup: Mutex<()>,
     pub(super) failures: AtomicU64,
     pub(super) lost: AtomicU64,
@@ -44,17 +44,17 @@ pub(super) struct JournalEngine {
 
 #[derive(Debug)]
 pub(super) struct WriteState {
-    pub(super) tail: Tail,
-    pub(super) contents: Contents,
+    pub(super) tail: JournalTail,
+    pub(super) contents: JournalContents,
     /// The frame being encoded; reused.
     pub(super) buffer: Vec<u8>,
     pub(super) dirty: bool,
     /// The next housekeeping may find something to do.
-    pub(super) is_stirred: bool,
-    /// Accounts with steps on disk that settlement has not picked up.
+    pub(super) needs_housekeeping: bool,
+    /// Accounts with steps on disk that settlement has not picked up yet.
     pub(super) ready: HashSet<SmolStr>,
-    /// How far removal of old segments has gone; `None` before the first housekeeping.
-    pub(super) retention: Option<Retention>,
+    /// The state of removing old segments; `None` before the first housekeeping.
+    pub(super) retention: Option<RetentionProgress>,
     pub(super) closing: bool,
 }
 
@@ -63,61 +63,61 @@ impl JournalEngine {
         self.state.lock()
     }
 
-    /// Notes the current segment, if it was begun since the last call.
-    pub(super) fn note_begun(&self, state: &mut WriteState, now_ms: i64) {
+    /// Registers the current segment, if it is new since the last call.
+    pub(super) fn register_segment(&self, state: &mut WriteState, now_ms: i64) {
         let begin = Position {
             segment: state.tail.current.number,
             offset: frame::HEADER as u64,
         };
         if !state.contents.segments.contains_key(&begin.segment) {
-            state.contents.begin(begin, self.settings.segment_bytes, now_ms);
+            state.contents.begin_segment(begin, self.settings.segment_bytes, now_ms);
         }
     }
 
-    /// There is something for the thread to see to within a second.
-    pub(super) fn stir(&self, state: &mut WriteState) {
-        if !std::mem::replace(&mut state.is_stirred, true) {
+    /// Makes the thread do its housekeeping within a second.
+    pub(super) fn request_housekeeping(&self, state: &mut WriteState) {
+        if !std::mem::replace(&mut state.needs_housekeeping, true) {
             self.work.notify_one();
         }
     }
 
-    /// Looks whether folder and segment are where they were, if the thread does not.
-    pub(super) fn look_if_resting(&self) {
-        let resting = self.lock().tail.is_resting();
+    /// Checks that folder and current segment are still in place, if the thread does not do so now.
+    pub(super) fn check_folder_if_idle(&self) {
+        let resting = self.lock().tail.is_idle();
         if resting {
-            self.look();
+            self.check_folder();
         }
     }
 
-    /// Looks whether folder and segment are where they were; says whether they are.
-    pub(super) fn look(&self) -> bool {
+    /// Checks that folder and current segment are still in place; returns whether they are.
+    pub(super) fn check_folder(&self) -> bool {
         let (number, file) = {
             let current = &self.lock().tail.current;
             (current.number, Arc::clone(&current.file))
         };
-        let gone = self.folder.gone_with(number, &file);
+        let gone = self.folder.missing_path_with(number, &file);
         let mut state = self.lock();
-        if gone.as_ref() != state.tail.gone() {
+        if gone.as_ref() != state.tail.missing_path() {
             match &gone {
                 Some(path) => {
-                    let shut = JournalShut::Gone(path.clone());
+                    let shut = JournalUnavailable::Gone(path.clone());
                     tracing::error!(folder = %self.folder.path.display(), "{shut}");
                 }
                 None => {
-                    tracing::warn!(folder = %self.folder.path.display(), "the journal is where it was again");
+                    tracing::warn!(folder = %self.folder.path.display(), "the journal is in its place again");
                 }
             }
-            state.tail.is_gone(gone.clone());
+            state.tail.set_missing(gone.clone());
         }
         gone.is_none()
     }
 
-    /// Nothing that is not found counts as lost while the whole folder is away.
-    pub(super) fn is_there(&self) -> io::Result<()> {
-        match self.folder.gone() {
+    /// Fails while the folder is away: a record that is not found then is not lost.
+    pub(super) fn ensure_present(&self) -> io::Result<()> {
+        match self.folder.missing_path() {
             Some(path) => Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                JournalShut::Gone(path).to_string(),
+                JournalUnavailable::Gone(path).to_string(),
             )),
             None => Ok(()),
         }

@@ -1,30 +1,31 @@
-//! The journal's folder: creates, locks and names it, and recognises it again.
+//! The journal's folder and its files: creates, locks and names the folder, and detects a copy.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{
-    domain::ledger::NodeId,
+    domain::ledger::{NodeId, Record},
     journal::{
-        error::JournalError,
-        identity::{Identity, identity},
+        FileIdentity, JournalError, Position, file_identity,
+        frame::{FrameOutcome, FrameReader},
     },
 };
 
-/// The file with the position up to which the store has acknowledged everything. It only speeds up the start.
+/// The file with the position before which the store has acknowledged everything. It only speeds up the start.
 pub(super) const ACKNOWLEDGED: &str = "acknowledged";
-/// The file with each account's last number and last acknowledged number, as of the last removal of segments.
+/// The file with each account's last and last acknowledged step number, as of the last removal of segments.
 pub(super) const NUMBERS: &str = "numbers";
 
-/// Rows name accounts and what they use: nobody else's business.
+/// Private to weir's user: rows name accounts and their usage.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const LOCK: &str = "lock";
-/// Lies in the folder of a process that ends, and takes no new requests.
+/// The file that exists while the folder's process is shutting down and takes no new requests.
 const DRAINING: &str = "draining";
 const NODE: &str = "node";
 const PLACE: &str = "place";
@@ -35,23 +36,24 @@ const DIGITS: usize = 12;
 
 /// A folder that this process owns.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct JournalFolder {
     pub(super) path: PathBuf,
     pub(super) node: NodeId,
-    pub(super) identity: Identity,
-    /// Held as long as the journal is open.
+    pub(super) identity: FileIdentity,
+    /// Locked as long as the journal is open.
     lock: File,
 }
 
-impl Drop for Folder {
-    /// Closing the file would not do: a child that is being started has its descriptors until it runs its own program.
+impl Drop for JournalFolder {
+    /// Unlocks explicitly: closing the file does not suffice, because a child process keeps the descriptor until it executes
+    /// its own program.
     fn drop(&mut self) {
         let _ = self.lock.unlock();
     }
 }
 
-impl Folder {
-    /// Makes the folder if it is missing, locks it and reads its name, which is drawn at the first use.
+impl JournalFolder {
+    /// Locks the folder and reads the node's name. Creates the folder and draws the name if they are missing.
     pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io(path, source);
         DirBuilder::new()
@@ -70,18 +72,18 @@ impl Folder {
             TryLockError::WouldBlock => JournalError::InUse(path.to_owned()),
             TryLockError::Error(source) => failed(source),
         })?;
-        let here = place(path).map_err(failed)?;
+        let here = fingerprint(path).map_err(failed)?;
         remove(&path.join(DRAINING)).map_err(failed)?;
         let node = match read(&path.join(NODE)).map_err(failed)? {
             None => {
                 let node = NodeId::generate(&mut rand::rng());
-                // The place first: a name without a place would be a copy's.
+                // The place is written first: a crash in between must not leave a name without a place.
                 replace(path, PLACE, here.as_bytes()).map_err(failed)?;
                 replace(path, NODE, node.as_str().as_bytes()).map_err(failed)?;
                 node
             }
             Some(text) => {
-                let node = NodeId::parse(text.trim()).ok_or_else(|| JournalError::Name(path.join(NODE)))?;
+                let node = NodeId::parse(text.trim()).ok_or_else(|| JournalError::InvalidNodeName(path.join(NODE)))?;
                 match read(&path.join(PLACE)).map_err(failed)? {
                     Some(before) if before.trim() == here.trim() => {}
                     Some(_) => return Err(JournalError::Copied(path.to_owned())),
@@ -93,13 +95,13 @@ impl Folder {
         Ok(Self {
             path: path.to_owned(),
             node,
-            identity: identity(&fs::metadata(path).map_err(failed)?),
+            identity: file_identity(&fs::metadata(path).map_err(failed)?),
             lock,
         })
     }
 
-    /// Notes that this process takes no new requests.
-    pub(super) fn note_draining(&self) -> io::Result<()> {
+    /// Records in the folder that this process takes no new requests.
+    pub(super) fn mark_draining(&self) -> io::Result<()> {
         replace(&self.path, DRAINING, b"")
     }
 
@@ -112,15 +114,15 @@ impl Folder {
         self.path.join(format!("{number:0DIGITS$}{INDEX_ENDING}"))
     }
 
-    /// Puts an index into its place. Not synced: one that a power cut damages is made again.
-    pub(super) fn place_index(&self, number: u64, content: &[u8]) -> io::Result<()> {
+    /// Writes the index of a segment. It is not synced: one that a power cut damages is written again.
+    pub(super) fn write_index(&self, number: u64, content: &[u8]) -> io::Result<()> {
         let path = self.index(number);
         let new = path.with_extension("idx.new");
         write(&new, content)?;
         fs::rename(&new, path)
     }
 
-    /// Removes a segment and its index; the index first, for without the other it would say nothing.
+    /// Removes a segment and its index; the index first, because it is meaningless without the segment.
     pub(super) fn remove(&self, number: u64) -> io::Result<()> {
         self.remove_index(number)?;
         remove(&self.segment(number))
@@ -131,7 +133,7 @@ impl Folder {
         remove(&self.index(number))
     }
 
-    /// The numbers of the segments there are, ascending.
+    /// The numbers of all segments, ascending.
     pub(super) fn segments(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -143,7 +145,7 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// A new file for a segment.
+    /// Creates the file of a segment.
     pub(super) fn create(&self, number: u64) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -158,18 +160,17 @@ impl Folder {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Writes a small file as a whole.
+    /// Replaces a small file atomically and durably.
     pub(super) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         replace(&self.path, name, content)
     }
 
-    /// Reads a small file; `None` if there is none, or it is no text.
+    /// Reads a small file; `None` if it does not exist.
     pub(super) fn read(&self, name: &str) -> io::Result<Option<String>> {
         read(&self.path.join(name))
     }
 
-    /// Keeps bytes that cannot be read: `quarantine/NNN.wal@OFFSET`, with a number behind it where other bytes of this place
-    /// are kept already.
+    /// Saves damaged bytes as `quarantine/NNN.wal@OFFSET`, with a number appended if that file exists with other content.
     pub(super) fn quarantine(&self, number: u64, offset: u64, content: &[u8]) -> io::Result<PathBuf> {
         let folder = self.path.join("quarantine");
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder)?;
@@ -187,12 +188,12 @@ impl Folder {
     }
 }
 
-/// Whether there is a journal.
+/// Whether the folder contains a journal.
 pub(super) fn is_journal(path: &Path) -> bool {
     path.join(NODE).exists()
 }
 
-/// Whether the process that has this folder has said that it ends.
+/// Whether the process that uses this folder is shutting down.
 pub(super) fn is_draining(path: &Path) -> bool {
     path.join(DRAINING).exists()
 }
@@ -212,7 +213,7 @@ fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -231,30 +232,84 @@ fn write(path: &Path, content: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-impl Folder {
-    /// The folder's path, if it does not lead to the folder any more.
-    pub(super) fn gone(&self) -> Option<PathBuf> {
-        let here = fs::metadata(&self.path).is_ok_and(|meta| identity(&meta) == self.identity);
+impl JournalFolder {
+    /// The folder's path, if it no longer leads to the folder.
+    pub(super) fn missing_path(&self) -> Option<PathBuf> {
+        let here = fs::metadata(&self.path).is_ok_and(|meta| file_identity(&meta) == self.identity);
         (!here).then(|| self.path.clone())
     }
 
-    /// The same for the folder and a segment of it that is open.
-    pub(super) fn gone_with(&self, number: u64, file: &File) -> Option<PathBuf> {
+    /// The path of the folder or of the open segment `number`, if it no longer leads there.
+    pub(super) fn missing_path_with(&self, number: u64, file: &File) -> Option<PathBuf> {
         let path = self.segment(number);
-        self.gone().or_else(|| {
-            let there = fs::metadata(&path).map(|meta| identity(&meta));
-            let open = file.metadata().map(|meta| identity(&meta));
+        self.missing_path().or_else(|| {
+            let there = fs::metadata(&path).map(|meta| file_identity(&meta));
+            let open = file.metadata().map(|meta| file_identity(&meta));
             let same = matches!((there, open), (Ok(there), Ok(open)) if there == open);
             (!same).then_some(path)
         })
     }
 }
 
-/// What a copy of the folder does not share. The device's number is left out: it may change when a machine starts anew.
-fn place(path: &Path) -> io::Result<String> {
+/// A fingerprint of the folder that a copy does not share. The device's number is left out, because a reboot may change it.
+fn fingerprint(path: &Path) -> io::Result<String> {
     let inode = fs::metadata(path)?.ino();
     let machine = fs::read_to_string(MACHINE).unwrap_or_default();
     Ok(format!("inode {inode} machine {}", machine.trim()))
+}
+
+/// Reads single records; keeps the segment that was read last open.
+#[derive(Default)]
+pub(super) struct SegmentFiles {
+    last: Option<(u64, Arc<File>)>,
+}
+
+impl SegmentFiles {
+    /// Reads the record at a position; `None` if it is damaged or missing.
+    pub(super) fn read_record(
+        &mut self,
+        folder: &JournalFolder,
+        position: Position,
+    ) -> Result<Option<Record>, JournalError> {
+        let path = folder.segment(position.segment);
+        let failed = |source| JournalError::io(&path, source);
+        let file = match self.open(folder, position.segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let end = file.metadata().map_err(failed)?.len();
+        if position.offset >= end {
+            return Ok(None);
+        }
+        let mut frames = FrameReader::single(file, position.segment, position.offset, end);
+        Ok(match frames.next_frame().map_err(failed)? {
+            FrameOutcome::Frame { payload, .. } => Record::read(payload),
+            FrameOutcome::End | FrameOutcome::Bad { .. } => None,
+        })
+    }
+
+    fn open(&mut self, folder: &JournalFolder, number: u64) -> io::Result<Arc<File>> {
+        if let Some((last, file)) = &self.last
+            && *last == number
+        {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(File::open(folder.segment(number))?);
+        self.last = Some((number, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+/// The content of a small file: the body, after a line with its checksum.
+pub(super) fn with_checksum(body: &str) -> String {
+    format!("{:08x}\n{body}", crc32fast::hash(body.as_bytes()))
+}
+
+/// The body of a file; `None` if the checksum does not match.
+pub(super) fn without_checksum(text: &str) -> Option<&str> {
+    let (sum, body) = text.split_once('\n')?;
+    (sum == format!("{:08x}", crc32fast::hash(body.as_bytes()))).then_some(body)
 }
 
 #[cfg(test)]
@@ -264,11 +319,11 @@ mod tests {
     #[test]
     fn the_folder_is_free_although_a_child_still_has_the_descriptor() {
         let place = crate::journal::tests::scratch();
-        let folder = Folder::open(place.path()).unwrap();
+        let folder = JournalFolder::open(place.path()).unwrap();
         let child = folder.lock.try_clone().unwrap();
-        assert!(matches!(Folder::open(place.path()), Err(JournalError::InUse(_))));
+        assert!(matches!(JournalFolder::open(place.path()), Err(JournalError::InUse(_))));
         drop(folder);
-        Folder::open(place.path()).unwrap();
+        JournalFolder::open(place.path()).unwrap();
         drop(child);
     }
 }

@@ -1,7 +1,7 @@
-//! The bytes of a segment: its header, and the frames behind it.
+//! The bytes of a segment: its header and the frames after it.
 //!
-//! A frame is the payload's length, a checksum, and the payload. The checksum also covers where the frame stands, so that
-//! bytes from another place never look like one. A length of zero ends the data.
+//! A frame is the payload's length, a checksum, and the payload. The checksum also covers the frame's position, so bytes from
+//! another position are never taken for a frame. A length of zero ends the data.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
@@ -10,38 +10,38 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{domain::ledger::NodeId, journal::sizes::RECORD_BYTES_MAX};
+use crate::{domain::ledger::NodeId, journal::RECORD_BYTES_MAX};
 
-/// What stands in front of a payload: its length and the checksum, little endian.
+/// The bytes before a payload: its length and the checksum, little endian.
 pub const HEAD: usize = 8;
-/// What stands in front of the frames.
+/// The bytes before the frames.
 pub const HEADER: usize = 64;
 /// The longest frame, head included.
 const FRAME_MAX: u64 = RECORD_BYTES_MAX + HEAD as u64;
-/// What fills a frame of nothing: no record is made of it.
-const NOTHING: u8 = b' ';
-/// The longest frame of nothing, head included.
+/// The byte that fills a filler frame: no record consists of it.
+const FILLER_BYTE: u8 = b' ';
+/// The longest filler frame, head included.
 const FILLER_MAX: u64 = 64 * 1024;
 
 const MAGIC: &[u8; 8] = b"weirwal\n";
 const VERSION: u32 = 2;
-/// How much is read at once.
+/// The bytes read at once.
 const CHUNK: usize = 256 * 1024;
-/// How much is read for one frame: most are smaller.
+/// The bytes read for a single frame: most frames are smaller.
 const SINGLE: usize = 4 * 1024;
 
-/// What the header of a segment says.
+/// The result of checking a segment's header.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Header {
-    /// It was written by this node.
+pub(super) enum HeaderCheck {
+    /// Written by this node.
     Own,
-    /// It was written by another node, or another version of weir.
+    /// Written by another node or another version of weir.
     Foreign,
-    /// It cannot be read. The frames prove themselves.
+    /// Damaged. The frames can be read nevertheless: each has its own checksum.
     Damaged,
 }
 
-/// The header of a segment.
+/// Encodes the header of a segment.
 pub(super) fn header(node: &NodeId, number: u64) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     let checked = [
@@ -58,22 +58,26 @@ pub(super) fn header(node: &NodeId, number: u64) -> [u8; HEADER] {
     bytes
 }
 
-/// Reads a header.
-pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> Header {
+/// Checks a header.
+pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> HeaderCheck {
     let length = MAGIC.len() + 4 + 8 + node.as_str().len();
-    // What fills the header up says nothing.
+    // The rest of the header is padding.
     let said = length + 4;
     if bytes.iter().take(said).eq(header(node, number).iter().take(said)) {
-        return Header::Own;
+        return HeaderCheck::Own;
     }
     let whole = bytes
         .split_at_checked(length)
         .is_some_and(|(checked, sum)| sum.starts_with(&crc32fast::hash(checked).to_le_bytes()));
-    if whole { Header::Foreign } else { Header::Damaged }
+    if whole {
+        HeaderCheck::Foreign
+    } else {
+        HeaderCheck::Damaged
+    }
 }
 
-/// Fills in the head of a frame that begins at `offset`: `frame` is [`HEAD`] bytes of anything, then the payload.
-/// `None` if the payload is empty or longer than a length can say.
+/// Fills in the head of a frame that begins at `offset`: `frame` is [`HEAD`] arbitrary bytes, then the payload.
+/// `None` if the payload is empty or longer than a `u32` can say.
 pub fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
     let (head, payload) = frame.split_at_mut_checked(HEAD)?;
     let length = u32::try_from(payload.len()).ok().filter(|length| *length > 0)?;
@@ -85,15 +89,15 @@ pub fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
     Some(())
 }
 
-/// Frames of nothing from one place to another; `None` where not even one fits.
+/// Filler frames for a range of offsets; `None` if it is too short for one frame.
 pub(super) fn filler(number: u64, from: u64, to: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut at = from;
     while at < to {
         let left = to - at;
-        // What is left behind a frame must do for another one.
+        // The rest must be long enough for another frame.
         let size = if left > FILLER_MAX { FILLER_MAX / 2 } else { left };
-        let mut frame = vec![NOTHING; usize::try_from(size).ok()?];
+        let mut frame = vec![FILLER_BYTE; usize::try_from(size).ok()?];
         seal(&mut frame, number, at)?;
         bytes.append(&mut frame);
         at += size;
@@ -101,9 +105,9 @@ pub(super) fn filler(number: u64, from: u64, to: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a payload stands in for what was damaged.
-pub(super) fn is_nothing(payload: &[u8]) -> bool {
-    payload.iter().all(|byte| *byte == NOTHING)
+/// Whether a payload is filler that replaces damage.
+pub(super) fn is_filler(payload: &[u8]) -> bool {
+    payload.iter().all(|byte| *byte == FILLER_BYTE)
 }
 
 fn checksum(length: u32, number: u64, offset: u64, payload: &[u8]) -> u32 {
@@ -115,9 +119,9 @@ fn checksum(length: u32, number: u64, offset: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What stands at a place of a segment.
+/// The result of reading a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum FrameOutcome<'a> {
     /// A complete frame.
     Frame {
         /// Its offset in the segment.
@@ -125,31 +129,31 @@ pub enum Found<'a> {
         /// Its payload, checksum verified.
         payload: &'a [u8],
     },
-    /// The segment has no further frames. Whatever stands behind the last one is zero, unless it is damaged.
+    /// The segment has no further frames. Only zeros follow the last one, unless the segment is damaged.
     End,
-    /// What stands here is no frame.
+    /// The bytes are not a valid frame.
     Bad {
-        /// How long the frame says it is, head included.
+        /// The frame's length according to its head, head included.
         claimed: u64,
     },
 }
 
 /// Reads the frames of a segment in their order.
-pub struct Frames {
+pub struct FrameReader {
     file: Arc<File>,
     number: u64,
-    /// The place of the next frame.
+    /// The offset of the next frame.
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Where the buffer's first byte stands in the file.
+    /// The offset of the buffer's first byte in the file.
     start: u64,
-    /// How much is read at once.
+    /// The bytes read at once.
     chunk: usize,
 }
 
-impl Frames {
-    /// The frames from `at` on, as far as `end`.
+impl FrameReader {
+    /// Reads the frames from `at` to `end`.
     pub fn new(file: Arc<File>, number: u64, at: u64, end: u64) -> Self {
         Self {
             file,
@@ -162,7 +166,7 @@ impl Frames {
         }
     }
 
-    /// The one frame at `at`.
+    /// Reads the single frame at `at`.
     pub(super) fn single(file: Arc<File>, number: u64, at: u64, end: u64) -> Self {
         Self {
             chunk: SINGLE,
@@ -170,44 +174,44 @@ impl Frames {
         }
     }
 
-    /// Where the next frame begins.
-    pub(super) fn at(&self) -> u64 {
+    /// The offset of the next frame.
+    pub(super) fn next_offset(&self) -> u64 {
         self.at
     }
 
-    /// More of the same segment may be read.
-    pub(super) fn extend(&mut self, end: u64) {
+    /// Sets a new end, after more was written to the segment.
+    pub(super) fn set_end(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// The next frame. After [`Found::End`] and [`Found::Bad`] the place stays.
-    pub fn next_frame(&mut self) -> io::Result<Found<'_>> {
+    /// Reads the next frame. [`FrameOutcome::End`] and [`FrameOutcome::Bad`] leave the offset unchanged.
+    pub fn next_frame(&mut self) -> io::Result<FrameOutcome<'_>> {
         let left = self.end.saturating_sub(self.at);
         if left < HEAD as u64 {
-            // No frame begins here: a segment may be full but for a few bytes.
-            return Ok(Found::End);
+            // Too short for a frame: the segment is full.
+            return Ok(FrameOutcome::End);
         }
-        let Some((length, sum)) = self.bytes(HEAD)?.and_then(head) else {
-            return Ok(Found::Bad { claimed: left });
+        let Some((length, sum)) = self.peek(HEAD)?.and_then(parse_head) else {
+            return Ok(FrameOutcome::Bad { claimed: left });
         };
         if length == 0 {
-            return Ok(Found::End);
+            return Ok(FrameOutcome::End);
         }
         let claimed = HEAD as u64 + u64::from(length);
         if claimed > left {
-            return Ok(Found::Bad { claimed });
+            return Ok(FrameOutcome::Bad { claimed });
         }
         let (number, at) = (self.number, self.at);
         let Ok(size) = usize::try_from(claimed) else {
-            return Ok(Found::Bad { claimed });
+            return Ok(FrameOutcome::Bad { claimed });
         };
-        // Asked twice, because what the first answer borrows would have to outlive the change of place.
+        // Verified first and borrowed again below: a borrow would prevent changing `self.at`.
         let good = self
-            .bytes(size)?
+            .peek(size)?
             .and_then(|frame| frame.get(HEAD..))
             .is_some_and(|payload| checksum(length, number, at, payload) == sum);
         if !good {
-            return Ok(Found::Bad { claimed });
+            return Ok(FrameOutcome::Bad { claimed });
         }
         self.at = at + claimed;
         let from = usize::try_from(at - self.start).unwrap_or(usize::MAX);
@@ -215,35 +219,35 @@ impl Frames {
             .buffer
             .get(from.saturating_add(HEAD)..from.saturating_add(size))
             .unwrap_or_default();
-        Ok(Found::Frame { at, payload })
+        Ok(FrameOutcome::Frame { at, payload })
     }
 
-    /// Goes on to the first sound frame behind the place, where none stands. `false`: there is none, and the place stays.
-    /// Each byte may be where it begins; a checksum that covers the place itself tells it from what only looks like one.
+    /// Moves to the first valid frame after an invalid one; returns `false`, and does not move, if there is none.
+    /// The frame may begin at any byte: its checksum, which covers the position, identifies it.
     pub fn skip_damage(&mut self) -> io::Result<bool> {
         let bad = self.at;
-        // Whatever stood here was a frame of at least one byte.
+        // The damaged frame had a payload of at least one byte.
         let mut at = bad + HEAD as u64 + 1;
         while at + (HEAD as u64) < self.end {
             self.at = at;
-            let Some((length, _)) = self.bytes(HEAD)?.and_then(head) else {
+            let Some((length, _)) = self.peek(HEAD)?.and_then(parse_head) else {
                 break;
             };
             let plausible = length > 0 && HEAD as u64 + u64::from(length) <= FRAME_MAX;
-            if plausible && matches!(self.next_frame()?, Found::Frame { .. }) {
+            if plausible && matches!(self.next_frame()?, FrameOutcome::Frame { .. }) {
                 self.at = at;
                 return Ok(true);
             }
             at += 1;
         }
-        // What is at hand begins somewhere behind.
+        // The buffer begins after `bad`.
         self.buffer.clear();
         (self.start, self.at) = (bad, bad);
         Ok(false)
     }
 
-    /// That many bytes from the current place on; `None` where the file is shorter.
-    fn bytes(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
+    /// The next `count` bytes; `None` if the file is shorter.
+    fn peek(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         let from = usize::try_from(self.at - self.start).unwrap_or(usize::MAX);
         if self.buffer.len() < from.saturating_add(count) {
             let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
@@ -257,7 +261,7 @@ impl Frames {
     }
 }
 
-fn head(bytes: &[u8]) -> Option<(u32, u32)> {
+fn parse_head(bytes: &[u8]) -> Option<(u32, u32)> {
     let (length, sum) = bytes.split_first_chunk::<4>()?;
     Some((
         u32::from_le_bytes(*length),
@@ -265,18 +269,18 @@ fn head(bytes: &[u8]) -> Option<(u32, u32)> {
     ))
 }
 
-/// Whether nothing but zeros stands from `at` on. What was set aside and never written is not read, where the file system
-/// can tell.
-pub(super) fn zeros_from(file: &File, at: u64) -> io::Result<bool> {
+/// Whether a file has only zeros from `at` onwards. Ranges that were allocated and never written are not read, if the file
+/// system reports them.
+pub(super) fn is_zero_from(file: &File, at: u64) -> io::Result<bool> {
     let mut at = at;
     loop {
         let (data, hole) = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => (data, seek(file, SeekFrom::Hole(data)).unwrap_or(u64::MAX)),
-            // Nothing but holes.
+            // Only holes follow.
             Err(Errno::NXIO) => return Ok(true),
             Err(_) => (at, u64::MAX),
         };
-        if !zeros_between(file, data, hole)? {
+        if !is_zero_between(file, data, hole)? {
             return Ok(false);
         }
         if hole == u64::MAX {
@@ -286,7 +290,7 @@ pub(super) fn zeros_from(file: &File, at: u64) -> io::Result<bool> {
     }
 }
 
-fn zeros_between(file: &File, at: u64, end: u64) -> io::Result<bool> {
+fn is_zero_between(file: &File, at: u64, end: u64) -> io::Result<bool> {
     let (zeros, mut buffer) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut at = at;
     while at < end {
@@ -303,7 +307,7 @@ fn zeros_between(file: &File, at: u64, end: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Where the first zero stands, from `at` on and in front of `end`.
+/// The offset of the first zero in a range.
 pub(super) fn first_zero(file: &File, at: u64, end: u64) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; CHUNK];
     let mut at = at;
@@ -321,7 +325,7 @@ pub(super) fn first_zero(file: &File, at: u64, end: u64) -> io::Result<Option<u6
     Ok(None)
 }
 
-/// Fills the buffer as far as the file reaches.
+/// Fills the buffer up to the end of the file; returns the number of bytes read.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,7 +1,8 @@
-//! The journal as its users have it: opened, written to, asked how it is.
+//! The journal's interface: opens it, appends records, reports its state.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,38 +18,31 @@ use crate::{
     config::JournalConfig,
     domain::{
         keys::key::KeyId,
-        ledger::{Admitted, Change, Checkpoint, NodeId, Record, Step},
+        ledger::{AccountChange, AdmittedRequest, Checkpoint, NodeId, Record, Step},
     },
     edges::clock,
     journal::{
-        disk::{Disk, RealDisk},
+        Disk, JournalError, JournalUnavailable, Position, REQUEST_BYTES, RealDisk, Reservation, Retainers, Synced,
         engine::{JournalEngine, WriteState},
-        error::{JournalError, JournalShut},
-        folder::Folder,
+        folder::{self, JournalFolder},
         frame,
-        holders::Holders,
-        position::Position,
-        reader::{Reader, Scope},
-        replay::{self, PossiblySettled},
-        reservation::Reservation,
-        sizes::REQUEST_BYTES,
+        reader::{JournalRecordReader, ReadScope},
+        replay::{self, UncertainSettlement},
         sync,
-        synced::Synced,
-        tail::Tail,
+        tail::JournalTail,
     },
 };
 
-/// An open journal and what it contained.
+/// An open journal, with what its records left open.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    /// The opened journal.
+pub(crate) struct OpenedJournal {
     pub journal: Arc<Journal>,
     /// Requests that were running when the previous process ended, in the order of their admission, with their last
     /// checkpoint. `settlement/left_over.rs` charges them.
-    pub unsettled: Vec<(Admitted, Option<Checkpoint>)>,
-    /// Requests whose settlement may be in a damaged part of the journal, which `settlement/left_over.rs` judges.
-    pub possibly_settled: Vec<PossiblySettled>,
-    /// Who has left leases of accounts, perhaps: holders that ended with a process before.
+    pub unsettled: Vec<(AdmittedRequest, Option<Checkpoint>)>,
+    /// Requests whose settlement may be in a damaged part of the journal; `settlement/left_over.rs` decides.
+    pub possibly_settled: Vec<UncertainSettlement>,
+    /// Lease holders of earlier processes, each with the account whose lease it may still hold.
     pub lessees: Vec<(NodeId, SmolStr)>,
 }
 
@@ -60,27 +54,33 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the folder, making it at the first use, and reads what it holds. Blocks for as long as that takes.
+    /// Opens the folder, creating it at the first use, and reads it. Blocks until that is done.
     ///
     /// # Errors
-    /// Another process has it, it is a copy, or the file system refuses. Damaged records are no error.
-    pub(crate) fn open(settings: &JournalConfig) -> Result<Opened, JournalError> {
+    /// Another process uses the folder, it is a copy, or a file operation fails. Damaged records are not an error.
+    pub(crate) fn open(settings: &JournalConfig) -> Result<OpenedJournal, JournalError> {
         Self::open_with(settings, Arc::new(RealDisk))
     }
 
-    pub(super) fn open_with(settings: &JournalConfig, disk: Arc<dyn Disk>) -> Result<Opened, JournalError> {
-        let folder = Folder::open(&settings.path)?;
+    pub(super) fn open_with(settings: &JournalConfig, disk: Arc<dyn Disk>) -> Result<OpenedJournal, JournalError> {
+        let folder = JournalFolder::open(&settings.path)?;
         let failed = |source| JournalError::io(&settings.path, source);
         let replayed = replay::replay(&folder)?;
-        let tail = Tail::new(&folder, replayed.next, settings.segment_bytes, Arc::clone(&disk)).map_err(failed)?;
+        let tail = JournalTail::new(
+            &folder,
+            replayed.next_segment,
+            settings.segment_bytes,
+            Arc::clone(&disk),
+        )
+        .map_err(failed)?;
         let begin = Position {
-            segment: replayed.next,
+            segment: replayed.next_segment,
             offset: frame::HEADER as u64,
         };
         let mut contents = replayed.contents;
         let lessees = std::mem::take(&mut contents.lessees);
-        contents.holders = Holders::new(&settings.sinks);
-        contents.begin(begin, settings.segment_bytes, clock::unix_millis());
+        contents.retainers = Retainers::new(&settings.sinks);
+        contents.begin_segment(begin, settings.segment_bytes, clock::unix_millis());
         let engine = Arc::new(JournalEngine {
             folder,
             disk,
@@ -91,14 +91,14 @@ impl Journal {
                 contents,
                 buffer: Vec::new(),
                 dirty: true,
-                is_stirred: true,
+                needs_housekeeping: true,
                 ready: HashSet::new(),
                 retention: None,
                 closing: false,
             }),
             work: Condvar::new(),
             synced: watch::Sender::new(Synced::up_to(begin)),
-            woken: Notify::new(),
+            steps_synced: Notify::new(),
             progress: Notify::new(),
             lookup: Mutex::new(()),
             failures: AtomicU64::new(0),
@@ -110,7 +110,7 @@ impl Journal {
             engine,
             thread: Some(thread),
         });
-        Ok(Opened {
+        Ok(OpenedJournal {
             journal,
             unsettled: replayed.unsettled,
             possibly_settled: replayed.possibly_settled,
@@ -118,77 +118,76 @@ impl Journal {
         })
     }
 
-    /// The name of the node.
+    /// The node's name.
     pub(crate) fn node(&self) -> &NodeId {
         &self.engine.folder.node
     }
 
-    /// Notes in the folder that this process takes no new requests: who starts meanwhile takes another lane.
+    /// Records in the folder that this process takes no new requests: a process that starts meanwhile uses another lane.
     ///
     /// # Errors
-    /// The file system refuses.
-    pub(crate) fn note_draining(&self) -> Result<(), JournalError> {
+    /// The file cannot be written.
+    pub(crate) fn mark_draining(&self) -> Result<(), JournalError> {
         let folder = &self.engine.folder;
         folder
-            .note_draining()
+            .mark_draining()
             .map_err(|source| JournalError::io(&folder.path, source))
     }
 
-    /// Promises room for records of so many bytes ([`REQUEST_BYTES`] for a request). What is promised can be written,
-    /// whatever becomes of the disk's free space.
+    /// Reserves `bytes` for records ([`REQUEST_BYTES`] for a request). Reserved room can be written even if the disk fills up.
     ///
     /// # Errors
-    /// There is no room and none can be had: the request must not be served. It may work again a second later.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, JournalShut> {
+    /// No room can be reserved: the request must not be served. Another attempt may succeed a second later.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, JournalUnavailable> {
         let engine = &self.engine;
-        if !engine.free.take_openly(bytes) {
-            engine.look_if_resting();
+        if !engine.free.reserve_if_open(bytes) {
+            engine.check_folder_if_idle();
             let mut state = engine.lock();
-            let promised = state.tail.promise(bytes, &engine.folder);
+            let promised = state.tail.reserve(bytes, &engine.folder);
             if promised.is_err() {
-                // What is in the way may pass.
-                engine.stir(&mut state);
+                // The cause may go away.
+                engine.request_housekeeping(&mut state);
             }
             promised?;
         }
         Ok(Reservation::new(Arc::clone(&engine.free), bytes))
     }
 
-    /// Records something that is no step, taking its room from the reservation, and more if that does not suffice.
+    /// Appends a record that is not a step. Uses the reservation's room, and reserves more if that does not suffice.
     ///
     /// # Errors
-    /// The record is too large, is a step, or there is no room, or the disk fails. Nothing is recorded then.
+    /// The record is too large or a step, there is no room, or the disk fails. Nothing is recorded then.
     pub(crate) fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
         if matches!(record, Record::Step { .. }) {
-            return Err(JournalError::Numbered);
+            return Err(JournalError::UnnumberedStep);
         }
         self.write(&mut self.engine.lock(), record, reservation)
     }
 
-    /// Numbers a change of an account and records it; answers with the number. `floor` is what the caller knows of the
-    /// store's watermark (0: nothing): the number is greater.
+    /// Appends a change of an account as its next step; returns the step's number and position. `floor` is the store's watermark,
+    /// if the caller knows it, else 0: the number is greater.
     ///
     /// # Errors
-    /// As for [`Journal::append`]. The number is not used up then.
+    /// As for [`Journal::append`]. The number is not used then.
     pub(crate) fn append_step(
         &self,
         account: &str,
-        change: Change,
+        change: AccountChange,
         floor: u64,
         reservation: &mut Reservation,
     ) -> Result<(u64, Position), JournalError> {
         let mut state = self.engine.lock();
-        let seq = state.contents.accounts.next(account, floor);
+        let seq = state.contents.accounts.next_number(account, floor);
         let record = Record::Step {
             account: account.into(),
             step: Step { seq, change },
         };
         if floor > 0 {
-            state.contents.accounts.raise(account, floor);
+            state.contents.accounts.raise_watermark(account, floor);
         }
         let position = self.write(&mut state, &record, reservation)?;
         if let Record::Step { step, .. } = record {
-            state.contents.accounts.keep(account, step);
+            state.contents.accounts.cache(account, step);
         }
         Ok((seq, position))
     }
@@ -205,47 +204,49 @@ impl Journal {
         let path = &self.engine.folder.path;
         let written = (record.write(&mut frame))
             .map_err(|error| JournalError::io(path, error.into()))
-            .and_then(|()| self.put(state, &mut frame, reservation));
+            .and_then(|()| self.write_frame(state, &mut frame, reservation));
         state.buffer = frame;
         let (position, now) = written?;
-        state.contents.note(record, position, state.tail.current.at, now, true);
+        state
+            .contents
+            .add_record(record, position, state.tail.current.at, now, true);
         Ok(position)
     }
 
-    /// Writes a frame, whose head is filled in, in room of the reservation; answers with its position and the time in
-    /// milliseconds since the Unix epoch. What stands in it is yet to be noted.
-    pub(super) fn put(
+    /// Fills in the frame's head and writes the frame, using the reservation's room. Returns its position and the time in
+    /// milliseconds since the Unix epoch. The caller adds the record to the contents.
+    pub(super) fn write_frame(
         &self,
         state: &mut WriteState,
         frame: &mut [u8],
         reservation: &mut Reservation,
     ) -> Result<(Position, i64), JournalError> {
         let folder = &self.engine.folder;
-        self.engine.stir(state);
+        self.engine.request_housekeeping(state);
         let bytes = frame.len() as u64;
         let max = state.tail.frame_max();
         if bytes > max {
             return Err(JournalError::TooLarge { bytes, max });
         }
-        let more = bytes.saturating_sub(reservation.left());
+        let more = bytes.saturating_sub(reservation.remaining());
         if more > 0 {
-            state.tail.promise(more, folder)?;
+            state.tail.reserve(more, folder)?;
             reservation.grow(more);
         }
         let mut written = state.tail.write(frame, folder);
         if let Err(error) = &written {
-            self.failed(error);
-            // The disk may take it elsewhere: a settlement is not to be lost for one bad place.
+            self.record_failure(error);
+            // The next segment may work: one bad block must not lose a settlement.
             written = state.tail.write(frame, folder);
         }
         let now = clock::unix_millis();
-        self.engine.note_begun(state, now);
+        self.engine.register_segment(state, now);
         let position = written.map_err(|error| {
-            self.failed(&error);
+            self.record_failure(&error);
             JournalError::io(&folder.path, error)
         })?;
         reservation.spend(bytes);
-        state.tail.free.give(bytes);
+        state.tail.free.release(bytes);
         if !state.dirty {
             state.dirty = true;
             self.engine.work.notify_one();
@@ -253,7 +254,7 @@ impl Journal {
         Ok((position, now))
     }
 
-    pub(super) fn failed(&self, error: &std::io::Error) {
+    pub(super) fn record_failure(&self, error: &std::io::Error) {
         self.engine.failures.fetch_add(1, Ordering::Relaxed);
         tracing::error!(%error, folder = %self.engine.folder.path.display(), "the journal cannot be written");
     }
@@ -262,25 +263,25 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::NotDurable`].
-    pub(crate) async fn synced(&self, position: Position) -> Result<(), JournalError> {
+    pub(crate) async fn wait_until_synced(&self, position: Position) -> Result<(), JournalError> {
         let mut synced = self.engine.synced.subscribe();
-        match synced.wait_for(|synced| synced.knows(position)).await {
-            Ok(synced) if synced.has(position) => Ok(()),
+        match synced.wait_for(|synced| synced.is_decided(position)).await {
+            Ok(synced) if synced.is_on_disk(position) => Ok(()),
             Ok(_) | Err(_) => Err(JournalError::NotDurable),
         }
     }
 
-    /// Reads records from a position on.
-    pub(crate) fn reader(&self, from: Position) -> Reader {
-        Reader::new(Arc::clone(&self.engine), from, Scope::Written)
+    /// Reads records from a position onwards.
+    pub(crate) fn reader(&self, from: Position) -> JournalRecordReader {
+        JournalRecordReader::new(Arc::clone(&self.engine), from, ReadScope::Written)
     }
 
-    /// How many requests of a key, and of its account, this process has settled that the store has not acknowledged.
-    pub(crate) fn pending(&self, account: &str, key: &KeyId) -> (u64, u64) {
-        self.engine.lock().contents.accounts.pending(account, key)
+    /// The number of requests of a key and of its account that this process has settled and the store has not acknowledged.
+    pub(crate) fn pending_settlements(&self, account: &str, key: &KeyId) -> (u64, u64) {
+        self.engine.lock().contents.accounts.pending_settlements(account, key)
     }
 
-    /// Notified whenever the store has acknowledged steps of an account, which may have ended holds.
+    /// Notified whenever the store has acknowledged steps of an account: holds may have ended.
     pub(crate) fn acknowledgements(&self, account: &str) -> Arc<Notify> {
         self.engine.lock().contents.accounts.acknowledgements(account)
     }
@@ -310,12 +311,12 @@ impl Journal {
         })
     }
 
-    /// How often writing or syncing has failed since the start.
+    /// The number of failed writes and syncs since the start.
     pub(crate) fn failures(&self) -> u64 {
         self.engine.failures.load(Ordering::Relaxed)
     }
 
-    /// Steps found lost since the start: numbered, not applied by the store, and no longer in the journal.
+    /// The number of steps found lost since the start: neither applied by the store nor in the journal any more.
     pub(crate) fn lost_steps(&self) -> u64 {
         self.engine.lost.load(Ordering::Relaxed)
     }
@@ -329,18 +330,18 @@ impl Journal {
         }
     }
 
-    /// Why nothing is admitted now; `None`: a request can be recorded.
-    pub(crate) fn shut(&self) -> Option<JournalShut> {
-        self.engine.look_if_resting();
-        self.engine.lock().tail.shut(REQUEST_BYTES)
+    /// Why nothing can be admitted now; `None` if a request can be recorded.
+    pub(crate) fn unavailability(&self) -> Option<JournalUnavailable> {
+        self.engine.check_folder_if_idle();
+        self.engine.lock().tail.unavailability(REQUEST_BYTES)
     }
 
-    /// How many damaged parts were found since the start, and kept aside.
+    /// The number of damaged parts found, and saved in quarantine, since the start.
     pub(crate) fn damaged_parts(&self) -> u64 {
         self.engine.damaged.load(Ordering::Relaxed)
     }
 
-    /// How many accounts have steps here, or had some that are not kept any more.
+    /// The number of accounts that have steps here, or had some in segments that were removed.
     pub(crate) fn accounts_known(&self) -> usize {
         self.engine.lock().contents.accounts.numbers().len()
     }
@@ -351,8 +352,214 @@ impl Drop for Journal {
         self.engine.lock().closing = true;
         self.engine.work.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The thread ends within one sync.
+            // The thread ends after at most one sync.
             let _ = thread.join();
         }
+    }
+}
+
+/// How many processes may share the folder: one that serves, the others shutting down.
+pub(crate) const LANES_MAX: usize = 16;
+
+/// How a process starts among those that use the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartRole {
+    /// On its own: it refuses to start if another process serves, but not if others are only shutting down.
+    Alone,
+    /// Started by the serving process, which vouches for all others.
+    Successor,
+}
+
+/// The journals that a process opens at its start.
+#[derive(Debug)]
+pub(crate) struct ProcessJournals {
+    /// The one that it writes to.
+    pub(crate) own: OpenedJournal,
+    /// The orphaned ones.
+    pub(crate) orphaned: Vec<OpenedJournal>,
+}
+
+impl ProcessJournals {
+    /// Opens all unused lanes, or a new one if there is none. Blocks until they are read.
+    ///
+    /// # Errors
+    /// As for [`Journal::open`]; [`JournalError::InUse`] if another process serves with this folder, or all lanes are in use.
+    pub(crate) fn open(settings: &JournalConfig, place: StartRole) -> Result<Self, JournalError> {
+        let mut opened = Vec::new();
+        for (number, path) in paths(settings).enumerate() {
+            let is_new = number > 0 && !path.exists();
+            if is_new && !opened.is_empty() {
+                continue;
+            }
+            match open(settings, &path) {
+                Ok(lane) => opened.push(lane),
+                Err(JournalError::InUse(path)) => {
+                    if place == StartRole::Alone && !folder::is_draining(&path) {
+                        return Err(JournalError::InUse(settings.path.clone()));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if opened.is_empty() {
+            return Err(JournalError::InUse(settings.path.clone()));
+        }
+        let own = opened.remove(0);
+        Ok(Self { own, orphaned: opened })
+    }
+
+    /// The number of accounts of the lane that knows most.
+    pub(crate) fn accounts_known(&self) -> usize {
+        let lanes = self.orphaned.iter().chain([&self.own]);
+        lanes.map(|lane| lane.journal.accounts_known()).max().unwrap_or(0)
+    }
+}
+
+/// The result of [`open_orphaned`].
+#[derive(Debug)]
+pub(crate) struct OrphanScan {
+    /// The journals that were opened.
+    pub(crate) opened: Vec<OpenedJournal>,
+    /// The number of journals that are open already, in this or another process.
+    pub(crate) in_use: usize,
+}
+
+/// Opens the journals whose processes have ended since. One that cannot be opened is logged and added to `refused`, and not
+/// tried again. Blocks until they are read.
+pub(crate) fn open_orphaned(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> OrphanScan {
+    let (mut opened, mut in_use) = (Vec::new(), 0);
+    // If the folder was replaced, the new one is not to be touched.
+    for path in paths(settings).filter(|path| folder::is_journal(path)) {
+        if refused.contains(&path) {
+            continue;
+        }
+        match open(settings, &path) {
+            Ok(lane) => opened.push(lane),
+            Err(JournalError::InUse(_)) => in_use += 1,
+            Err(error) => {
+                tracing::error!(%error, "an orphaned journal cannot be opened: its requests are not settled before the next start");
+                refused.insert(path);
+            }
+        }
+    }
+    OrphanScan { opened, in_use }
+}
+
+fn open(settings: &JournalConfig, path: &Path) -> Result<OpenedJournal, JournalError> {
+    let settings = JournalConfig {
+        path: path.to_owned(),
+        ..settings.clone()
+    };
+    Journal::open(&settings)
+}
+
+fn paths(settings: &JournalConfig) -> impl Iterator<Item = PathBuf> {
+    let first = std::iter::once(settings.path.clone());
+    let others = (2..=LANES_MAX).map(|number| settings.path.join(format!("lane-{number}")));
+    first.chain(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::tests::scratch;
+
+    fn settings(folder: &Path) -> JournalConfig {
+        JournalConfig {
+            path: folder.to_owned(),
+            segment_bytes: 1 << 16,
+            keep: std::time::Duration::from_secs(3600),
+            sync: std::time::Duration::from_millis(1),
+            sinks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_successor_has_a_lane_of_its_own_and_opens_what_its_predecessor_leaves() {
+        let folder = scratch();
+        let settings = settings(folder.path());
+        let first = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        let second = ProcessJournals::open(&settings, StartRole::Successor).unwrap();
+        assert!(second.orphaned.is_empty());
+        assert_ne!(first.own.journal.node(), second.own.journal.node());
+        let mut refused = BTreeSet::new();
+        let mut open_left = || open_orphaned(&settings, &mut refused);
+        let found = open_left();
+        assert_eq!((found.opened.len(), found.in_use), (0, 2));
+        let node = first.own.journal.node().clone();
+        drop(first);
+        let OrphanScan { opened: left, in_use } = open_left();
+        assert_eq!((left.len(), in_use), (1, 1));
+        assert_eq!(*left[0].journal.node(), node);
+        let found = open_left();
+        assert_eq!((found.opened.len(), found.in_use), (0, 2), "it is open already");
+        drop((left, second));
+        let all = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        assert_eq!(
+            (all.own.journal.node().clone(), all.orphaned.len()),
+            (node, 1),
+            "the first lane is written to again"
+        );
+    }
+
+    #[test]
+    fn who_serves_is_in_the_way_of_a_start_and_who_ends_is_not() {
+        let folder = scratch();
+        let settings = settings(folder.path());
+        let first = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        let refused = ProcessJournals::open(&settings, StartRole::Alone);
+        assert!(matches!(refused, Err(JournalError::InUse(_))), "{refused:?}");
+        first.own.journal.mark_draining().unwrap();
+        let third = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        assert_ne!(first.own.journal.node(), third.own.journal.node());
+        drop((first, third));
+        let again = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        let refused = ProcessJournals::open(&settings, StartRole::Alone);
+        assert!(
+            matches!(refused, Err(JournalError::InUse(_))),
+            "the note went with the next start"
+        );
+        drop(again);
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_one_that_is_gone_is_left_alone() {
+        let folder = scratch();
+        let settings = settings(&folder.path().join("journal"));
+        let lanes = ProcessJournals::open(&settings, StartRole::Alone).unwrap();
+        std::fs::rename(&settings.path, folder.path().join("away")).unwrap();
+        std::fs::create_dir(&settings.path).unwrap();
+        assert!(open_orphaned(&settings, &mut BTreeSet::new()).opened.is_empty());
+        assert_eq!(std::fs::read_dir(&settings.path).unwrap().count(), 0);
+        drop(lanes);
+    }
+
+    #[test]
+    fn a_copy_of_a_lane_is_refused_once() {
+        let folder = scratch();
+        let settings = settings(folder.path());
+        drop(ProcessJournals::open(&settings, StartRole::Alone).unwrap());
+        let copy = folder.path().join("lane-2");
+        std::fs::create_dir(&copy).unwrap();
+        for file in ["node", "place"] {
+            std::fs::copy(folder.path().join(file), copy.join(file)).unwrap();
+        }
+        let mut refused = BTreeSet::new();
+        assert_eq!(open_orphaned(&settings, &mut refused).opened.len(), 1);
+        assert!(refused.contains(&copy));
+        let refused = ProcessJournals::open(&settings, StartRole::Alone);
+        assert!(matches!(refused, Err(JournalError::Copied(which)) if which == copy));
+    }
+
+    #[test]
+    fn there_are_no_more_lanes_than_so_many() {
+        let folder = scratch();
+        let settings = settings(folder.path());
+        let lanes: Vec<ProcessJournals> = (0..LANES_MAX)
+            .map(|_| ProcessJournals::open(&settings, StartRole::Successor).unwrap())
+            .collect();
+        let refused = ProcessJournals::open(&settings, StartRole::Successor);
+        assert!(matches!(refused, Err(JournalError::InUse(_))), "{refused:?}");
+        drop(lanes);
     }
 }

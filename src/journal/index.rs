@@ -1,12 +1,13 @@
-//! The index of a complete segment: what a start needs of it, in a small file next to it, `NNN.idx`.
+//! The index of a complete segment: a small file next to it, `NNN.idx`, with everything that a start needs of the segment.
 //!
 //! It only saves reading the segment. An index with a wrong checksum, of another node, or for another segment length is
 //! ignored, and written again after the segment was read. Therefore it is not synced.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     fs::{self, File, OpenOptions},
     io,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -14,66 +15,72 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::{
+    config::JournalSink,
     domain::{
-        faults::stability::{Bucket, Hour},
+        QuickMap,
+        faults::stability::{Hour, ModelCounters},
         keys::key::KeyId,
-        ledger::NodeId,
-        quick_map::QuickMap,
+        ledger::{AccountChange, Checkpoint, NodeId, Record, Settlement, Step},
     },
-    journal::{checked, folder::Folder},
+    journal::{
+        Position, Retainers,
+        accounts::{RecordedStep, StepTracker},
+        folder::{self, JournalFolder},
+        hourly_counts::{self, HourlyCounts},
+    },
 };
 
-/// The largest index. A segment that would need a larger one, of very many accounts or running requests, is read.
+/// The largest index. A segment that would need a larger one, for very many accounts or running requests, gets none.
 const INDEX_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What a segment leaves open of a request: the bytes in it where its records begin.
+/// The records in a segment of a request that had not ended: the offsets where they begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Left {
+pub(super) struct OpenRequest {
     /// Its admission, if that is in this segment.
     pub(super) admitted: Option<u64>,
     /// Its last checkpoint, if that is in this segment.
     pub(super) checkpoint: Option<u64>,
 }
 
-/// What is gathered for an index and not needed otherwise.
+/// The part of an index that is collected only for it.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Rest {
+pub(super) struct IndexDetails {
     /// Where the last record of each key begins.
     pub(super) keys: HashMap<KeyId, u64>,
     /// Where the last record of each account begins.
     pub(super) records: HashMap<SmolStr, u64>,
     /// Requests of earlier segments that ended in this one.
     pub(super) ended: Vec<SmolStr>,
-    /// What the segment's settled rows count, by hour and model.
-    pub(super) tallies: BTreeMap<Hour, Bucket>,
-    /// Requests with records in it that had not ended when it was complete; `None` before it is.
-    pub(super) left: Option<HashMap<SmolStr, Left>>,
+    /// The counts of the segment's settled rows, by hour and model.
+    pub(super) tallies: BTreeMap<Hour, ModelCounters>,
+    /// Requests with records in the segment that had not ended when it was complete; `None` while it is not.
+    pub(super) left: Option<HashMap<SmolStr, OpenRequest>>,
 }
 
 /// All that a start needs to know of a segment whose steps are all acknowledged.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Index {
-    /// Where its data end; its file is as long.
+pub(super) struct SegmentIndex {
+    /// The length of its data, and of its file.
     pub(super) end: u64,
     /// When its last record was written, in milliseconds since the Unix epoch.
     pub(super) last_ms: i64,
-    /// Where the last row of a billed request begins, if it has any.
+    /// The offset of its last settlement with a row, if it has any.
     pub(super) last_row: Option<u64>,
     /// The first and the last step of each account.
     pub(super) steps: QuickMap<SmolStr, (u64, u64)>,
-    pub(super) rest: Rest,
+    pub(super) rest: IndexDetails,
 }
 
-/// The file, behind its checksum.
+/// The content of an index file, after its checksum.
 #[derive(Serialize, Deserialize)]
-struct Written<I> {
+struct IndexFile<I> {
     node: NodeId,
     segment: u64,
     index: I,
 }
 
-/// The index of a segment; `None`: the segment has to be read.
-pub(super) fn read(folder: &Folder, number: u64) -> Option<Index> {
+/// The index of a segment; `None` if the segment has to be read.
+pub(super) fn read(folder: &JournalFolder, number: u64) -> Option<SegmentIndex> {
     let path = folder.index(number);
     let bytes = fs::metadata(&path).ok()?.len();
     let index = (bytes <= INDEX_BYTES_MAX)
@@ -82,39 +89,361 @@ pub(super) fn read(folder: &Folder, number: u64) -> Option<Index> {
     if index.is_none() {
         tracing::warn!(
             index = %path.display(),
-            "the index of a journal segment does not fit its segment, the segment is read instead"
+            "the index of a journal segment does not match its segment: the segment is read instead"
         );
     }
     index
 }
 
-fn parse(folder: &Folder, number: u64, text: &str) -> Option<Index> {
-    let body = checked::body(text)?;
-    let written: Written<Index> = serde_json::from_str(body).ok()?;
+fn parse(folder: &JournalFolder, number: u64, text: &str) -> Option<SegmentIndex> {
+    let body = folder::without_checksum(text)?;
+    let written: IndexFile<SegmentIndex> = serde_json::from_str(body).ok()?;
     let length = fs::metadata(folder.segment(number)).ok()?.len();
     let fits = written.node == folder.node && written.segment == number && written.index.end == length;
     fits.then_some(written.index)
 }
 
-/// Cuts a complete segment to its data and writes its index.
-pub(super) fn write(folder: &Folder, number: u64, index: &Index) -> io::Result<()> {
+/// Truncates a complete segment to its data and writes its index.
+pub(super) fn write(folder: &JournalFolder, number: u64, index: &SegmentIndex) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(folder.segment(number))?;
-    cut(&file, index.end, index.last_ms)?;
-    let written = Written {
+    truncate(&file, index.end, index.last_ms)?;
+    let written = IndexFile {
         node: folder.node.clone(),
         segment: number,
         index,
     };
-    let text = checked::text(&serde_json::to_string(&written)?);
+    let text = folder::with_checksum(&serde_json::to_string(&written)?);
     if text.len() as u64 > INDEX_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    folder.place_index(number, text.as_bytes())
+    folder.write_index(number, text.as_bytes())
 }
 
-/// Cuts off what stands behind a segment's data. Its time stays that of the last record: it says how old the segment is.
-pub(super) fn cut(file: &File, end: u64, last_ms: i64) -> io::Result<()> {
+/// Truncates a segment to its data. Its modification time stays that of its last record, which is its age.
+pub(super) fn truncate(file: &File, end: u64, last_ms: i64) -> io::Result<()> {
     file.set_len(end)?;
     let since = Duration::from_millis(u64::try_from(last_ms).unwrap_or(0));
     file.set_modified(SystemTime::UNIX_EPOCH + since)
+}
+
+/// The journal's knowledge of one segment.
+#[derive(Debug, Default)]
+pub(super) struct SegmentSummary {
+    /// The offset after its last frame.
+    pub(super) end: u64,
+    /// Its size on disk, in bytes.
+    pub(super) bytes: u64,
+    /// The first and the last step of each account in it.
+    pub(super) steps: QuickMap<SmolStr, (u64, u64)>,
+    /// Requests that were admitted in it and have not ended.
+    pub(super) running: u64,
+    /// When its last record was written, in milliseconds since the Unix epoch.
+    pub(super) last_ms: i64,
+    /// The offset of its last settlement with a row, if it has any.
+    pub(super) last_row: Option<u64>,
+    /// The further content of its index; `None` if it has an index, or must not get one.
+    pub(super) index_details: Option<Box<IndexDetails>>,
+}
+
+/// A request that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunningRequest {
+    /// The position of its admission.
+    pub(super) admitted: Position,
+    /// The position of its last checkpoint.
+    pub(super) checkpoint: Option<Position>,
+}
+
+/// What the journal keeps in memory about its segments.
+#[derive(Debug, Default)]
+pub(super) struct JournalContents {
+    pub(super) segments: BTreeMap<u64, SegmentSummary>,
+    pub(super) accounts: StepTracker,
+    /// Requests that have not ended.
+    pub(super) running: QuickMap<SmolStr, RunningRequest>,
+    /// The last record of each key.
+    pub(super) keys: HashMap<KeyId, Position>,
+    /// The last record of each account.
+    pub(super) records: HashMap<SmolStr, Position>,
+    /// The counts of the settled rows.
+    pub(super) hourly_counts: HourlyCounts,
+    /// The rows up to this position are published in the stability record.
+    pub(super) published: Position,
+    /// The positions of the sinks.
+    pub(super) retainers: Retainers,
+    /// By account, the last holder of a lease that admitted requests of earlier processes.
+    pub(super) lessees: HashMap<SmolStr, NodeId>,
+}
+
+impl JournalContents {
+    /// Adds a new segment; the previous one is complete.
+    pub(super) fn begin_segment(&mut self, position: Position, bytes: u64, at_ms: i64) {
+        self.seal_last();
+        let summary = SegmentSummary {
+            end: position.offset,
+            bytes,
+            last_ms: at_ms,
+            index_details: Some(Box::default()),
+            ..SegmentSummary::default()
+        };
+        self.segments.insert(position.segment, summary);
+    }
+
+    /// Completes the last segment: records the running requests for its index.
+    pub(super) fn seal_last(&mut self) {
+        let Some(mut last) = self.segments.last_entry() else {
+            return;
+        };
+        let number = *last.key();
+        let Some(rest) = last.get_mut().index_details.as_mut().filter(|rest| rest.left.is_none()) else {
+            return;
+        };
+        let here = |position: Position| (position.segment == number).then_some(position.offset);
+        let left = self.running.iter().map(|(request, places)| {
+            let left = OpenRequest {
+                admitted: here(places.admitted),
+                checkpoint: places.checkpoint.and_then(here),
+            };
+            (request, left)
+        });
+        let left = left.filter(|(_, left)| *left != OpenRequest::default());
+        rest.left = Some(left.map(|(request, left)| (request.clone(), left)).collect());
+    }
+
+    /// Gives up the pending indexes: after a failed sync it is not certain that their segments are on disk.
+    pub(super) fn cancel_indexes(&mut self) {
+        for segment in self.segments.values_mut() {
+            segment.index_details = None;
+        }
+    }
+
+    /// The first complete segment before segment `end` that lacks its index, with the index.
+    pub(super) fn take_index(&mut self, end: u64) -> Option<(u64, SegmentIndex)> {
+        let mut complete = self.segments.range_mut(..end);
+        complete.find_map(|(number, segment)| {
+            let rest = segment.index_details.take_if(|rest| rest.left.is_some())?;
+            let index = SegmentIndex {
+                end: segment.end,
+                last_ms: segment.last_ms,
+                last_row: segment.last_row,
+                steps: segment.steps.clone(),
+                rest: *rest,
+            };
+            Some((*number, index))
+        })
+    }
+
+    /// Adds the next segment from its index. The store has acknowledged all its steps.
+    pub(super) fn add_indexed(&mut self, number: u64, index: SegmentIndex) {
+        let at = |offset: u64| Position {
+            segment: number,
+            offset,
+        };
+        let rest = index.rest;
+        for request in &rest.ended {
+            self.remove_running(request);
+        }
+        for (account, (_, last)) in &index.steps {
+            self.accounts.restore_numbers(account.clone(), *last, *last);
+        }
+        let keys = rest.keys.into_iter().map(|(key, offset)| (key, at(offset)));
+        self.keys.extend(keys);
+        let records = rest.records.into_iter().map(|(account, offset)| (account, at(offset)));
+        self.records.extend(records);
+        self.hourly_counts.add_segment(&rest.tallies, index.last_row.map(at));
+        let mut running = 0;
+        for (request, left) in rest.left.into_iter().flatten() {
+            let checkpoint = left.checkpoint.map(at);
+            match (self.running.entry(request), left.admitted) {
+                (Entry::Occupied(mut known), _) => {
+                    let known = known.get_mut();
+                    known.checkpoint = checkpoint.or(known.checkpoint);
+                }
+                (Entry::Vacant(free), Some(offset)) => {
+                    let admitted = at(offset);
+                    free.insert(RunningRequest { admitted, checkpoint });
+                    running += 1;
+                }
+                // Its admission is lost.
+                (Entry::Vacant(_), None) => {}
+            }
+        }
+        let summary = SegmentSummary {
+            end: index.end,
+            bytes: index.end,
+            steps: index.steps,
+            running,
+            last_ms: index.last_ms,
+            last_row: index.last_row,
+            index_details: None,
+        };
+        self.segments.insert(number, summary);
+    }
+
+    /// Adds a record at `position` that ends at `end`. `live`: this process has written it.
+    pub(super) fn add_record(&mut self, record: &Record, position: Position, end: u64, at_ms: i64, live: bool) {
+        self.extend_segment(position, end, at_ms);
+        match record {
+            Record::Admit(admitted) => {
+                if let Entry::Vacant(free) = self.running.entry(admitted.row.request_id.clone()) {
+                    free.insert(RunningRequest {
+                        admitted: position,
+                        checkpoint: None,
+                    });
+                    if let Some(segment) = self.segments.get_mut(&position.segment) {
+                        segment.running += 1;
+                    }
+                }
+            }
+            Record::Checkpoints(checkpoints) => self.set_checkpoints(checkpoints, position),
+            Record::Step { account, step } => self.add_step(account, step, position, at_ms, live),
+            Record::Key { record, .. } => self.add_key(&record.id, position),
+            Record::KeyGone { id, .. } => self.add_key(id, position),
+            Record::Account { account, .. } => self.add_account(account, position),
+        }
+    }
+
+    /// Adds a record of checkpoints at `position` that ends at `end`.
+    pub(super) fn add_checkpoints(&mut self, checkpoints: &[Checkpoint], position: Position, end: u64, at_ms: i64) {
+        self.extend_segment(position, end, at_ms);
+        self.set_checkpoints(checkpoints, position);
+    }
+
+    fn extend_segment(&mut self, position: Position, end: u64, at_ms: i64) {
+        let segment = self.segments.entry(position.segment).or_default();
+        segment.end = end;
+        segment.last_ms = at_ms;
+    }
+
+    fn set_checkpoints(&mut self, checkpoints: &[Checkpoint], position: Position) {
+        for checkpoint in checkpoints {
+            if let Some(request) = self.running.get_mut(&checkpoint.request) {
+                request.checkpoint = Some(position);
+            }
+        }
+    }
+
+    fn add_key(&mut self, id: &KeyId, position: Position) {
+        self.keys.insert(id.clone(), position);
+        if let Some(rest) = self.details_mut(position.segment) {
+            rest.keys.insert(id.clone(), position.offset);
+        }
+    }
+
+    fn add_account(&mut self, account: &SmolStr, position: Position) {
+        self.records.insert(account.clone(), position);
+        if let Some(rest) = self.details_mut(position.segment) {
+            rest.records.insert(account.clone(), position.offset);
+        }
+    }
+
+    fn add_step(&mut self, account: &str, step: &Step, position: Position, at_ms: i64, live: bool) {
+        if let Some(segment) = self.segments.get_mut(&position.segment) {
+            match segment.steps.get_mut(account) {
+                Some((_, last)) => *last = step.seq.max(*last),
+                None => {
+                    segment.steps.insert(account.into(), (step.seq, step.seq));
+                }
+            }
+        }
+        let mut is_patient = false;
+        let key = match &step.change {
+            AccountChange::Settle(settlement) => {
+                self.on_settlement(settlement, position);
+                is_patient = settlement.lease.is_some();
+                if let Some(lease) = settlement.lease.as_ref().filter(|_| !live) {
+                    self.lessees.insert(account.into(), lease.holder.clone());
+                }
+                // The store counts the running requests of a lease itself.
+                (live && !is_patient).then(|| Arc::new(settlement.key.clone()))
+            }
+            AccountChange::Open { .. } | AccountChange::Credit { .. } | AccountChange::Adjust { .. } => None,
+        };
+        let place = RecordedStep {
+            seq: step.seq,
+            position,
+            at_ms,
+            key,
+            is_patient,
+            cached_step: None,
+        };
+        self.accounts.add(account, place);
+    }
+
+    fn on_settlement(&mut self, settlement: &Settlement, position: Position) {
+        let admitted_in = self.remove_running(&settlement.request);
+        if admitted_in.is_some_and(|number| number != position.segment)
+            && let Some(rest) = self.details_mut(position.segment)
+        {
+            rest.ended.push(settlement.request.clone());
+        }
+        let Some(row) = &settlement.row else { return };
+        self.hourly_counts.count_row(row, position);
+        if let Some(segment) = self.segments.get_mut(&position.segment) {
+            segment.last_row = Some(position.offset);
+            if let Some(rest) = &mut segment.index_details {
+                hourly_counts::count(row, |hour| rest.tallies.entry(hour).or_default());
+            }
+        }
+    }
+
+    /// Removes a request that has ended; returns the segment in which it was admitted.
+    fn remove_running(&mut self, request: &str) -> Option<u64> {
+        let number = self.running.remove(request)?.admitted.segment;
+        if let Some(segment) = self.segments.get_mut(&number) {
+            segment.running = segment.running.saturating_sub(1);
+        }
+        Some(number)
+    }
+
+    fn details_mut(&mut self, number: u64) -> Option<&mut IndexDetails> {
+        self.segments.get_mut(&number)?.index_details.as_deref_mut()
+    }
+
+    /// Whether neither settlement nor the stability record needs the segment any more.
+    pub(super) fn is_settled(&self, number: u64) -> bool {
+        self.segments.get(&number).is_some_and(|segment| {
+            let acknowledged = |(name, (_, last)): (&SmolStr, &(u64, u64))| self.accounts.watermark(name) >= *last;
+            let told = |offset: u64| {
+                let segment = number;
+                self.published >= Position { segment, offset }
+            };
+            segment.running == 0 && segment.steps.iter().all(acknowledged) && segment.last_row.is_none_or(told)
+        })
+    }
+
+    /// Whether every sink has the segment's rows (every required sink if the disk is `short`), and an embedded store has all its
+    /// steps in its file.
+    pub(super) fn is_delivered(&self, number: u64, short: bool) -> bool {
+        let store = self.retainers.get(JournalSink::EMBEDDED_STORE.name);
+        let written = store.is_none_or(|store| store.passed.segment > number);
+        written
+            && self.segments.get(&number).is_some_and(|segment| {
+                let last = segment.last_row.map(|offset| Position {
+                    segment: number,
+                    offset,
+                });
+                last.is_none_or(|last| self.retainers.can_remove(last, short))
+            })
+    }
+
+    /// Removes a segment.
+    pub(super) fn remove_segment(&mut self, number: u64, now_ms: i64) {
+        self.segments.remove(&number);
+        self.keys.retain(|_, position| position.segment != number);
+        self.records.retain(|_, position| position.segment != number);
+        self.hourly_counts.remove_segment(number, Hour::from_unix_ms(now_ms));
+    }
+
+    /// The accounts with steps in the segments.
+    pub(super) fn account_names(&self) -> Vec<SmolStr> {
+        let mut names: Vec<SmolStr> = self
+            .segments
+            .values()
+            .flat_map(|segment| segment.steps.keys().cloned())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
 }

@@ -1,47 +1,46 @@
-//! Reads the records in order, and waits for further ones.
+//! Reads records in their order.
 
 use std::{fs::File, sync::Arc};
 
 use crate::{
     domain::ledger::Record,
     journal::{
+        JournalError, Position,
         engine::JournalEngine,
-        error::JournalError,
-        frame::{Found, Frames, HEADER},
-        position::Position,
+        frame::{FrameOutcome, FrameReader, HEADER},
     },
 };
 
-/// A place in the journal to read on from. Reading blocks on the disk, seldom for long.
-pub(crate) struct Reader {
+/// Reads records from a position onwards. Blocks on the disk, rarely for long.
+pub(crate) struct JournalRecordReader {
     engine: Arc<JournalEngine>,
     position: Position,
-    frames: Option<(u64, Frames)>,
-    scope: Scope,
-    /// What is known to be readable; asked for again where it ends.
-    extent: Option<Extent>,
+    frames: Option<(u64, FrameReader)>,
+    scope: ReadScope,
+    /// The readable part of the current segment; determined again at its end.
+    extent: Option<SegmentExtent>,
 }
 
-/// Which records are read.
+/// The records that a reader returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum ReadScope {
     /// All that are written.
     Written,
-    /// The steps of which it is decided whether they are on disk.
+    /// The steps that are either on disk or counted as lost.
     StepsOnDisk,
 }
 
-/// What of a segment may be read.
+/// The readable part of a segment.
 #[derive(Clone, Copy)]
-struct Extent {
+struct SegmentExtent {
     number: u64,
     end: u64,
-    /// Whether more may come.
+    /// More may be written.
     open: bool,
 }
 
-impl Reader {
-    pub(super) fn new(engine: Arc<JournalEngine>, position: Position, scope: Scope) -> Self {
+impl JournalRecordReader {
+    pub(super) fn new(engine: Arc<JournalEngine>, position: Position, scope: ReadScope) -> Self {
         Self {
             engine,
             position,
@@ -51,16 +50,15 @@ impl Reader {
         }
     }
 
-    /// Where it reads on.
+    /// The position of the next record.
     pub(super) fn position(&self) -> Position {
         self.position
     }
 
-    /// The next record; `None`: there is no further one yet. A record that is damaged is no error: what follows it in its
-    /// segment is put into quarantine and passed over.
+    /// Reads the next record; `None` if there is none yet. Damage is not an error: it is saved in quarantine and skipped.
     ///
     /// # Errors
-    /// A segment cannot be read. Reading again tries again.
+    /// A segment cannot be read. The next call tries again.
     pub(crate) fn read(&mut self) -> Result<Option<(Position, Record)>, JournalError> {
         while let Some(extent) = self.extent() {
             if extent.number != self.position.segment {
@@ -80,84 +78,86 @@ impl Reader {
                 };
                 continue;
             }
-            if let Some(found) = self.frame(&extent)? {
+            if let Some(found) = self.read_frame(&extent)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    fn frame(&mut self, extent: &Extent) -> Result<Option<(Position, Record)>, JournalError> {
+    fn read_frame(&mut self, extent: &SegmentExtent) -> Result<Option<(Position, Record)>, JournalError> {
         let path = || self.engine.folder.segment(extent.number);
         let failed = |source| JournalError::io(&path(), source);
         if self.frames.as_ref().is_none_or(|(number, _)| *number != extent.number) {
             let file = File::open(path()).map_err(|error| {
-                // It may have been removed since.
+                // The segment may have been removed meanwhile.
                 self.extent = None;
                 failed(error)
             })?;
             let file = Arc::new(file);
-            let frames = Frames::new(file, extent.number, self.position.offset, extent.end);
+            let frames = FrameReader::new(file, extent.number, self.position.offset, extent.end);
             self.frames = Some((extent.number, frames));
         }
         let Some((_, frames)) = &mut self.frames else {
             return Ok(None);
         };
-        frames.extend(extent.end);
+        frames.set_end(extent.end);
         let record = match frames.next_frame().map_err(failed)? {
-            Found::Frame { payload, .. } if self.scope == Scope::StepsOnDisk && !Record::is_step(payload) => {
-                self.position.offset = frames.at();
+            FrameOutcome::Frame { payload, .. }
+                if self.scope == ReadScope::StepsOnDisk && !Record::is_step(payload) =>
+            {
+                self.position.offset = frames.next_offset();
                 return Ok(None);
             }
-            Found::Frame { payload, .. } => Record::read(payload),
-            Found::End | Found::Bad { .. } => {
-                self.pass_over(extent)?;
+            FrameOutcome::Frame { payload, .. } => Record::read(payload),
+            FrameOutcome::End | FrameOutcome::Bad { .. } => {
+                self.skip_damage(extent)?;
                 return Ok(None);
             }
         };
         let position = self.position;
-        self.position.offset = frames.at();
-        // That one cannot be understood was said at the start, when it was read first.
+        self.position.offset = frames.next_offset();
+        // `None` for a record that cannot be decoded; the start has logged it.
         Ok(record.map(|record| (position, record)))
     }
 
-    /// What cannot be read is kept aside, and reading goes on behind it.
-    fn pass_over(&mut self, extent: &Extent) -> Result<(), JournalError> {
+    /// Saves invalid bytes in quarantine and continues after them.
+    fn skip_damage(&mut self, extent: &SegmentExtent) -> Result<(), JournalError> {
         (self.frames, self.extent) = (None, None);
-        let mended = (self.engine).mend(extent.number, self.position.offset, extent.end, extent.open);
+        let mended = (self.engine).repair_damage(extent.number, self.position.offset, extent.end, extent.open);
         let path = self.engine.folder.segment(extent.number);
         self.position.offset = mended.map_err(|source| JournalError::io(&path, source))?;
         Ok(())
     }
 
-    fn extent(&mut self) -> Option<Extent> {
+    fn extent(&mut self) -> Option<SegmentExtent> {
         let known = self.extent.filter(|extent| {
             extent.number == self.position.segment && (extent.end > self.position.offset || !extent.open)
         });
         if known.is_none() {
-            self.extent = self.look();
+            self.extent = self.find_extent();
         }
         self.extent
     }
 
-    fn look(&self) -> Option<Extent> {
-        // Asked before the state, so that what is written meanwhile is not taken for what is on disk.
-        let synced = self.engine.synced.borrow().to();
+    fn find_extent(&self) -> Option<SegmentExtent> {
+        // Read before the state: otherwise records written meanwhile would count as being on disk.
+        let synced = self.engine.synced.borrow().decided_end();
         let state = self.engine.lock();
         let (number, segment) = state.contents.segments.range(self.position.segment..).next()?;
-        let extent = Extent {
+        let extent = SegmentExtent {
             number: *number,
             end: segment.end,
             open: *number == state.tail.current.number,
         };
         match self.scope {
-            Scope::StepsOnDisk if extent.number > synced.segment => None,
-            Scope::StepsOnDisk if extent.number == synced.segment => Some(Extent {
+            ReadScope::StepsOnDisk if extent.number > synced.segment => None,
+            ReadScope::StepsOnDisk if extent.number == synced.segment => Some(SegmentExtent {
                 end: extent.end.min(synced.offset),
                 open: true,
                 ..extent
             }),
-            Scope::StepsOnDisk | Scope::Written => Some(extent),
+            ReadScope::StepsOnDisk | ReadScope::Written => Some(extent),
         }
     }
 }

@@ -1,25 +1,25 @@
-//! How long segments are kept: until the store has acknowledged all their steps and the stability record has their
-//! rows, and then until they are old enough. A clock that jumps ahead makes only one day of them old at a time.
+//! Removes old segments. A segment is kept until the store has acknowledged all its steps, the stability record and the sinks
+//! have its rows, and it is old enough. If the clock jumps ahead, only one day of segments is removed at a time.
 
 use std::{io, sync::Arc};
 
 use crate::{
-    domain::ledger::retention::Retention,
+    domain::ledger::retention::RetentionProgress,
     journal::{
-        checked,
         engine::{JournalEngine, WriteState},
-        folder::NUMBERS,
+        folder::{self, NUMBERS},
+        index,
     },
 };
 
-/// The file that says how far removal has gone.
+/// The file with the state of removal.
 const RETENTION: &str = "retention";
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 impl JournalEngine {
-    /// Removes the segments at the beginning that nobody needs any more.
+    /// Removes the oldest segments, as far as they are no longer needed.
     pub(super) fn remove_old(self: &Arc<Self>, now_ms: i64) {
-        self.go_on(now_ms);
+        self.advance_retention(now_ms);
         let short = self.is_disk_short();
         let (numbers, known) = {
             let state = self.lock();
@@ -29,8 +29,8 @@ impl JournalEngine {
                 .take_while(|(number, day)| {
                     *number < state.tail.current.number
                         && *day < first_kept
-                        && state.contents.done(*number)
-                        && state.contents.taken(*number, short)
+                        && state.contents.is_settled(*number)
+                        && state.contents.is_delivered(*number, short)
                 })
                 .map(|(number, _)| number)
                 .collect();
@@ -41,15 +41,15 @@ impl JournalEngine {
         };
         self.count_dropped(&numbers);
         let removed = serde_json::to_string(&known).map_err(io::Error::from).and_then(|body| {
-            // The numbers must outlive the steps: whoever counts from 1 again would not be charged.
-            self.folder.replace(NUMBERS, checked::text(&body).as_bytes())?;
+            // The numbers must outlive the steps: an account that counts from 1 again would not be charged.
+            self.folder.replace(NUMBERS, folder::with_checksum(&body).as_bytes())?;
             numbers.iter().try_for_each(|number| self.folder.remove(*number))
         });
         match removed {
             Ok(()) => {
                 let mut state = self.lock();
                 for number in numbers {
-                    state.contents.remove(number, now_ms);
+                    state.contents.remove_segment(number, now_ms);
                 }
             }
             Err(error) => {
@@ -58,16 +58,16 @@ impl JournalEngine {
         }
     }
 
-    /// Notes how far removal may go now, on the disk first: a start must not forget that the day was taken.
-    fn go_on(&self, now_ms: i64) {
+    /// Advances removal, on disk first: a start must know that the day has been used.
+    fn advance_retention(&self, now_ms: i64) {
         let keep_days = i64::try_from(self.settings.keep.as_secs()).unwrap_or(i64::MAX) / (DAY_MS / 1000);
         let (before, after) = {
             let state = self.lock();
             let oldest = last_days(&state).next().map(|(_, day)| day);
             let before = state.retention;
             let after = match before.or_else(|| self.read_retention()) {
-                Some(retention) => retention.go_on(now_ms, keep_days, oldest),
-                None => Retention::begin(now_ms, keep_days, oldest),
+                Some(retention) => retention.next_run(now_ms, keep_days, oldest),
+                None => RetentionProgress::first_run(now_ms, keep_days, oldest),
             };
             (before, after)
         };
@@ -75,36 +75,62 @@ impl JournalEngine {
             return;
         }
         let written = serde_json::to_string(&after).map_err(io::Error::from);
-        let written = written.and_then(|body| self.folder.replace(RETENTION, checked::text(&body).as_bytes()));
+        let written = written.and_then(|body| self.folder.replace(RETENTION, folder::with_checksum(&body).as_bytes()));
         match written {
             Ok(()) => {
                 self.lock().retention = Some(after);
-                let behind = after.behind(now_ms);
+                let behind = after.days_behind(now_ms);
                 if behind > 0 {
                     tracing::info!(
                         behind_days = behind,
-                        "retention of the journal goes on by a day at a time: weir was not running for days, or the clock has jumped"
+                        "retention of the journal advances by a day at a time: weir was not running for days, or the clock has jumped"
                     );
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, folder = %self.folder.path.display(), "old journal segments stay: how far removal has gone cannot be noted");
+                tracing::warn!(%error, folder = %self.folder.path.display(), "old journal segments are kept: the state of removal cannot be written");
             }
         }
     }
 
-    fn read_retention(&self) -> Option<Retention> {
+    fn read_retention(&self) -> Option<RetentionProgress> {
         let text = self.folder.read(RETENTION).ok()??;
-        serde_json::from_str(checked::body(&text)?).ok()
+        serde_json::from_str(folder::without_checksum(&text)?).ok()
     }
 }
 
-/// The segments in their order, each with the day of its last record. It is no day before that of a segment in front of it,
-/// whatever the clock said when it was written.
+/// The segments in their order, each with the day of its last record. The days never decrease, even if the clock was set back.
 fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
     let segments = state.contents.segments.iter();
     segments.scan(i64::MIN, |latest, (number, segment)| {
         *latest = segment.last_ms.div_euclid(DAY_MS).max(*latest);
         Some((*number, *latest))
     })
+}
+
+/// The maximum number of indexes written in one round of housekeeping.
+const INDEXES_AT_ONCE: usize = 64;
+
+impl JournalEngine {
+    /// Writes the indexes of complete segments that are wholly on disk.
+    pub(super) fn write_indexes(&self) {
+        for _ in 0..INDEXES_AT_ONCE {
+            let synced = self.synced.borrow().decided_end().segment;
+            let Some((number, index)) = self.lock().contents.take_index(synced) else {
+                return;
+            };
+            match index::write(&self.folder, number, &index) {
+                Ok(()) => {
+                    if let Some(segment) = self.lock().contents.segments.get_mut(&number) {
+                        segment.bytes = index.end;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written: the next start reads the segment instead");
+                }
+            }
+        }
+        // More segments may need an index.
+        self.request_housekeeping(&mut self.lock());
+    }
 }

@@ -1,44 +1,50 @@
-//! What the journal is told of its sinks, and what it tells of them.
+//! Tracks the positions of the sinks that read the journal.
 
 use std::sync::{Arc, atomic::Ordering};
 
-use crate::journal::{
-    engine::JournalEngine,
-    frame::HEADER,
-    handle::Journal,
-    position::Position,
-    reader::{Reader, Scope},
-    rows::row_of,
+use crate::{
+    domain::{
+        faults::stability::{Hour, NodeHourCounters},
+        ledger::{AccountChange, Record, consumption::Row},
+    },
+    edges::clock,
+    journal::{
+        JournalError, Position,
+        engine::JournalEngine,
+        frame::HEADER,
+        handle::Journal,
+        reader::{JournalRecordReader, ReadScope},
+    },
 };
 
-/// Where less of the disk is free, in percent, rows that only optional sinks lack are given up.
+/// Below this percentage of free disk space, the journal does not keep rows that only optional sinks lack.
 const SHORT_PERCENT: u64 = 5;
 
 impl Journal {
-    /// A sink has all rows with lower numbers. It may say less than before, if it has lost something.
-    pub(crate) fn sink_has(&self, sink: &str, number: u64) {
-        if let Some(holder) = self.engine.lock().contents.holders.get_mut(sink) {
-            holder.passed = Position::of_number(number);
+    /// Sets a sink's position: it has all rows with lower numbers. A sink that has lost rows may go back.
+    pub(crate) fn set_sink_position(&self, sink: &str, number: u64) {
+        if let Some(holder) = self.engine.lock().contents.retainers.get_mut(sink) {
+            holder.passed = Position::from_number(number);
         }
     }
 
-    /// Up to which number a sink was last known to have all rows.
-    pub(crate) fn sink_reached(&self, sink: &str) -> u64 {
+    /// A sink's last known position: it had all rows with lower numbers.
+    pub(crate) fn sink_position(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
-        let holder = state.contents.holders.get(sink);
+        let holder = state.contents.retainers.get(sink);
         holder.map_or(0, |holder| holder.passed.number())
     }
 
-    /// How many rows were given up because an optional sink lacked them when the disk was nearly full; since the start.
-    pub(crate) fn sink_dropped(&self, sink: &str) -> u64 {
+    /// The number of rows removed since the start that an optional sink lacked, because the disk was nearly full.
+    pub(crate) fn sink_dropped_rows(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
-        state.contents.holders.get(sink).map_or(0, |holder| holder.dropped)
+        state.contents.retainers.get(sink).map_or(0, |holder| holder.dropped)
     }
 
-    /// What the journal has behind the rows that a sink has, in bytes.
-    pub(crate) fn sink_behind_bytes(&self, sink: &str) -> u64 {
+    /// The size of the journal after a sink's position, in bytes.
+    pub(crate) fn sink_lag_bytes(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
-        let Some(passed) = state.contents.holders.get(sink).map(|holder| holder.passed) else {
+        let Some(passed) = state.contents.retainers.get(sink).map(|holder| holder.passed) else {
             return 0;
         };
         let segments = state.contents.segments.range(passed.segment..);
@@ -56,13 +62,13 @@ impl Journal {
 }
 
 impl JournalEngine {
-    /// Whether the disk is nearly full. Not, if that cannot be told.
+    /// Whether the disk is nearly full; `false` if that cannot be determined.
     pub(super) fn is_disk_short(&self) -> bool {
         let free = self.disk.free_percent(&self.folder.path);
         free.is_ok_and(|percent| percent < SHORT_PERCENT)
     }
 
-    /// Counts the rows of segments that are about to go, by the sinks that lack them.
+    /// Counts the rows of segments about to be removed, for each sink that lacks them.
     pub(super) fn count_dropped(self: &Arc<Self>, numbers: &[u64]) {
         for number in numbers {
             let last = {
@@ -74,27 +80,27 @@ impl JournalEngine {
                 segment: *number,
                 offset,
             };
-            let behind = self.lock().contents.holders.behind(last);
+            let behind = self.lock().contents.retainers.lagging(last);
             for (sink, passed) in behind {
-                let rows = self.rows_in(*number, passed);
+                let rows = self.count_rows(*number, passed);
                 tracing::error!(
                     sink, rows, segment = %self.folder.segment(*number).display(),
                     "the disk is nearly full: rows that this optional sink lacks are removed from the journal"
                 );
-                if let Some(holder) = self.lock().contents.holders.get_mut(sink) {
+                if let Some(holder) = self.lock().contents.retainers.get_mut(sink) {
                     holder.dropped = holder.dropped.saturating_add(rows);
                 }
             }
         }
     }
 
-    /// How many rows a segment has from a position on. Those that cannot be read are not counted.
-    fn rows_in(self: &Arc<Self>, number: u64, from: Position) -> u64 {
+    /// Counts the rows of a segment from a position onwards, as far as they can be read.
+    fn count_rows(self: &Arc<Self>, number: u64, from: Position) -> u64 {
         let begin = Position {
             segment: number,
             offset: HEADER as u64,
         };
-        let mut reader = Reader::new(Arc::clone(self), from.max(begin), Scope::StepsOnDisk);
+        let mut reader = JournalRecordReader::new(Arc::clone(self), from.max(begin), ReadScope::StepsOnDisk);
         let mut rows = 0;
         loop {
             match reader.read() {
@@ -106,5 +112,132 @@ impl JournalEngine {
                 }
             }
         }
+    }
+}
+
+/// A row with its number in the journal's lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NumberedRow {
+    /// Greater than the number of every earlier row.
+    pub number: u64,
+    /// The row, as the store logs it.
+    pub row: Row,
+}
+
+/// Reads rows in the order of their numbers. Blocks on the disk, rarely for long.
+pub(crate) struct RowReader(JournalRecordReader);
+
+impl RowReader {
+    /// Reads the next row; `None` if none is on disk yet. The store may not have the row yet.
+    ///
+    /// # Errors
+    /// A segment cannot be read. The next call tries again.
+    pub(crate) fn read(&mut self) -> Result<Option<NumberedRow>, JournalError> {
+        while let Some((position, record)) = self.0.read()? {
+            if let Some(row) = row_of(record) {
+                let number = position.number();
+                return Ok(Some(NumberedRow { number, row }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number before which all rows have been read.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.0.position().number()
+    }
+}
+
+/// The row of a record; `None` if it has none.
+pub(super) fn row_of(record: Record) -> Option<Row> {
+    let Record::Step { step, .. } = record else { return None };
+    match step.change {
+        AccountChange::Settle(settlement) => settlement.row.map(Arc::unwrap_or_clone),
+        AccountChange::Open { .. } | AccountChange::Credit { .. } | AccountChange::Adjust { .. } => None,
+    }
+}
+
+impl Journal {
+    /// Reads the rows from a number onwards, as far as they are kept.
+    pub(crate) fn rows(&self, from: u64) -> RowReader {
+        let from = Position::from_number(from);
+        RowReader(JournalRecordReader::new(
+            Arc::clone(&self.engine),
+            from,
+            ReadScope::StepsOnDisk,
+        ))
+    }
+
+    /// The number before which the store has acknowledged all rows; 0 while steps that it has forgotten are looked up.
+    pub(crate) fn acknowledged_before(&self) -> u64 {
+        let state = self.engine.lock();
+        let accounts = &state.contents.accounts;
+        if !accounts.missing_ranges().is_empty() {
+            return 0;
+        }
+        let end = Position {
+            segment: state.tail.current.number,
+            offset: state.tail.current.at,
+        };
+        accounts.first_position().unwrap_or(end).number()
+    }
+
+    /// The number before which every row is either on disk or counted as lost.
+    pub(crate) fn decided_number(&self) -> u64 {
+        self.engine.synced.borrow().decided_end().number()
+    }
+
+    /// Waits until the journal is synced beyond `number`.
+    pub(crate) async fn wait_until_decided(&self, number: u64) {
+        let mut synced = self.engine.synced.subscribe();
+        let _ = synced.wait_for(|synced| synced.decided_end().number() > number).await;
+    }
+
+    /// Ensures that every new row gets at least this number: a sink that remembers rows which this journal has lost would mistake
+    /// new ones for them. Returns whether lower numbers would have been used.
+    ///
+    /// # Errors
+    /// There is no room for a new segment. Nothing has changed then.
+    pub(crate) fn raise_numbers(&self, number: u64) -> Result<bool, JournalError> {
+        let least = Position::from_number(number);
+        let mut state = self.engine.lock();
+        let (segment, at) = (state.tail.current.number, state.tail.current.at);
+        if (Position { segment, offset: at }) >= least {
+            return Ok(false);
+        }
+        let leapt = state.tail.skip_to(least.segment + 1, &self.engine.folder)?;
+        self.engine.register_segment(&mut state, clock::unix_millis());
+        state.dirty = true;
+        self.engine.work.notify_one();
+        Ok(leapt)
+    }
+}
+
+impl Journal {
+    /// The hours whose counters have grown since the last call, each in full, with the position of the last counted row. Pass
+    /// the position to [`Journal::wait_until_synced`] before publishing them, and to [`Journal::mark_published`] after it. After a start every
+    /// hour has grown. Publish them even after [`crate::journal::JournalError::NotDurable`]: settlements are sent then, too.
+    pub(crate) fn take_changed_shares(&self) -> (Vec<NodeHourCounters>, Position) {
+        let mut state = self.engine.lock();
+        let tallies = &mut state.contents.hourly_counts;
+        (tallies.take_changed(), tallies.last().unwrap_or(Position::START))
+    }
+
+    /// All hours in memory: those of the segments that are kept, and at least those of the last 48 hours.
+    pub(crate) fn shares(&self) -> Vec<NodeHourCounters> {
+        self.engine.lock().contents.hourly_counts.shares()
+    }
+
+    /// Marks hours as not published: [`Journal::take_changed_shares`] returns them again.
+    pub(crate) fn mark_unpublished(&self, hours: &[Hour]) {
+        self.engine.lock().contents.hourly_counts.mark_changed(hours);
+    }
+
+    /// Marks everything up to a position from [`Journal::take_changed_shares`] as published, in every hour and including all earlier
+    /// calls. Segments with unpublished rows are kept: without them, hours would be incomplete after a start.
+    pub(crate) fn mark_published(&self, position: Position) {
+        let mut state = self.engine.lock();
+        let told = &mut state.contents.published;
+        *told = position.max(*told);
     }
 }

@@ -1,62 +1,66 @@
-//! The steps that the store has not acknowledged: [`crate::money::settlement`] sends them and reports the answers here.
+//! The steps that the store has not acknowledged: [`crate::money::settlement`] sends them and reports acknowledgements here.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use smol_str::SmolStr;
 
 use crate::{
-    domain::{ledger::Record, quick_map::QuickMap},
+    domain::{
+        QuickMap,
+        ledger::{Checkpoint, Record},
+    },
     journal::{
-        accounts::{RecordedStep, Unsent},
-        error::JournalError,
-        files::Files,
+        JournalError, Position, Reservation,
+        accounts::{RecordedStep, UnsentSteps},
+        folder::SegmentFiles,
         frame,
         handle::Journal,
-        position::Position,
     },
 };
 
 impl Journal {
-    /// Waits until steps are on disk; answers with their accounts. For one caller.
-    pub(crate) async fn woken(&self) -> HashSet<SmolStr> {
+    /// Waits until more steps are on disk; returns their accounts. Only one task may call this.
+    pub(crate) async fn wait_for_steps(&self) -> HashSet<SmolStr> {
         loop {
             let woken = std::mem::take(&mut self.engine.lock().ready);
             if !woken.is_empty() {
                 return woken;
             }
-            self.engine.woken.notified().await;
+            self.engine.steps_synced.notified().await;
         }
     }
 
-    /// How many steps of an account the store has not acknowledged.
-    pub(crate) fn waiting(&self, account: &str) -> usize {
-        self.engine.lock().contents.accounts.waiting(account)
+    /// The number of steps of an account that the store has not acknowledged.
+    pub(crate) fn unacknowledged_steps_of(&self, account: &str) -> usize {
+        self.engine.lock().contents.accounts.unacknowledged_count(account)
     }
 
-    /// How many steps of an account the store has not acknowledged, if all of them settle requests that were admitted out of
-    /// leases: nobody waits for these.
-    pub(crate) fn patient(&self, account: &str) -> Option<usize> {
+    /// The number of steps of an account that the store has not acknowledged; `None` if any of them is urgent. Settlements of
+    /// requests that were admitted from leases are not: nothing waits for them.
+    pub(crate) fn patient_steps(&self, account: &str) -> Option<usize> {
         let state = self.engine.lock();
         let accounts = &state.contents.accounts;
-        accounts.is_patient(account).then(|| accounts.waiting(account))
+        accounts
+            .is_patient(account)
+            .then(|| accounts.unacknowledged_count(account))
     }
 
-    /// What [`Journal::unsent`] would answer with, where that needs no disk: the steps are still in memory, which each is
-    /// until it is given here. `None`: ask [`Journal::unsent`].
-    pub(crate) fn unsent_at_hand(&self, account: &str, max: usize) -> Option<Unsent> {
+    /// The result of [`Journal::unsent`], if the steps are still in memory: each stays there until it is returned here. `None` if
+    /// [`Journal::unsent`] must read them.
+    pub(crate) fn unsent_in_memory(&self, account: &str, max: usize) -> Option<UnsentSteps> {
         let synced = *self.engine.synced.borrow();
-        self.engine.lock().contents.accounts.take_kept(account, max, &synced)
+        self.engine.lock().contents.accounts.take_cached(account, max, &synced)
     }
 
-    /// Up to `max` steps of an account that the store has not acknowledged, and that are on this disk: a
-    /// store never knows more than the journal does after a power cut. Blocks on the disk, seldom for long.
+    /// Up to `max` steps of an account that are on disk and that the store has not acknowledged: the store must never know more
+    /// than the journal knows after a power cut. Blocks on the disk, rarely for long.
     ///
     /// # Errors
-    /// A segment cannot be read; trying again may help.
-    pub(crate) fn unsent(&self, account: &str, max: usize) -> Result<Unsent, JournalError> {
+    /// A segment cannot be read. Another attempt may succeed.
+    pub(crate) fn unsent(&self, account: &str, max: usize) -> Result<UnsentSteps, JournalError> {
         if self.engine.lock().contents.accounts.is_rewound(account) {
             self.look_up_forgotten()?;
         }
@@ -64,51 +68,51 @@ impl Journal {
         let (mut places, acknowledged, last) = {
             let state = self.engine.lock();
             let accounts = &state.contents.accounts;
-            let places = accounts.places(account, max);
+            let places = accounts.unacknowledged_positions(account, max);
             (places, accounts.watermark(account), accounts.last(account))
         };
         let none_left = places.is_empty();
-        places.retain(|(_, position)| synced.knows(*position));
-        let mut unsent = Unsent::default();
-        let mut files = Files::default();
+        places.retain(|(_, position)| synced.is_decided(*position));
+        let mut unsent = UnsentSteps::default();
+        let mut files = SegmentFiles::default();
         let mut next = acknowledged + 1;
         for (seq, position) in places {
             while next < seq && unsent.steps.len() < max {
-                unsent.fill(next);
+                unsent.push_filler(next);
                 next += 1;
             }
             if unsent.steps.len() >= max {
                 break;
             }
-            match files.record(&self.engine.folder, position)? {
+            match files.read_record(&self.engine.folder, position)? {
                 Some(Record::Step { account: owner, step }) if owner == account && step.seq == seq => {
                     unsent.steps.push(step);
-                    unsent.note_row(position);
+                    unsent.update_last_row(position);
                 }
-                _ => unsent.fill(seq),
+                _ => unsent.push_filler(seq),
             }
             next = seq + 1;
         }
-        // Steps behind the last one that is left, lost with the end of a segment.
+        // The last steps were lost with the end of a segment.
         if none_left {
             while next <= last && unsent.steps.len() < max {
-                unsent.fill(next);
+                unsent.push_filler(next);
                 next += 1;
             }
         }
         if unsent.lost > 0 {
             let engine = &self.engine;
-            (engine.is_there()).map_err(|source| JournalError::io(&engine.folder.path, source))?;
+            (engine.ensure_present()).map_err(|source| JournalError::io(&engine.folder.path, source))?;
         }
         Ok(unsent)
     }
 
-    /// The store has applied the steps of an account up to `watermark`. `false`: it has forgotten steps that it had
-    /// acknowledged before; [`Journal::look_up_forgotten`] finds them again.
-    pub(crate) fn acknowledged(&self, account: &str, watermark: u64) -> bool {
+    /// Records that the store has applied the steps of an account up to `watermark`. Returns `false` if the store has forgotten
+    /// steps that it had acknowledged; [`Journal::look_up_forgotten`] finds them again.
+    pub(crate) fn acknowledge(&self, account: &str, watermark: u64) -> bool {
         let mut state = self.engine.lock();
-        let forward = state.contents.accounts.acknowledged(account, watermark);
-        self.engine.stir(&mut state);
+        let forward = state.contents.accounts.acknowledge(account, watermark);
+        self.engine.request_housekeeping(&mut state);
         drop(state);
         self.engine.progress.notify_waiters();
         forward
@@ -119,7 +123,7 @@ impl Journal {
         self.engine.lock().contents.accounts.watermark(account)
     }
 
-    /// Every account with steps in the journal, and the number of its last one.
+    /// Every account with steps in the journal, with the number of its last step.
     pub(crate) fn last_steps(&self) -> Vec<(SmolStr, u64)> {
         let state = self.engine.lock();
         let names = state.contents.account_names().into_iter();
@@ -131,26 +135,26 @@ impl Journal {
             .collect()
     }
 
-    /// Steps that were passed over as lost; said aloud.
-    pub(crate) fn note_lost(&self, account: &str, lost: u64) {
+    /// Counts and logs steps that were skipped because they are lost.
+    pub(crate) fn report_lost(&self, account: &str, lost: u64) {
         if lost > 0 {
             self.engine.lost.fetch_add(lost, Ordering::Relaxed);
             tracing::error!(
                 account,
                 lost,
-                "steps of the account are lost from the journal and are passed over, its balance may be wrong"
+                "steps of the account are lost from the journal and are skipped, its balance may be wrong"
             );
         }
     }
 
-    /// Finds the steps that the store has forgotten in the segments: one pass over them for all accounts. Blocks.
+    /// Looks up the steps that the store has forgotten, in one pass over the segments for all accounts. Blocks.
     ///
     /// # Errors
     /// A segment cannot be read.
     pub(crate) fn look_up_forgotten(&self) -> Result<(), JournalError> {
-        // One at a time: whoever waited may find the work done.
+        // One thread at a time; one that has waited may find the work done.
         let _turn = self.engine.lookup.lock();
-        let wanted = self.engine.lock().contents.accounts.rewound();
+        let wanted = self.engine.lock().contents.accounts.missing_ranges();
         if wanted.is_empty() {
             return Ok(());
         }
@@ -193,7 +197,7 @@ impl Journal {
                         at_ms,
                         key: None,
                         is_patient: false,
-                        kept: None,
+                        cached_step: None,
                     };
                     found.entry(account).or_default().push(place);
                 }
@@ -208,12 +212,11 @@ impl Journal {
     }
 
     /// Every account with steps in the journal.
-    pub(crate) fn accounts(&self) -> Vec<SmolStr> {
+    pub(crate) fn account_names(&self) -> Vec<SmolStr> {
         self.engine.lock().contents.account_names()
     }
 
-    /// The last record of each key and of each account that the journal has: what a store may have to be told again. Blocks on
-    /// the disk.
+    /// The last record of each key and of each account in the journal, for a store that may have lost them. Blocks on the disk.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -224,21 +227,21 @@ impl Journal {
             keys.values().chain(records.values()).copied().collect()
         };
         positions.sort_unstable();
-        let mut files = Files::default();
+        let mut files = SegmentFiles::default();
         let mut last = Vec::new();
         for position in positions {
-            last.extend(files.record(&self.engine.folder, position)?);
+            last.extend(files.read_record(&self.engine.folder, position)?);
         }
         Ok(last)
     }
 
-    /// Waits until all steps that are recorded now are acknowledged.
-    pub(crate) async fn drained(&self) {
-        let mut behind = self.engine.lock().contents.accounts.behind();
+    /// Waits until the store has acknowledged all steps recorded so far.
+    pub(crate) async fn wait_until_acknowledged(&self) {
+        let mut behind = self.engine.lock().contents.accounts.unacknowledged_accounts();
         loop {
             let progress = self.engine.progress.notified();
             tokio::pin!(progress);
-            // From here on nothing is missed.
+            // From now on no notification is missed.
             progress.as_mut().enable();
             {
                 let state = self.engine.lock();
@@ -249,5 +252,225 @@ impl Journal {
             }
             progress.await;
         }
+    }
+}
+
+impl Journal {
+    /// Records checkpoints, in room that no request has reserved. Returns the number of checkpoints that could not be recorded.
+    ///
+    /// They are one record, or several if that would be too large: settlements wait while a record is written.
+    pub(crate) fn record_checkpoints(&self, checkpoints: &[Checkpoint]) -> usize {
+        if checkpoints.is_empty() {
+            return 0;
+        }
+        let frame_max = usize::try_from(self.engine.lock().tail.frame_max()).unwrap_or(usize::MAX);
+        let (mut frame, mut lost, mut rest) = (Vec::new(), 0, checkpoints);
+        while !rest.is_empty() {
+            // Encoded outside the lock, so that settlements do not wait for it.
+            frame.clear();
+            frame.extend([0; frame::HEAD]);
+            let count = Record::write_checkpoints(rest, frame_max.saturating_sub(frame::HEAD), &mut frame);
+            // A checkpoint that is too large is skipped alone.
+            let (these, next) = rest.split_at_checked(count.max(1)).unwrap_or((rest, &[]));
+            if count == 0 || self.write_checkpoints(&mut frame, these).is_err() {
+                lost += these.len();
+            }
+            rest = next;
+        }
+        lost
+    }
+
+    fn write_checkpoints(&self, frame: &mut [u8], checkpoints: &[Checkpoint]) -> Result<(), JournalError> {
+        let mut room = Reservation::new(Arc::clone(&self.engine.free), 0);
+        let mut state = self.engine.lock();
+        let (position, now) = self.write_frame(&mut state, frame, &mut room)?;
+        let end = state.tail.current.at;
+        state.contents.add_checkpoints(checkpoints, position, end, now);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::JournalConfig,
+        domain::{
+            ledger::consumption::{PriceModifiers, UsageSource},
+            money::NanoUsd,
+            wire::usage::Usage,
+        },
+        journal::{
+            Disk, REQUEST_BYTES, RealDisk, Reservation, SEGMENT_BYTES_MIN,
+            tests::{admitted, scratch},
+        },
+    };
+    use std::{
+        fs::File,
+        io,
+        path::Path,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
+    /// Counts writes, and fails those that it is told to.
+    #[derive(Debug, Default)]
+    struct Counting {
+        writes: AtomicUsize,
+        failing: AtomicUsize,
+    }
+
+    impl Disk for Counting {
+        fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            let fewer = |left: usize| left.checked_sub(1);
+            if self
+                .failing
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer)
+                .is_ok()
+            {
+                // Half of it gets there.
+                RealDisk.write(file, &bytes[..bytes.len() / 2], at)?;
+                return Err(io::Error::other("the disk is broken"));
+            }
+            RealDisk.write(file, bytes, at)
+        }
+    }
+
+    fn request(number: usize) -> String {
+        format!("req_{number:04}")
+    }
+
+    fn checkpoint(number: usize) -> Checkpoint {
+        Checkpoint {
+            request: request(number).into(),
+            status: 200,
+            usage: Usage::default(),
+            source: UsageSource::Partial,
+            modifiers: PriceModifiers::default(),
+            parts: Vec::new(),
+            cost: NanoUsd::from_nanos(number as i64),
+            provider: "p".into(),
+            latency_ms: 1_000,
+            ttft_ms: None,
+            attempts: 1,
+        }
+    }
+
+    fn checkpoints(numbers: std::ops::Range<usize>) -> Vec<Checkpoint> {
+        numbers.map(checkpoint).collect()
+    }
+
+    fn settings(path: &Path, segment_bytes: u64) -> JournalConfig {
+        JournalConfig {
+            path: path.to_owned(),
+            segment_bytes,
+            keep: Duration::from_secs(86_400),
+            sync: Duration::from_millis(1),
+            sinks: Vec::new(),
+        }
+    }
+
+    /// A journal with so many running requests, and the room that they hold.
+    fn running(path: &Path, segment_bytes: u64, requests: usize) -> (Arc<Journal>, Arc<Counting>, Reservation) {
+        let disk = Arc::new(Counting::default());
+        let settings = settings(path, segment_bytes);
+        let opened = Journal::open_with(&settings, Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
+        let mut room = opened.journal.reserve(REQUEST_BYTES).unwrap();
+        for number in 0..requests {
+            let record = Record::Admit(Box::new(admitted(&request(number))));
+            opened.journal.append(&record, &mut room).unwrap();
+        }
+        (opened.journal, disk, room)
+    }
+
+    /// What the next start finds of each request, in order; nothing is damaged.
+    fn costs_found(path: &Path, segment_bytes: u64) -> Vec<Option<i64>> {
+        let again = Journal::open(&settings(path, segment_bytes)).unwrap();
+        assert_eq!(again.journal.damaged_parts(), 0);
+        let last = |(_, last): &(_, Option<Checkpoint>)| last.as_ref().map(|last| last.cost.nanos());
+        again.unsettled.iter().map(last).collect()
+    }
+
+    #[test]
+    fn two_thousand_checkpoints_are_one_record() {
+        let (folder, segment_bytes, requests) = (scratch(), 8 << 20, 2_000);
+        let (journal, disk, room) = running(folder.path(), segment_bytes, requests);
+        let before = disk.writes.load(Ordering::Relaxed);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
+        assert_eq!(disk.writes.load(Ordering::Relaxed) - before, 1);
+        drop((room, journal));
+        let all: Vec<_> = (0..requests as i64).map(Some).collect();
+        assert_eq!(costs_found(folder.path(), segment_bytes), all);
+    }
+
+    #[test]
+    fn where_the_last_record_is_damaged_the_one_before_it_counts() {
+        let (folder, segment_bytes, requests) = (scratch(), 1 << 20, 20);
+        let (journal, _, room) = running(folder.path(), segment_bytes, requests);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
+        let last = journal.end();
+        let later: Vec<_> = (0..requests / 2)
+            .map(|number| Checkpoint {
+                cost: NanoUsd::from_nanos(1_000),
+                ..checkpoint(number)
+            })
+            .collect();
+        assert_eq!(journal.record_checkpoints(&later), 0);
+        drop((room, journal));
+        let path = folder.path().join(format!("{:012}.wal", last.segment));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = usize::try_from(last.offset).unwrap() + 100;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let again = Journal::open(&settings(folder.path(), segment_bytes)).unwrap();
+        assert_eq!(again.journal.damaged_parts(), 1);
+        let found = again
+            .unsettled
+            .iter()
+            .map(|(_, last)| last.as_ref().map(|last| last.cost.nanos()));
+        assert!(found.eq((0..requests as i64).map(Some)));
+    }
+
+    #[test]
+    fn checkpoints_go_on_in_the_next_segments() {
+        let (folder, segment_bytes, requests) = (scratch(), SEGMENT_BYTES_MIN, 600);
+        let (journal, _, room) = running(folder.path(), segment_bytes, requests);
+        let before = journal.end().segment;
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
+        assert!(journal.end().segment > before + 1, "several segments");
+        drop((room, journal));
+        let all: Vec<_> = (0..requests as i64).map(Some).collect();
+        assert_eq!(costs_found(folder.path(), segment_bytes), all);
+    }
+
+    #[test]
+    fn a_write_that_fails_goes_elsewhere_or_is_counted() {
+        let (folder, segment_bytes, requests) = (scratch(), 1 << 20, 50);
+        let (journal, disk, room) = running(folder.path(), segment_bytes, requests);
+        disk.failing.store(1, Ordering::Relaxed);
+        assert_eq!(journal.record_checkpoints(&checkpoints(0..requests)), 0);
+        assert_eq!(journal.failures(), 1);
+        disk.failing.store(usize::MAX, Ordering::Relaxed);
+        assert_eq!(journal.record_checkpoints(&checkpoints(100..100 + requests)), requests);
+        drop((room, journal));
+        let all: Vec<_> = (0..requests as i64).map(Some).collect();
+        assert_eq!(costs_found(folder.path(), segment_bytes), all);
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_too_large_is_left_out_alone() {
+        let (folder, segment_bytes) = (scratch(), SEGMENT_BYTES_MIN);
+        let (journal, _, room) = running(folder.path(), segment_bytes, 3);
+        let huge = Checkpoint {
+            provider: "p".repeat(usize::try_from(segment_bytes).unwrap()).into(),
+            ..checkpoint(1)
+        };
+        assert_eq!(journal.record_checkpoints(&[checkpoint(0), huge, checkpoint(2)]), 1);
+        drop((room, journal));
+        assert_eq!(costs_found(folder.path(), segment_bytes), [Some(0), None, Some(2)]);
     }
 }

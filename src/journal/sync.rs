@@ -11,20 +11,19 @@ use std::{
 use crate::{
     edges::clock,
     journal::{
+        Position, REQUEST_BYTES,
         engine::{JournalEngine, WriteState},
         folder::ACKNOWLEDGED,
         frame,
-        position::Position,
-        sizes::REQUEST_BYTES,
     },
 };
 
-/// How often the thread looks after segments, while there may be something to see to.
+/// The interval of housekeeping while there may be something to do.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// How often it looks meanwhile whether the folder is where it was.
-const LOOK: Duration = Duration::from_millis(250);
-/// How often it does both where nothing has come up: segments grow old, and disks full.
-const REST: Duration = Duration::from_secs(60);
+/// The interval of checking meanwhile that the folder is in place.
+const FOLDER_CHECK: Duration = Duration::from_millis(250);
+/// The interval of both while nothing happens: segments still become old, and disks full.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// Starts the thread. It ends when the journal closes.
 pub(super) fn start(engine: Arc<JournalEngine>) -> io::Result<JoinHandle<()>> {
@@ -40,13 +39,13 @@ fn run(engine: &Arc<JournalEngine>) {
         let closing = wait(engine);
         let synced = sync(engine);
         let now = clock::instant();
-        if closing || now.duration_since(looked) >= LOOK {
-            (looked, there) = (now, engine.look());
+        if closing || now.duration_since(looked) >= FOLDER_CHECK {
+            (looked, there) = (now, engine.check_folder());
         }
-        // In the place of a folder that is gone there may be another one, which is nobody's business.
+        // If the folder was replaced, the new one is not to be touched.
         if there && (closing || now.duration_since(housekept) >= HOUSEKEEPING) {
             housekept = now;
-            keep_house(engine, &mut acknowledged);
+            housekeep(engine, &mut acknowledged);
         }
         if closing {
             return;
@@ -57,26 +56,26 @@ fn run(engine: &Arc<JournalEngine>) {
     }
 }
 
-/// Waits for something to do; says whether the journal closes.
+/// Waits for something to do; returns whether the journal is closing.
 fn wait(engine: &JournalEngine) -> bool {
     let mut state = engine.lock();
     let idle = |state: &mut WriteState| !state.dirty && !state.closing;
-    if state.is_stirred || state.tail.shut(REQUEST_BYTES).is_some() {
-        engine.work.wait_while_for(&mut state, idle, LOOK);
+    if state.needs_housekeeping || state.tail.unavailability(REQUEST_BYTES).is_some() {
+        engine.work.wait_while_for(&mut state, idle, FOLDER_CHECK);
     } else {
-        state.tail.rest(true);
-        let resting = |state: &mut WriteState| idle(state) && !state.is_stirred;
-        engine.work.wait_while_for(&mut state, resting, REST);
-        state.tail.rest(false);
+        state.tail.set_idle(true);
+        let resting = |state: &mut WriteState| idle(state) && !state.needs_housekeeping;
+        engine.work.wait_while_for(&mut state, resting, IDLE);
+        state.tail.set_idle(false);
     }
     state.closing
 }
 
-/// Says whether there was anything to sync.
+/// Syncs what was written; returns whether there was anything.
 fn sync(engine: &JournalEngine) -> bool {
     let (files, named, end, woken) = {
         let mut state = engine.lock();
-        if !state.dirty && !state.tail.named {
+        if !state.dirty && !state.tail.names_unsynced {
             return false;
         }
         state.dirty = false;
@@ -86,23 +85,23 @@ fn sync(engine: &JournalEngine) -> bool {
             segment: state.tail.current.number,
             offset: state.tail.current.at,
         };
-        let woken = state.contents.accounts.take_woken();
-        (files, std::mem::take(&mut state.tail.named), end, woken)
+        let woken = state.contents.accounts.take_changed();
+        (files, std::mem::take(&mut state.tail.names_unsynced), end, woken)
     };
     match flush(engine, &files, named) {
         Ok(()) => {
-            engine.synced.send_modify(|synced| synced.to = end);
+            engine.synced.send_modify(|synced| synced.decided_end = end);
         }
         Err(error) => {
-            // After a failed sync the kernel may have thrown the pages away: a second one proves nothing.
+            // After a failed sync the kernel may have dropped the pages: a second sync proves nothing.
             tracing::error!(%error, folder = %engine.folder.path.display(), "the journal cannot be synced: nothing is admitted until a new segment works");
-            engine.lock().tail.break_off();
-            lose(engine, end);
+            engine.lock().tail.mark_broken();
+            mark_lost(engine, end);
         }
     }
     if !woken.is_empty() {
         engine.lock().ready.extend(woken);
-        engine.woken.notify_one();
+        engine.steps_synced.notify_one();
     }
     true
 }
@@ -114,18 +113,18 @@ fn flush(engine: &JournalEngine, files: &[Arc<File>], named: bool) -> io::Result
     if named { engine.folder.sync() } else { Ok(()) }
 }
 
-/// What stands in front of `end` and is not on disk yet may be lost.
-fn lose(engine: &JournalEngine, end: Position) {
+/// Counts everything before `end` that is not on disk as lost.
+fn mark_lost(engine: &JournalEngine, end: Position) {
     engine.failures.fetch_add(1, Ordering::Relaxed);
-    engine.lock().contents.index_none();
-    engine.synced.send_modify(|synced| synced.lose(end));
+    engine.lock().contents.cancel_indexes();
+    engine.synced.send_modify(|synced| synced.mark_lost(end));
 }
 
-pub(super) fn keep_house(engine: &Arc<JournalEngine>, acknowledged: &mut Option<Position>) {
+pub(super) fn housekeep(engine: &Arc<JournalEngine>, acknowledged: &mut Option<Position>) {
     {
         let mut state = engine.lock();
-        // What is not on disk yet has nothing done for it here.
-        state.is_stirred = state.dirty;
+        // Records that are not on disk yet need the next housekeeping.
+        state.needs_housekeeping = state.dirty;
     }
     recover(engine);
     engine.lock().tail.prepare_ahead(&engine.folder);
@@ -147,14 +146,14 @@ pub(super) fn keep_house(engine: &Arc<JournalEngine>, acknowledged: &mut Option<
     engine.remove_old(clock::unix_millis());
 }
 
-/// After a failure: goes on in a fresh segment, once that one could be synced. Until then no other is made.
+/// After a failure, continues in a new segment once that has been synced. Until then no further segment is made.
 fn recover(engine: &JournalEngine) {
     let (number, file) = {
         let mut state = engine.lock();
         if !state.tail.is_broken() {
             return;
         }
-        let Ok(next) = state.tail.next(&engine.folder) else {
+        let Ok(next) = state.tail.next_segment(&engine.folder) else {
             return;
         };
         next
@@ -164,15 +163,15 @@ fn recover(engine: &JournalEngine) {
         .and_then(|()| engine.disk.sync(&file))
         .and_then(|()| engine.folder.sync());
     if let Err(error) = synced {
-        tracing::error!(%error, "a new journal segment cannot be synced either");
+        tracing::error!(%error, "a new journal segment cannot be written or synced either");
         return;
     }
     let (before, begin) = {
         let mut state = engine.lock();
-        if state.tail.well_again(number, &engine.folder).is_err() {
+        if state.tail.recover(number, &engine.folder).is_err() {
             return;
         }
-        engine.note_begun(&mut state, clock::unix_millis());
+        engine.register_segment(&mut state, clock::unix_millis());
         state.dirty = true;
         let begin = Position {
             segment: state.tail.current.number,
@@ -181,7 +180,7 @@ fn recover(engine: &JournalEngine) {
         (std::mem::take(&mut state.tail.unsynced), begin)
     };
     if flush(engine, &before, false).is_err() {
-        lose(engine, begin);
+        mark_lost(engine, begin);
     }
-    tracing::warn!("the journal goes on in a new segment");
+    tracing::warn!("the journal continues in a new segment");
 }

@@ -1,7 +1,7 @@
-//! The end of the journal: the current segment, the spare ones, and how much of them is reserved.
+//! The end of the journal: the current segment, the spare ones, and the room reserved in them.
 //!
-//! A reservation always holds: a frame never spans two segments, so in each segment up to one largest frame may stay
-//! unused.
+//! Reserved room can always be used: a frame never spans two segments, so in each segment the size of one largest frame is
+//! not offered.
 
 use std::{
     collections::VecDeque,
@@ -17,90 +17,85 @@ use crate::{
     domain::ledger::NodeId,
     edges::clock,
     journal::{
-        disk::Disk,
-        error::JournalShut,
-        folder::Folder,
-        frame,
-        position::Position,
-        reservation::FreeRoom,
-        sizes::{RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN},
+        Disk, FreeRoom, JournalUnavailable, Position, RECORD_BYTES_MAX, REQUEST_BYTES, SEGMENT_BYTES_MIN,
+        folder::JournalFolder, frame,
     },
 };
 
-/// The pause before a failed creation of a segment is repeated.
+/// The pause before creating a segment is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A segment that can take frames.
+/// A segment that frames can be written to.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct WritableSegment {
     pub(super) number: u64,
     pub(super) file: Arc<File>,
     /// The offset of the next frame.
     pub(super) at: u64,
 }
 
-/// The journal's end: the segment being written, the spare ones, and the room promised to requests.
-pub(super) struct Tail {
-    pub(super) current: Segment,
-    spare: VecDeque<Segment>,
-    /// What of the room nobody was promised.
+/// The journal's end: the current segment, the spare ones, and the room reserved in them.
+pub(super) struct JournalTail {
+    pub(super) current: WritableSegment,
+    spare: VecDeque<WritableSegment>,
+    /// The room that is not reserved.
     pub(super) free: Arc<FreeRoom>,
     segment_bytes: u64,
-    /// No new segment has a lower number.
-    least: u64,
+    /// The minimum number of new segments.
+    number_min: u64,
     frame_max: u64,
     disk: Arc<dyn Disk>,
     /// When and why a segment could not be created.
-    refused: Option<(Instant, String)>,
-    /// Files with frames that are not known to be on disk, beside the current one.
+    creation_failure: Option<(Instant, String)>,
+    /// Files with unsynced frames, without the current one.
     pub(super) unsynced: Vec<Arc<File>>,
-    /// Names in the folder are not known to be on disk.
-    pub(super) named: bool,
+    /// The names of new files in the folder are not synced.
+    pub(super) names_unsynced: bool,
     /// The disk has failed; nothing is reserved until a new segment works.
     broken: bool,
-    /// What is not where it was: the folder, or the current segment. Nothing is promised until it is there again.
-    gone: Option<PathBuf>,
-    /// The thread does not look whether it is: who asks for room does.
-    resting: bool,
-    /// A write to the current segment has failed: where it stopped is unknown, so what follows goes elsewhere.
-    spoilt: bool,
+    /// The path of the folder or current segment, if it was removed or replaced. Nothing is reserved until it is back.
+    missing: Option<PathBuf>,
+    /// The thread does not check the folder; each reservation does.
+    idle: bool,
+    /// A write to the current segment has failed at an unknown offset: the next frame goes to another segment.
+    write_failed: bool,
 }
 
-impl Tail {
-    pub(super) fn new(folder: &Folder, first: u64, segment_bytes: u64, disk: Arc<dyn Disk>) -> io::Result<Self> {
+impl JournalTail {
+    pub(super) fn new(folder: &JournalFolder, first: u64, segment_bytes: u64, disk: Arc<dyn Disk>) -> io::Result<Self> {
         let segment_bytes = segment_bytes.max(SEGMENT_BYTES_MIN);
-        let current = make(folder, first, segment_bytes, &*disk)?;
+        let current = create_segment(folder, first, segment_bytes, &*disk)?;
         let tail = Self {
             current,
             spare: VecDeque::new(),
             free: Arc::default(),
             segment_bytes,
-            least: first,
+            number_min: first,
             frame_max: (RECORD_BYTES_MAX + frame::HEAD as u64).min(segment_bytes / 4),
             disk,
-            refused: None,
+            creation_failure: None,
             unsynced: Vec::new(),
-            named: true,
+            names_unsynced: true,
             broken: false,
-            gone: None,
-            resting: false,
-            spoilt: false,
+            missing: None,
+            idle: false,
+            write_failed: false,
         };
-        tail.free.grow(0, tail.room());
-        tail.open();
+        tail.free.resize(0, tail.room());
+        tail.update_open();
         Ok(tail)
     }
 
-    /// Whether room may be promised without the lock.
-    fn open(&self) {
-        let is_open = !self.resting && !self.broken && self.gone.is_none();
-        self.free.open(is_open);
+    /// Sets whether room may be reserved without the lock.
+    fn update_open(&self) {
+        let is_open = !self.idle && !self.broken && self.missing.is_none();
+        self.free.set_open(is_open);
     }
 
-    /// The disk has failed.
-    pub(super) fn break_off(&mut self) {
+    /// Records that the disk has failed.
+    pub(super) fn mark_broken(&mut self) {
         self.broken = true;
-        self.open();
+        self.update_open();
     }
 
     /// Whether the disk has failed, and no new segment has worked since.
@@ -108,26 +103,26 @@ impl Tail {
         self.broken
     }
 
-    /// What is not where it was.
-    pub(super) fn gone(&self) -> Option<&PathBuf> {
-        self.gone.as_ref()
+    /// The path of the folder or current segment, if it was removed or replaced.
+    pub(super) fn missing_path(&self) -> Option<&PathBuf> {
+        self.missing.as_ref()
     }
 
-    /// What is not where it was, from now on.
-    pub(super) fn is_gone(&mut self, gone: Option<PathBuf>) {
-        self.gone = gone;
-        self.open();
+    /// Sets the path of the folder or current segment, if it was removed or replaced.
+    pub(super) fn set_missing(&mut self, gone: Option<PathBuf>) {
+        self.missing = gone;
+        self.update_open();
     }
 
-    /// Whether the thread looks at nothing while there is nothing to do.
-    pub(super) fn is_resting(&self) -> bool {
-        self.resting
+    /// Whether the thread is idle and does not check the folder.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle
     }
 
-    /// Whether the thread rests from now on.
-    pub(super) fn rest(&mut self, resting: bool) {
-        self.resting = resting;
-        self.open();
+    /// Sets whether the thread is idle.
+    pub(super) fn set_idle(&mut self, resting: bool) {
+        self.idle = resting;
+        self.update_open();
     }
 
     /// The largest frame, head included.
@@ -140,7 +135,7 @@ impl Tail {
         self.segment_bytes.saturating_mul(self.spare.len() as u64)
     }
 
-    /// How much room is promised.
+    /// The room that is reserved.
     #[cfg(test)]
     pub(super) fn promised(&self) -> u64 {
         self.free.promised(self.room())
@@ -150,111 +145,116 @@ impl Tail {
         self.usable(&self.current).saturating_add(self.room_from(0))
     }
 
-    /// The room in spare segments of at least this number.
+    /// The room in spare segments with at least this number.
     fn room_from(&self, least: u64) -> u64 {
         let spare = self.spare.iter().filter(|segment| segment.number >= least);
         spare.map(|segment| self.usable(segment)).sum()
     }
 
-    fn usable(&self, segment: &Segment) -> u64 {
+    fn usable(&self, segment: &WritableSegment) -> u64 {
         let left = self.segment_bytes.saturating_sub(segment.at);
         left.saturating_sub(self.frame_max)
     }
 
-    /// What follows goes to a segment of at least this number. What was promised keeps its room. Says whether the segment is
-    /// another one now.
-    pub(super) fn leap(&mut self, least: u64, folder: &Folder) -> Result<bool, JournalShut> {
+    /// Continues in a segment with at least this number; reservations stay valid. Returns whether the current segment changed.
+    pub(super) fn skip_to(&mut self, least: u64, folder: &JournalFolder) -> Result<bool, JournalUnavailable> {
         if self.current.number >= least {
             return Ok(false);
         }
-        self.least = self.least.max(least);
+        self.number_min = self.number_min.max(least);
         while self.room_from(least) == 0 {
             self.prepare(folder)?;
         }
-        // Taken first, so that nobody is promised what is about to be lost.
+        // Reserved first, so that no request gets the room that is about to be lost.
         let lost = self.room().saturating_sub(self.room_from(least));
-        while !self.free.take(lost) {
+        while !self.free.reserve(lost) {
             self.prepare(folder)?;
         }
         let mut rolled = Ok(());
         while rolled.is_ok() && self.current.number < least {
             rolled = self.roll(folder);
         }
-        self.free.give(lost);
-        rolled.map_err(|error| JournalShut::Full(error.to_string()))?;
+        self.free.release(lost);
+        rolled.map_err(|error| JournalUnavailable::Full(error.to_string()))?;
         Ok(true)
     }
 
-    /// Reserves room for that many bytes of frames, each at most [`Tail::frame_max`].
-    pub(super) fn promise(&mut self, bytes: u64, folder: &Folder) -> Result<(), JournalShut> {
-        if let Some(path) = &self.gone {
-            return Err(JournalShut::Gone(path.clone()));
+    /// Reserves `bytes` for frames of at most [`JournalTail::frame_max`] each.
+    pub(super) fn reserve(&mut self, bytes: u64, folder: &JournalFolder) -> Result<(), JournalUnavailable> {
+        if let Some(path) = &self.missing {
+            return Err(JournalUnavailable::Gone(path.clone()));
         }
         if self.broken {
-            return Err(JournalShut::Failed);
+            return Err(JournalUnavailable::Failed);
         }
-        while !self.free.take(bytes) {
+        while !self.free.reserve(bytes) {
             self.prepare(folder)?;
         }
         Ok(())
     }
 
-    /// Why that many bytes could not be promised now, as far as that is known.
-    pub(super) fn shut(&self, bytes: u64) -> Option<JournalShut> {
-        if let Some(path) = &self.gone {
-            return Some(JournalShut::Gone(path.clone()));
+    /// Why `bytes` could not be reserved now, as far as that is known.
+    pub(super) fn unavailability(&self, bytes: u64) -> Option<JournalUnavailable> {
+        if let Some(path) = &self.missing {
+            return Some(JournalUnavailable::Gone(path.clone()));
         }
         if self.broken {
-            return Some(JournalShut::Failed);
+            return Some(JournalUnavailable::Failed);
         }
-        let (_, reason) = self.refused.as_ref()?;
-        (!self.free.has(bytes)).then(|| JournalShut::Full(reason.clone()))
+        let (_, reason) = self.creation_failure.as_ref()?;
+        (!self.free.has_room(bytes)).then(|| JournalUnavailable::Full(reason.clone()))
     }
 
-    /// Makes a segment ready before it is needed; also where there is no room, so that nobody has to ask for it to be found
-    /// again.
-    pub(super) fn prepare_ahead(&mut self, folder: &Folder) {
+    /// Creates a segment before it is needed. If there was no room, tries again, so that the journal recovers without a request.
+    pub(super) fn prepare_ahead(&mut self, folder: &JournalFolder) {
         let half_full = self.current.at > self.segment_bytes / 2;
-        if (self.spare.is_empty() && half_full) || matches!(self.shut(REQUEST_BYTES), Some(JournalShut::Full(_))) {
-            // Whoever needs it hears of a failure.
+        if (self.spare.is_empty() && half_full)
+            || matches!(self.unavailability(REQUEST_BYTES), Some(JournalUnavailable::Full(_)))
+        {
+            // A failure is reported when the segment is needed.
             let _ = self.prepare(folder);
         }
     }
 
-    fn prepare(&mut self, folder: &Folder) -> Result<(), JournalShut> {
+    fn prepare(&mut self, folder: &JournalFolder) -> Result<(), JournalUnavailable> {
         let now = clock::instant();
-        if let Some((at, reason)) = &self.refused
+        if let Some((at, reason)) = &self.creation_failure
             && now.duration_since(*at) < RETRY
         {
-            return Err(JournalShut::Full(reason.clone()));
+            return Err(JournalUnavailable::Full(reason.clone()));
         }
-        if let Some(path) = folder.gone() {
-            return Err(JournalShut::Gone(path));
+        if let Some(path) = folder.missing_path() {
+            return Err(JournalUnavailable::Gone(path));
         }
         let last = self.spare.back().unwrap_or(&self.current);
-        match make(folder, self.least.max(last.number + 1), self.segment_bytes, &*self.disk) {
+        match create_segment(
+            folder,
+            self.number_min.max(last.number + 1),
+            self.segment_bytes,
+            &*self.disk,
+        ) {
             Ok(segment) => {
-                self.refused = None;
-                self.named = true;
-                self.free.grow(0, self.usable(&segment));
+                self.creation_failure = None;
+                self.names_unsynced = true;
+                self.free.resize(0, self.usable(&segment));
                 self.spare.push_back(segment);
                 Ok(())
             }
             Err(error) => {
                 let reason = format!("no segment of {} bytes can be made: {error}", self.segment_bytes);
                 tracing::error!(folder = %folder.path.display(), %error, "the journal cannot grow");
-                self.refused = Some((now, reason.clone()));
-                Err(JournalShut::Full(reason))
+                self.creation_failure = Some((now, reason.clone()));
+                Err(JournalUnavailable::Full(reason))
             }
         }
     }
 
-    /// Writes a frame, whose first [`frame::HEAD`] bytes are filled in, and answers with its position. The room was promised.
-    /// After a failure the next one goes to another segment.
-    pub(super) fn write(&mut self, frame: &mut [u8], folder: &Folder) -> io::Result<Position> {
+    /// Fills in the frame's first [`frame::HEAD`] bytes and writes it, in reserved room; returns its position.
+    /// After a failure the next frame goes to another segment.
+    pub(super) fn write(&mut self, frame: &mut [u8], folder: &JournalFolder) -> io::Result<Position> {
         let size = frame.len() as u64;
-        // A segment that nothing stands in is tried again: a disk that takes no writes would else be filled with empty ones.
-        let spoilt = self.spoilt && self.current.at > frame::HEADER as u64;
+        // An empty segment is tried again: otherwise a failing disk would be filled with empty segments.
+        let spoilt = self.write_failed && self.current.at > frame::HEADER as u64;
         if spoilt || self.segment_bytes.saturating_sub(self.current.at) < size {
             self.roll(folder)?;
         }
@@ -264,37 +264,37 @@ impl Tail {
         };
         frame::seal(frame, position.segment, position.offset).ok_or(io::ErrorKind::InvalidInput)?;
         let written = self.disk.write(&self.current.file, frame, position.offset);
-        self.spoilt = written.is_err();
-        if self.spoilt {
-            self.break_off();
+        self.write_failed = written.is_err();
+        if self.write_failed {
+            self.mark_broken();
         }
         written?;
         let room = self.usable(&self.current);
         self.current.at += size;
-        self.free.grow(room, self.usable(&self.current));
+        self.free.resize(room, self.usable(&self.current));
         Ok(position)
     }
 
-    /// Continues in a fresh segment.
-    pub(super) fn roll(&mut self, folder: &Folder) -> io::Result<()> {
+    /// Continues in the next segment.
+    pub(super) fn roll(&mut self, folder: &JournalFolder) -> io::Result<()> {
         if self.spare.is_empty() {
             self.prepare(folder).map_err(io::Error::other)?;
         }
         let room = self.room();
         if let Some(next) = self.spare.pop_front() {
             let before = std::mem::replace(&mut self.current, next);
-            if std::mem::take(&mut self.spoilt) {
-                // What the failed write left would look like damage.
+            if std::mem::take(&mut self.write_failed) {
+                // The rest of the failed write would look like damage.
                 let _ = before.file.set_len(before.at);
             }
             self.unsynced.push(before.file);
         }
-        self.free.grow(room, self.room());
+        self.free.resize(room, self.room());
         Ok(())
     }
 
-    /// The next segment, made if need be: what shows whether the disk is well again.
-    pub(super) fn next(&mut self, folder: &Folder) -> Result<(u64, Arc<File>), JournalShut> {
+    /// The next segment, created if necessary, to test whether the disk works again.
+    pub(super) fn next_segment(&mut self, folder: &JournalFolder) -> Result<(u64, Arc<File>), JournalUnavailable> {
         if self.spare.is_empty() {
             self.prepare(folder)?;
         }
@@ -302,30 +302,30 @@ impl Tail {
         Ok((next.number, Arc::clone(&next.file)))
     }
 
-    /// The segment `number` has been synced after the disk failed: what follows goes there, or behind it.
-    pub(super) fn well_again(&mut self, number: u64, folder: &Folder) -> io::Result<()> {
+    /// Ends a disk failure: segment `number` has been synced, and writing continues there or after it.
+    pub(super) fn recover(&mut self, number: u64, folder: &JournalFolder) -> io::Result<()> {
         if self.current.number < number {
             self.roll(folder)?;
         }
-        self.broken = self.spoilt;
-        self.open();
+        self.broken = self.write_failed;
+        self.update_open();
         Ok(())
     }
 }
 
-impl fmt::Debug for Tail {
+impl fmt::Debug for JournalTail {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = out.debug_struct("Tail");
         fields.field("current", &self.current).finish_non_exhaustive()
     }
 }
 
-fn make(folder: &Folder, number: u64, bytes: u64, disk: &dyn Disk) -> io::Result<Segment> {
-    // An index that has outlived another segment of this number says nothing of the new one.
+fn create_segment(folder: &JournalFolder, number: u64, bytes: u64, disk: &dyn Disk) -> io::Result<WritableSegment> {
+    // An index left by another segment of this number does not describe the new one.
     folder.remove_index(number)?;
     let file = folder.create(number)?;
     match begin(&file, &folder.node, number, bytes, disk) {
-        Ok(()) => Ok(Segment {
+        Ok(()) => Ok(WritableSegment {
             number,
             file: Arc::new(file),
             at: frame::HEADER as u64,

@@ -8,21 +8,21 @@ use std::{
 };
 
 use super::*;
+use crate::journal::{Disk, RealDisk};
 use crate::{
     config::JournalConfig,
     domain::{
-        faults::stability::Share,
+        faults::stability::NodeHourCounters,
         keys::key::KeyId,
         ledger::{
-            Admitted, Change, Checkpoint, Record, Step,
-            consumption::{self, Modifiers, Row, UsageSource},
+            AccountChange, AdmittedRequest, Checkpoint, Record, Step,
+            consumption::{self, PriceModifiers, Row, UsageSource},
         },
         money::NanoUsd,
         wire::usage::Usage,
     },
     edges::clock,
 };
-use disk::{Disk, RealDisk};
 
 mod damage;
 mod failures;
@@ -46,7 +46,7 @@ fn settings(path: &Path) -> JournalConfig {
     }
 }
 
-fn open(path: &Path) -> Opened {
+fn open(path: &Path) -> OpenedJournal {
     Journal::open(&settings(path)).unwrap()
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn key() -> KeyId {
     KeyId::parse("key_0123456789abcdef").unwrap()
 }
 
-pub(crate) fn admitted(request: &str) -> Admitted {
+pub(crate) fn admitted(request: &str) -> AdmittedRequest {
     let row = Row {
         time_ms: 9_990,
         admitted_ms: 9_990,
@@ -79,7 +79,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
         usage: Usage::default(),
         usage_source: UsageSource::Estimated,
         parts: Vec::new(),
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         price_version: "v".into(),
         cost_nano_usd: NanoUsd::from_nanos(100),
         latency_ms: 20,
@@ -87,7 +87,7 @@ pub(crate) fn admitted(request: &str) -> Admitted {
         hold_nano_usd: Some(NanoUsd::from_nanos(200)),
         attempts: None,
     };
-    Admitted {
+    AdmittedRequest {
         row: row.into(),
         tokens_estimated: 7,
         lease: None,
@@ -100,7 +100,7 @@ fn checkpoint(request: &str, status: u16) -> Checkpoint {
         status,
         usage: Usage::default(),
         source: UsageSource::Partial,
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         parts: Vec::new(),
         cost: NanoUsd::from_nanos(5),
         provider: "p".into(),
@@ -110,27 +110,27 @@ fn checkpoint(request: &str, status: u16) -> Checkpoint {
     }
 }
 
-fn settle(request: &str) -> Change {
+fn settle(request: &str) -> AccountChange {
     let settlement = crate::domain::ledger::settlement_after_crash(admitted(request), None);
-    Change::Settle(Box::new(settlement))
+    AccountChange::Settle(Box::new(settlement))
 }
 
-fn step(journal: &Journal, account: &str, change: Change) -> u64 {
+fn step(journal: &Journal, account: &str, change: AccountChange) -> u64 {
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
     journal.append_step(account, change, 0, &mut room).unwrap().0
 }
 
 /// The stability record is told everything.
-pub(crate) fn tell(journal: &Journal) -> Vec<Share> {
-    let (shares, position) = journal.shares_changed();
-    journal.shares_told(position);
+pub(crate) fn tell(journal: &Journal) -> Vec<NodeHourCounters> {
+    let (shares, position) = journal.take_changed_shares();
+    journal.mark_published(position);
     shares
 }
 
 /// Keeps house as on the days to come, until what is there now is old.
 pub(crate) fn grow_old(journal: &Journal) {
     for half_days in 1..=8 {
-        let later = clock::unix_millis() + half_days * crate::domain::ledger::retention::EVERY_MS;
+        let later = clock::unix_millis() + half_days * crate::domain::ledger::retention::RUN_INTERVAL_MS;
         journal.engine.remove_old(later);
     }
 }
@@ -160,7 +160,7 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
             .unwrap();
     }
     for status in [0, 200] {
-        assert_eq!(first.journal.checkpoint(&[checkpoint("three", status)]), 0);
+        assert_eq!(first.journal.record_checkpoints(&[checkpoint("three", status)]), 0);
     }
     assert_eq!(
         first
@@ -192,8 +192,8 @@ fn a_start_finds_what_was_recorded_and_what_had_not_ended() {
         .collect();
     assert_eq!(left, [("two", None), ("three", Some(200))]);
     assert_eq!(records(&second.journal), before);
-    assert_eq!(step(&second.journal, "acme", Change::nothing()), 42);
-    assert_eq!(step(&second.journal, "other", Change::nothing()), 1);
+    assert_eq!(step(&second.journal, "acme", AccountChange::nothing()), 42);
+    assert_eq!(step(&second.journal, "other", AccountChange::nothing()), 1);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_folder_has_one_owner_and_a_copy_has_none() {
         matches!(&again, JournalError::InUse(which) if *which == path),
         "{again}"
     );
-    step(&opened.journal, "acme", Change::nothing());
+    step(&opened.journal, "acme", AccountChange::nothing());
     drop(opened);
     drop(open(&path));
 
@@ -248,56 +248,71 @@ async fn settlements_are_counted_until_they_are_acknowledged() {
     for request in ["a", "b", "c"] {
         step(&journal, "acme", settle(request));
     }
-    step(&journal, "acme", Change::nothing());
+    step(&journal, "acme", AccountChange::nothing());
     assert_eq!(
-        (journal.pending("acme", &key()), journal.unacknowledged_steps()),
+        (
+            journal.pending_settlements("acme", &key()),
+            journal.unacknowledged_steps()
+        ),
         ((3, 3), 4)
     );
-    assert!(journal.acknowledged("acme", 2));
+    assert!(journal.acknowledge("acme", 2));
     assert_eq!(
-        (journal.pending("acme", &key()), journal.unacknowledged_steps()),
+        (
+            journal.pending_settlements("acme", &key()),
+            journal.unacknowledged_steps()
+        ),
         ((1, 1), 2)
     );
-    assert!(journal.acknowledged("acme", 4));
-    journal.drained().await;
+    assert!(journal.acknowledge("acme", 4));
+    journal.wait_until_acknowledged().await;
     assert_eq!(
-        (journal.pending("acme", &key()), journal.oldest_unacknowledged_ms()),
+        (
+            journal.pending_settlements("acme", &key()),
+            journal.oldest_unacknowledged_ms()
+        ),
         ((0, 0), 0)
     );
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-    let (_, position) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
-    journal.synced(position).await.unwrap();
+    let (_, position) = journal
+        .append_step("acme", AccountChange::nothing(), 0, &mut room)
+        .unwrap();
+    journal.wait_until_synced(position).await.unwrap();
 }
 
 #[tokio::test]
 async fn so_many_steps_are_at_hand_once_and_all_can_be_read() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
-    let most = accounts::KEPT_MAX;
+    let most = accounts::CACHED_MAX;
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
     let mut last = journal.end();
     for _ in 0..most + 2 {
-        (_, last) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
+        (_, last) = journal
+            .append_step("acme", AccountChange::nothing(), 0, &mut room)
+            .unwrap();
     }
-    journal.synced(last).await.unwrap();
-    let first = journal.unsent_at_hand("acme", 2).unwrap();
+    journal.wait_until_synced(last).await.unwrap();
+    let first = journal.unsent_in_memory("acme", 2).unwrap();
     assert_eq!(first.steps.iter().map(|step| step.seq).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(journal.unsent_at_hand("acme", 2), None, "given once");
+    assert_eq!(journal.unsent_in_memory("acme", 2), None, "given once");
     assert_eq!(journal.unsent("acme", 2).unwrap(), first);
-    journal.acknowledged("acme", 2);
-    let rest = journal.unsent_at_hand("acme", most - 2).unwrap();
+    journal.acknowledge("acme", 2);
+    let rest = journal.unsent_in_memory("acme", most - 2).unwrap();
     assert_eq!(rest.steps.len(), most - 2);
-    journal.acknowledged("acme", most as u64);
-    assert_eq!(journal.unsent_at_hand("acme", 2), None, "more than are kept");
+    journal.acknowledge("acme", most as u64);
+    assert_eq!(journal.unsent_in_memory("acme", 2), None, "more than are kept");
     assert_eq!(journal.unsent("acme", 3).unwrap().steps.len(), 2);
     // Those that are acknowledged make room.
-    journal.acknowledged("acme", most as u64 + 2);
-    assert_eq!(journal.unsent_at_hand("acme", 2), Some(Unsent::default()));
+    journal.acknowledge("acme", most as u64 + 2);
+    assert_eq!(journal.unsent_in_memory("acme", 2), Some(UnsentSteps::default()));
     for _ in 0..most {
-        (_, last) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
+        (_, last) = journal
+            .append_step("acme", AccountChange::nothing(), 0, &mut room)
+            .unwrap();
     }
-    journal.synced(last).await.unwrap();
-    assert_eq!(journal.unsent_at_hand("acme", most).unwrap().steps.len(), most);
+    journal.wait_until_synced(last).await.unwrap();
+    assert_eq!(journal.unsent_in_memory("acme", most).unwrap().steps.len(), most);
 }
 
 #[test]
@@ -312,13 +327,13 @@ fn a_running_request_keeps_its_segment() {
     while journal.end().segment < 3 {
         last = step(&journal, "acme", settle("x"));
     }
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     tell(&journal);
     let first = folder.path().join("000000000001.wal");
     grow_old(&journal);
     assert!(first.exists());
     let last = step(&journal, "acme", settle("r"));
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     grow_old(&journal);
     assert!(!first.exists());
 }

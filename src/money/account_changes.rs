@@ -1,50 +1,53 @@
-//! Brings operators' changes to the journal. If a failover loses a credit, a suspension or a revocation that the store
-//! had acknowledged, it is repeated from there.
+//! Records operators' changes in the journal. If a failover of the store loses a credit, a suspension or a revocation that
+//! the store had acknowledged, the change is sent again from the journal.
 
-use std::time::Duration;
+#[cfg(test)]
+pub(crate) mod direct;
+
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use thiserror::Error;
 
-use crate::domain::{
-    keys::{
-        key::{KeyId, KeyRecord},
-        secret::KeyDigest,
+use crate::{
+    domain::{
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
+        ledger::{AccountChange, AccountRecord, Record},
     },
-    ledger::{AccountRecord, Change},
+    journal::{Journal, JournalError, STEP_BYTES_MAX},
+    money::billing::Billing,
+    store::ledger::LedgerStore,
 };
 
-#[cfg(test)]
-pub(crate) mod direct;
-pub(crate) mod journaled;
-
-/// How long an operator waits until the store has applied a change that is in the journal.
+/// How long a change that is in the journal waits for the store to apply it, before the operator gets the response.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
-/// Writes changes down, on disk before it answers, and sees to it that the store learns of them.
+/// Records changes on disk before it returns, and sees to it that the store gets them.
 #[async_trait]
 pub(crate) trait AccountChanges: Send + Sync {
-    /// Makes the change the next step of this node on the account: in the journal, synced to disk, then applied by the store.
-    /// Waits at most [`APPLIED_WAIT`] for the latter. Dropping the future after the step is in the journal does not undo it.
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError>;
+    /// Records the change as this node's next step of the account: in the journal, synced to disk, then applied by the store.
+    /// Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal does not undo it.
+    async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError>;
 
-    /// An account's record stands so in the store: writes that into the journal, synced to disk. What this node admits by what it
-    /// knew of the account ends at once.
+    /// Writes the account's new record to the journal, synced to disk. This node stops admitting by the old record at once.
     async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError>;
 
-    /// A key stands in the store in this form: writes that into the journal, synced to disk.
+    /// Writes the key's new record to the journal, synced to disk.
     async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError>;
 
-    /// A key that stood at `revision` was deleted from the store: writes that into the journal, synced to disk.
+    /// Records in the journal, synced to disk, that a key was deleted from the store at `revision`.
     async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError>;
 }
 
-/// How far a change has come. Either way it is not lost.
+/// The state of a submitted change. Either way it is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// The store has applied it: it holds.
+    /// The store has applied it: it is in effect.
     Applied,
-    /// It is recorded, and will hold as soon as the store answers.
+    /// It is recorded, and takes effect as soon as the store answers.
     Recorded,
 }
 
@@ -52,3 +55,102 @@ pub(crate) enum Submitted {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the journal cannot be written: {0}; check its folder and the space on its disk")]
 pub(crate) struct AccountChangeError(pub String);
+
+/// The interval at which the store is asked whether it has applied a change.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The implementation that production uses.
+pub(crate) struct JournaledChanges {
+    journal: Arc<Journal>,
+    ledger: Arc<dyn LedgerStore>,
+    billing: Billing,
+}
+
+impl JournaledChanges {
+    /// Writes to `journal`; the settlement sends the steps to `ledger`. `billing` respects a change at once, also while the
+    /// store is unreachable.
+    pub(crate) fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
+        Self {
+            journal,
+            ledger,
+            billing,
+        }
+    }
+
+    async fn record(&self, record: &Record) -> Result<(), AccountChangeError> {
+        let mut reservation = self
+            .journal
+            .reserve(STEP_BYTES_MAX)
+            .map_err(|full| failed(&full.into()))?;
+        let position = self
+            .journal
+            .append(record, &mut reservation)
+            .map_err(|error| failed(&error))?;
+        self.journal
+            .wait_until_synced(position)
+            .await
+            .map_err(|error| failed(&error))
+    }
+
+    async fn wait_until_applied(&self, account: &str, seq: u64) -> Submitted {
+        let applied = async {
+            loop {
+                let watermark = self.ledger.watermark(self.journal.node(), account).await;
+                if watermark.is_ok_and(|watermark| watermark >= seq) {
+                    return;
+                }
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        };
+        match tokio::time::timeout(APPLIED_WAIT, applied).await {
+            Ok(()) => Submitted::Applied,
+            Err(_) => Submitted::Recorded,
+        }
+    }
+}
+
+#[async_trait]
+impl AccountChanges for JournaledChanges {
+    async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError> {
+        let mut reservation = self
+            .journal
+            .reserve(STEP_BYTES_MAX)
+            .map_err(|full| failed(&full.into()))?;
+        // A new journal continues after the steps that the store has. If the store is unreachable, the settlement asks it later.
+        self.billing.account_changed(account, false);
+        let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
+        let (seq, position) = self
+            .journal
+            .append_step(account, change, floor, &mut reservation)
+            .map_err(|error| failed(&error))?;
+        self.journal
+            .wait_until_synced(position)
+            .await
+            .map_err(|error| failed(&error))?;
+        Ok(self.wait_until_applied(account, seq).await)
+    }
+
+    async fn account_changed(&self, account: &str, record: &AccountRecord) -> Result<(), AccountChangeError> {
+        self.billing.account_changed(account, record.suspended);
+        let (account, record) = (account.into(), *record);
+        self.record(&Record::Account { account, record }).await
+    }
+
+    async fn key_changed(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), AccountChangeError> {
+        let record = Box::new(record.clone());
+        self.record(&Record::Key {
+            digest: *digest,
+            record,
+        })
+        .await
+    }
+
+    async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError> {
+        let id = id.clone();
+        self.record(&Record::KeyGone { id, revision }).await
+    }
+}
+
+fn failed(error: &JournalError) -> AccountChangeError {
+    AccountChangeError(error.to_string())
+}

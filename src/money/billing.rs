@@ -1,30 +1,307 @@
-//! The money of running requests: admission by the ledger, records in the journal, larger holds while an answer runs,
-//! and one settlement at its end. Only admission waits for the store.
+//! Billing of running requests: admission by the ledger, records in the journal, top-ups while an answer runs, and one
+//! settlement at its end. Only admission waits for the store.
 
 mod admission;
-mod admission_request;
 mod bill;
-mod counters;
 mod denials;
 mod engine;
-mod figures;
 mod grace;
 mod growth;
 mod last_seen;
 mod leases;
-mod leasing;
 mod queue;
-mod running;
-mod service;
 mod tally;
 #[cfg(test)]
 mod tests;
-mod unconfirmed;
 mod upkeep;
 
-pub(crate) use admission::{Admission, Admitting, QueueTicket};
-pub(crate) use admission_request::{AdmissionRequest, FoundKey};
-pub(crate) use bill::{Bill, Consumed, NextLook, Progress};
-pub(crate) use last_seen::GraceLimits;
-pub(crate) use leases::LeaseLimits;
-pub(crate) use service::Billing;
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use smol_str::SmolStr;
+use tokio::sync::watch;
+
+use crate::{
+    config::money::QueueLimits,
+    domain::{
+        faults::refusal::Refusal,
+        keys::key::KeyRecord,
+        ledger::{
+            AdmitCall, AdmittedRequest, Denial, ProviderState, Record,
+            consumption::{CRASH, PriceModifiers, Row, UsageSource},
+        },
+        money::NanoUsd,
+        wire::usage::Usage,
+    },
+    journal::{Journal, REQUEST_BYTES, Reservation},
+    money::billing::{
+        admission::EstimatedCost,
+        engine::{BilledRequest, BillingEngine, GrantedHold, NotAdmitted},
+        growth::{HoldGrowth, SpendCap},
+        queue::QueuePosition,
+    },
+    store::{key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
+};
+
+pub(crate) use crate::money::billing::admission::{Admission, AdmissionStart, QueueTicket};
+pub(crate) use crate::money::billing::admission::{AdmissionRequest, FoundKey};
+pub(crate) use crate::money::billing::bill::{Bill, Consumption, NextSample, RequestProgress};
+pub(crate) use crate::money::billing::last_seen::GraceLimits;
+pub(crate) use crate::money::billing::leases::LeaseLimits;
+
+/// How often the node renews the lease of its holds and reads the store's clock: a third of the lease.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// Bills all requests of this node. Clones share the state.
+#[derive(Clone)]
+pub(crate) struct Billing {
+    engine: Arc<BillingEngine>,
+}
+
+/// The result of trying to admit a request without waiting.
+#[allow(clippy::large_enum_variant, reason = "to box it would allocate for each request")]
+enum FirstStep {
+    Answered(Result<Bill, NotAdmitted>),
+    /// The ledger must be asked.
+    Asks(Box<PreparedAdmitCall>),
+}
+
+/// The call to the ledger, with what was prepared for the admission.
+struct PreparedAdmitCall {
+    ask: AdmitCall,
+    cost: EstimatedCost,
+    reservation: Reservation,
+}
+
+impl std::fmt::Debug for Billing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Billing")
+            .field("node", &self.engine.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Billing {
+    /// Bills with a ledger and this node's journal. A key's record that has changed is read again from `keys`. While the ledger
+    /// is unreachable, requests are admitted within `grace`. Keys with many requests get leases within `leases`.
+    pub(crate) fn new(
+        ledger: Arc<dyn LedgerStore>,
+        journal: Arc<Journal>,
+        keys: Arc<KeyCache>,
+        grace: GraceLimits,
+        leases: Option<LeaseLimits>,
+    ) -> Self {
+        Self {
+            engine: Arc::new(BillingEngine::new(ledger, journal, keys, grace, leases)),
+        }
+    }
+
+    /// Admits a request by this record of its key: by [`Billing::try_admit_now`], or else with one call to the ledger.
+    async fn try_admit(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> Result<Bill, NotAdmitted> {
+        match self.try_admit_now(key, request) {
+            FirstStep::Answered(answer) => answer,
+            FirstStep::Asks(question) => self.ask_ledger(*question, request).await,
+        }
+    }
+
+    /// Tries to admit a request by this record of its key without waiting: from the key's lease, or by a ledger that can answer
+    /// at once. An admission is recorded in the journal before this returns.
+    fn try_admit_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
+        let engine = &self.engine;
+        let Ok(reservation) = engine.journal.reserve(REQUEST_BYTES) else {
+            return FirstStep::Answered(Err(Refusal::JournalFull.into()));
+        };
+        let cost = request.estimated_cost();
+        if let Some(granted) = engine.allocate(key, cost.total, request.estimate.tokens()) {
+            return FirstStep::Answered(self.open_bill(key, request, (cost, reservation), granted));
+        }
+        let ask = self.admit_call(key, request, cost.total);
+        match engine.obtain_hold_now(&ask) {
+            Some(answer) => FirstStep::Answered(
+                answer.and_then(|granted| self.open_bill(key, request, (cost, reservation), granted)),
+            ),
+            None => FirstStep::Asks(Box::new(PreparedAdmitCall { ask, cost, reservation })),
+        }
+    }
+
+    /// Asks the ledger, where [`Billing::try_admit_now`] could not decide.
+    async fn ask_ledger(
+        &self,
+        question: PreparedAdmitCall,
+        request: &AdmissionRequest<'_>,
+    ) -> Result<Bill, NotAdmitted> {
+        let PreparedAdmitCall { ask, cost, reservation } = question;
+        let granted = self.engine.obtain_hold(&ask).await?;
+        self.open_bill(&ask.key, request, (cost, reservation), granted)
+    }
+
+    /// Opens the bill of a request that was granted its hold, and records the admission.
+    fn open_bill(
+        &self,
+        key: &KeyRecord,
+        request: &AdmissionRequest<'_>,
+        (cost, mut reservation): (EstimatedCost, Reservation),
+        granted: GrantedHold,
+    ) -> Result<Bill, NotAdmitted> {
+        let engine = &self.engine;
+        let record = Record::Admit(Box::new(AdmittedRequest {
+            row: Arc::new(admission_row(key, request, cost.uncached_input, &granted)),
+            tokens_estimated: request.estimate.tokens(),
+            lease: granted.allocation.map(|part| engine.leases.lease_id(part)),
+        }));
+        let bound = SpendCap::of(&key.terms, granted.balance, cost.total);
+        let growth = HoldGrowth::new(granted.seat.hold, cost.output, bound);
+        let running = Arc::new(BilledRequest::new(
+            request.request_id.clone(),
+            key.account.clone(),
+            key.id.clone(),
+            granted,
+            growth,
+        ));
+        let recorded = engine.journal.append(&record, &mut reservation);
+        engine.running.add(Arc::clone(&running));
+        let bill = Bill {
+            engine: Arc::clone(engine),
+            running,
+            // Taken out of the record again, so that its texts are not copied.
+            admitted: match record {
+                Record::Admit(admitted) => Some(admitted),
+                _ => None,
+            },
+            route: Arc::clone(request.route),
+            reservation,
+        };
+        if let Err(error) = recorded {
+            tracing::error!(%error, "an admission could not be recorded");
+            engine.counters.record_failure();
+            return Err(Refusal::JournalFull.into());
+        }
+        Ok(bill)
+    }
+
+    fn admit_call(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>, estimate: NanoUsd) -> AdmitCall {
+        let engine = &self.engine;
+        let (ended_key, ended_account) = engine.journal.pending_settlements(&key.account, &key.id);
+        AdmitCall {
+            node: engine.node.clone(),
+            request: request.request_id.clone(),
+            key: Arc::clone(key),
+            estimate,
+            tokens: request.estimate.tokens(),
+            ended_key,
+            ended_account,
+        }
+    }
+
+    /// Writes checkpoints and renews holds until `shutdown` turns true.
+    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        let mut renew = tokio::time::interval(RENEW_EVERY);
+        let mut epochs = self.engine.ledger.epochs();
+        let mut watching = true;
+        let mut checkpoints = pin!(self.engine.keep_checkpoints());
+        let leases = tokio::spawn(Arc::clone(&self.engine).keep_leases(shutdown.clone()));
+        loop {
+            tokio::select! {
+                () = &mut checkpoints => {}
+                _ = renew.tick() => self.start_renewal(),
+                // After an outage the store learns at once which requests still run, and which holds to end.
+                moved = epochs.changed(), if watching => {
+                    watching = moved.is_ok();
+                    if watching {
+                        // The store may have lost the leases that it had granted.
+                        self.engine.leases.recall(|_| true);
+                        self.start_renewal();
+                    }
+                }
+                _ = shutdown.wait_for(|stop| *stop) => break,
+            }
+        }
+        self.engine.checkpoint();
+        // The task ends by itself.
+        let _ = leases.await;
+    }
+
+    fn start_renewal(&self) {
+        let engine = Arc::clone(&self.engine);
+        tokio::spawn(async move {
+            engine.time.sync(&*engine.ledger).await;
+            engine.renew().await;
+        });
+    }
+
+    /// The store's clock, as this node knows it.
+    pub(crate) fn time(&self) -> &Arc<StoreTime> {
+        &self.engine.time
+    }
+
+    /// Handles an operator's change of an account on this node: leases with the old terms end, and a suspended account gets no
+    /// further grace here.
+    pub(crate) fn account_changed(&self, account: &str, is_suspended: bool) {
+        self.engine.leases.recall(|key| key.account == account);
+        if is_suspended {
+            self.engine.grace.suspend(&account.into());
+        }
+    }
+
+    /// Counts a refused request in its key's rate on this node: it takes as much of the rate as a served one.
+    pub(crate) fn count_refused(&self, key: &KeyRecord) {
+        self.engine.grace.count_refused(key);
+    }
+
+    /// The provider state that an account may name: only its own, if the store does not answer.
+    pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
+        let found = self.engine.ledger.account(account).await.ok().flatten();
+        found
+            .map(|account| account.record.terms.provider_state)
+            .unwrap_or_default()
+    }
+
+    /// The denial of the queue that a request of this key must join, because others already wait; `None` if none waits.
+    fn queue_denial(&self, key: &KeyRecord) -> Option<Denial> {
+        self.engine.queues.blocking_denial(&key.account, &key.id)
+    }
+
+    /// Adds a request to the queue for the denied limit; `None` if `max` are waiting already.
+    fn enqueue(&self, key: &KeyRecord, denial: Denial, max: QueueLimits) -> Option<QueuePosition> {
+        let ended = self.engine.journal.acknowledgements(&key.account);
+        self.engine.queues.join((&key.account, &key.id), denial, ended, max)
+    }
+
+    /// The number of waiting requests.
+    pub(crate) fn waiting(&self) -> usize {
+        self.engine.queues.waiting()
+    }
+}
+
+/// The row of a request at its admission.
+fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Row {
+    let first = &request.route.first;
+    let latency = granted.at.saturating_duration_since(request.arrived);
+    Row {
+        time_ms: granted.at_ms,
+        admitted_ms: granted.at_ms,
+        request_id: request.request_id.clone(),
+        account: key.account.clone(),
+        key_id: key.id.clone(),
+        protocol: SmolStr::new_static(request.operation.protocol().as_str()),
+        model_asked: request.model_asked.into(),
+        model: request.route.model.clone(),
+        provider: first.provider.clone(),
+        status: 0,
+        outcome: SmolStr::new_static(CRASH),
+        stream: request.stream,
+        tags: request.tags.to_vec(),
+        usage: Usage {
+            input_uncached: request.estimate.input.total(),
+            ..Usage::default()
+        },
+        usage_source: UsageSource::Estimated,
+        parts: Vec::new(),
+        modifiers: PriceModifiers::default(),
+        price_version: first.price.version().into(),
+        cost_nano_usd: input_cost,
+        latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+        ttft_ms: None,
+        hold_nano_usd: Some(granted.seat.hold),
+        attempts: None,
+    }
+}

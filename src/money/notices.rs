@@ -1,60 +1,71 @@
-//! Tells what is about to be over: reads the notices that the ledger keeps, writes a line in the log for each, sends it to the
-//! webhook, and has the ledger forget it then.
+//! Sends notices before a quota or balance runs out: takes the notices from the ledger, logs each, sends it to the webhook, and
+//! then has the ledger delete it.
 //!
-//! A notice is sent at least once: what cannot be sent, or whose answer does not come, stays with the ledger and is taken again
-//! after a pause, by whichever node; so does what a node had taken when it ended. It has its line in the log of each process that has
-//! taken it, once, and so at least one.
+//! A notice is sent at least once: one that cannot be sent, that is not confirmed, or whose node ended, stays in the ledger, and
+//! any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least once.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream};
+use http::{Request, Uri, header};
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-use self::webhook::Webhook;
 use crate::{
     domain::{
-        keys::{key::KeyId, thresholds::Thresholds},
-        ledger::notice::{Notice, NoticeOf},
+        keys::{
+            key::KeyId,
+            secret::{Secret, WebhookSigner},
+            terms::Thresholds,
+        },
+        ledger::notice::{Notice, NoticeId},
         money::NanoUsd,
     },
-    edges::clock,
+    edges::{
+        clock,
+        web_client::{WebClient, WebError, WebLimits},
+    },
     store::{
         KeyStore, StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LedgerStore},
     },
 };
 
-mod message;
-pub(crate) mod webhook;
-
-/// How often an account is asked at most, however fast it is charged.
+/// The minimum interval between two calls for one account's notices, however often it is charged.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often all accounts are asked: what a node that ended for good has left is found so.
+/// How often all accounts are queried. This finds the notices of nodes that ended for good.
 const ROUND: Duration = Duration::from_secs(600);
-/// When a round that did not come to its end begins anew.
+/// The pause after a round or a call that failed.
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
-/// Accounts that are asked at one time.
+/// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Accounts that are remembered for later. Others are found by the next round.
+/// Maximum number of accounts remembered for a later query. The next round finds the others.
 const REMEMBERED_MAX: usize = 10_000;
-/// Notices that are remembered to have their line in the log. Of more, some may get another one.
-const SAID_MAX: usize = 10_000;
+/// Maximum number of notices remembered as logged. Beyond it, some may be logged twice.
+const LOGGED_MAX: usize = 10_000;
 
-/// The accounts that were charged and not asked since.
+/// The accounts that were charged and not queried since.
 #[derive(Debug, Default)]
-pub(crate) struct Charged {
+pub(crate) struct ChargedAccounts {
     names: Mutex<BTreeSet<String>>,
     woken: Notify,
 }
 
-impl Charged {
-    /// An account was charged: it may have something to tell.
-    pub(crate) fn note(&self, account: &str) {
+impl ChargedAccounts {
+    /// Records that an account was charged: it may have notices.
+    pub(crate) fn record(&self, account: &str) {
         let mut names = self.names.lock();
         if names.len() < REMEMBERED_MAX && !names.contains(account) {
             names.insert(account.to_owned());
@@ -64,32 +75,32 @@ impl Charged {
     }
 }
 
-/// What is told, and how.
+/// Which notices are sent, and where.
 #[derive(Debug)]
 pub(crate) struct NoticeSettings {
-    /// The parts of a quota that are told where neither key nor account says it.
+    /// The thresholds of a quota, where neither the key nor its account sets any.
     pub quota_percent: Thresholds,
-    /// Where to; `None`: to the log alone.
+    /// The receiver; `None` if notices are only logged.
     pub webhook: Option<Webhook>,
-    /// The pause after the first attempt that fails. Longer than an attempt may take.
+    /// The pause after the first failed attempt. Longer than an attempt may take.
     pub retry: Duration,
 }
 
-/// The task that tells.
-pub(crate) struct Teller {
+/// The task that sends notices.
+pub(crate) struct Notifier {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
-    charged: Arc<Charged>,
+    charged: Arc<ChargedAccounts>,
     settings: NoticeSettings,
-    /// The ids of notices whose line this process has written, and which the ledger has not forgotten yet.
-    said: Mutex<BTreeSet<String>>,
+    /// The ids of notices that this process has logged, and that the ledger has not deleted yet.
+    logged: Mutex<BTreeSet<String>>,
 }
 
-impl Teller {
+impl Notifier {
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         keys: Arc<dyn KeyStore>,
-        charged: Arc<Charged>,
+        charged: Arc<ChargedAccounts>,
         settings: NoticeSettings,
     ) -> Self {
         Self {
@@ -97,19 +108,19 @@ impl Teller {
             keys,
             charged,
             settings,
-            said: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
-    /// Runs until `stopped` turns true. What is being sent then may be sent again.
+    /// Runs until `stopped` turns true. Notices that are being sent then may be sent again.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = self.tell_all() => {}
+            () = self.run_rounds() => {}
         }
     }
 
-    async fn tell_all(&self) {
+    async fn run_rounds(&self) {
         let mut waiting: BTreeMap<String, Instant> = BTreeMap::new();
         let mut round = clock::instant();
         loop {
@@ -125,7 +136,7 @@ impl Teller {
                 .map(|(name, _)| name.clone());
             names.extend(due.collect::<Vec<_>>());
             waiting.retain(|_, due| *due > now);
-            self.tell(names, &mut waiting).await;
+            self.notify_accounts(names, &mut waiting).await;
             tokio::time::sleep(PAUSE).await;
             let next = waiting.values().min().map_or(round, |due| round.min(*due));
             tokio::select! {
@@ -135,14 +146,14 @@ impl Teller {
         }
     }
 
-    /// Asks all accounts once. Says when to do that again.
+    /// Queries all accounts once. Returns the pause until the next round.
     async fn round(&self, waiting: &mut BTreeMap<String, Instant>) -> Duration {
         let mut after: Option<String> = None;
         loop {
             let page = match self.ledger.accounts(after.as_deref(), LIST_ACCOUNTS_MAX).await {
                 Ok(page) => page,
                 Err(error) => {
-                    tracing::debug!(%error, "the store does not tell which accounts have notices");
+                    tracing::debug!(%error, "the accounts cannot be listed for their notices");
                     return ROUND_AGAIN;
                 }
             };
@@ -151,15 +162,15 @@ impl Teller {
                 return ROUND;
             };
             after = Some(last);
-            self.tell(names, waiting).await;
+            self.notify_accounts(names, waiting).await;
         }
     }
 
-    /// Tells what these accounts have to tell, and notes when to ask which of them again.
-    async fn tell(&self, names: BTreeSet<String>, waiting: &mut BTreeMap<String, Instant>) {
+    /// Sends the notices of these accounts, and records in `waiting` when to query which of them again.
+    async fn notify_accounts(&self, names: BTreeSet<String>, waiting: &mut BTreeMap<String, Instant>) {
         let asked = stream::iter(names).map(|name| async move {
-            let rest = self.tell_of(&name).await.unwrap_or_else(|error| {
-                tracing::debug!(account = name, %error, "the store does not tell its notices");
+            let rest = self.notify_account(&name).await.unwrap_or_else(|error| {
+                tracing::debug!(account = name, %error, "the account's notices cannot be read from the store");
                 Some(ROUND_AGAIN)
             });
             (name, rest)
@@ -174,8 +185,8 @@ impl Teller {
         }
     }
 
-    /// Tells what one account has to tell now; answers with how long the rest of it waits.
-    async fn tell_of(&self, account: &str) -> Result<Option<Duration>, StoreError> {
+    /// Sends the notices of one account that are due; returns the time until its next one.
+    async fn notify_account(&self, account: &str) -> Result<Option<Duration>, StoreError> {
         let pause_ms = i64::try_from(self.settings.retry.as_millis()).unwrap_or(i64::MAX >> 16);
         let taken = self.ledger.take_notices(account, pause_ms).await?;
         if taken.lost > 0 {
@@ -183,27 +194,27 @@ impl Teller {
             tracing::warn!(
                 account,
                 lost,
-                "notices found no room while earlier ones could not be sent, and are lost"
+                "notices were lost: the account had too many that could not be sent"
             );
         }
         let sent = taken.notices.iter().map(|notice| self.send(account, notice));
         let sent = join_all(sent).await;
         let told = taken.notices.iter().zip(sent).filter(|(_, is_told)| *is_told);
-        let told: Vec<NoticeOf> = told.map(|(notice, _)| notice.of.clone()).collect();
+        let told: Vec<NoticeId> = told.map(|(notice, _)| notice.id.clone()).collect();
         if !told.is_empty() {
-            self.ledger.told(account, &told).await?;
-            let mut said = self.said.lock();
+            self.ledger.acknowledge_notices(account, &told).await?;
+            let mut said = self.logged.lock();
             for of in &told {
-                said.remove(&message::id(account, of));
+                said.remove(&id(account, of));
             }
         }
         let rest = taken.next_in_ms.and_then(|rest| u64::try_from(rest).ok());
         Ok(rest.map(Duration::from_millis))
     }
 
-    /// Whether this part of a key's quota is told: as the key says, or else its account, or else the configuration. Where that
-    /// cannot be looked up it is told: once too often is better than never.
-    async fn is_wanted(&self, account: &str, key: &KeyId, percent: u8) -> bool {
+    /// Whether to send a notice at this threshold: as the key says, or else its account, or else the configuration. If that
+    /// cannot be looked up, the notice is sent: once too often is better than never.
+    async fn should_notify(&self, account: &str, key: &KeyId, percent: u8) -> bool {
         let of_key = match self.keys.by_id(key).await {
             Ok(view) => view.and_then(|view| view.record.terms.notify),
             Err(_) => return true,
@@ -213,50 +224,50 @@ impl Teller {
             (None, Ok(view)) => view.and_then(|view| view.record.terms.notify),
             (None, Err(_)) => return true,
         };
-        chosen.unwrap_or(self.settings.quota_percent).has(percent)
+        chosen.unwrap_or(self.settings.quota_percent).contains(percent)
     }
 
-    /// Whether this process has not written the notice's line yet.
-    fn is_new(&self, id: &str) -> bool {
-        let mut said = self.said.lock();
-        if said.len() >= SAID_MAX {
+    /// Whether this process has not logged the notice yet; remembers it as logged.
+    fn mark_logged(&self, id: &str) -> bool {
+        let mut said = self.logged.lock();
+        if said.len() >= LOGGED_MAX {
             said.clear();
         }
         said.insert(id.to_owned())
     }
 
-    /// Tells one; whether that was done.
+    /// Sends one notice; returns whether the ledger may delete it.
     async fn send(&self, account: &str, notice: &Notice) -> bool {
-        if let NoticeOf::Quota { percent, key, .. } = &notice.of
-            && !self.is_wanted(account, key, *percent).await
+        if let NoticeId::Quota { percent, key, .. } = &notice.id
+            && !self.should_notify(account, key, *percent).await
         {
             return true;
         }
-        let id = message::id(account, &notice.of);
-        // How often it was taken says nothing: whoever took it may have ended before it wrote the line.
-        if self.is_new(&id) {
-            say(account, notice);
+        let id = id(account, &notice.id);
+        // `tries` does not help here: the process that took it before may have ended without logging it.
+        if self.mark_logged(&id) {
+            log_notice(account, notice);
         }
         let Some(webhook) = &self.settings.webhook else {
             return true;
         };
-        let body = message::body(account, notice);
+        let body = body(account, notice);
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(account, id, tries = notice.tries, %error, "a notice could not be sent, it is tried again");
+                tracing::warn!(account, id, tries = notice.tries, %error, "a notice could not be sent and will be sent again");
                 false
             }
         }
     }
 }
 
-/// The line in the log.
-fn say(account: &str, notice: &Notice) {
+/// Logs a notice.
+fn log_notice(account: &str, notice: &Notice) {
     let usd = |amount: NanoUsd| amount.to_string();
     let (reached, limit) = (usd(notice.reached), usd(notice.limit));
-    match &notice.of {
-        NoticeOf::Quota {
+    match &notice.id {
+        NoticeId::Quota {
             percent, period, key, ..
         } => {
             let (key, period) = (key.as_str(), period.to_string());
@@ -270,7 +281,7 @@ fn say(account: &str, notice: &Notice) {
                 "a key has spent a part of its quota"
             );
         }
-        NoticeOf::Balance { .. } => {
+        NoticeId::Balance { .. } => {
             tracing::warn!(
                 account,
                 balance_usd = reached,
@@ -281,5 +292,145 @@ fn say(account: &str, notice: &Notice) {
     }
 }
 
+/// The bytes of the digest that an id contains.
+const ID_BYTES: usize = 16;
+
+/// The id of a notice: the same each time and from each node.
+fn id(account: &str, of: &NoticeId) -> String {
+    let digest = Sha256::digest(format!("{account}\n{}", of.store_name()));
+    digest.iter().take(ID_BYTES).fold("msg_".to_owned(), |mut id, byte| {
+        let _ = write!(id, "{byte:02x}");
+        id
+    })
+}
+
+/// The JSON body of a notice.
+fn body(account: &str, notice: &Notice) -> String {
+    let at = Timestamp::from_millisecond(notice.at_ms).map_or(Value::Null, |at| json!(at.to_string()));
+    let (reached, limit) = (notice.reached.to_string(), notice.limit.to_string());
+    let (kind, data) = match &notice.id {
+        NoticeId::Quota {
+            percent, period, key, ..
+        } => (
+            "quota.reached",
+            json!({
+                "account": account, "key": key.as_str(), "percent": percent, "period": period,
+                "spent_usd": reached, "quota_usd": limit,
+            }),
+        ),
+        NoticeId::Balance { .. } => (
+            "balance.low",
+            json!({ "account": account, "balance_usd": reached, "low_balance_usd": limit }),
+        ),
+    };
+    json!({ "type": kind, "timestamp": at, "data": data }).to_string()
+}
+
+/// The response's body is not used; a larger one is cut off.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// A receiver of notices.
+pub(crate) struct Webhook {
+    url: Uri,
+    signer: WebhookSigner,
+    client: WebClient,
+}
+
+/// Why the receiver did not accept a notice. Its own words are not repeated.
+#[derive(Debug, thiserror::Error)]
+enum WebhookError {
+    /// It did not respond in time.
+    #[error("the receiver did not respond within {0:?}")]
+    Late(Duration),
+    /// It is unreachable, or the connection broke.
+    #[error("the receiver cannot be reached: {0}")]
+    Away(String),
+    /// It responded with a status other than 2xx.
+    #[error("the receiver responded with status {0}")]
+    Refused(u16),
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The path may be a secret.
+        out.debug_struct("Webhook")
+            .field("host", &self.url.host())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Webhook {
+    /// A receiver at an `http://` or `https://` URL with a host. An attempt takes at most `timeout`.
+    ///
+    /// # Errors
+    /// The secret cannot sign, or the platform has no trusted authorities.
+    pub(crate) fn new(url: Uri, secret: &Secret, timeout: Duration) -> Result<Self, String> {
+        let limits = WebLimits {
+            connect: timeout,
+            total: Some(timeout),
+            answer_bytes_max: ANSWER_BYTES_MAX,
+            idle_max: 0,
+        };
+        Ok(Self {
+            url,
+            signer: WebhookSigner::new(secret)?,
+            client: WebClient::new(None, limits).map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// Checks that a secret can sign.
+    ///
+    /// # Errors
+    /// Says what is wrong with the secret, without repeating it.
+    pub(crate) fn check(secret: &Secret) -> Result<(), String> {
+        WebhookSigner::new(secret).map(drop)
+    }
+
+    /// Sends a message. Only a 2xx response accepts it; redirects are not followed.
+    async fn post(&self, id: &str, body: String) -> Result<(), WebhookError> {
+        let body = Bytes::from(body);
+        let mut request = Request::post(self.url.clone()).header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in self.signer.headers(id, clock::unix_seconds(), &body) {
+            request = request.header(name, value);
+        }
+        let request = request
+            .body(body)
+            .map_err(|error| WebhookError::Away(error.to_string()))?;
+        match self.client.send(request).await {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) => Err(WebhookError::Refused(answer.status().as_u16())),
+            Err(WebError::Late(limit)) => Err(WebhookError::Late(limit)),
+            Err(away) => Err(WebhookError::Away(away.to_string())),
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod message_tests {
+    use super::*;
+    use crate::domain::{keys::key::KeyId, money::NanoUsd};
+
+    #[test]
+    fn a_message_says_what_was_reached_and_has_the_same_id_each_time() {
+        let of = NoticeId::Quota {
+            percent: 80,
+            period: "m202611".parse().unwrap(),
+            quota: NanoUsd::from_nanos(5_000_000_000),
+            key: KeyId::parse("key_0000000000000001").unwrap(),
+        };
+        let notice = Notice {
+            id: of.clone(),
+            reached: NanoUsd::from_nanos(4_100_000_000),
+            limit: NanoUsd::from_nanos(5_000_000_000),
+            at_ms: 1_795_262_400_000,
+            tries: 3,
+        };
+        assert_eq!(
+            body("acme", &notice),
+            r#"{"type":"quota.reached","timestamp":"2026-11-21T12:00:00Z","data":{"account":"acme","key":"key_0000000000000001","percent":80,"period":"m202611","spent_usd":"4.10","quota_usd":"5.00"}}"#
+        );
+        assert_eq!(id("acme", &of).len(), "msg_".len() + 2 * ID_BYTES);
+        assert_eq!(id("acme", &of), id("acme", &of));
+        assert_ne!(id("acme", &of), id("beta", &of));
+    }
+}

@@ -1,8 +1,8 @@
-//! Sends the journal's steps to the store: every step once, in order, whatever happens to the store meanwhile.
+//! Settlement: sends the journal's steps to the store, each step once and in order, also across outages of the store.
 //!
-//! Each account with unacknowledged steps has one task that sends them, which keeps their order. An unreachable store
-//! delays only the steps. If the store may have forgotten something ([`LedgerStore::epochs`]), it is asked for the
-//! watermark of every account in the journal, and what it lacks is sent again; so are the last records of keys and accounts.
+//! Each account with unacknowledged steps has one task that sends them in order. An unreachable store only delays them. If
+//! the store may have lost acknowledged writes ([`LedgerStore::epochs`]), it is asked for the watermark of every account in
+//! the journal, and the steps that it lacks are sent again; so are the last records of keys and accounts.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,23 +20,21 @@ use tokio::{
 use crate::{
     domain::ledger::Record,
     journal::{Journal, JournalError},
-    money::notices::Charged,
+    money::notices::ChargedAccounts,
     store::{
         KeyHealer, StoreError,
         ledger::{APPLY_STEPS_MAX, LedgerStore},
     },
 };
 
-mod first_balances;
-mod lane;
-mod left_over;
+mod account;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use first_balances::wait_for_balances;
-pub(crate) use left_over::charge_left_over;
+pub(crate) use crate::money::settlement::account::charge_left_over;
+pub(crate) use crate::money::settlement::account::wait_for_balances;
 #[cfg(test)]
-use left_over::{judge_possibly_settled, settle_left_over};
+use crate::money::settlement::account::{settle_left_over, settle_possibly_settled};
 
 /// The most concurrent calls to the store.
 const CALLS_MAX: usize = 16;
@@ -51,23 +49,23 @@ pub(crate) struct Settler {
     store: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyHealer>,
     calls: Arc<Semaphore>,
-    /// Accounts that were charged are noted there.
-    charged: Arc<Charged>,
+    /// Gets the accounts that were charged.
+    charged: Arc<ChargedAccounts>,
     /// The pause after an account's first failed call.
     pause: Duration,
 }
 
 /// The result of one task of [`Settler::run`].
-enum Done {
+enum FinishedTask {
     /// All steps of the account are acknowledged.
     Account(SmolStr),
-    /// The store was asked for all watermarks; these accounts have steps to send.
+    /// The store was asked for all watermarks; these accounts may have steps to send.
     Checked(Vec<(SmolStr, Recheck)>),
     /// The last records of keys and accounts were sent again.
     Healed,
 }
 
-/// Why an account must be looked at again.
+/// Why an account must be checked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Recheck {
     None,
@@ -80,7 +78,7 @@ enum Recheck {
 /// The running tasks by account, and the rechecks that arrived for them meanwhile.
 #[derive(Default)]
 struct Tasks {
-    set: JoinSet<Done>,
+    set: JoinSet<FinishedTask>,
     lanes: HashMap<SmolStr, Recheck>,
     checking: bool,
     check_again: bool,
@@ -89,7 +87,7 @@ struct Tasks {
 }
 
 impl Settler {
-    /// Sends the steps of this journal to this store.
+    /// Sends the steps of `journal` to `store`, and its records of keys to `keys`.
     pub(crate) fn new(journal: Arc<Journal>, store: Arc<dyn LedgerStore>, keys: Arc<dyn KeyHealer>) -> Self {
         Self {
             journal,
@@ -101,13 +99,13 @@ impl Settler {
         }
     }
 
-    /// The same, noting there which accounts were charged.
-    pub(crate) fn noting(self, charged: Arc<Charged>) -> Self {
+    /// The same, but records the accounts that were charged in `charged`.
+    pub(crate) fn with_charged(self, charged: Arc<ChargedAccounts>) -> Self {
         Self { charged, ..self }
     }
 
-    /// Runs until `shutdown` turns true. Steps that are not sent then stay in the journal; [`Journal::drained`]
-    /// completes when there are none.
+    /// Runs until `shutdown` turns true. Steps that are not sent by then stay in the journal. [`Journal::wait_until_acknowledged`] completes
+    /// when all are sent.
     pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         epochs.mark_changed();
@@ -120,59 +118,59 @@ impl Settler {
                     // A dropped store reports no further epochs.
                     watching = moved.is_ok();
                     if watching {
-                        self.check(&mut tasks);
-                        self.heal(&mut tasks);
+                        self.start_check(&mut tasks);
+                        self.start_restoring(&mut tasks);
                     }
                 }
-                woken = self.journal.woken() => {
+                woken = self.journal.wait_for_steps() => {
                     for account in woken {
-                        self.send(&mut tasks, account, Recheck::Steps);
+                        self.start_sending(&mut tasks, account, Recheck::Steps);
                     }
                 }
-                Some(done) = tasks.set.join_next() => self.done(&mut tasks, done),
+                Some(done) = tasks.set.join_next() => self.on_task_end(&mut tasks, done),
             }
         }
         tasks.set.shutdown().await;
     }
 
-    fn done(&self, tasks: &mut Tasks, done: Result<Done, tokio::task::JoinError>) {
+    fn on_task_end(&self, tasks: &mut Tasks, done: Result<FinishedTask, tokio::task::JoinError>) {
         match done {
-            Ok(Done::Account(account)) => {
+            Ok(FinishedTask::Account(account)) => {
                 let recheck = tasks.lanes.remove(&account).unwrap_or(Recheck::None);
                 if recheck > Recheck::None {
-                    self.send(tasks, account, recheck);
+                    self.start_sending(tasks, account, recheck);
                 }
             }
-            Ok(Done::Checked(accounts)) => {
+            Ok(FinishedTask::Checked(accounts)) => {
                 tasks.checking = false;
                 for (account, recheck) in accounts {
-                    self.send(tasks, account, recheck);
+                    self.start_sending(tasks, account, recheck);
                 }
                 if std::mem::take(&mut tasks.check_again) {
-                    self.check(tasks);
+                    self.start_check(tasks);
                 }
             }
-            Ok(Done::Healed) => {
+            Ok(FinishedTask::Healed) => {
                 tasks.healing = false;
                 if std::mem::take(&mut tasks.heal_again) {
-                    self.heal(tasks);
+                    self.start_restoring(tasks);
                 }
             }
             Err(error) => {
-                // The failed task is unknown, so everything is looked at again.
+                // It is unknown which task failed, so everything is checked again.
                 tracing::error!(%error, "a settlement task failed");
                 *tasks = Tasks::default();
-                self.check(tasks);
-                self.heal(tasks);
-                for account in self.journal.accounts() {
-                    self.send(tasks, account, Recheck::Watermark);
+                self.start_check(tasks);
+                self.start_restoring(tasks);
+                for account in self.journal.account_names() {
+                    self.start_sending(tasks, account, Recheck::Watermark);
                 }
             }
         }
     }
 
-    /// Starts the account's task, or notes the rechecks for the running one.
-    fn send(&self, tasks: &mut Tasks, account: SmolStr, recheck: Recheck) {
+    /// Starts the account's task, or records the recheck for the running one.
+    fn start_sending(&self, tasks: &mut Tasks, account: SmolStr, recheck: Recheck) {
         if let Some(kept) = tasks.lanes.get_mut(&account) {
             *kept = recheck.max(*kept);
             return;
@@ -180,40 +178,42 @@ impl Settler {
         tasks.lanes.insert(account.clone(), Recheck::None);
         let settler = self.clone();
         tasks.set.spawn(async move {
-            settler.lane(&account, recheck == Recheck::Watermark).await;
-            Done::Account(account)
+            settler.settle_account(&account, recheck == Recheck::Watermark).await;
+            FinishedTask::Account(account)
         });
     }
 
-    fn check(&self, tasks: &mut Tasks) {
+    fn start_check(&self, tasks: &mut Tasks) {
         if std::mem::replace(&mut tasks.checking, true) {
             tasks.check_again = true;
             return;
         }
         let settler = self.clone();
-        tasks.set.spawn(async move { Done::Checked(settler.ask_all().await) });
+        tasks
+            .set
+            .spawn(async move { FinishedTask::Checked(settler.read_watermarks().await) });
     }
 
-    fn heal(&self, tasks: &mut Tasks) {
+    fn start_restoring(&self, tasks: &mut Tasks) {
         if std::mem::replace(&mut tasks.healing, true) {
             tasks.heal_again = true;
             return;
         }
         let settler = self.clone();
         tasks.set.spawn(async move {
-            settler.heal_all().await;
-            Done::Healed
+            settler.restore_records().await;
+            FinishedTask::Healed
         });
     }
 
-    /// Asks for the watermark of every account once.
-    async fn ask_all(&self) -> Vec<(SmolStr, Recheck)> {
-        let accounts = self.journal.accounts();
+    /// Reads the watermark of every account once.
+    async fn read_watermarks(&self) -> Vec<(SmolStr, Recheck)> {
+        let accounts = self.journal.account_names();
         let asked = stream::iter(accounts).map(|account| async move {
-            match self.ask(&account).await {
+            match self.read_watermark(&account).await {
                 Ok(()) => (account, Recheck::Steps),
                 Err(error) => {
-                    tracing::debug!(%account, %error, "the store does not tell how far the account is settled");
+                    tracing::debug!(%account, %error, "the account's watermark cannot be read from the store");
                     (account, Recheck::Watermark)
                 }
             }
@@ -222,7 +222,7 @@ impl Settler {
     }
 
     /// Sends the last records of all keys and accounts of the journal to the store again.
-    async fn heal_all(&self) {
+    async fn restore_records(&self) {
         let mut pause = self.pause;
         let mut left: VecDeque<Record> = VecDeque::new();
         let mut read = false;
@@ -234,8 +234,8 @@ impl Settler {
                         read = true;
                     }
                     Err(error) => {
-                        tracing::error!(%error, "what the journal knows of keys and accounts cannot be read");
-                        rest(&mut pause).await;
+                        tracing::error!(%error, "the journal's records of keys and accounts cannot be read");
+                        back_off(&mut pause).await;
                     }
                 }
                 continue;
@@ -251,14 +251,16 @@ impl Settler {
                 Ok(()) => pause = self.pause,
                 Err(StoreError::Unavailable(_) | StoreError::Busy(_)) => {
                     left.push_front(record);
-                    rest(&mut pause).await;
+                    back_off(&mut pause).await;
                 }
-                Err(error) => tracing::error!(%error, "a key or an account of the journal cannot be told to the store"),
+                Err(error) => {
+                    tracing::error!(%error, "the store does not accept the journal's record of a key or an account")
+                }
             }
         }
     }
 
-    /// Runs a closure that reads the disk.
+    /// Runs a closure that reads the disk, off the runtime's threads.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,
@@ -270,7 +272,7 @@ impl Settler {
 }
 
 /// Waits for the pause and doubles it.
-async fn rest(pause: &mut Duration) {
+async fn back_off(pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
     *pause = pause.saturating_mul(2).min(PAUSE_MAX);
 }

@@ -1,23 +1,23 @@
-//! The endpoints of each model, prepared when a configuration is loaded, and the routes that they form.
+//! The endpoints of each model and the routes that they form, prepared when a configuration is loaded.
 
 use std::sync::Arc;
 
 use crate::{
     domain::{
+        QuickMap,
         catalogue::{
             Catalogue, Model,
             route::{PricedEndpoint, PricedRoute, RouteError},
         },
         money::price::Price,
-        quick_map::QuickMap,
-        rules::{EndpointTemplate, Provider, Target},
+        rules::{EndpointTarget, EndpointTemplate, Provider},
         wire::operation::Operation,
     },
-    providers::pools::{Breaker, Places, Pool, Pools},
+    providers::pools::{Breaker, Pool, Pools, ProviderBackends},
     telemetry::metrics::EndpointSeries,
 };
 
-/// One way to serve an operation of a model: a provider that is on, its name for the model, and the state of both on this node.
+/// One way to serve an operation of a model: an enabled provider, its name for the model, and the state of both on this node.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The provider.
@@ -25,16 +25,16 @@ pub(crate) struct Endpoint {
     /// The provider's name for the model.
     pub upstream_model: String,
     /// Path and query of the provider's URL, with the model filled in.
-    pub target: Target,
+    pub target: EndpointTarget,
     /// The provider's price for the model. The endpoint that served determines the charge.
     pub priced: PricedEndpoint,
     /// The provider's credentials and retry budget.
     pub pool: Arc<Pool>,
-    /// Where the provider serves the operation.
-    pub places: Arc<Places>,
-    /// The circuit breaker of the model at the provider.
+    /// The backends that serve the operation.
+    pub backends: Arc<ProviderBackends>,
+    /// The circuit of the model at the provider.
     pub breaker: Breaker,
-    /// Where the requests that it has served are counted.
+    /// Counts the requests that it has served.
     pub series: EndpointSeries,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct Route {
     /// The catalogue's model for the requested name.
     pub model: Arc<Model>,
-    /// The endpoints, the preferred one first. Never empty.
+    /// The endpoints in order of preference. Never empty.
     pub endpoints: Vec<Arc<Endpoint>>,
     /// Their prices, in the same order.
     pub prices: Arc<PricedRoute>,
@@ -70,8 +70,8 @@ impl Endpoint {
                 provider: provider.name.as_str().into(),
                 price: Arc::clone(price),
             },
-            breaker: pool.model(operation, upstream_model),
-            places: Arc::clone(pool.places(operation)?),
+            breaker: pool.circuit(operation, upstream_model),
+            backends: Arc::clone(pool.backends(operation)?),
             series: EndpointSeries::new(operation, &model.name, &provider.name),
             pool: Arc::clone(pool),
             provider: Arc::clone(provider),
@@ -112,11 +112,11 @@ impl Route {
 }
 
 impl Routes {
-    /// Prepares the routes to the models of a catalogue, whose pools are given.
+    /// Prepares the routes to the models of a catalogue. `pools` are those of the catalogue.
     pub(crate) fn prepare(catalogue: &Catalogue, pools: &Pools) -> Self {
         let routes = |model: &Arc<Model>| {
             let route = |operation: Operation| {
-                let serving = model.serving(operation);
+                let serving = model.endpoints_for(operation);
                 let endpoints = serving.filter_map(|serving| Endpoint::prepare(pools, model, operation, serving));
                 Some((operation, Route::new(model, endpoints.collect())?))
             };
@@ -125,13 +125,13 @@ impl Routes {
                 Operation::ALL.into_iter().filter_map(route).collect(),
             )
         };
-        Self(catalogue.models().map(routes).collect())
+        Self(catalogue.served_models().map(routes).collect())
     }
 
     /// The route to a model for an operation, through the providers that are not switched off now.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason if there is none.
     pub(crate) fn find(
         &self,
         model: &Model,

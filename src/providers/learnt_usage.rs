@@ -1,6 +1,5 @@
-//! What this node has learnt from finished requests: per model how far estimates are off; per key and model how much
-//! input is usually read from a cache and how long answers usually are. Kept in memory only, so a restarted node learns
-//! anew.
+//! Values that this node has learnt from finished requests: per model, the error of estimates; per key and model, how much input
+//! is usually read from a cache and how long answers usually are. Kept in memory only, so a restarted node learns them again.
 
 use std::hash::Hash;
 
@@ -8,47 +7,47 @@ use ahash::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{
+    QuickMap,
     keys::key::KeyId,
     ledger::calibration::{Calibration, TypicalInput, TypicalOutput},
-    quick_map::QuickMap,
-    wire::{json_scan::Turns, tokens::Factor, usage::Usage},
+    wire::{json_scan::ConversationTurns, tokens::TokenFactor, usage::Usage},
 };
 
-/// The most kinds of requests remembered, over keys and accounts.
+/// The maximum number of values per kind of request, those of keys and of accounts together.
 pub(crate) const KINDS_MAX: usize = 65_536;
-/// The most models remembered.
+/// The maximum number of models.
 pub(crate) const MODELS_MAX: usize = 4_096;
 /// The number of tables, each with its own lock.
 const SHARDS: usize = 16;
 
 /// The learnt values. Shared in an `Arc`.
 #[derive(Debug, Default)]
-pub(crate) struct Learnt {
+pub(crate) struct LearnedUsage {
     hashing: RandomState,
-    kinds: Table<TypicalUsage>,
-    models: Table<Factors>,
+    kinds: UsageTable<TypicalUsage>,
+    models: UsageTable<ModelCalibration>,
 }
 
-/// A kind of request: those of one key to one model that begin or continue a conversation, with or without cache marks.
+/// A kind of request: by key and model, by whether it begins or continues a conversation, and by whether it has cache marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind<'a> {
+pub(crate) struct UsageKey<'a> {
     /// The account that pays.
     pub account: &'a str,
     /// The key of the requests.
     pub key: &'a KeyId,
     /// The model's name in the catalogue.
     pub model: &'a str,
-    /// What the body tells about its conversation.
-    pub turns: Turns,
+    /// The facts about the conversation in the body.
+    pub turns: ConversationTurns,
 }
 
-/// Where the values of a kind of request are found: made once for a request, so that their names are not looked up again.
+/// Finds the values of a kind of request. Made once for a request, so that its names are hashed once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Handle {
+pub(crate) struct UsageHandle {
     of_key: u64,
     of_account: u64,
     model: u64,
-    /// See [`Turns::since_answer`].
+    /// See [`ConversationTurns::since_answer`].
     since_answer: Option<u64>,
 }
 
@@ -61,9 +60,9 @@ pub(crate) struct TypicalUsage {
     pub output: TypicalOutput,
 }
 
-/// How far the estimates for a model are off.
+/// The error of the estimates for a model.
 #[derive(Clone, Copy, Debug, Default)]
-struct Factors {
+struct ModelCalibration {
     input: Calibration,
     output: Calibration,
 }
@@ -72,20 +71,20 @@ struct Factors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelFactors {
     /// For estimates of input.
-    pub input: Factor,
+    pub input: TokenFactor,
     /// For estimates of the observed text.
-    pub output: Factor,
+    pub output: TokenFactor,
 }
 
-impl Learnt {
-    /// Starts without anything learnt.
+impl LearnedUsage {
+    /// Nothing learnt yet.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// The handle of a kind.
-    pub(crate) fn handle(&self, kind: &Kind<'_>) -> Handle {
-        Handle {
+    pub(crate) fn handle(&self, kind: &UsageKey<'_>) -> UsageHandle {
+        UsageHandle {
             of_key: self.hashing.hash_one(kind.of_key()),
             of_account: self.hashing.hash_one(kind.of_account()),
             model: self.hashing.hash_one(kind.model),
@@ -93,15 +92,15 @@ impl Learnt {
         }
     }
 
-    /// Typical usage of this kind. A new key takes the values of its account's other keys; `None` if there are none
-    /// either. Other accounts are never used.
-    pub(crate) fn typical(&self, kind: &Handle) -> Option<TypicalUsage> {
+    /// Typical usage of this kind. A new key uses the values of its account's other keys; `None` without any. Values of other
+    /// accounts are never used.
+    pub(crate) fn typical(&self, kind: &UsageHandle) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key).or_else(|| of(kind.of_account))
     }
 
-    /// The factors of the kind's model; 1 where nothing was learnt.
-    pub(crate) fn factors(&self, kind: &Handle) -> ModelFactors {
+    /// The factors of the kind's model; 1 if nothing was learnt.
+    pub(crate) fn factors(&self, kind: &UsageHandle) -> ModelFactors {
         let factors = self.models.get(kind.model, MODELS_MAX).unwrap_or_default();
         ModelFactors {
             input: factors.input.factor(),
@@ -109,13 +108,13 @@ impl Learnt {
         }
     }
 
-    /// Learns from a request with a complete usage report. The estimates come without factors. Reasoning counts for the
+    /// Learns from a request with a complete usage report. The estimates are those without factors. Reasoning counts for the
     /// typical output, but not for the factor, because it is not in the observed text.
-    pub(crate) fn learn(&self, kind: &Handle, reported: &Usage, input_scanned: u64, output_observed: u64) {
+    pub(crate) fn learn(&self, kind: &UsageHandle, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
         for hash in [kind.of_key, kind.of_account] {
-            self.kinds.change(hash, KINDS_MAX, |known| {
+            self.kinds.update(hash, KINDS_MAX, |known| {
                 let mut usual = known.unwrap_or(TypicalUsage {
                     input: TypicalInput::default(),
                     output: TypicalOutput::new(output),
@@ -127,7 +126,7 @@ impl Learnt {
                 usual
             });
         }
-        self.models.change(kind.model, MODELS_MAX, |known| {
+        self.models.update(kind.model, MODELS_MAX, |known| {
             let mut factors = known.unwrap_or_default();
             factors.input.learn(input_scanned, reported.input_total());
             factors.output.learn(output_observed, reported.output_text);
@@ -136,13 +135,13 @@ impl Learnt {
     }
 
     /// The input tokens since the model's last answer, corrected by the model's factor.
-    pub(crate) fn new_tokens(&self, kind: &Handle) -> Option<u64> {
+    pub(crate) fn new_tokens(&self, kind: &UsageHandle) -> Option<u64> {
         let since = kind.since_answer?;
         Some(self.factors(kind).input.apply(since))
     }
 }
 
-impl Kind<'_> {
+impl UsageKey<'_> {
     fn of_key(&self) -> impl Hash {
         ("key", self.key.as_str(), self.model, self.form())
     }
@@ -156,25 +155,25 @@ impl Kind<'_> {
     }
 }
 
-/// Values by the hash of their name: two names with one hash share a value, which costs an estimate and nothing else.
+/// Values by the hash of their name. Two names with the same hash share a value, which only makes an estimate worse.
 ///
-/// A shard that is full loses the older of its two generations: what was used since the last time stays.
+/// A full shard drops the older of its two generations; values that were used since the last time stay.
 #[derive(Debug)]
-struct Table<T> {
-    shards: [Mutex<Shard<T>>; SHARDS],
+struct UsageTable<T> {
+    shards: [Mutex<UsageShard<T>>; SHARDS],
 }
 
 #[derive(Debug)]
-struct Shard<T> {
+struct UsageShard<T> {
     young: QuickMap<u64, T>,
     old: QuickMap<u64, T>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for UsageTable<T> {
     fn default() -> Self {
         Self {
             shards: std::array::from_fn(|_| {
-                Mutex::new(Shard {
+                Mutex::new(UsageShard {
                     young: QuickMap::default(),
                     old: QuickMap::default(),
                 })
@@ -183,38 +182,38 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T: Copy> Table<T> {
+impl<T: Copy> UsageTable<T> {
     fn get(&self, hash: u64, max: usize) -> Option<T> {
         let mut shard = self.shard(hash)?;
         if let Some(value) = shard.young.get(&hash) {
             return Some(*value);
         }
         let value = shard.old.remove(&hash)?;
-        shard.keep(hash, value, max);
+        shard.insert(hash, value, max);
         Some(value)
     }
 
-    /// Replaces a value, or makes one where there was none.
-    fn change(&self, hash: u64, max: usize, change: impl FnOnce(Option<T>) -> T) {
+    /// Replaces a value, or inserts one.
+    fn update(&self, hash: u64, max: usize, change: impl FnOnce(Option<T>) -> T) {
         let Some(mut shard) = self.shard(hash) else { return };
         if let Some(value) = shard.young.get_mut(&hash) {
             *value = change(Some(*value));
             return;
         }
         let value = change(shard.old.remove(&hash));
-        shard.keep(hash, value, max);
+        shard.insert(hash, value, max);
     }
 
-    fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard<T>>> {
+    fn shard(&self, hash: u64) -> Option<MutexGuard<'_, UsageShard<T>>> {
         let at = usize::try_from(hash % 16).ok()?;
         let shard = self.shards.get(at)?;
         Some(shard.lock())
     }
 }
 
-impl<T> Shard<T> {
-    /// Both generations together hold at most a shard's part of `max`.
-    fn keep(&mut self, hash: u64, value: T, max: usize) {
+impl<T> UsageShard<T> {
+    /// Inserts a value. Both generations together hold at most the shard's part of `max`.
+    fn insert(&mut self, hash: u64, value: T, max: usize) {
         if self.young.len() >= max / SHARDS / 2 {
             self.old = std::mem::take(&mut self.young);
         }

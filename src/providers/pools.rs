@@ -1,11 +1,9 @@
-//! What weir knows of its providers at run time. Circuit breakers pass over places, credentials and models that have
-//! failed recently, until a probe succeeds; retry budgets limit how much is retried. There is one pool per provider,
-//! and a reload keeps the state of what stays configured.
+//! The run-time state of providers. Circuits keep requests from backends, credentials and models that have failed recently, until
+//! a probe succeeds; retry budgets limit retries. Each provider has one pool. A reload keeps the state of everything that stays
+//! configured.
 
-mod breaker;
-mod check;
+mod backends;
 mod credentials;
-mod places;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,72 +17,75 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use breaker::{Breaker, Permit, Probing};
-pub(crate) use credentials::{ChosenCredential, CredentialState, Credentials};
-pub(crate) use places::{Place, PlaceState, Places};
-
 use crate::{
     domain::{
         catalogue::Catalogue,
-        faults::retry::RetryBudget,
+        faults::{
+            circuit::{Circuit, CircuitEntry},
+            retry::RetryBudget,
+        },
         rules::{Provider, WeightedOrigin},
         wire::operation::Operation,
     },
     edges::{clock, resolver::Resolver},
 };
 
-/// How often health checks run, for providers with more than one address.
+pub(crate) use crate::providers::pools::backends::{BackendState, ProviderBackend, ProviderBackends};
+pub(crate) use crate::providers::pools::credentials::{ChosenCredential, CredentialState, Credentials};
+
+/// The interval of health checks, for providers with more than one address.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
-/// The pools of all providers. `live` holds them with the catalogue that they were built for.
+/// The pools of all providers. A `ConfigSnapshot` holds them with the catalogue that they were built for.
 #[derive(Debug)]
 pub(crate) struct Pools {
     providers: BTreeMap<String, Arc<Pool>>,
-    /// Changes with the resolver's addresses.
+    /// Changes when the resolver's addresses do.
     moves: watch::Receiver<()>,
 }
 
-/// One provider's credentials, places, model breakers and retry budget.
+/// One provider's credentials, backends, circuits of models and retry budget.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The provider's credentials, with their rests.
+    /// The provider's credentials, with their cooldowns.
     pub credentials: Credentials,
-    /// The provider's places. Operations with the same places share their health.
-    places: Vec<SharedPlaces>,
-    /// Breakers by the provider's name for the model; bounded by the configuration.
+    /// The provider's backends. Operations with the same backends share their health.
+    backends: Vec<SharedBackends>,
+    /// Circuits by the provider's name for the model; the configuration bounds their number.
     models: Arc<Mutex<BTreeMap<String, ModelBreakers>>>,
-    /// How often a request went to another provider because of an open breaker here.
+    /// The number of requests that went to another provider because of an open circuit here.
     passed_over: Arc<AtomicU64>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
 }
 
-/// Separate breakers, since a provider may be overloaded for one model only, and token counting may run elsewhere.
+/// The circuits of one model. Models have their own, because a provider may be overloaded for one model only; token counts have
+/// their own, because they may run elsewhere.
 #[derive(Debug, Default)]
 struct ModelBreakers {
     generating: Breaker,
     counting: Breaker,
 }
 
-/// A model that is currently not requested from this provider.
+/// A model whose circuit at a provider is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PassedOver {
+pub(crate) struct OpenCircuit {
     /// The provider's name for the model.
     pub upstream_model: String,
     /// When the next probe may go there.
     pub until: Instant,
 }
 
-/// The places of one or more operations.
+/// The backends of one or more operations.
 #[derive(Debug)]
-struct SharedPlaces {
+struct SharedBackends {
     operations: Vec<Operation>,
     origins: Vec<WeightedOrigin>,
-    places: Arc<Places>,
+    backends: Arc<ProviderBackends>,
 }
 
 impl Pools {
-    /// The pools for a catalogue. Credentials, places and budgets that `before` has as well keep their state.
+    /// The pools for a catalogue. Credentials, backends and budgets that are also in `before` keep their state.
     pub(crate) fn build(catalogue: &Catalogue, resolver: &Arc<Resolver>, before: Option<&Self>) -> Self {
         let pool = |provider: &Arc<Provider>| {
             let known = before.and_then(|pools| pools.providers.get(&provider.name));
@@ -94,13 +95,13 @@ impl Pools {
             )
         };
         Self {
-            // Before a place looks for its addresses.
-            moves: resolver.moves(),
+            // Subscribed before the backends read their addresses.
+            moves: resolver.subscribe_changes(),
             providers: catalogue.providers().map(pool).collect(),
         }
     }
 
-    /// The provider's pool; `None` for a provider that the catalogue does not have.
+    /// The provider's pool; `None` if the provider is not in the catalogue.
     pub(crate) fn of(&self, provider: &str) -> Option<&Arc<Pool>> {
         self.providers.get(provider)
     }
@@ -112,7 +113,7 @@ impl Pools {
 
     /// Takes over the resolver's current addresses.
     pub(crate) async fn update(&self) {
-        for places in self.all_places() {
+        for places in self.all_backends() {
             places.update().await;
         }
     }
@@ -129,7 +130,7 @@ impl Pools {
         let checking = async {
             loop {
                 tokio::time::sleep(CHECK_EVERY).await;
-                futures_util::future::join_all(self.all_places().map(|places| places.check(clock::instant()))).await;
+                futures_util::future::join_all(self.all_backends().map(|places| places.check(clock::instant()))).await;
             }
         };
         tokio::select! {
@@ -139,28 +140,28 @@ impl Pools {
         }
     }
 
-    fn all_places(&self) -> impl Iterator<Item = &Arc<Places>> {
+    fn all_backends(&self) -> impl Iterator<Item = &Arc<ProviderBackends>> {
         self.providers
             .values()
-            .flat_map(|pool| pool.places.iter().map(|shared| &shared.places))
+            .flat_map(|pool| pool.backends.iter().map(|shared| &shared.backends))
     }
 }
 
 impl Pool {
     fn build(provider: &Provider, resolver: &Arc<Resolver>, known: Option<&Self>) -> Self {
-        let mut places: Vec<SharedPlaces> = Vec::new();
+        let mut backends: Vec<SharedBackends> = Vec::new();
         for (operation, _) in provider.endpoints.iter() {
-            let origins = provider.origins_of(operation);
-            if let Some(shared) = places.iter_mut().find(|shared| shared.origins == origins) {
+            let origins = provider.origins_for(operation);
+            if let Some(shared) = backends.iter_mut().find(|shared| shared.origins == origins) {
                 shared.operations.push(operation);
                 continue;
             }
-            let same = known.and_then(|pool| pool.places.iter().find(|shared| shared.origins == origins));
-            places.push(SharedPlaces {
+            let same = known.and_then(|pool| pool.backends.iter().find(|shared| shared.origins == origins));
+            backends.push(SharedBackends {
                 operations: vec![operation],
-                places: same.map_or_else(
-                    || Arc::new(Places::new(&origins, Arc::clone(resolver))),
-                    |same| Arc::clone(&same.places),
+                backends: same.map_or_else(
+                    || Arc::new(ProviderBackends::new(&origins, Arc::clone(resolver))),
+                    |same| Arc::clone(&same.backends),
                 ),
                 origins,
             });
@@ -172,7 +173,7 @@ impl Pool {
         );
         Self {
             credentials: Credentials::new(&provider.credentials, known.map(|pool| &pool.credentials)),
-            places,
+            backends,
             models: known.map(|pool| Arc::clone(&pool.models)).unwrap_or_default(),
             passed_over: known.map(|pool| Arc::clone(&pool.passed_over)).unwrap_or_default(),
             budget,
@@ -180,32 +181,35 @@ impl Pool {
         }
     }
 
-    /// The places that serve an operation; `None` if the provider does not serve it.
-    pub(crate) fn places(&self, operation: Operation) -> Option<&Arc<Places>> {
-        let serving = self.places.iter().find(|shared| shared.operations.contains(&operation));
-        serving.map(|shared| &shared.places)
+    /// The backends that serve an operation; `None` if the provider does not serve it.
+    pub(crate) fn backends(&self, operation: Operation) -> Option<&Arc<ProviderBackends>> {
+        let serving = self
+            .backends
+            .iter()
+            .find(|shared| shared.operations.contains(&operation));
+        serving.map(|shared| &shared.backends)
     }
 
-    /// The breaker of a model at this provider, one for token counts and one for everything else.
-    pub(crate) fn model(&self, operation: Operation, upstream_model: &str) -> Breaker {
+    /// The circuit of a model at this provider; token counts have one of their own.
+    pub(crate) fn circuit(&self, operation: Operation, upstream_model: &str) -> Breaker {
         let mut models = self.models.lock();
         if !models.contains_key(upstream_model) {
             models.insert(upstream_model.to_owned(), ModelBreakers::default());
         }
         let known = models.get(upstream_model);
-        let breaker = known.map(|model| match operation.counts_tokens() {
+        let breaker = known.map(|model| match operation.is_token_count() {
             true => model.counting.clone(),
             false => model.generating.clone(),
         });
         breaker.unwrap_or_default()
     }
 
-    /// The models with an open breaker, in the order of their names.
-    pub(crate) fn models_passed_over(&self, now: Instant) -> Vec<PassedOver> {
+    /// The models with an open circuit, in the order of their names.
+    pub(crate) fn open_circuits(&self, now: Instant) -> Vec<OpenCircuit> {
         let models = self.models.lock();
         let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
             let (generating, counting) = (model.generating.open_until(now), model.counting.open_until(now));
-            Some(PassedOver {
+            Some(OpenCircuit {
                 upstream_model: upstream_model.clone(),
                 until: generating.max(counting)?,
             })
@@ -213,46 +217,175 @@ impl Pool {
         models.iter().filter_map(passed_over).collect()
     }
 
-    /// Counts a request that goes to another provider because of an open breaker here.
-    pub(crate) fn pass_over(&self) {
+    /// Counts a request that goes to another provider because of an open circuit here.
+    pub(crate) fn count_passed_over(&self) {
         self.passed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many such requests there were since the start.
+    /// The number of such requests since the start.
     pub(crate) fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
 
     /// Adds a first attempt's share to the retry budget.
-    pub(crate) fn earn(&self) {
-        self.budget.lock().earn();
+    pub(crate) fn deposit(&self) {
+        self.budget.lock().deposit();
     }
 
-    /// Takes one retry out of the budget. Returns false if the budget is used up.
-    pub(crate) fn spend(&self) -> bool {
-        self.budget.lock().spend()
+    /// Takes one retry from the budget. Returns false if the budget is used up.
+    pub(crate) fn withdraw(&self) -> bool {
+        self.budget.lock().withdraw()
     }
 
-    /// Its hosts of which no address is known.
+    /// The provider's hosts without a known address.
     pub(crate) fn unresolved(&self) -> Vec<String> {
-        let unknown = self.places.iter().flat_map(|shared| {
+        let unknown = self.backends.iter().flat_map(|shared| {
             let origins = shared.origins.iter().map(|weighted| &weighted.origin);
-            origins.filter(|origin| !shared.places.is_resolved(origin))
+            origins.filter(|origin| !shared.backends.is_resolved(origin))
         });
         let hosts: BTreeSet<&str> = unknown.map(|origin| origin.host.as_str()).collect();
         hosts.into_iter().map(str::to_owned).collect()
     }
 
-    /// Its addresses and how they stand; one that several operations share is there for each of them.
-    pub(crate) fn all_places(&self, now: Instant) -> Vec<PlaceState> {
-        self.places
+    /// The provider's addresses with their state. Operations that share all backends share one entry for each; another address
+    /// may occur several times.
+    pub(crate) fn backend_states(&self, now: Instant) -> Vec<BackendState> {
+        self.backends
             .iter()
-            .flat_map(|shared| shared.places.states(now))
+            .flat_map(|shared| shared.backends.states(now))
             .collect()
     }
 
-    /// How many addresses are ejected now, for the metrics.
+    /// The number of ejected addresses, for the metrics.
     pub(crate) fn ejected(&self, now: Instant) -> usize {
-        self.places.iter().map(|shared| shared.places.ejected(now)).sum()
+        self.backends.iter().map(|shared| shared.backends.ejected(now)).sum()
+    }
+}
+
+/// A circuit that requests share. Clones are the same circuit. Each request holds a permit of it, which is returned however the
+/// request ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breaker(Arc<Mutex<Circuit>>);
+
+/// Whether a request may serve as a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probing {
+    /// Yes: it can be sent elsewhere if the probe fails.
+    Allowed,
+    /// No: a failed probe would lose it.
+    Never,
+}
+
+/// One request's permission to pass the circuit, until its result is reported or the permit is dropped.
+#[derive(Debug)]
+pub(crate) struct CircuitPermit {
+    breaker: Breaker,
+    entry: Option<CircuitEntry>,
+}
+
+impl Breaker {
+    /// A permit if the circuit admits the request; otherwise the request should go elsewhere.
+    pub(crate) fn enter(&self, probing: Probing, now: Instant) -> Option<CircuitPermit> {
+        let mut circuit = self.0.lock();
+        if probing == Probing::Never && !circuit.is_closed(now) {
+            return None;
+        }
+        let entry = circuit.enter(now)?;
+        drop(circuit);
+        Some(self.permit(entry))
+    }
+
+    /// A permit for a request that cannot go elsewhere.
+    pub(crate) fn force_enter(&self, now: Instant) -> CircuitPermit {
+        let entry = self.0.lock().force_enter(now);
+        self.permit(entry)
+    }
+
+    /// Whether [`Breaker::enter`] would return a permit.
+    pub(crate) fn admits(&self, probing: Probing, now: Instant) -> bool {
+        let circuit = self.0.lock();
+        circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
+    }
+
+    /// The time until which the circuit is open; `None` if it is not.
+    pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
+        self.0.lock().open_until(now)
+    }
+
+    /// Opens the circuit for a time; see [`Circuit::cool_down`].
+    pub(crate) fn open_for(&self, pause: Duration, now: Instant) {
+        self.0.lock().cool_down(pause, now);
+    }
+
+    fn permit(&self, entry: CircuitEntry) -> CircuitPermit {
+        CircuitPermit {
+            breaker: self.clone(),
+            entry: Some(entry),
+        }
+    }
+}
+
+impl CircuitPermit {
+    /// Reports a success. Returns true if it has closed the circuit.
+    pub(crate) fn report_success(mut self, now: Instant) -> bool {
+        let entry = self.entry.take();
+        entry.is_some_and(|entry| self.breaker.0.lock().on_success(entry, now))
+    }
+
+    /// Reports a failure. Returns true if it has opened the circuit.
+    pub(crate) fn report_failure(mut self, now: Instant) -> bool {
+        let entry = self.entry.take();
+        entry.is_some_and(|entry| self.breaker.0.lock().on_failure(entry, now))
+    }
+
+    /// Whether the circuit is closed, so that all requests may pass.
+    pub(crate) fn is_closed(&self, now: Instant) -> bool {
+        self.breaker.0.lock().is_closed(now)
+    }
+}
+
+impl Drop for CircuitPermit {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.breaker.0.lock().on_no_result(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::faults::circuit::{EJECTED_AFTER, EJECTED_FIRST},
+        edges::clock,
+    };
+
+    #[test]
+    fn a_request_that_is_dropped_gives_its_probe_back() {
+        let (breaker, now) = (Breaker::default(), clock::instant());
+        for number in 1..=EJECTED_AFTER {
+            assert_eq!(breaker.force_enter(now).report_failure(now), number == EJECTED_AFTER);
+        }
+        assert!(breaker.enter(Probing::Allowed, now).is_none());
+        let now = now + EJECTED_FIRST;
+        assert!(breaker.enter(Probing::Never, now).is_none() && !breaker.admits(Probing::Never, now));
+        let probe = breaker.enter(Probing::Allowed, now).unwrap();
+        assert!(breaker.enter(Probing::Allowed, now).is_none());
+        drop(probe);
+        assert!(breaker.enter(Probing::Allowed, now).is_some());
+    }
+
+    #[test]
+    fn of_many_that_ask_at_once_one_probes() {
+        let breaker = Breaker::default();
+        let now = clock::instant();
+        breaker.open_for(Duration::ZERO, now);
+        let permits: Vec<Option<CircuitPermit>> = std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..16)
+                .map(|_| scope.spawn(|| breaker.enter(Probing::Allowed, now)))
+                .collect();
+            asking.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(permits.iter().flatten().count(), 1);
     }
 }

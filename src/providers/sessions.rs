@@ -1,12 +1,13 @@
-//! Remembers state at providers: which account owns it, and which provider and credential serve it. What this node has
-//! served is in memory at once; it is written to the store for the other nodes while the answer passes. Requests never
-//! wait for a write, but the end of an answer does.
+//! Records state at providers: which account owns it, and which provider and credential serve it. This node has the state of its
+//! own answers in memory at once; it is written to the store for the other nodes while the answer passes. Requests never wait for
+//! a write, but the end of an answer does.
 
-mod on_the_way;
-mod writer;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     pin::Pin,
     sync::{
         Arc,
@@ -16,45 +17,47 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{
+    mpsc,
+    oneshot::{self, error::TryRecvError},
+    watch,
+};
 
-use self::writer::{QUEUE_MAX, Waiting};
 use crate::{
     domain::wire::{provider_state::StateKey, session_hint::ServedBy},
+    edges::clock,
     store::sessions::SessionStore,
 };
 
-pub(crate) use self::{on_the_way::OnTheWay, writer::Writer};
-
-/// The most entries kept in memory. Beyond it the older of two generations is dropped.
+/// The maximum number of entries in memory. Beyond it the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
 
 /// Completes when an answer's new state is written, or cannot be written for now.
-pub(crate) type Written = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type WriteCompletion = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The memory in front of the store. Shared by all requests.
-pub(crate) struct Sessions {
+/// The state known to this node, in front of the store. Shared by all requests.
+pub(crate) struct StateRegistry {
     store: Arc<dyn SessionStore>,
-    recent: Mutex<Recent>,
-    queue: mpsc::Sender<Waiting>,
+    recent: Mutex<RecentStates>,
+    queue: mpsc::Sender<QueuedWrite>,
     /// Whether the last write failed.
     fails: watch::Receiver<bool>,
     lost: AtomicU64,
 }
 
-/// Two generations: when the newer one is full it replaces the older one.
+/// Recently used entries in two generations: when the newer one is full it replaces the older one.
 #[derive(Default)]
-struct Recent {
+struct RecentStates {
     newer: HashMap<StateKey, ServedBy>,
     older: HashMap<StateKey, ServedBy>,
 }
 
-impl Recent {
+impl RecentStates {
     fn get(&self, state: &StateKey) -> Option<&ServedBy> {
         self.newer.get(state).or_else(|| self.older.get(state))
     }
 
-    fn put(&mut self, state: StateKey, served_by: ServedBy) {
+    fn insert(&mut self, state: StateKey, served_by: ServedBy) {
         if self.newer.len() >= RECENT_MAX / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
@@ -62,9 +65,9 @@ impl Recent {
     }
 }
 
-impl Sessions {
-    /// The memory in front of a store, and the task that writes to it.
-    pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, Writer) {
+impl StateRegistry {
+    /// An empty registry in front of a store, and the task that writes to it.
+    pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, StateWriter) {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let (failing, fails) = watch::channel(false);
         let this = Self {
@@ -74,7 +77,7 @@ impl Sessions {
             fails,
             lost: AtomicU64::new(0),
         };
-        let writer = Writer {
+        let writer = StateWriter {
             store,
             queue,
             fails: failing,
@@ -82,8 +85,9 @@ impl Sessions {
         (this, writer)
     }
 
-    /// Who serves each of these states, in their order. Asks the store once, and only for what is not in memory.
-    pub(crate) async fn recall(&self, states: &[StateKey]) -> Recalled {
+    /// The provider and credential that serve each of these states, in their order. Calls the store at most once, for the states
+    /// that are not in memory.
+    pub(crate) async fn find(&self, states: &[StateKey]) -> FoundStates {
         let mut served_by: Vec<Option<ServedBy>> = {
             let recent = self.recent.lock();
             states.iter().map(|state| recent.get(state).cloned()).collect()
@@ -91,7 +95,7 @@ impl Sessions {
         let places = || states.iter().zip(&served_by).filter(|(_, known)| known.is_none());
         let unknown: Vec<StateKey> = places().map(|(state, _)| *state).collect();
         if unknown.is_empty() {
-            return Recalled {
+            return FoundStates {
                 served_by,
                 is_whole: true,
             };
@@ -99,8 +103,8 @@ impl Sessions {
         let found = match self.store.recall(&unknown).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "whose state at a provider is cannot be looked up");
-                return Recalled {
+                tracing::warn!(%error, "cannot look up who owns state at a provider");
+                return FoundStates {
                     served_by,
                     is_whole: false,
                 };
@@ -108,20 +112,21 @@ impl Sessions {
         };
         let missing = served_by.iter_mut().filter(|known| known.is_none());
         missing.zip(found).for_each(|(place, found)| *place = found);
-        Recalled {
+        FoundStates {
             served_by,
             is_whole: true,
         }
     }
 
-    /// Remembers who serves the state. Never waits: until the name is written, it counts among `on_the_way`.
-    pub(crate) fn remember(&self, state: StateKey, served_by: &ServedBy, on_the_way: &OnTheWay) {
+    /// Records the provider and credential that serve the state. Never waits: until the name is written, it counts in
+    /// `on_the_way`.
+    pub(crate) fn record(&self, state: StateKey, served_by: &ServedBy, on_the_way: &PendingWrites) {
         let known = self.recent.lock().get(&state) == Some(served_by);
         if known {
             return;
         }
-        self.recent.lock().put(state, served_by.clone());
-        let waiting = Waiting {
+        self.recent.lock().insert(state, served_by.clone());
+        let waiting = QueuedWrite {
             name: (state, served_by.clone()),
             receipt: on_the_way.receipt(),
         };
@@ -130,11 +135,10 @@ impl Sessions {
         }
     }
 
-    /// A future that completes when these names are written, so that every node knows them, also after this one has
-    /// ended. It completes at the latest after `timeout`, and at once while writes fail. `None` if there is nothing to
-    /// wait for.
-    pub(crate) fn written(&self, names: OnTheWay, timeout: Duration) -> Option<Written> {
-        let rest = names.rest().filter(|_| !*self.fails.borrow())?;
+    /// A future that completes when these names are written, so that every node knows them, even if this one ends. It completes
+    /// after `timeout` at the latest, and at once while writes fail. `None` if there is nothing to wait for.
+    pub(crate) fn written(&self, names: PendingWrites, timeout: Duration) -> Option<WriteCompletion> {
+        let rest = names.completion().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
         Some(Box::pin(async move {
             tokio::select! {
@@ -145,26 +149,126 @@ impl Sessions {
         }))
     }
 
-    /// How many names were not queued for the store, so that other nodes do not learn of them; for the metrics.
+    /// The number of names that were not queued for the store, so that other nodes do not learn of them; for the metrics.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-/// The result of [`Sessions::recall`].
+/// The result of [`StateRegistry::find`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Recalled {
-    /// Who serves each state, in the order of the question; `None` if nobody is known.
+pub(crate) struct FoundStates {
+    /// The provider and credential that serve each state, in the order of the argument; `None` for an unknown state.
     pub served_by: Vec<Option<ServedBy>>,
-    /// The store could be asked. Otherwise a `None` may be wrong.
+    /// Whether the store answered, if it was needed. Otherwise a `None` may be wrong.
     pub is_whole: bool,
 }
 
-impl std::fmt::Debug for Sessions {
+impl std::fmt::Debug for StateRegistry {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Sessions").finish_non_exhaustive()
+        out.debug_struct("StateRegistry").finish_non_exhaustive()
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Exists until its name has been written, or will not be.
+#[derive(Clone, Debug)]
+struct Receipt {
+    _sender: Arc<oneshot::Sender<Infallible>>,
+}
+
+/// The names of one answer's state that are being written to the store: one for each receipt that still exists.
+#[derive(Debug)]
+pub(crate) struct PendingWrites {
+    receipt: Receipt,
+    arrived: oneshot::Receiver<Infallible>,
+}
+
+impl Default for PendingWrites {
+    fn default() -> Self {
+        let (sender, arrived) = oneshot::channel();
+        Self {
+            receipt: Receipt {
+                _sender: Arc::new(sender),
+            },
+            arrived,
+        }
+    }
+}
+
+impl PendingWrites {
+    /// A receipt for one more name.
+    fn receipt(&self) -> Receipt {
+        self.receipt.clone()
+    }
+
+    /// A future that completes when all names are written; `None` if all are. No more can be added.
+    fn completion(self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let Self { receipt, mut arrived } = self;
+        drop(receipt);
+        // No value is ever sent; the receiver completes when the last receipt is dropped.
+        matches!(arrived.try_recv(), Err(TryRecvError::Empty)).then(|| async move {
+            let _ = arrived.await;
+        })
+    }
+}
+
+/// The maximum number of names that wait to be written, about 100 bytes each. Further ones are known to this node only.
+const QUEUE_MAX: usize = 65_536;
+/// The maximum number of names written at once.
+const BATCH_MAX: usize = 128;
+/// The pause after a failed write.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A name that waits to be written, with its receipt.
+struct QueuedWrite {
+    name: (StateKey, ServedBy),
+    receipt: Receipt,
+}
+
+/// The background task that writes recorded state to the store, in order and in batches.
+pub(crate) struct StateWriter {
+    store: Arc<dyn SessionStore>,
+    queue: mpsc::Receiver<QueuedWrite>,
+    /// Whether the last write failed.
+    fails: watch::Sender<bool>,
+}
+
+impl StateWriter {
+    /// Writes until `stop` turns true, and then the names that are queued. Names wait while the store is unreachable.
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            let stopping = async {
+                let _ = stop.wait_for(|stop| *stop).await;
+            };
+            let count = tokio::select! {
+                count = self.queue.recv_many(&mut batch, BATCH_MAX) => count,
+                () = stopping => {
+                    // Only names that are queued already are received.
+                    self.queue.close();
+                    self.queue.recv_many(&mut batch, QUEUE_MAX).await
+                }
+            };
+            if count == 0 {
+                return;
+            }
+            let (names, receipts): (Vec<_>, Vec<_>) =
+                batch.drain(..).map(|waiting| (waiting.name, waiting.receipt)).unzip();
+            self.write(&names, &mut stop).await;
+            drop(receipts);
+        }
+    }
+
+    /// Repeats a write until it succeeds, or until `stop` turns true.
+    async fn write(&self, names: &[(StateKey, ServedBy)], stop: &mut watch::Receiver<bool>) {
+        while let Err(error) = self.store.remember(names, clock::unix_seconds()).await {
+            self.fails.send_replace(true);
+            tracing::warn!(%error, names = names.len(), "cannot write who owns state at providers");
+            let stopping = stop.wait_for(|stop| *stop);
+            if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {
+                return;
+            }
+        }
+        self.fails.send_if_modified(std::mem::take);
+    }
+}

@@ -1,15 +1,20 @@
-//! What is said: deterministic text derived from the prompt, thinking, or a tool call, cut into deltas.
+//! The content of an answer: deterministic text derived from the prompt, thinking, or a tool call, split into deltas.
 
-use super::ask::Ask;
-use super::offer::{self, Offer};
-use super::script::Script;
-use super::settings::Counting;
-use super::{mark, tokens};
-use crate::domain::wire::protocol::Protocol;
+use serde_json::{Value, json};
 
-/// How much of a prompt or a tool result is echoed, in characters.
+use crate::{
+    domain::wire::protocol::Protocol,
+    sample_provider::{
+        TokenCounting,
+        ask::{self, OfferedTool, SampleRequest, ToolInputKind, text_at},
+        script::{self, SampleScript},
+        tokens,
+    },
+};
+
+/// Maximum length of an echoed prompt or tool result, in characters.
 const ECHO_CHARS_MAX: usize = 160;
-/// Words after the echo when the number of deltas is free.
+/// Number of words after the echo if the number of deltas is not fixed.
 const WORDS_DEFAULT: usize = 24;
 
 const WORDS: [&str; 32] = [
@@ -18,41 +23,47 @@ const WORDS: [&str; 32] = [
     "wheel", "measure", "level", "flood", "calm", "bend", "source",
 ];
 
-/// The content of one answer, in the order it is sent: thinking, text, call. Every string is one delta.
+/// The content of one answer, in the order in which it is sent: thinking, text, call. Each string is one delta.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ScriptedContent {
-    /// The thinking shown, empty for none.
+    /// The shown thinking; empty if there is none.
     pub(super) thinking: Vec<String>,
     pub(super) text: Vec<String>,
-    /// The tool call, if it is one.
-    pub(super) call: Option<Call>,
-    /// Tokens of reasoning that is not shown, before the first word.
+    /// The tool call, if there is one.
+    pub(super) call: Option<ScriptedToolCall>,
+    /// Tokens of hidden reasoning, which comes before the first delta.
     hidden: u64,
-    counting: Counting,
+    counting: TokenCounting,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Call {
+pub(super) struct ScriptedToolCall {
     /// The tool and its arguments.
-    pub(super) tool: Offer,
-    /// The arguments as text, in deltas; a single one where the protocol does not stream them.
+    pub(super) tool: OfferedTool,
+    /// The arguments as text, in deltas; a single delta if the protocol does not stream them.
     pub(super) deltas: Vec<String>,
 }
 
 impl ScriptedContent {
     /// The answer to `ask`; the same seed and prompt give the same answer.
-    pub(super) fn to(ask: &Ask, protocol: Protocol, script: &Script, seed: u64, counting: Counting) -> Self {
+    pub(super) fn for_request(
+        ask: &SampleRequest,
+        protocol: Protocol,
+        script: &SampleScript,
+        seed: u64,
+        counting: TokenCounting,
+    ) -> Self {
         let bytes = script.delta_bytes();
         let hidden = script.hidden_tokens.unwrap_or(0);
-        // An answer that is rendered once and reused must not quote one of the prompts it answers.
-        let reusable = counting == Counting::Fixed && script.deltas.is_some();
+        // An answer that is rendered once and reused must not quote any prompt.
+        let reusable = counting == TokenCounting::Fixed && script.deltas.is_some();
         let prompt = if reusable {
             String::new()
         } else {
-            mark::without(&ask.prompt)
+            script::without_marks(&ask.prompt)
         };
         let echo: String = prompt.chars().take(ECHO_CHARS_MAX).collect();
-        let words = Words::new(seed ^ fingerprint(&prompt));
+        let words = WordSequence::new(seed ^ fingerprint(&prompt));
         let thinking = if ask.thinking {
             pieces(&format!("The user says \"{echo}\". A short answer will do."), bytes)
         } else {
@@ -64,7 +75,7 @@ impl ScriptedContent {
                 Protocol::Messages | Protocol::Responses => pieces(&arguments, bytes),
                 Protocol::Gemini => vec![arguments],
             };
-            let call = Call {
+            let call = ScriptedToolCall {
                 tool: offer.clone(),
                 deltas,
             };
@@ -86,8 +97,8 @@ impl ScriptedContent {
             _ => format!("You said \"{echo}\"."),
         };
         let text = match (&ask.schema, script.deltas) {
-            (Some(schema), _) => pieces(&offer::fitting(schema).to_string(), bytes),
-            (None, Some(count)) => numbered(&opening, words, count, bytes),
+            (Some(schema), _) => pieces(&ask::fitting_arguments(schema).to_string(), bytes),
+            (None, Some(count)) => exact_pieces(&opening, words, count, bytes),
             (None, None) => {
                 let mut text = opening;
                 for word in words.take(WORDS_DEFAULT) {
@@ -116,7 +127,7 @@ impl ScriptedContent {
         self.tokens_after(self.deltas())
     }
 
-    /// The output tokens when `deltas` deltas have been generated; what is hidden was thought before the first.
+    /// The output tokens after `deltas` deltas. Hidden reasoning counts from the first delta on.
     pub(super) fn tokens_after(&self, deltas: usize) -> u64 {
         let hidden = if deltas > 0 { self.hidden } else { 0 };
         self.shown_after(deltas) + hidden
@@ -124,14 +135,14 @@ impl ScriptedContent {
 
     /// The tokens of the first `deltas` deltas.
     fn shown_after(&self, deltas: usize) -> u64 {
-        if self.counting == Counting::Fixed {
+        if self.counting == TokenCounting::Fixed {
             return u64::try_from(deltas.min(self.deltas())).unwrap_or(u64::MAX);
         }
         let text = deltas.saturating_sub(self.thinking.len());
         let call = text.saturating_sub(self.text.len());
-        let mut total = count(&self.thinking, deltas) + count(&self.text, text);
+        let mut total = count_tokens(&self.thinking, deltas) + count_tokens(&self.text, text);
         if let Some(made) = self.call.as_ref().filter(|_| call > 0) {
-            total += tokens::count(&made.tool.name) + count(&made.deltas, call);
+            total += tokens::count(&made.tool.name) + count_tokens(&made.deltas, call);
         }
         total
     }
@@ -142,15 +153,15 @@ impl ScriptedContent {
     }
 }
 
-/// The tokens of the first `take` deltas, as one text.
-fn count(deltas: &[String], take: usize) -> u64 {
+/// The tokens of the first `take` deltas, counted as one text.
+fn count_tokens(deltas: &[String], take: usize) -> u64 {
     if take == 0 || deltas.is_empty() {
         return 0;
     }
     tokens::count(&deltas.iter().take(take).map(String::as_str).collect::<String>())
 }
 
-/// `text` in pieces of at least `bytes` bytes (exactly, for ASCII), the last as long as what is left.
+/// Splits `text` into pieces of at least `bytes` bytes (exactly, for ASCII); the last has the rest.
 fn pieces(text: &str, bytes: usize) -> Vec<String> {
     let mut pieces = Vec::with_capacity(text.len().div_ceil(bytes.max(1)));
     let mut piece = String::new();
@@ -166,8 +177,8 @@ fn pieces(text: &str, bytes: usize) -> Vec<String> {
     pieces
 }
 
-/// Exactly `count` pieces of at least `bytes` bytes: the opening, then words without end.
-fn numbered(opening: &str, words: Words, count: usize, bytes: usize) -> Vec<String> {
+/// Exactly `count` pieces of at least `bytes` bytes: the opening, then as many words as needed.
+fn exact_pieces(opening: &str, words: WordSequence, count: usize, bytes: usize) -> Vec<String> {
     let mut letters = opening
         .chars()
         .chain(words.flat_map(|word| std::iter::once(' ').chain(word.chars())));
@@ -183,7 +194,7 @@ fn numbered(opening: &str, words: Words, count: usize, bytes: usize) -> Vec<Stri
         .collect()
 }
 
-/// FNV-1a: it only has to be the same on every machine.
+/// FNV-1a. It only has to be the same on every machine.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -192,17 +203,17 @@ fn fingerprint(text: &str) -> u64 {
 
 /// An endless, seeded sequence of words (SplitMix64).
 #[derive(Clone)]
-struct Words {
+struct WordSequence {
     state: u64,
 }
 
-impl Words {
+impl WordSequence {
     fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 }
 
-impl Iterator for Words {
+impl Iterator for WordSequence {
     type Item = &'static str;
 
     fn next(&mut self) -> Option<&'static str> {
@@ -214,30 +225,150 @@ impl Iterator for Words {
     }
 }
 
+/// Words in a prompt that make the answer call an offered tool.
+const ASKING_WORDS: [&str; 3] = ["weather", "forecast", "temperature"];
+
+/// The client-side tools that `body` offers, in order.
+fn offers(protocol: Protocol, body: &Value) -> Vec<OfferedTool> {
+    let tools = array_items(body, "tools");
+    match protocol {
+        Protocol::Messages => tools
+            .filter_map(|tool| OfferedTool::new(tool, tool.get("input_schema")?))
+            .collect(),
+        Protocol::Responses => {
+            // Agents also offer tools in an item of the input.
+            let added = array_items(body, "input")
+                .filter(|item| text_at(item, "/type") == Some("additional_tools"))
+                .flat_map(|item| array_items(item, "tools"));
+            tools.chain(added).flat_map(responses_offers).collect()
+        }
+        Protocol::Gemini => tools
+            .filter_map(|tool| {
+                tool.get("functionDeclarations")
+                    .or_else(|| tool.get("function_declarations"))
+            })
+            .filter_map(Value::as_array)
+            .flatten()
+            .filter_map(|declaration| {
+                let names = ["parameters", "parametersJsonSchema", "parameters_json_schema"];
+                let schema = names.iter().find_map(|name| declaration.get(name));
+                OfferedTool::new(declaration, schema.unwrap_or(&Value::Null))
+            })
+            .collect(),
+    }
+}
+
+fn array_items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A tool of the Responses protocol, or the tools of a namespace.
+fn responses_offers(tool: &Value) -> Vec<OfferedTool> {
+    if text_at(tool, "/type") != Some("namespace") {
+        return responses_offer(tool).into_iter().collect();
+    }
+    let namespace = text_at(tool, "/name");
+    let within = |offer: OfferedTool| OfferedTool {
+        namespace: namespace.map(str::to_owned),
+        ..offer
+    };
+    array_items(tool, "tools")
+        .filter_map(responses_offer)
+        .map(within)
+        .collect()
+}
+
+fn responses_offer(tool: &Value) -> Option<OfferedTool> {
+    match text_at(tool, "/type") {
+        Some("function") => OfferedTool::new(tool, tool.get("parameters").unwrap_or(&Value::Null)),
+        Some("custom") => Some(OfferedTool {
+            input_kind: ToolInputKind::Text,
+            arguments: json!("sample"),
+            ..OfferedTool::new(tool, &Value::Null)?
+        }),
+        _ => None,
+    }
+}
+
+/// The tool to call: one that the request forces, or, if the last turn has no tool result, the one that the script names, or
+/// the first one if the prompt has an asking word.
+pub(super) fn choose_tool(
+    protocol: Protocol,
+    body: &Value,
+    ask: &SampleRequest,
+    script: &SampleScript,
+) -> Option<OfferedTool> {
+    let (forced, forced_name) = match protocol {
+        Protocol::Messages => match text_at(body, "/tool_choice/type") {
+            Some("none") => return None,
+            Some("any") => (true, None),
+            Some("tool") => (true, text_at(body, "/tool_choice/name")),
+            _ => (false, None),
+        },
+        Protocol::Responses => match body.get("tool_choice") {
+            Some(Value::String(choice)) if choice == "none" => return None,
+            Some(Value::String(choice)) => (choice == "required", None),
+            Some(Value::Object(choice)) => (
+                choice.get("type").and_then(Value::as_str) == Some("function"),
+                text_at(body, "/tool_choice/name"),
+            ),
+            _ => (false, None),
+        },
+        Protocol::Gemini => match text_at(body, "/toolConfig/functionCallingConfig/mode") {
+            Some("NONE") => return None,
+            Some("ANY") => (
+                true,
+                text_at(body, "/toolConfig/functionCallingConfig/allowedFunctionNames/0"),
+            ),
+            _ => (false, None),
+        },
+    };
+    let has_result = ask.tool_result.is_some();
+    let marked = script.tool.as_deref().filter(|_| !has_result);
+    let asked = marked.is_some() || {
+        let prompt = ask.prompt.to_lowercase();
+        !has_result && ASKING_WORDS.iter().any(|word| prompt.contains(word))
+    };
+    if !(forced || asked) {
+        return None;
+    }
+    let name = forced_name.or(marked);
+    let mut offer = offers(protocol, body)
+        .into_iter()
+        .find(|offer| name.is_none_or(|name| name == offer.name))?;
+    if let Some(input) = script
+        .tool_input
+        .clone()
+        .filter(|_| marked == Some(offer.name.as_str()))
+    {
+        offer.arguments = input;
+    }
+    Some(offer)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::sample_provider::ask::{ToolInputKind, fitting_arguments};
     use serde_json::json;
 
-    use super::*;
-    use crate::sample_provider::offer::Taking;
-
-    fn answer(ask: &Ask, script: &Script) -> ScriptedContent {
-        ScriptedContent::to(ask, Protocol::Messages, script, 1, Counting::Text)
+    fn answer(ask: &SampleRequest, script: &SampleScript) -> ScriptedContent {
+        ScriptedContent::for_request(ask, Protocol::Messages, script, 1, TokenCounting::Text)
     }
 
-    fn asking(prompt: &str) -> Ask {
-        Ask {
+    fn asking(prompt: &str) -> SampleRequest {
+        SampleRequest {
             prompt: prompt.to_owned(),
-            ..Ask::default()
+            ..SampleRequest::default()
         }
     }
 
     #[test]
     fn number_and_size_of_deltas_are_exact() {
-        let script = Script {
+        let script = SampleScript {
             deltas: Some(40),
             delta_bytes: Some(7),
-            ..Script::default()
+            ..SampleScript::default()
         };
         let answer = answer(&asking("hello"), &script);
         assert_eq!(answer.text.len(), 40);
@@ -247,16 +378,16 @@ mod tests {
 
     #[test]
     fn the_same_seed_and_prompt_say_the_same() {
-        let script = Script::default();
+        let script = SampleScript::default();
         assert_eq!(answer(&asking("a"), &script), answer(&asking("a"), &script));
         assert_ne!(answer(&asking("a"), &script), answer(&asking("b"), &script));
     }
 
     #[test]
     fn characters_are_not_split_and_marks_not_echoed() {
-        let script = Script {
+        let script = SampleScript {
             delta_bytes: Some(1),
-            ..Script::default()
+            ..SampleScript::default()
         };
         let text = answer(&asking("grüß 🙂 [[sample: delta_bytes=1]]"), &script)
             .text
@@ -266,14 +397,14 @@ mod tests {
 
     #[test]
     fn hidden_reasoning_is_billed_from_the_first_word_on_and_never_shown() {
-        let script = Script {
+        let script = SampleScript {
             deltas: Some(4),
-            ..Script::default()
+            ..SampleScript::default()
         };
         let shown = answer(&asking("hello"), &script);
         let hiding = answer(
             &asking("hello"),
-            &Script {
+            &SampleScript {
                 hidden_tokens: Some(2000),
                 ..script
             },
@@ -287,43 +418,128 @@ mod tests {
 
     #[test]
     fn a_tool_result_is_quoted_and_a_schema_is_filled() {
-        let ask = Ask {
+        let ask = SampleRequest {
             tool_result: Some("18 C".to_owned()),
-            ..Ask::default()
+            ..SampleRequest::default()
         };
         assert!(
-            answer(&ask, &Script::default())
+            answer(&ask, &SampleScript::default())
                 .text
                 .concat()
                 .starts_with("The tool says \"18 C\".")
         );
         let schema = json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let ask = Ask {
+        let ask = SampleRequest {
             schema: Some(schema),
-            ..Ask::default()
+            ..SampleRequest::default()
         };
-        assert_eq!(answer(&ask, &Script::default()).text.concat(), r#"{"n":1}"#);
+        assert_eq!(answer(&ask, &SampleScript::default()).text.concat(), r#"{"n":1}"#);
     }
 
     #[test]
     fn tokens_of_a_part_grow_to_the_tokens_of_the_whole() {
-        let offer = Offer {
+        let offer = OfferedTool {
             name: "get_weather".to_owned(),
             namespace: None,
-            taking: Taking::Json,
+            input_kind: ToolInputKind::Json,
             arguments: json!({"location": "Paris"}),
         };
-        let ask = Ask {
+        let ask = SampleRequest {
             thinking: true,
             call: Some(offer),
             ..asking("weather")
         };
-        let answer = answer(&ask, &Script::default());
+        let answer = answer(&ask, &SampleScript::default());
         let counts: Vec<u64> = (0..=answer.deltas())
             .map(|deltas| answer.tokens_after(deltas))
             .collect();
         assert_eq!(counts.first(), Some(&0));
         assert_eq!(counts.last(), Some(&answer.tokens()));
         assert!(answer.thinking_tokens() > 0 && answer.thinking_tokens() < answer.tokens());
+    }
+
+    fn weather_schema() -> Value {
+        json!({"type": "object", "properties": {"unit": {"type": "string", "enum": ["c", "f"]},
+            "location": {"type": "string"}, "days": {"type": "integer"}}, "required": ["location"]})
+    }
+
+    #[test]
+    fn arguments_fit_the_required_properties() {
+        assert_eq!(fitting_arguments(&weather_schema()), json!({"location": "Paris"}));
+        let gemini = json!({"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}});
+        assert_eq!(fitting_arguments(&gemini), json!({"n": 1}));
+        assert_eq!(fitting_arguments(&Value::Null), json!({}));
+    }
+
+    fn chosen(protocol: Protocol, body: &Value, prompt: &str, result: Option<&str>) -> Option<OfferedTool> {
+        let ask = SampleRequest {
+            prompt: prompt.to_owned(),
+            tool_result: result.map(str::to_owned),
+            ..SampleRequest::default()
+        };
+        choose_tool(protocol, body, &ask, &SampleScript::from_prompt(prompt).unwrap())
+    }
+
+    fn bodies(schema: &Value) -> [(Protocol, Value); 3] {
+        let messages = json!({"tools": [{"type": "web_search_20250305", "name": "web_search"},
+            {"name": "get_weather", "input_schema": schema}, {"name": "shell", "input_schema": {}}]});
+        let responses = json!({"tools": [{"type": "web_search"},
+            {"type": "function", "name": "get_weather", "parameters": schema}, {"type": "function", "name": "shell"}]});
+        let gemini = json!({"tools": [{"functionDeclarations": [
+            {"name": "get_weather", "parameters_json_schema": schema}, {"name": "shell"}]}]});
+        [
+            (Protocol::Messages, messages),
+            (Protocol::Responses, responses),
+            (Protocol::Gemini, gemini),
+        ]
+    }
+
+    #[test]
+    fn a_prompt_about_the_weather_calls_the_first_tool_of_each_protocol() {
+        for (protocol, body) in bodies(&weather_schema()) {
+            let call = chosen(protocol, &body, "The Weather in Rome?", None).unwrap();
+            assert_eq!(
+                (call.name.as_str(), call.arguments),
+                ("get_weather", json!({"location": "Paris"}))
+            );
+            assert_eq!(chosen(protocol, &body, "weather", Some("18 C")), None);
+            assert_eq!(chosen(protocol, &body, "hello", None), None);
+        }
+    }
+
+    #[test]
+    fn a_mark_calls_the_tool_it_names_with_its_input_until_there_is_a_result() {
+        let prompt = r#"[[sample: tool=shell tool_input={"command": "echo weir"}]] do it"#;
+        for (protocol, body) in bodies(&weather_schema()) {
+            let call = chosen(protocol, &body, prompt, None).unwrap();
+            assert_eq!(
+                (call.name.as_str(), call.arguments),
+                ("shell", json!({"command": "echo weir"}))
+            );
+            assert_eq!(chosen(protocol, &body, prompt, Some("weir")), None);
+            assert_eq!(chosen(protocol, &json!({}), prompt, None), None, "it is not offered");
+        }
+    }
+
+    #[test]
+    fn a_tool_in_a_namespace_that_came_with_the_input_takes_free_text() {
+        let body = json!({"input": [{"type": "additional_tools", "tools": [{"type": "namespace", "name": "functions",
+            "tools": [{"type": "custom", "name": "exec"}, {"type": "function", "name": "wait"}]}]}]});
+        let prompt = r#"[[sample: tool=exec tool_input="text(\"a b\")"]]"#;
+        let call = chosen(Protocol::Responses, &body, prompt, None).unwrap();
+        assert_eq!(
+            (call.input_kind, call.namespace.as_deref()),
+            (ToolInputKind::Text, Some("functions"))
+        );
+        assert_eq!(call.arguments_text(), r#"text("a b")"#);
+    }
+
+    #[test]
+    fn a_forced_choice_calls_the_named_tool_and_none_forbids() {
+        let tools = json!([{"name": "a", "input_schema": {}}, {"name": "b", "input_schema": {}}]);
+        let body = json!({"tools": tools, "tool_choice": {"type": "tool", "name": "b"}});
+        assert_eq!(chosen(Protocol::Messages, &body, "hello", None).unwrap().name, "b");
+        let body = json!({"tools": tools, "tool_choice": {"type": "none"}});
+        assert_eq!(chosen(Protocol::Messages, &body, "weather", None), None);
     }
 }

@@ -1,42 +1,45 @@
-//! What a request asks for, read from its body: only what the answer depends on.
+//! Parses the parts of a request that its answer depends on.
 
-use serde_json::Value;
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
 
-use super::offer::Offer;
-use crate::domain::wire::operation::Operation;
-use crate::domain::wire::protocol::Protocol;
+use crate::domain::wire::{operation::Operation, protocol::Protocol};
 
-/// The facts of one request.
+/// The parts of one request that its answer depends on.
 #[derive(Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct SampleRequest {
     pub(super) model: String,
     /// Whether the answer is streamed.
     pub(super) stream: bool,
-    /// Whether thinking is shown.
+    /// Whether to show thinking.
     pub(super) thinking: bool,
-    /// The text of the last user turn; empty when it has none.
+    /// The text of the last user turn; may be empty.
     pub(super) prompt: String,
-    /// The result of a tool, when the last turn carries one.
+    /// The result of a tool, if the last turn has one.
     pub(super) tool_result: Option<String>,
-    /// The tool to call, when the answer is to be a call; not read from the body alone, so set by the caller.
-    pub(super) call: Option<Offer>,
-    /// The schema of the answer, when it has to be JSON.
+    /// The tool to call; `None` for an answer without a call. Set by the caller, because it depends not only on the body.
+    pub(super) call: Option<OfferedTool>,
+    /// The schema of the answer, if it has to be JSON.
     pub(super) schema: Option<Value>,
 }
 
-/// A body that cannot be answered; the message says what is wrong with which field.
+/// Why a body cannot be answered: what is wrong with which field.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct AskError(pub(super) String);
+pub(super) struct SampleRequestError(pub(super) String);
 
-/// Reads the facts from `body`. `path_model` is the model in the path (Gemini).
-pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value) -> Result<Ask, AskError> {
+/// Parses `body`. `path_model` is the model in the path (Gemini).
+pub(super) fn read_request(
+    operation: Operation,
+    path_model: Option<&str>,
+    body: &Value,
+) -> Result<SampleRequest, SampleRequestError> {
     let Some(fields) = body.as_object() else {
-        return Err(AskError("the body has to be a JSON object".to_owned()));
+        return Err(SampleRequestError("the body has to be a JSON object".to_owned()));
     };
     let model = match path_model.or_else(|| body.get("model").and_then(Value::as_str)) {
         Some(model) => model.to_owned(),
-        None => return Err(AskError("model: field required".to_owned())),
+        None => return Err(SampleRequestError("model: field required".to_owned())),
     };
     let turns = match operation.protocol() {
         Protocol::Messages => fields.get("messages"),
@@ -51,11 +54,11 @@ pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value)
             Protocol::Responses => "input",
             Protocol::Gemini => "contents",
         };
-        return Err(AskError(format!("{name}: field required")));
+        return Err(SampleRequestError(format!("{name}: field required")));
     };
-    let mut ask = Ask {
+    let mut ask = SampleRequest {
         model,
-        ..Ask::default()
+        ..SampleRequest::default()
     };
     match operation.protocol() {
         Protocol::Messages => read_messages(body, turns, &mut ask),
@@ -68,7 +71,7 @@ pub(super) fn read(operation: Operation, path_model: Option<&str>, body: &Value)
     Ok(ask)
 }
 
-fn read_messages(body: &Value, turns: &Value, ask: &mut Ask) {
+fn read_messages(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     ask.stream = flag(body, "/stream");
     ask.thinking = matches!(text_at(body, "/thinking/type"), Some("enabled" | "adaptive"));
     ask.schema = body.pointer("/output_config/format/schema").cloned();
@@ -91,7 +94,7 @@ fn read_messages(body: &Value, turns: &Value, ask: &mut Ask) {
     }
 }
 
-fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
+fn read_responses(body: &Value, input: &Value, ask: &mut SampleRequest) {
     ask.stream = flag(body, "/stream");
     ask.thinking = body.get("reasoning").is_some_and(|reasoning| !reasoning.is_null())
         && text_at(body, "/reasoning/effort") != Some("none");
@@ -100,7 +103,7 @@ fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
         ask.prompt = plain(Some(input));
         return;
     };
-    // Several results of parallel calls may follow each other; the text before them is an earlier turn.
+    // The results of several parallel calls may follow each other. Text before them belongs to an earlier turn.
     for item in items.iter().rev() {
         match text_at(item, "/type") {
             Some("function_call_output" | "custom_tool_call_output") => {
@@ -116,7 +119,7 @@ fn read_responses(body: &Value, input: &Value, ask: &mut Ask) {
     }
 }
 
-fn read_gemini(body: &Value, turns: &Value, ask: &mut Ask) {
+fn read_gemini(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     let configuration = body.get("generationConfig").or_else(|| body.get("generation_config"));
     if let Some(configuration) = configuration {
         let thinking = configuration
@@ -137,7 +140,7 @@ fn read_gemini(body: &Value, turns: &Value, ask: &mut Ask) {
             .get("responseMimeType")
             .or_else(|| configuration.get("response_mime_type"));
         if ask.schema.is_none() && media.and_then(Value::as_str) == Some("application/json") {
-            ask.schema = Some(Value::Object(serde_json::Map::new()));
+            ask.schema = Some(Value::Object(Map::new()));
         }
     }
     let turns = match turns {
@@ -190,14 +193,143 @@ pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str)
 }
 
+/// A recognised path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PathTarget {
+    pub(super) operation: Operation,
+    /// The model, if it is in the path.
+    pub(super) model: Option<String>,
+}
+
+/// Parses `path`; `None` for an unknown path. Only its end counts, so that any provider's prefix works.
+pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
+    let plain = |operation| Some(PathTarget { operation, model: None });
+    if path.ends_with("/messages/count_tokens") {
+        return plain(Operation::CountTokens);
+    }
+    if path.ends_with("/messages") {
+        return plain(Operation::Messages);
+    }
+    if path.ends_with("/responses") {
+        return plain(Operation::Responses);
+    }
+    let (folder, last) = path.rsplit_once('/')?;
+    if !(folder.ends_with("/models") || folder.ends_with("/tunedModels")) {
+        return None;
+    }
+    let last = percent_decode_str(last).decode_utf8().ok()?;
+    let (model, verb) = last.rsplit_once(':')?;
+    let operation = match verb {
+        "generateContent" => Operation::GenerateContent,
+        "streamGenerateContent" => Operation::StreamGenerateContent,
+        "countTokens" => Operation::GeminiCountTokens,
+        _ => return None,
+    };
+    Some(PathTarget {
+        operation,
+        model: Some(model.to_owned()),
+    })
+}
+
+/// Whether a Gemini query requests server-sent events (`alt=sse`).
+pub(super) fn is_sse_query(query: Option<&str>) -> bool {
+    query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"))
+}
+
+/// A tool that the request offers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OfferedTool {
+    /// The tool's name.
+    pub(super) name: String,
+    /// The namespace that it is in (Responses).
+    pub(super) namespace: Option<String>,
+    /// The kind of its input.
+    pub(super) input_kind: ToolInputKind,
+    /// Arguments that roughly fit its schema; a string for free text.
+    pub(super) arguments: Value,
+}
+
+/// The kind of a tool's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToolInputKind {
+    /// A JSON object.
+    Json,
+    /// Free text (custom tools of the Responses protocol).
+    Text,
+}
+
+impl OfferedTool {
+    pub(super) fn new(tool: &Value, schema: &Value) -> Option<Self> {
+        Some(Self {
+            name: tool.get("name")?.as_str()?.to_owned(),
+            namespace: None,
+            input_kind: ToolInputKind::Json,
+            arguments: fitting_arguments(schema),
+        })
+    }
+
+    /// The arguments as text for a stream.
+    pub(super) fn arguments_text(&self) -> String {
+        match &self.arguments {
+            Value::String(text) if self.input_kind == ToolInputKind::Text => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// An object that roughly fits an object schema: its required properties, or the first one if none is required.
+pub(super) fn fitting_arguments(schema: &Value) -> Value {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return json!({});
+    };
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let mut object = Map::new();
+    for (name, property) in properties {
+        if required.contains(&name.as_str()) || (required.is_empty() && object.is_empty()) {
+            object.insert(name.clone(), fitting_property(name, property));
+        }
+    }
+    Value::Object(object)
+}
+
+fn fitting_property(name: &str, property: &Value) -> Value {
+    if let Some(first) = property.pointer("/enum/0") {
+        return first.clone();
+    }
+    let kind = match property.get("type") {
+        Some(Value::String(kind)) => kind.to_lowercase(),
+        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or("string").to_lowercase(),
+        _ => "string".to_owned(),
+    };
+    match kind.as_str() {
+        "integer" | "number" => property.get("minimum").cloned().unwrap_or_else(|| json!(1)),
+        "boolean" => json!(true),
+        "array" => json!([]),
+        // Only one level: deeper schemas are not worth a recursion here.
+        "object" => json!({}),
+        _ if ["location", "city", "place"]
+            .iter()
+            .any(|word| name.to_lowercase().contains(word)) =>
+        {
+            json!("Paris")
+        }
+        _ => json!("sample"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use serde_json::json;
 
-    use super::*;
-
-    fn ask(operation: Operation, body: &Value) -> Ask {
-        read(operation, None, body).unwrap()
+    fn ask(operation: Operation, body: &Value) -> SampleRequest {
+        read_request(operation, None, body).unwrap()
     }
 
     #[test]
@@ -242,9 +374,45 @@ mod tests {
 
     #[test]
     fn a_missing_field_is_named() {
-        let error = read(Operation::Messages, None, &json!({"messages": []})).unwrap_err();
+        let error = read_request(Operation::Messages, None, &json!({"messages": []})).unwrap_err();
         assert_eq!(error.to_string(), "model: field required");
-        let error = read(Operation::Responses, None, &json!({"model": "m"})).unwrap_err();
+        let error = read_request(Operation::Responses, None, &json!({"model": "m"})).unwrap_err();
         assert_eq!(error.to_string(), "input: field required");
+    }
+
+    #[test]
+    fn only_the_end_of_the_path_counts() {
+        for (path, operation) in [
+            ("/v1/messages", Operation::Messages),
+            ("/api/anthropic/v1/messages", Operation::Messages),
+            ("/v1/messages/count_tokens", Operation::CountTokens),
+            ("/responses", Operation::Responses),
+            ("/api/v3/responses", Operation::Responses),
+        ] {
+            assert_eq!(parse_path(path), Some(PathTarget { operation, model: None }), "{path}");
+        }
+        assert_eq!(parse_path("/v1/chat/completions"), None);
+        assert_eq!(parse_path("/v1/models/m:embedContent"), None);
+    }
+
+    #[test]
+    fn gemini_paths_name_the_model_also_with_an_encoded_colon() {
+        for path in [
+            "/v1beta/models/g-2:streamGenerateContent",
+            "/v1/models/g-2%3AstreamGenerateContent",
+        ] {
+            let expected = PathTarget {
+                operation: Operation::StreamGenerateContent,
+                model: Some("g-2".to_owned()),
+            };
+            assert_eq!(parse_path(path), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn alt_sse_is_found_among_other_pairs() {
+        assert!(is_sse_query(Some("key=x&alt=sse")));
+        assert!(!is_sse_query(Some("alt=json")));
+        assert!(!is_sse_query(None));
     }
 }

@@ -1,56 +1,70 @@
-//! A socket that can be told to end with RST instead of FIN.
+//! A socket that can be closed with RST instead of FIN, and response bodies that follow the steps of a response.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::Sleep,
+};
 
-/// Told to a connection from within one of its responses.
+use crate::sample_provider::{
+    ledger::SampleLedgerEntry, performance::ScriptedResponse, script::CutStyle, steps::ReplyStep,
+};
+
+/// The flag by which a response makes its connection end with RST.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResetFlag(Arc<AtomicBool>);
 
 impl ResetFlag {
-    /// The connection is to end with RST.
+    /// Makes the connection end with RST.
     pub(super) fn raise(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
-/// A socket and its flag.
+/// A socket with its flag.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct SampleConnection {
     stream: TcpStream,
     reset: ResetFlag,
 }
 
-impl Connection {
-    /// Wraps `stream`; small writes go out at once.
+impl SampleConnection {
+    /// Wraps `stream`, and disables Nagle's algorithm.
     pub(super) fn new(stream: TcpStream, reset: ResetFlag) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, reset })
     }
 }
 
-impl Drop for Connection {
+impl Drop for SampleConnection {
     fn drop(&mut self) {
         if self.reset.0.load(Ordering::Acquire) {
-            // If this fails the peer sees FIN: still a cut.
+            // If this fails, the peer sees FIN, which is also a cut.
             let _ = self.stream.set_zero_linger();
         }
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for SampleConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for SampleConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -73,5 +87,109 @@ impl AsyncWrite for Connection {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+/// Pause before a break, so that the bytes before it are sent.
+const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
+
+/// The body was broken off as scripted.
+#[derive(Debug, thiserror::Error)]
+#[error("broken off as scripted")]
+pub(super) struct StreamBroken;
+
+/// The body of one response.
+pub(super) struct PacedBody {
+    steps: Arc<[ReplyStep]>,
+    next: usize,
+    length: Option<u64>,
+    gap: Duration,
+    /// The timer of the pauses. Each pause starts at the end of the last one, so that the pace does not drift.
+    timer: Option<Pin<Box<Sleep>>>,
+    waiting: bool,
+    entry: SampleLedgerEntry,
+    reset: ResetFlag,
+}
+
+impl PacedBody {
+    /// The body of `performance`, billed in `entry`. `reset` belongs to its connection.
+    pub(super) fn new(performance: &ScriptedResponse, entry: SampleLedgerEntry, reset: ResetFlag) -> Self {
+        Self {
+            steps: Arc::clone(&performance.steps),
+            next: 0,
+            length: performance.length,
+            gap: performance.gap,
+            timer: None,
+            waiting: false,
+            entry,
+            reset,
+        }
+    }
+
+    fn poll_wait(&mut self, cx: &mut Context<'_>, wait: Duration) -> Poll<()> {
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if !self.waiting {
+                    let deadline = timer.deadline() + wait;
+                    timer.as_mut().reset(deadline);
+                }
+                timer
+            }
+            None => self.timer.insert(Box::pin(tokio::time::sleep(wait))),
+        };
+        self.waiting = true;
+        ready!(timer.as_mut().poll(cx));
+        self.waiting = false;
+        Poll::Ready(())
+    }
+}
+
+impl Body for PacedBody {
+    type Data = Bytes;
+    type Error = StreamBroken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StreamBroken>>> {
+        let steps = Arc::clone(&self.steps);
+        loop {
+            let Some(step) = steps.get(self.next) else {
+                return Poll::Ready(None);
+            };
+            match step {
+                ReplyStep::Pause => {
+                    let gap = self.gap;
+                    ready!(self.poll_wait(cx, gap));
+                }
+                ReplyStep::Settle { deltas, ending } => self.entry.settle(*deltas, *ending),
+                ReplyStep::Send { bytes, deltas } => {
+                    self.next += 1;
+                    self.entry.on_send(*deltas);
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(bytes.clone()))));
+                }
+                ReplyStep::Break { close } => {
+                    if !self.waiting {
+                        self.timer = None;
+                    }
+                    ready!(self.poll_wait(cx, FLUSH_BEFORE_BREAK));
+                    if *close == CutStyle::Reset {
+                        self.reset.raise();
+                    }
+                    return Poll::Ready(Some(Err(StreamBroken)));
+                }
+                // The server notices when the client leaves, and then drops this body.
+                ReplyStep::Stall => return Poll::Pending,
+            }
+            self.next += 1;
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.next >= self.steps.len()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

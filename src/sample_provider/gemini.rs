@@ -1,20 +1,20 @@
-//! The Gemini-style protocol as a provider speaks it: bodies, chunks in both framings, errors.
+//! The Gemini-style protocol, on the provider's side: bodies, chunks in both framings, errors.
 
 use serde_json::{Value, json};
 
-use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
+use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 
-/// How the chunks of a stream are told apart.
+/// The framing of a stream's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Chunking {
-    /// `alt=sse`: `data: {..}` and an empty line, ended by CRLF.
+pub(super) enum GeminiFraming {
+    /// `alt=sse`: `data: {..}` and an empty line, with CRLF line ends.
     Sse,
     /// One JSON array, written progressively.
     Array,
 }
 
 /// The body of a unary response.
-pub(super) fn unary(reply: &Reply<'_>) -> Value {
+pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     let mut parts = Vec::new();
     if !reply.answer.thinking.is_empty() {
         parts.push(thought(&reply.answer.thinking.concat()));
@@ -28,7 +28,7 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     chunk(reply, &Value::Array(parts), Some("STOP"), reply.counts)
 }
 
-pub(super) fn stream(reply: &Reply<'_>, chunking: Chunking) -> Vec<Frame> {
+pub(super) fn stream(reply: &SampleReply<'_>, chunking: GeminiFraming) -> Vec<SampleFrame> {
     let total = reply.answer.deltas();
     let mut frames = Vec::with_capacity(total + 2);
     let call = call_part(reply);
@@ -45,8 +45,8 @@ pub(super) fn stream(reply: &Reply<'_>, chunking: Chunking) -> Vec<Frame> {
     }
     let data = chunk(reply, &json!([last]), Some("STOP"), reply.counts);
     frames.push(framed(FrameKind::Final, chunking, frames.len(), &data));
-    if chunking == Chunking::Array {
-        frames.push(Frame {
+    if chunking == GeminiFraming::Array {
+        frames.push(SampleFrame {
             kind: FrameKind::Final,
             bytes: "\n]".into(),
         });
@@ -54,14 +54,14 @@ pub(super) fn stream(reply: &Reply<'_>, chunking: Chunking) -> Vec<Frame> {
     frames
 }
 
-/// The in-band error, after `sent` chunks; in an array it is the last element.
-pub(super) fn in_band_error(chunking: Chunking, sent: usize) -> Frame {
+/// The in-band error, after `sent` chunks. In an array, it is the last element.
+pub(super) fn in_band_error(chunking: GeminiFraming, sent: usize) -> SampleFrame {
     let data = json!({"error": {"code": 503, "message": "The model is overloaded. Please try again later.",
         "status": "UNAVAILABLE"}});
     let frame = framed(FrameKind::Other, chunking, sent, &data);
     match chunking {
-        Chunking::Sse => frame,
-        Chunking::Array => Frame {
+        GeminiFraming::Sse => frame,
+        GeminiFraming::Array => SampleFrame {
             bytes: [frame.bytes.as_ref(), b"\n]"].concat().into(),
             ..frame
         },
@@ -99,7 +99,7 @@ fn thought(text: &str) -> Value {
     json!({"text": text, "thought": true})
 }
 
-fn call_part(reply: &Reply<'_>) -> Option<Value> {
+fn call_part(reply: &SampleReply<'_>) -> Option<Value> {
     let call = reply.answer.call.as_ref()?;
     let function = json!({"id": format!("call_{}", reply.id), "name": call.tool.name, "args": call.tool.arguments});
     Some(if reply.answer.thinking.is_empty() {
@@ -109,8 +109,8 @@ fn call_part(reply: &Reply<'_>) -> Option<Value> {
     })
 }
 
-/// What has been used when `sent` of `total` chunks are out; exact at the end, in proportion before.
-fn share(counts: Counts, sent: usize, total: usize) -> Counts {
+/// The usage after `sent` of `total` chunks: exact at the end, proportional before.
+fn share(counts: ReportedCounts, sent: usize, total: usize) -> ReportedCounts {
     let (sent, total) = (
         i64::try_from(sent).unwrap_or(0),
         i64::try_from(total.max(1)).unwrap_or(1),
@@ -120,14 +120,14 @@ fn share(counts: Counts, sent: usize, total: usize) -> Counts {
             .saturating_mul(sent)
             .saturating_add(count % total * sent / total)
     };
-    Counts {
+    ReportedCounts {
         spoken: part(counts.spoken),
         thinking: part(counts.thinking),
         ..counts
     }
 }
 
-fn chunk(reply: &Reply<'_>, parts: &Value, finish: Option<&str>, counts: Option<Counts>) -> Value {
+fn chunk(reply: &SampleReply<'_>, parts: &Value, finish: Option<&str>, counts: Option<ReportedCounts>) -> Value {
     let mut candidate = json!({"content": {"parts": parts, "role": "model"}});
     if let Some(fields) = candidate.as_object_mut() {
         if let Some(finish) = finish {
@@ -146,7 +146,7 @@ fn chunk(reply: &Reply<'_>, parts: &Value, finish: Option<&str>, counts: Option<
     data
 }
 
-fn usage(counts: Counts) -> Value {
+fn usage(counts: ReportedCounts) -> Value {
     let prompt = counts.input();
     json!({"promptTokenCount": prompt, "cachedContentTokenCount": counts.cache_read,
         "candidatesTokenCount": counts.spoken, "thoughtsTokenCount": counts.thinking,
@@ -154,13 +154,13 @@ fn usage(counts: Counts) -> Value {
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}]})
 }
 
-fn framed(kind: FrameKind, chunking: Chunking, before: usize, data: &Value) -> Frame {
+fn framed(kind: FrameKind, chunking: GeminiFraming, before: usize, data: &Value) -> SampleFrame {
     let bytes = match chunking {
-        Chunking::Sse => format!("data: {data}\r\n\r\n"),
-        Chunking::Array if before == 0 => format!("[{data}"),
-        Chunking::Array => format!("\n,\r\n{data}"),
+        GeminiFraming::Sse => format!("data: {data}\r\n\r\n"),
+        GeminiFraming::Array if before == 0 => format!("[{data}"),
+        GeminiFraming::Array => format!("\n,\r\n{data}"),
     };
-    Frame {
+    SampleFrame {
         kind,
         bytes: bytes.into(),
     }

@@ -1,8 +1,8 @@
-//! The ledger: what the sample provider would have billed, one JSON object per line.
+//! The ledger: what the sample provider would bill, one JSON object per line.
 //!
-//! A billed response has two lines, `start` (its input) and `end` (the bill); anything else only an `end` line with
-//! zero tokens. A line is written before the bytes it accounts for. The bill of a run is the sum over its `end` lines;
-//! a `start` without an `end` was interrupted by the end of the process. Prompts and answers are never in it.
+//! A billed response has two lines, `start` (its input) and `end` (the bill); any other response has only an `end` line with
+//! zero tokens. A line is written before the bytes it accounts for. The bill of a run is the sum of its `end` lines; a `start`
+//! without an `end` was interrupted by the end of the process. The ledger never contains prompts or answers.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,20 +12,20 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::performance::Bill;
-use super::settings::OnClientGone;
-use super::steps::Ending;
+use super::performance::SampleBill;
+use super::steps::SampleEnding;
 use crate::domain::wire::protocol::Protocol;
 use crate::edges::clock;
+use crate::sample_provider::ClientGoneBilling;
 
-/// An append-only file, or nothing.
+/// The ledger: an append-only file, or nothing.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct SampleLedger {
     file: Option<Mutex<File>>,
 }
 
-impl Ledger {
-    /// Opens `path` for appending; without a path nothing is kept.
+impl SampleLedger {
+    /// Opens `path` for appending; without a path, nothing is recorded.
     pub(super) fn open(path: Option<&Path>) -> std::io::Result<Self> {
         let file = path
             .map(|path| OpenOptions::new().create(true).append(true).open(path))
@@ -39,11 +39,11 @@ impl Ledger {
         self.file.is_some()
     }
 
-    fn write(&self, line: &Line<'_>) {
+    fn write(&self, line: &SampleLedgerLine<'_>) {
         let Some(file) = &self.file else { return };
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
-        // One write per line keeps lines whole even when two processes share the file.
+        // One write per line keeps lines intact even if two processes share the file.
         let mut file = file.lock();
         if let Err(error) = file.write_all(&text) {
             tracing::error!(%error, "the sample provider's ledger cannot be written");
@@ -51,9 +51,9 @@ impl Ledger {
     }
 }
 
-/// One line. Fields are an interface: tests and comparisons read them.
+/// One line. Its fields are an interface, which tests and comparisons read.
 #[derive(Serialize)]
-struct Line<'a> {
+struct SampleLedgerLine<'a> {
     event: &'a str,
     time_ms: i64,
     request_id: &'a str,
@@ -71,27 +71,27 @@ struct Line<'a> {
     ending: Option<&'a str>,
 }
 
-/// The entry of one response: opened before its head is sent, closed exactly once, at the latest when it is dropped.
+/// The entry of one response: opened before the head is sent, and closed exactly once, at the latest when it is dropped.
 #[derive(Debug)]
-pub(super) struct Entry {
-    ledger: Arc<Ledger>,
-    bill: Arc<Bill>,
+pub(super) struct SampleLedgerEntry {
+    ledger: Arc<SampleLedger>,
+    bill: Arc<SampleBill>,
     request_id: String,
     protocol: Protocol,
-    on_client_gone: OnClientGone,
+    on_client_gone: ClientGoneBilling,
     sent_events: usize,
     sent_deltas: usize,
     closed: bool,
 }
 
-impl Entry {
+impl SampleLedgerEntry {
     /// Opens the entry and writes its `start` line.
     pub(super) fn open(
-        ledger: Arc<Ledger>,
-        bill: Arc<Bill>,
+        ledger: Arc<SampleLedger>,
+        bill: Arc<SampleBill>,
         request_id: String,
         protocol: Protocol,
-        on_client_gone: OnClientGone,
+        on_client_gone: ClientGoneBilling,
     ) -> Self {
         let entry = Self {
             ledger,
@@ -109,25 +109,25 @@ impl Entry {
         entry
     }
 
-    /// Notes that an event is about to be sent, after which `deltas` deltas are out.
-    pub(super) fn sent(&mut self, deltas: usize) {
+    /// Records that an event is about to be sent, after which `deltas` deltas have been sent.
+    pub(super) fn on_send(&mut self, deltas: usize) {
         self.sent_events += 1;
         self.sent_deltas = deltas;
     }
 
-    /// Writes the `end` line, unless there is one.
-    pub(super) fn settle(&mut self, deltas: usize, ending: Ending) {
+    /// Writes the `end` line, unless it has been written.
+    pub(super) fn settle(&mut self, deltas: usize, ending: SampleEnding) {
         if !self.closed {
             self.closed = true;
             self.write("end", deltas, Some(ending));
         }
     }
 
-    fn write(&self, event: &str, deltas: usize, ending: Option<Ending>) {
+    fn write(&self, event: &str, deltas: usize, ending: Option<SampleEnding>) {
         if !self.ledger.is_kept() {
             return;
         }
-        self.ledger.write(&Line {
+        self.ledger.write(&SampleLedgerLine {
             event,
             time_ms: clock::unix_millis(),
             request_id: &self.request_id,
@@ -141,18 +141,18 @@ impl Entry {
             cache_write_tokens: self.bill.cache_write,
             output_tokens: self.bill.answer.tokens_after(deltas),
             sent_events: self.sent_events,
-            client_left: ending == Some(Ending::ClientLeft),
-            ending: ending.map(Ending::as_str),
+            client_left: ending == Some(SampleEnding::ClientLeft),
+            ending: ending.map(SampleEnding::as_str),
         });
     }
 }
 
-impl Drop for Entry {
+impl Drop for SampleLedgerEntry {
     fn drop(&mut self) {
         let deltas = match self.on_client_gone {
-            OnClientGone::Finish => self.bill.deltas,
-            OnClientGone::Stop => self.sent_deltas,
+            ClientGoneBilling::Finish => self.bill.deltas,
+            ClientGoneBilling::Stop => self.sent_deltas,
         };
-        self.settle(deltas, Ending::ClientLeft);
+        self.settle(deltas, SampleEnding::ClientLeft);
     }
 }

@@ -1,15 +1,15 @@
-//! The Messages protocol as a provider speaks it: bodies, events, errors.
+//! The Messages protocol, on the provider's side: bodies, events, errors.
 
 use serde_json::{Map, Value, json};
 
-use super::answer::Call;
-use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
+use super::answer::ScriptedToolCall;
+use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 
 /// Output tokens of an advisor.
 const ADVICE_TOKENS: i64 = 500;
 
 /// The body of a unary response.
-pub(super) fn unary(reply: &Reply<'_>) -> Value {
+pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     let mut content = Vec::new();
     if !reply.answer.thinking.is_empty() {
         content.push(json!({"type": "thinking", "thinking": reply.answer.thinking.concat(), "signature": SIGNATURE}));
@@ -28,7 +28,7 @@ pub(super) fn unary(reply: &Reply<'_>) -> Value {
     message
 }
 
-pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
+pub(super) fn stream(reply: &SampleReply<'_>) -> Vec<SampleFrame> {
     let mut frames = Vec::with_capacity(reply.answer.deltas() + 12);
     let mut start = message(reply, &json!([]), &Value::Null);
     if let (Some(counts), Some(fields)) = (reply.counts, start.as_object_mut()) {
@@ -84,13 +84,13 @@ pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
     frames
 }
 
-fn add_call(frames: &mut Vec<Frame>, index: usize, reply: &Reply<'_>, call: &Call) {
+fn add_call(frames: &mut Vec<SampleFrame>, index: usize, reply: &SampleReply<'_>, call: &ScriptedToolCall) {
     let id = format!("toolu_{}", reply.id);
     frames.push(block_start(
         index,
         &json!({"type": "tool_use", "id": id, "name": call.tool.name, "input": {}}),
     ));
-    // The original opens with an empty piece, too.
+    // The real protocol also begins with an empty piece.
     frames.push(delta(
         FrameKind::Other,
         index,
@@ -106,7 +106,7 @@ fn add_call(frames: &mut Vec<Frame>, index: usize, reply: &Reply<'_>, call: &Cal
     frames.push(block_stop(index));
 }
 
-pub(super) fn in_band_error() -> Frame {
+pub(super) fn in_band_error() -> SampleFrame {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     event(FrameKind::Other, "error", &error)
 }
@@ -134,12 +134,12 @@ pub(super) fn token_count(tokens: u64) -> Value {
     json!({"input_tokens": tokens})
 }
 
-fn message(reply: &Reply<'_>, content: &Value, stop_reason: &Value) -> Value {
+fn message(reply: &SampleReply<'_>, content: &Value, stop_reason: &Value) -> Value {
     json!({"id": format!("msg_{}", reply.id), "type": "message", "role": "assistant", "model": reply.model,
         "content": content, "stop_reason": stop_reason, "stop_sequence": null})
 }
 
-fn stop_reason(reply: &Reply<'_>) -> &'static str {
+fn stop_reason(reply: &SampleReply<'_>) -> &'static str {
     if reply.answer.call.is_some() {
         "tool_use"
     } else {
@@ -153,7 +153,7 @@ enum OutputDetails {
     Hidden,
 }
 
-fn full_usage(counts: Counts, output: i64, details: OutputDetails) -> Map<String, Value> {
+fn full_usage(counts: ReportedCounts, output: i64, details: OutputDetails) -> Map<String, Value> {
     let mut usage = Map::new();
     usage.insert("input_tokens".to_owned(), json!(counts.uncached));
     usage.insert("cache_creation_input_tokens".to_owned(), json!(counts.cache_write));
@@ -171,7 +171,7 @@ fn full_usage(counts: Counts, output: i64, details: OutputDetails) -> Map<String
     usage
 }
 
-fn message_delta(reply: &Reply<'_>) -> Frame {
+fn message_delta(reply: &SampleReply<'_>) -> SampleFrame {
     let mut data = json!({"type": "message_delta",
         "delta": {"stop_reason": stop_reason(reply), "stop_sequence": null}});
     if let (Some(counts), Some(fields)) = (reply.counts, data.as_object_mut()) {
@@ -187,9 +187,9 @@ fn message_delta(reply: &Reply<'_>) -> Frame {
     event(FrameKind::Final, "message_delta", &data)
 }
 
-/// What each model had of an answer that several worked on: the advisor reads what the answering model reads, and the model
-/// that declined had read it, too.
-fn add_iterations(usage: &mut Map<String, Value>, reply: &Reply<'_>, counts: Counts) {
+/// Adds the usage of each model to an answer on which several worked. The advisor, and a model that declined, have read the
+/// same input as the answering model.
+fn add_iterations(usage: &mut Map<String, Value>, reply: &SampleReply<'_>, counts: ReportedCounts) {
     let run = |kind: &str, model: Option<&str>, output: i64| {
         json!({"type": kind, "model": model, "input_tokens": counts.uncached, "output_tokens": output,
             "cache_creation_input_tokens": counts.cache_write, "cache_read_input_tokens": counts.cache_read})
@@ -209,12 +209,12 @@ fn add_iterations(usage: &mut Map<String, Value>, reply: &Reply<'_>, counts: Cou
     }
 }
 
-fn block_start(index: usize, block: &Value) -> Frame {
+fn block_start(index: usize, block: &Value) -> SampleFrame {
     let data = json!({"type": "content_block_start", "index": index, "content_block": block});
     event(FrameKind::Other, "content_block_start", &data)
 }
 
-fn delta(kind: FrameKind, index: usize, delta: &Value) -> Frame {
+fn delta(kind: FrameKind, index: usize, delta: &Value) -> SampleFrame {
     event(
         kind,
         "content_block_delta",
@@ -222,7 +222,7 @@ fn delta(kind: FrameKind, index: usize, delta: &Value) -> Frame {
     )
 }
 
-fn block_stop(index: usize) -> Frame {
+fn block_stop(index: usize) -> SampleFrame {
     event(
         FrameKind::Other,
         "content_block_stop",
@@ -230,8 +230,8 @@ fn block_stop(index: usize) -> Frame {
     )
 }
 
-fn event(kind: FrameKind, name: &str, data: &Value) -> Frame {
-    Frame {
+fn event(kind: FrameKind, name: &str, data: &Value) -> SampleFrame {
+    SampleFrame {
         kind,
         bytes: format!("event: {name}\ndata: {data}\n\n").into(),
     }

@@ -1,103 +1,109 @@
-//! One response from request to steps: reads the request, decides, renders. Pure; ids and times are arguments.
+//! Turns one request into the steps of its response. Pure: ids and times are arguments.
 
-use std::sync::Arc;
-use std::time::Duration;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
-use super::answer::ScriptedContent;
-use super::ask::{self, Ask};
-use super::gemini::Chunking;
-use super::path::Target;
-use super::prompt_cache::{Cached, PromptCache};
-use super::reply::{Counts, Others, Reply};
-use super::script::{Encoding, Script};
-use super::settings::Settings;
-use super::steps::{self, Ending, ReplyStep};
-use super::tokens::{self, InputTokens};
-use super::{gemini, messages, responses, tool};
-use crate::domain::wire::operation::Operation;
-use crate::domain::wire::protocol::Protocol;
+use crate::{
+    domain::wire::{operation::Operation, protocol::Protocol},
+    sample_provider::{
+        SampleSettings, TokenCounting,
+        answer::{self, ScriptedContent},
+        ask::{self, PathTarget, SampleRequest},
+        gemini::{self, GeminiFraming},
+        messages,
+        reply::{OtherModels, ReportedCounts, SampleReply},
+        responses,
+        script::{BodyEncoding, MARK_OPEN, SampleScript},
+        steps::{self, ReplyStep, SampleEnding},
+        tokens::{self, InputTokens, PromptCache, PromptCacheUse},
+    },
+};
 
 const RETRY_AFTER_SECONDS_DEFAULT: u32 = 1;
 
-/// A request as it came in, with what the answer takes from outside of it.
+/// A request as it arrived, with the other inputs of its answer.
 #[derive(Debug)]
-pub(super) struct Order<'a> {
+pub(super) struct RawSampleRequest<'a> {
     /// The operation and, for Gemini, the model.
-    pub(super) target: &'a Target,
+    pub(super) target: &'a PathTarget,
     /// How a Gemini stream is framed.
-    pub(super) chunking: Chunking,
+    pub(super) chunking: GeminiFraming,
     pub(super) body: &'a [u8],
     /// The unique part of every id.
     pub(super) id: &'a str,
-    /// The name of the request in headers.
+    /// The id of the request in headers.
     pub(super) request_id: &'a str,
-    /// Now, Unix seconds.
+    /// The current time, in seconds since the Unix epoch.
     pub(super) created_at: i64,
-    /// What has been sent before.
+    /// The prompts that have been sent before.
     pub(super) prompt_cache: &'a PromptCache,
 }
 
-/// A response ready to be given.
+/// A response, ready to send.
 #[derive(Clone, Debug)]
-pub(super) struct Performance {
+pub(super) struct ScriptedResponse {
     pub(super) status: u16,
     /// The `content-type` header.
     pub(super) content_type: String,
     /// Whether the body is gzip.
     pub(super) gzip: bool,
-    /// The length to announce; a stream has none.
+    /// The length to announce; `None` for a stream.
     pub(super) length: Option<u64>,
-    /// The `retry-after` header, seconds.
+    /// The `retry-after` header, in seconds.
     pub(super) retry_after: Option<u32>,
-    /// Wait this long before the head.
+    /// The pause before the head.
     pub(super) ttfb: Duration,
-    /// Wait this long at each pause.
+    /// The length of each [`ReplyStep::Pause`].
     pub(super) gap: Duration,
     pub(super) steps: Arc<[ReplyStep]>,
-    pub(super) bill: Arc<Bill>,
+    pub(super) bill: Arc<SampleBill>,
 }
 
-/// What the ledger has to know about a response.
+/// The part of a response that the ledger records.
 #[derive(Debug, Default)]
-pub(super) struct Bill {
+pub(super) struct SampleBill {
     pub(super) model: String,
     /// Whether the response is streamed.
     pub(super) stream: bool,
     /// The status of the response.
     pub(super) status: u16,
-    /// Whether it costs anything: an error or a free operation does not.
+    /// Whether it is billed: errors and free operations are not.
     pub(super) billed: bool,
-    /// Tokens in, outside of any cache; zero when nothing is billed.
+    /// Input tokens outside of any cache; zero if nothing is billed.
     pub(super) input: InputTokens,
     /// Tokens read from a cache.
     pub(super) cache_read: u64,
     /// Tokens written to a cache.
     pub(super) cache_write: u64,
-    /// What is said, empty when nothing is billed.
+    /// The content of the answer; empty if nothing is billed.
     pub(super) answer: ScriptedContent,
-    /// Deltas that are generated when nobody stops it.
+    /// Number of deltas that are generated if nobody stops it.
     pub(super) deltas: usize,
 }
 
-/// What is answered to `order`; a request that cannot be followed is answered with an error, too.
-pub(super) fn of(order: &Order<'_>, settings: &Settings) -> Performance {
+/// The response to `order`. An invalid request gets an error response.
+pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -> ScriptedResponse {
     let protocol = order.target.operation.protocol();
-    let refused = |message: &str| refusal(protocol, 400, message, order.request_id);
+    let refused = |message: &str| refusal_response(protocol, 400, message, order.request_id);
     let Ok(body) = serde_json::from_slice::<Value>(order.body) else {
         return refused("the body is not valid JSON");
     };
-    let mut ask = match ask::read(order.target.operation, order.target.model.as_deref(), &body) {
+    let mut ask = match ask::read_request(order.target.operation, order.target.model.as_deref(), &body) {
         Ok(ask) => ask,
         Err(error) => return refused(&error.to_string()),
     };
-    let script = match Script::from_prompt(&ask.prompt) {
+    let script = match SampleScript::from_prompt(&ask.prompt) {
         Ok(mark) => settings
             .script
             .clone()
-            .under(Script::from_model(&ask.model))
+            .under(SampleScript::from_model(&ask.model))
             .under(mark),
         Err(error) => return refused(&error.to_string()),
     };
@@ -106,27 +112,33 @@ pub(super) fn of(order: &Order<'_>, settings: &Settings) -> Performance {
     }
     if script.status() >= 400 {
         let message = "the sample provider was told to answer with this status";
-        return failed(order, &ask, &script, message);
+        return failed_response(order, &ask, &script, message);
     }
-    ask.call = tool::choose(protocol, &body, &ask, &script);
-    let input = tokens::of_request(&body, settings.counting);
+    ask.call = answer::choose_tool(protocol, &body, &ask, &script);
+    let input = tokens::count_input(&body, settings.counting);
     match order.target.operation {
-        Operation::CountTokens => counted(&ask, &script, &messages::token_count(input.count)),
-        Operation::GeminiCountTokens => counted(&ask, &script, &gemini::token_count(input.count)),
+        Operation::CountTokens => count_response(&ask, &script, &messages::token_count(input.count)),
+        Operation::GeminiCountTokens => count_response(&ask, &script, &gemini::token_count(input.count)),
         Operation::Messages | Operation::Responses | Operation::GenerateContent | Operation::StreamGenerateContent => {
-            answered(order, &body, &ask, &script, input, settings)
+            answer_response(order, &body, &ask, &script, input, settings)
         }
     }
 }
 
-/// An error of the server's own, outside of any script.
-pub(super) fn refusal(protocol: Protocol, status: u16, message: &str, request_id: &str) -> Performance {
+/// An error response of the server itself, independent of scripts.
+pub(super) fn refusal_response(protocol: Protocol, status: u16, message: &str, request_id: &str) -> ScriptedResponse {
     let body = error_body(protocol, status, message, request_id, None);
-    let bill = Bill {
+    let bill = SampleBill {
         status,
-        ..Bill::default()
+        ..SampleBill::default()
     };
-    at_once(&Script::default(), bill, &body, Ending::Refused, "application/json")
+    response_in_one_piece(
+        &SampleScript::default(),
+        bill,
+        &body,
+        SampleEnding::Refused,
+        "application/json",
+    )
 }
 
 fn error_body(protocol: Protocol, status: u16, message: &str, request_id: &str, retry: Option<u32>) -> Bytes {
@@ -138,12 +150,17 @@ fn error_body(protocol: Protocol, status: u16, message: &str, request_id: &str, 
     body.to_string().into()
 }
 
-/// An error in a shape of the provider's own (docs/interface.md, Errors: provider 3).
+/// An error in the provider's own form (docs/interface.md, Errors: provider 3).
 fn native_error(status: u16, message: &str) -> Value {
     json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
 }
 
-fn failed(order: &Order<'_>, ask: &Ask, script: &Script, message: &str) -> Performance {
+fn failed_response(
+    order: &RawSampleRequest<'_>,
+    ask: &SampleRequest,
+    script: &SampleScript,
+    message: &str,
+) -> ScriptedResponse {
     let protocol = order.target.operation.protocol();
     let limited = (script.status() == 429).then_some(RETRY_AFTER_SECONDS_DEFAULT);
     let retry = script.retry_after.or(limited);
@@ -158,45 +175,50 @@ fn failed(order: &Order<'_>, ask: &Ask, script: &Script, message: &str) -> Perfo
         let status = script.status();
         body =
             format!("<!DOCTYPE html>\n<html><head><title>{status}</title></head><body>{status}</body></html>\n").into();
-    } else if order.target.operation == Operation::StreamGenerateContent && order.chunking == Chunking::Array {
+    } else if order.target.operation == Operation::StreamGenerateContent && order.chunking == GeminiFraming::Array {
         body = [b"[", body.as_ref(), b"]"].concat().into();
     }
-    let bill = Bill {
+    let bill = SampleBill {
         model: ask.model.clone(),
         stream: ask.stream,
         status: script.status(),
-        ..Bill::default()
+        ..SampleBill::default()
     };
-    let performance = at_once(script, bill, &body, Ending::Refused, "application/json");
-    // The Gemini-style protocol says when to retry in the body; the header only comes when it was ordered.
+    let performance = response_in_one_piece(script, bill, &body, SampleEnding::Refused, "application/json");
+    // The Gemini-style protocol says in the body when to retry, and has the header only if the script demands it.
     let header = if protocol == Protocol::Gemini {
         script.retry_after
     } else {
         retry
     };
-    Performance {
+    ScriptedResponse {
         retry_after: header,
         ..performance
     }
 }
 
-fn counted(ask: &Ask, script: &Script, body: &Value) -> Performance {
-    let bill = Bill {
+fn count_response(ask: &SampleRequest, script: &SampleScript, body: &Value) -> ScriptedResponse {
+    let bill = SampleBill {
         model: ask.model.clone(),
         status: 200,
-        ..Bill::default()
+        ..SampleBill::default()
     };
-    at_once(
+    response_in_one_piece(
         script,
         bill,
         &body.to_string().into(),
-        Ending::Counted,
+        SampleEnding::Counted,
         "application/json",
     )
 }
 
-/// A success that is an error inside.
-fn failed_within(order: &Order<'_>, protocol: Protocol, model: &str, script: &Script) -> Performance {
+/// An error with a status of success.
+fn in_band_error_response(
+    order: &RawSampleRequest<'_>,
+    protocol: Protocol,
+    model: &str,
+    script: &SampleScript,
+) -> ScriptedResponse {
     let message = "the sample provider was told to fail inside of a success";
     let body = if script.native_errors == Some(true) {
         json!({ "code": 503, "msg": message, "success": false })
@@ -205,29 +227,29 @@ fn failed_within(order: &Order<'_>, protocol: Protocol, model: &str, script: &Sc
     } else {
         error_body(protocol, 503, message, order.request_id, None)
     };
-    let bill = Bill {
+    let bill = SampleBill {
         model: model.to_owned(),
         status: 200,
-        ..Bill::default()
+        ..SampleBill::default()
     };
-    at_once(script, bill, &body, Ending::InBandError, "application/json")
+    response_in_one_piece(script, bill, &body, SampleEnding::InBandError, "application/json")
 }
 
-fn answered(
-    order: &Order<'_>,
+fn answer_response(
+    order: &RawSampleRequest<'_>,
     body: &Value,
-    ask: &Ask,
-    script: &Script,
+    ask: &SampleRequest,
+    script: &SampleScript,
     input: InputTokens,
-    settings: &Settings,
-) -> Performance {
+    settings: &SampleSettings,
+) -> ScriptedResponse {
     let protocol = order.target.operation.protocol();
-    let answer = ScriptedContent::to(ask, protocol, script, settings.seed, settings.counting);
+    let answer = ScriptedContent::for_request(ask, protocol, script, settings.seed, settings.counting);
     let cached = match script.prompt_cache {
-        Some(true) => order.prompt_cache.pass(protocol, body),
-        Some(false) | None => Cached::default(),
+        Some(true) => order.prompt_cache.record(protocol, body),
+        Some(false) | None => PromptCacheUse::default(),
     };
-    let bill = Bill {
+    let bill = SampleBill {
         model: ask.model.clone(),
         stream: ask.stream,
         status: 200,
@@ -242,13 +264,13 @@ fn answered(
         answer,
     };
     let includes = body.get("include").and_then(Value::as_array).into_iter().flatten();
-    let reply = Reply {
+    let reply = SampleReply {
         id: order.id,
         model: &ask.model,
         created_at: order.created_at,
         answer: &bill.answer,
         counts: counts(&bill).styled(script.usage()),
-        others: Others {
+        others: OtherModels {
             advisor: script.advisor.as_deref(),
             fallback: script.fallback.as_deref(),
         },
@@ -258,34 +280,34 @@ fn answered(
         let (frames, kind) = match protocol {
             Protocol::Messages => (messages::stream(&reply), "text/event-stream; charset=utf-8"),
             Protocol::Responses => (responses::stream(&reply), "text/event-stream; charset=utf-8"),
-            Protocol::Gemini if order.chunking == Chunking::Array => (
-                gemini::stream(&reply, Chunking::Array),
+            Protocol::Gemini if order.chunking == GeminiFraming::Array => (
+                gemini::stream(&reply, GeminiFraming::Array),
                 "application/json; charset=UTF-8",
             ),
-            Protocol::Gemini => (gemini::stream(&reply, Chunking::Sse), "text/event-stream"),
+            Protocol::Gemini => (gemini::stream(&reply, GeminiFraming::Sse), "text/event-stream"),
         };
-        let steps = steps::of_stream(&frames, script, |before| match protocol {
+        let steps = steps::stream_steps(&frames, script, |before| match protocol {
             Protocol::Messages => messages::in_band_error(),
             Protocol::Responses => responses::in_band_error(&reply, before),
             Protocol::Gemini => gemini::in_band_error(order.chunking, before),
         });
-        return performance(script, bill, None, steps, kind);
+        return scripted_response(script, bill, None, steps, kind);
     }
     if script.in_band_error_after.is_some() {
-        return failed_within(order, protocol, &ask.model, script);
+        return in_band_error_response(order, protocol, &ask.model, script);
     }
     let (body, kind) = match protocol {
         Protocol::Messages => (messages::unary(&reply), "application/json"),
         Protocol::Responses => (responses::unary(&reply), "application/json"),
         Protocol::Gemini => (gemini::unary(&reply), "application/json; charset=UTF-8"),
     };
-    at_once(script, bill, &body.to_string().into(), Ending::Complete, kind)
+    response_in_one_piece(script, bill, &body.to_string().into(), SampleEnding::Complete, kind)
 }
 
-fn counts(bill: &Bill) -> Counts {
+fn counts(bill: &SampleBill) -> ReportedCounts {
     let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let thinking = bill.answer.thinking_tokens();
-    Counts {
+    ReportedCounts {
         uncached: signed(bill.input.count),
         cache_read: signed(bill.cache_read),
         cache_write: signed(bill.cache_write),
@@ -294,21 +316,27 @@ fn counts(bill: &Bill) -> Counts {
     }
 }
 
-/// A response whose body is sent at once.
-fn at_once(script: &Script, bill: Bill, body: &Bytes, ending: Ending, content_type: &str) -> Performance {
-    let steps = steps::of_body(body, bill.deltas, ending, script);
+/// A response whose body is sent in one piece.
+fn response_in_one_piece(
+    script: &SampleScript,
+    bill: SampleBill,
+    body: &Bytes,
+    ending: SampleEnding,
+    content_type: &str,
+) -> ScriptedResponse {
+    let steps = steps::body_steps(body, bill.deltas, ending, script);
     let length = steps::announced_length(body, script);
-    performance(script, bill, length, steps, content_type)
+    scripted_response(script, bill, length, steps, content_type)
 }
 
-fn performance(
-    script: &Script,
-    mut bill: Bill,
+fn scripted_response(
+    script: &SampleScript,
+    mut bill: SampleBill,
     length: Option<u64>,
     steps: Vec<ReplyStep>,
     content_type: &str,
-) -> Performance {
-    // A stall is where generation ends, whoever waits for more.
+) -> ScriptedResponse {
+    // Generation ends at a stall, even if the client waits for more.
     if let (Some(ReplyStep::Stall), true) = (steps.last(), bill.stream) {
         bill.deltas = steps
             .iter()
@@ -319,10 +347,10 @@ fn performance(
             })
             .unwrap_or(0);
     }
-    Performance {
+    ScriptedResponse {
         status: bill.status,
         content_type: script.content_type.clone().unwrap_or_else(|| content_type.to_owned()),
-        gzip: script.encoding == Some(Encoding::Gzip),
+        gzip: script.encoding == Some(BodyEncoding::Gzip),
         length,
         retry_after: None,
         ttfb: script.ttfb(),
@@ -332,5 +360,156 @@ fn performance(
     }
 }
 
+/// Maximum number of cached answers; further ones are rendered each time.
+const RENDERED_MAX: usize = 64;
+
+/// Everything that the rendered bytes depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RenderedKey {
+    operation: Operation,
+    chunking: GeminiFraming,
+    model: String,
+    stream: bool,
+}
+
+/// The fields that decide whether an answer can be reused. The others are skipped without building a tree.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct ReusableRequest<'a> {
+    #[serde(default)]
+    model: Option<Cow<'a, str>>,
+    #[serde(default)]
+    stream: bool,
+    messages: Option<IgnoredAny>,
+    input: Option<IgnoredAny>,
+    contents: Option<IgnoredAny>,
+    // With one of these, the answer depends on more than the key.
+    tools: Option<IgnoredAny>,
+    thinking: Option<IgnoredAny>,
+    reasoning: Option<IgnoredAny>,
+    include: Option<IgnoredAny>,
+    text: Option<IgnoredAny>,
+    output_config: Option<IgnoredAny>,
+    #[serde(rename = "generationConfig", alias = "generation_config")]
+    generation_config: Option<IgnoredAny>,
+}
+
+/// The key of a request whose answer can be reused; `None` if it cannot.
+pub(super) fn reuse_key(
+    target: &PathTarget,
+    chunking: GeminiFraming,
+    body: &[u8],
+    settings: &SampleSettings,
+) -> Option<RenderedKey> {
+    let fixed = settings.counting == TokenCounting::Fixed && settings.script.deltas.is_some();
+    if !fixed || memchr::memmem::find(body, MARK_OPEN.as_bytes()).is_some() {
+        return None;
+    }
+    let head: ReusableRequest<'_> = serde_json::from_slice(body).ok()?;
+    let turns = match target.operation {
+        Operation::Messages => head.messages,
+        Operation::Responses => head.input,
+        Operation::GenerateContent | Operation::StreamGenerateContent => head.contents,
+        Operation::CountTokens | Operation::GeminiCountTokens => None,
+    };
+    turns?;
+    let special = [
+        head.tools,
+        head.thinking,
+        head.reasoning,
+        head.include,
+        head.text,
+        head.output_config,
+        head.generation_config,
+    ];
+    if special.iter().any(Option::is_some) {
+        return None;
+    }
+    let model = target.model.clone().or_else(|| head.model.map(Cow::into_owned))?;
+    Some(RenderedKey {
+        operation: target.operation,
+        chunking,
+        model,
+        stream: head.stream,
+    })
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RenderedAnswers {
+    answers: Mutex<HashMap<RenderedKey, ScriptedResponse>>,
+}
+
+impl RenderedAnswers {
+    /// The answer for `key`.
+    pub(super) fn find(&self, key: &RenderedKey) -> Option<ScriptedResponse> {
+        self.answers.lock().get(key).cloned()
+    }
+
+    /// Caches `performance`, if there is room.
+    pub(super) fn insert(&self, key: RenderedKey, performance: &ScriptedResponse) {
+        let mut answers = self.answers.lock();
+        if answers.len() < RENDERED_MAX {
+            answers.insert(key, performance.clone());
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod rendered_tests {
+    use super::*;
+    use crate::sample_provider::script::SampleScript;
+
+    fn settings() -> SampleSettings {
+        let script = SampleScript {
+            deltas: Some(5),
+            ..SampleScript::default()
+        };
+        SampleSettings {
+            script,
+            counting: TokenCounting::Fixed,
+            ..SampleSettings::default()
+        }
+    }
+
+    fn messages() -> PathTarget {
+        PathTarget {
+            operation: Operation::Messages,
+            model: None,
+        }
+    }
+
+    #[test]
+    fn plain_requests_of_fixed_answers_share_a_key() {
+        let key = |body: &str| reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings());
+        let first = key(r#"{"model":"m","stream":true,"messages":[{"content":"a"}]}"#);
+        assert!(first.is_some());
+        assert_eq!(
+            first,
+            key(r#"{"messages":[],"model":"m","stream":true,"max_tokens":5}"#)
+        );
+        assert_ne!(first, key(r#"{"messages":[],"model":"m"}"#));
+    }
+
+    #[test]
+    fn marks_tools_and_thinking_are_looked_at_as_a_whole() {
+        for body in [
+            r#"{"model":"m","messages":["[[sample: deltas=3]]"]}"#,
+            r#"{"model":"m","messages":[],"tools":[]}"#,
+            r#"{"model":"m","messages":[],"thinking":{}}"#,
+            r#"{"model":"m"}"#,
+            "{",
+        ] {
+            assert_eq!(
+                reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings()),
+                None,
+                "{body}"
+            );
+        }
+        let counting = SampleSettings {
+            counting: TokenCounting::Text,
+            ..settings()
+        };
+        let body = br#"{"model":"m","messages":[]}"#;
+        assert_eq!(reuse_key(&messages(), GeminiFraming::Sse, body, &counting), None);
+    }
+}

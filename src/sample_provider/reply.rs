@@ -1,54 +1,54 @@
-//! What the protocol modules share: the reply to render, the usage to report, the frames of a stream.
+//! Shared by the protocol modules: the reply to render, the usage to report, the frames of a stream.
 
 use bytes::Bytes;
 
 use super::answer::ScriptedContent;
 use super::script::UsageStyle;
 
-/// A stand-in for signatures of thinking and encrypted reasoning; base64, as clients expect.
+/// A placeholder for signatures of thinking and for encrypted reasoning; base64, as clients expect.
 pub(super) const SIGNATURE: &str = "c2FtcGxlLXByb3ZpZGVyIHNpZ25hdHVyZSwgbm90IGEgc2VjcmV0";
 
-/// Everything the rendering of an answer depends on.
+/// Everything that the rendering of an answer depends on.
 #[derive(Debug)]
-pub(super) struct Reply<'a> {
+pub(super) struct SampleReply<'a> {
     /// The unique part of every id in the body.
     pub(super) id: &'a str,
     pub(super) model: &'a str,
-    /// When it was made, Unix seconds.
+    /// Creation time, in seconds since the Unix epoch.
     pub(super) created_at: i64,
     pub(super) answer: &'a ScriptedContent,
     /// The usage to report; `None` reports none.
-    pub(super) counts: Option<Counts>,
-    /// Other models that work on it (Messages).
-    pub(super) others: Others<'a>,
-    /// Whether encrypted reasoning was asked for (Responses).
+    pub(super) counts: Option<ReportedCounts>,
+    /// Other models that work on the answer (Messages).
+    pub(super) others: OtherModels<'a>,
+    /// Whether encrypted reasoning was requested (Responses).
     pub(super) encrypted_reasoning: bool,
 }
 
-/// Models other than the one asked for.
+/// Models other than the requested one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Others<'a> {
-    /// It is asked for advice.
+pub(super) struct OtherModels<'a> {
+    /// The model that gives advice.
     pub(super) advisor: Option<&'a str>,
     pub(super) fallback: Option<&'a str>,
 }
 
-/// Tokens as reported; signed, because a script may ask for nonsense.
+/// Reported token counts; signed, because a script may demand negative counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct ReportedCounts {
     /// Input outside of any cache.
     pub(super) uncached: i64,
     /// Input read from a cache.
     pub(super) cache_read: i64,
     /// Input written to a cache.
     pub(super) cache_write: i64,
-    /// Output that is no thinking.
+    /// Output without thinking.
     pub(super) spoken: i64,
     pub(super) thinking: i64,
 }
 
-impl Counts {
-    /// The counts as `style` would have them reported.
+impl ReportedCounts {
+    /// The counts as `style` reports them; `None` for no usage.
     pub(super) fn styled(self, style: UsageStyle) -> Option<Self> {
         let same = |count| {
             Some(Self {
@@ -81,21 +81,21 @@ impl Counts {
     }
 }
 
-/// One event of a stream, ready to be sent.
+/// One event of a stream, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    /// What the script can hold on to.
+pub(super) struct SampleFrame {
+    /// What the event means to the script.
     pub(super) kind: FrameKind,
     /// The bytes on the wire.
     pub(super) bytes: Bytes,
 }
 
-/// What a frame is to the script.
+/// The kind of a frame, as far as scripts depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// Carries a piece of content.
     Delta,
-    /// Says that the answer is complete, or comes after that.
+    /// Marks the end of the answer, or comes after that.
     Final,
     Other,
 }

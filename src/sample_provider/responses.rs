@@ -1,25 +1,25 @@
-//! The Responses protocol as a provider speaks it: bodies, events, errors.
+//! The Responses protocol, on the provider's side: bodies, events, errors.
 
 use serde_json::{Value, json};
 
-use super::offer::Taking;
-use super::reply::{Counts, Frame, FrameKind, Reply, SIGNATURE};
+use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
+use crate::sample_provider::ask::ToolInputKind;
 
 /// The body of a unary response.
-pub(super) fn unary(reply: &Reply<'_>) -> Value {
+pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     let mut output = Vec::new();
     if !reply.answer.thinking.is_empty() {
         output.push(reasoning_item(reply, &reply.answer.thinking.concat()));
     }
-    output.push(message_item(reply, Stage::Done));
+    output.push(message_item(reply, ItemStage::Done));
     if reply.answer.call.is_some() {
-        output.push(call_item(reply, Stage::Done));
+        output.push(call_item(reply, ItemStage::Done));
     }
     response(reply, "completed", &Value::Array(output))
 }
 
-pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
-    let mut events = Events {
+pub(super) fn stream(reply: &SampleReply<'_>) -> Vec<SampleFrame> {
+    let mut events = ResponseEvents {
         frames: Vec::with_capacity(reply.answer.deltas() + 20),
         sequence: 0,
     };
@@ -39,20 +39,20 @@ pub(super) fn stream(reply: &Reply<'_>) -> Vec<Frame> {
     events.frames
 }
 
-/// The in-band error event, `sent` events after the first.
-pub(super) fn in_band_error(reply: &Reply<'_>, sent: usize) -> Frame {
+/// The in-band error event, after `sent` events.
+pub(super) fn in_band_error(reply: &SampleReply<'_>, sent: usize) -> SampleFrame {
     let mut failed = response(reply, "failed", &json!([]));
     if let Some(fields) = failed.as_object_mut() {
         let error = json!({"code": "server_error", "message": "The server had an error while processing the request."});
         fields.insert("error".to_owned(), error);
         fields.insert("usage".to_owned(), Value::Null);
     }
-    let mut events = Events {
+    let mut events = ResponseEvents {
         frames: Vec::new(),
         sequence: sent,
     };
     events.add(FrameKind::Other, "response.failed", json!({"response": failed}));
-    events.frames.into_iter().next().unwrap_or(Frame {
+    events.frames.into_iter().next().unwrap_or(SampleFrame {
         kind: FrameKind::Other,
         bytes: bytes::Bytes::new(),
     })
@@ -72,12 +72,12 @@ pub(super) fn error(status: u16, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-struct Events {
-    frames: Vec<Frame>,
+struct ResponseEvents {
+    frames: Vec<SampleFrame>,
     sequence: usize,
 }
 
-impl Events {
+impl ResponseEvents {
     /// Adds an event with `fields` after its type and sequence number.
     fn add(&mut self, kind: FrameKind, name: &str, fields: Value) {
         let mut data = json!({"type": name, "sequence_number": self.sequence});
@@ -85,14 +85,14 @@ impl Events {
             data.extend(fields);
         }
         self.sequence += 1;
-        self.frames.push(Frame {
+        self.frames.push(SampleFrame {
             kind,
             bytes: format!("event: {name}\ndata: {data}\n\n").into(),
         });
     }
 }
 
-fn add_reasoning(events: &mut Events, reply: &Reply<'_>) -> Value {
+fn add_reasoning(events: &mut ResponseEvents, reply: &SampleReply<'_>) -> Value {
     let id = format!("rs_{}", reply.id);
     let text = reply.answer.thinking.concat();
     let added = json!({"output_index": 0, "item": {"id": id, "type": "reasoning", "summary": []}});
@@ -118,10 +118,10 @@ fn add_reasoning(events: &mut Events, reply: &Reply<'_>) -> Value {
     item
 }
 
-fn add_message(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
+fn add_message(events: &mut ResponseEvents, reply: &SampleReply<'_>, index: usize) -> Value {
     let id = format!("msg_{}", reply.id);
     let text = reply.answer.text.concat();
-    let started = message_item(reply, Stage::Started);
+    let started = message_item(reply, ItemStage::Started);
     events.add(
         FrameKind::Other,
         "response.output_item.added",
@@ -137,7 +137,7 @@ fn add_message(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
     events.add(FrameKind::Other, "response.output_text.done", done);
     let part = json!({"item_id": id, "output_index": index, "content_index": 0, "part": text_part(&text)});
     events.add(FrameKind::Other, "response.content_part.done", part);
-    let item = message_item(reply, Stage::Done);
+    let item = message_item(reply, ItemStage::Done);
     events.add(
         FrameKind::Other,
         "response.output_item.done",
@@ -146,10 +146,10 @@ fn add_message(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
     item
 }
 
-fn add_call(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
-    let wire = CallWire::of(reply);
+fn add_call(events: &mut ResponseEvents, reply: &SampleReply<'_>, index: usize) -> Value {
+    let wire = CallWire::for_reply(reply);
     let id = format!("{}_{}", wire.prefix, reply.id);
-    let started = call_item(reply, Stage::Started);
+    let started = call_item(reply, ItemStage::Started);
     events.add(
         FrameKind::Other,
         "response.output_item.added",
@@ -167,7 +167,7 @@ fn add_call(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
     }
     let done = json!({"item_id": id, "output_index": index, wire.field: deltas.concat()});
     events.add(FrameKind::Other, &format!("response.{}.done", wire.event), done);
-    let item = call_item(reply, Stage::Done);
+    let item = call_item(reply, ItemStage::Done);
     events.add(
         FrameKind::Other,
         "response.output_item.done",
@@ -177,12 +177,12 @@ fn add_call(events: &mut Events, reply: &Reply<'_>, index: usize) -> Value {
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
+enum ItemStage {
     Started,
     Done,
 }
 
-impl Stage {
+impl ItemStage {
     fn status(self) -> &'static str {
         match self {
             Self::Started => "in_progress",
@@ -191,7 +191,7 @@ impl Stage {
     }
 }
 
-fn reasoning_item(reply: &Reply<'_>, text: &str) -> Value {
+fn reasoning_item(reply: &SampleReply<'_>, text: &str) -> Value {
     let mut item = json!({"id": format!("rs_{}", reply.id), "type": "reasoning",
         "summary": [{"type": "summary_text", "text": text}]});
     if let (true, Some(fields)) = (reply.encrypted_reasoning, item.as_object_mut()) {
@@ -200,16 +200,16 @@ fn reasoning_item(reply: &Reply<'_>, text: &str) -> Value {
     item
 }
 
-fn message_item(reply: &Reply<'_>, stage: Stage) -> Value {
+fn message_item(reply: &SampleReply<'_>, stage: ItemStage) -> Value {
     let content = match stage {
-        Stage::Started => json!([]),
-        Stage::Done => json!([text_part(&reply.answer.text.concat())]),
+        ItemStage::Started => json!([]),
+        ItemStage::Done => json!([text_part(&reply.answer.text.concat())]),
     };
     json!({"id": format!("msg_{}", reply.id), "type": "message", "status": stage.status(), "role": "assistant",
         "content": content})
 }
 
-/// The names a call goes by: one set for tools that take JSON, one for those that take free text.
+/// The names of a call on the wire, which differ for tools that take JSON and tools that take free text.
 struct CallWire {
     prefix: &'static str,
     item: &'static str,
@@ -218,16 +218,16 @@ struct CallWire {
 }
 
 impl CallWire {
-    fn of(reply: &Reply<'_>) -> Self {
-        let taking = reply.answer.call.as_ref().map(|call| call.tool.taking);
+    fn for_reply(reply: &SampleReply<'_>) -> Self {
+        let taking = reply.answer.call.as_ref().map(|call| call.tool.input_kind);
         match taking {
-            Some(Taking::Text) => Self {
+            Some(ToolInputKind::Text) => Self {
                 prefix: "ctc",
                 item: "custom_tool_call",
                 event: "custom_tool_call_input",
                 field: "input",
             },
-            Some(Taking::Json) | None => Self {
+            Some(ToolInputKind::Json) | None => Self {
                 prefix: "fc",
                 item: "function_call",
                 event: "function_call_arguments",
@@ -237,12 +237,12 @@ impl CallWire {
     }
 }
 
-fn call_item(reply: &Reply<'_>, stage: Stage) -> Value {
-    let wire = CallWire::of(reply);
+fn call_item(reply: &SampleReply<'_>, stage: ItemStage) -> Value {
+    let wire = CallWire::for_reply(reply);
     let call = reply.answer.call.as_ref();
     let arguments = match stage {
-        Stage::Started => String::new(),
-        Stage::Done => call.map(|call| call.deltas.concat()).unwrap_or_default(),
+        ItemStage::Started => String::new(),
+        ItemStage::Done => call.map(|call| call.deltas.concat()).unwrap_or_default(),
     };
     let mut item = json!({"id": format!("{}_{}", wire.prefix, reply.id), "type": wire.item, "status": stage.status(),
         wire.field: arguments, "call_id": format!("call_{}", reply.id), "name": call.map(|call| &call.tool.name)});
@@ -257,7 +257,7 @@ fn text_part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-fn response(reply: &Reply<'_>, status: &str, output: &Value) -> Value {
+fn response(reply: &SampleReply<'_>, status: &str, output: &Value) -> Value {
     let completed = status == "completed";
     let usage = reply.counts.filter(|_| completed).map_or(Value::Null, usage);
     let completed_at = if completed {
@@ -274,7 +274,7 @@ fn response(reply: &Reply<'_>, status: &str, output: &Value) -> Value {
         "truncation": "disabled", "usage": usage, "metadata": {}})
 }
 
-fn usage(counts: Counts) -> Value {
+fn usage(counts: ReportedCounts) -> Value {
     json!({"input_tokens": counts.input(),
         "input_tokens_details": {"cached_tokens": counts.cache_read, "cache_write_tokens": counts.cache_write},
         "output_tokens": counts.output(), "output_tokens_details": {"reasoning_tokens": counts.thinking},

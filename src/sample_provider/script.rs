@@ -1,81 +1,82 @@
-//! What the sample provider was ordered to do: flags, model name, mark in the prompt.
+//! Scripts: how the sample provider shall behave, by flags, model name and mark in the prompt.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::mark;
-pub(crate) use super::script_error::ScriptError;
-
-/// Upper bound of `deltas`, a count.
+/// Maximum of `deltas`.
 pub(crate) const DELTAS_MAX: usize = 100_000;
-/// Upper bound of `delta_bytes`, in bytes.
+/// Maximum of `delta_bytes`.
 pub(crate) const DELTA_BYTES_MAX: usize = 1 << 20;
-/// Upper bound of `deltas` times `delta_bytes`, in bytes: an answer is rendered before it is sent.
+/// Maximum of `deltas` times `delta_bytes`, because an answer is rendered before it is sent.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Upper bound of `gap_ms` and `ttfb_ms`, in milliseconds.
+/// Maximum of `gap_ms` and `ttfb_ms`.
 pub(crate) const PAUSE_MS_MAX: u64 = 600_000;
-/// Upper bound of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
+/// Maximum of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
 pub(crate) const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 
 const DELTA_BYTES_DEFAULT: usize = 16;
 
-/// One layer of orders; `None` leaves the layer below in force. Layers, lowest first: flags, model name, mark.
+/// One layer of a script; `None` keeps the value of the layer below. Layers, lowest first: flags, model name, mark.
 ///
-/// In a model name the words after `sample-` (at its start or after a `-`), parted by `-`, are orders: `slow`, `long`,
-/// `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, `native`, or a status from
-/// 400 to 599. Other words are part of the name and mean nothing. In a mark each field has its own name here as key.
+/// In a model name, the words after `sample-` (at its start or after a `-`), separated by `-`, are orders: `slow`, `long`,
+/// `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, `native`, or a status
+/// from 400 to 599. Other words have no effect. In a mark, the keys are the names of these fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Script {
+pub struct SampleScript {
     /// Number of text deltas.
     pub deltas: Option<usize>,
-    /// Bytes of text in a delta (a character is never split).
+    /// Bytes of text in a delta. Characters are never split.
     pub delta_bytes: Option<usize>,
-    /// Pause before each delta of a stream but the first, in milliseconds.
+    /// Pause before each delta of a stream except the first, in milliseconds.
     pub gap_ms: Option<u64>,
     /// Pause before the response head, in milliseconds.
     pub ttfb_ms: Option<u64>,
-    /// Status; from 400 on the body is an error in the protocol's shape.
+    /// The status. From 400, the body is an error in the protocol's form.
     pub status: Option<u16>,
-    /// `retry-after` header in seconds, in any protocol.
+    /// The `retry-after` header in seconds, in any protocol.
     pub retry_after: Option<u32>,
-    /// Break off after this many deltas; a unary body breaks off half way for any number.
+    /// Break off after this many deltas; a unary body breaks off halfway, whatever the number.
     pub cut_after: Option<usize>,
-    /// Fall silent after this many deltas, the connection stays open; a unary body does so half way.
+    /// Send nothing more after this many deltas, and keep the connection open; a unary body stops halfway.
     pub stall_after: Option<usize>,
-    /// An error of the protocol after this many deltas, then a proper end; a unary body is an error with status 200.
+    /// Send an error of the protocol after this many deltas, then end properly; a unary body is an error with status 200.
     pub in_band_error_after: Option<usize>,
-    /// What the reported usage looks like.
+    /// The style of the reported usage.
     pub usage: Option<UsageStyle>,
-    /// Content-encoding of the body.
-    pub encoding: Option<Encoding>,
-    /// Another content-type; with `text/html` an error body is a page.
+    /// The content-encoding of the body.
+    pub encoding: Option<BodyEncoding>,
+    /// Another content-type. With `text/html`, an error body is a page.
     pub content_type: Option<String>,
-    /// Whether errors have the provider's own shape: `code`, `message` and `type` at the root.
+    /// Whether errors have the provider's own form: `code`, `message` and `type` at the root.
     pub native_errors: Option<bool>,
     /// How a cut ends the connection.
-    pub close: Option<Close>,
-    /// Whether a cut goes through the middle of an event.
+    pub close: Option<CutStyle>,
+    /// Whether a cut is in the middle of an event.
     pub half_event: Option<bool>,
     /// Input tokens reported as read from a cache, on top of those of the prompt.
     pub cache_read: Option<u64>,
     /// Input tokens reported as written to a cache, on top of those of the prompt.
     pub cache_write: Option<u64>,
-    /// Output tokens of reasoning that nobody is shown: they are billed, and only the usage tells of them.
+    /// Output tokens of hidden reasoning: they are billed, and only the usage reports them.
     pub hidden_tokens: Option<u64>,
-    /// Report what of the prompt was sent before as read from a cache, and what is kept of it as written.
+    /// Report the part of the prompt that was sent before as read from a cache, and the part that is kept as written.
     pub prompt_cache: Option<bool>,
-    /// Call this tool, if the request offers it and the last turn brings no result; else the answer is text.
+    /// Call this tool, if the request offers it and the last turn has no tool result; else the answer is text.
     pub tool: Option<String>,
-    /// What that tool is called with, as JSON: an object, or a string for a tool that takes free text.
+    /// The input for that tool, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
-    /// A model whose advice the answer says it took (Messages): its tokens are in `usage.iterations` alone.
+    /// A model that the answer reports as its advisor (Messages). Only `usage.iterations` has its tokens.
     pub advisor: Option<String>,
-    /// A model that the answer says it stood in for the one asked for (Messages), which declined at once.
+    /// A model that the answer reports as the fallback for the requested one, which declined at once (Messages).
     pub fallback: Option<String>,
 }
 
-/// What the reported usage looks like; the ledger always has the true counts.
+/// The style of the reported usage. The ledger always has the true counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageStyle {
     /// As counted.
@@ -90,10 +91,10 @@ pub enum UsageStyle {
     Negative,
 }
 
-/// Content-encoding of the body.
+/// The content-encoding of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
-    /// As it is.
+pub enum BodyEncoding {
+    /// Not encoded.
     Identity,
     /// gzip, flushed after each event.
     Gzip,
@@ -101,17 +102,17 @@ pub enum Encoding {
 
 /// How a cut ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Close {
+pub enum CutStyle {
     /// FIN without the terminating chunk.
     Broken,
-    /// The body ends properly, only the protocol's terminal event is missing.
+    /// A proper end of the body; only the protocol's final event is missing.
     Clean,
-    /// RST (over HTTP/2 the stream is reset).
+    /// RST. Over HTTP/2, the stream is reset.
     Reset,
 }
 
-impl Script {
-    /// Layer `higher` over this one, field by field.
+impl SampleScript {
+    /// Puts the layer `higher` over this one, field by field.
     #[must_use]
     pub fn under(self, higher: Self) -> Self {
         Self {
@@ -141,7 +142,7 @@ impl Script {
         }
     }
 
-    /// The orders in a model name; a name without any gives an empty layer.
+    /// The layer of a model name; empty if the name has no orders.
     pub fn from_model(model: &str) -> Self {
         let mut script = Self::default();
         let orders = match model.strip_prefix("sample-") {
@@ -161,13 +162,13 @@ impl Script {
                 "cut" => script.cut_after = Some(2),
                 "stall" => script.stall_after = Some(2),
                 "inband" => script.in_band_error_after = Some(2),
-                "gzip" => script.encoding = Some(Encoding::Gzip),
+                "gzip" => script.encoding = Some(BodyEncoding::Gzip),
                 "html" => script.content_type = Some("text/html".to_owned()),
                 "nousage" => script.usage = Some(UsageStyle::None),
                 "absurd" => script.usage = Some(UsageStyle::Absurd),
                 "zero" => script.usage = Some(UsageStyle::Zero),
                 "negative" => script.usage = Some(UsageStyle::Negative),
-                "reset" => script.close = Some(Close::Reset),
+                "reset" => script.close = Some(CutStyle::Reset),
                 "half" => script.half_event = Some(true),
                 "native" => script.native_errors = Some(true),
                 other => {
@@ -180,17 +181,17 @@ impl Script {
         script
     }
 
-    /// The orders in the last mark of `prompt`; no mark gives an empty layer.
+    /// The layer of the last mark in `prompt`; empty without a mark.
     pub fn from_prompt(prompt: &str) -> Result<Self, ScriptError> {
         let mut script = Self::default();
-        for (key, value) in mark::last(prompt)? {
+        for (key, value) in last_mark(prompt)? {
             script.set(key, value)?;
         }
         script.check()?;
         Ok(script)
     }
 
-    /// Whether every number is within its bound.
+    /// Checks that every number is within its bounds.
     pub fn check(&self) -> Result<(), ScriptError> {
         let bounded = |key, expected, holds| {
             if holds {
@@ -258,7 +259,7 @@ impl Script {
             "advisor" => self.advisor = Some(value.to_owned()),
             "fallback" => self.fallback = Some(value.to_owned()),
             "tool_input" => self.tool_input = Some(tool_input(value)?),
-            other => return Err(ScriptError::UnknownKey(mark::shown(other))),
+            other => return Err(ScriptError::UnknownKey(shortened_word(other))),
         }
         Ok(())
     }
@@ -282,14 +283,14 @@ impl Script {
         Duration::from_millis(self.ttfb_ms.unwrap_or(0))
     }
 
-    /// What the reported usage looks like.
+    /// The style of the reported usage.
     pub(super) fn usage(&self) -> UsageStyle {
         self.usage.unwrap_or(UsageStyle::True)
     }
 
     /// How a cut ends the connection.
-    pub(super) fn close(&self) -> Close {
-        self.close.unwrap_or(Close::Broken)
+    pub(super) fn close(&self) -> CutStyle {
+        self.close.unwrap_or(CutStyle::Broken)
     }
 }
 
@@ -325,10 +326,10 @@ fn usage_style(value: &str) -> Result<UsageStyle, ScriptError> {
     }
 }
 
-fn encoding(value: &str) -> Result<Encoding, ScriptError> {
+fn encoding(value: &str) -> Result<BodyEncoding, ScriptError> {
     match value {
-        "identity" => Ok(Encoding::Identity),
-        "gzip" => Ok(Encoding::Gzip),
+        "identity" => Ok(BodyEncoding::Identity),
+        "gzip" => Ok(BodyEncoding::Gzip),
         _ => Err(ScriptError::Value {
             key: "encoding",
             expected: "identity or gzip",
@@ -336,11 +337,11 @@ fn encoding(value: &str) -> Result<Encoding, ScriptError> {
     }
 }
 
-fn close(value: &str) -> Result<Close, ScriptError> {
+fn close(value: &str) -> Result<CutStyle, ScriptError> {
     match value {
-        "broken" => Ok(Close::Broken),
-        "clean" => Ok(Close::Clean),
-        "reset" => Ok(Close::Reset),
+        "broken" => Ok(CutStyle::Broken),
+        "clean" => Ok(CutStyle::Clean),
+        "reset" => Ok(CutStyle::Reset),
         _ => Err(ScriptError::Value {
             key: "close",
             expected: "broken, clean or reset",
@@ -370,5 +371,140 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
         })
 }
 
+/// An error in a script; in a request, it leads to a 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptError {
+    /// The mark has an unknown key.
+    #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
+    UnknownKey(String),
+    /// A value does not fit its key.
+    #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
+    Value {
+        key: &'static str,
+        /// What would be valid.
+        expected: &'static str,
+    },
+    /// A word of the mark does not have the form `key=value`.
+    #[error("sample mark: `{0}` is not of the form key=value")]
+    NotAPair(String),
+    /// The end of the mark is missing.
+    #[error("sample mark: `]]` is missing")]
+    NotClosed,
+}
+
+const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
+    in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, \
+    hidden_tokens, prompt_cache, tool, tool_input, advisor, fallback";
+
+/// The beginning of a mark such as `[[sample: deltas=20 gap_ms=5]]`: words of the form key=value. A value that begins with a
+/// brace or a quote is JSON, and ends where the JSON ends: `[[sample: tool=Bash tool_input={"command": "echo a, b"}]]`.
+pub(super) const MARK_OPEN: &str = "[[sample:";
+const MARK_CLOSE: &str = "]]";
+const SEPARATORS: [char; 5] = [' ', '\t', '\r', '\n', ','];
+
+/// The words of a mark: keys and values.
+type MarkWords<'a> = Vec<(&'a str, &'a str)>;
+
+/// The words of the last mark in `prompt`; empty without a mark.
+pub(super) fn last_mark(prompt: &str) -> Result<MarkWords<'_>, ScriptError> {
+    match prompt.rsplit_once(MARK_OPEN) {
+        Some((_, after)) => read_mark(after).map(|(words, _)| words),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// `prompt` without its marks. An unclosed mark extends to the end.
+pub(super) fn without_marks(prompt: &str) -> String {
+    let mut rest = prompt;
+    let mut plain = String::with_capacity(prompt.len().min(1024));
+    while let Some((before, after)) = rest.split_once(MARK_OPEN) {
+        plain.push_str(before);
+        rest = match read_mark(after) {
+            Ok((_, rest)) => rest,
+            Err(_) => after.split_once(MARK_CLOSE).map_or("", |(_, rest)| rest),
+        };
+    }
+    plain.push_str(rest);
+    plain.trim().to_owned()
+}
+
+/// A word, shortened for an error message.
+pub(super) fn shortened_word(word: &str) -> String {
+    word.chars().take(40).collect()
+}
+
+/// Parses a mark after its beginning; returns its words and the rest of the prompt.
+fn read_mark(after: &str) -> Result<(MarkWords<'_>, &str), ScriptError> {
+    let mut words = Vec::new();
+    let mut rest = after;
+    loop {
+        rest = rest.trim_start_matches(SEPARATORS);
+        if let Some(behind) = rest.strip_prefix(MARK_CLOSE) {
+            return Ok((words, behind));
+        }
+        let (word, _) = rest.split_at_checked(word_length(rest)?).unwrap_or_default();
+        let Some((key, value)) = word.split_once('=') else {
+            return Err(ScriptError::NotAPair(shortened_word(word)));
+        };
+        let (_, behind) = rest.split_at_checked(key.len() + 1).unwrap_or_default();
+        let length = json_length(behind).unwrap_or(value.len());
+        let (value, behind) = behind.split_at_checked(length).unwrap_or_default();
+        words.push((key, value));
+        rest = behind;
+    }
+}
+
+/// The length in bytes of the word at the start of `rest`, up to a separator or the end of the mark.
+fn word_length(rest: &str) -> Result<usize, ScriptError> {
+    let close = rest.find(MARK_CLOSE);
+    match (rest.find(SEPARATORS), close) {
+        (Some(separator), Some(close)) => Ok(separator.min(close)),
+        (Some(separator), None) => Ok(separator),
+        (None, Some(close)) => Ok(close),
+        (None, None) => Err(ScriptError::NotClosed),
+    }
+}
+
+/// The length in bytes of the JSON object or string at the start of `rest`, if there is one.
+fn json_length(rest: &str) -> Option<usize> {
+    if !rest.starts_with(['{', '"']) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    Some(values.byte_offset())
+}
+
 #[cfg(test)]
-mod tests;
+mod mark_tests {
+    use super::*;
+
+    #[test]
+    fn json_ends_where_it_ends_whatever_is_in_it() {
+        let prompt = r#"do [[sample: tool=Bash, tool_input={"command": "echo [[x]], y=1"} deltas=2]] it"#;
+        let input = r#"{"command": "echo [[x]], y=1"}"#;
+        assert_eq!(
+            last_mark(prompt).unwrap(),
+            [("tool", "Bash"), ("tool_input", input), ("deltas", "2")]
+        );
+        assert_eq!(without_marks(prompt), "do  it");
+        assert_eq!(
+            last_mark(r#"[[sample: tool_input="a b"]]"#).unwrap(),
+            [("tool_input", r#""a b""#)]
+        );
+        assert!(last_mark("[[sample: tool_input={\"a b\" ]]").is_err());
+    }
+
+    #[test]
+    fn what_is_not_closed_is_refused_and_not_said() {
+        assert_eq!(last_mark("[[sample: gap_ms=1 "), Err(ScriptError::NotClosed));
+        assert_eq!(last_mark("[[sample: gap_ms=1"), Err(ScriptError::NotClosed));
+        assert_eq!(
+            last_mark("[[sample: gap]]"),
+            Err(ScriptError::NotAPair("gap".to_owned()))
+        );
+        assert_eq!(last_mark("nothing"), Ok(Vec::new()));
+        assert_eq!(without_marks("a [[sample: x=1]]b [[sample: y"), "a b");
+        assert_eq!(without_marks("plain"), "plain");
+    }
+}

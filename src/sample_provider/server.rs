@@ -1,4 +1,4 @@
-//! The edge: sockets, HTTP, credentials, headers.
+//! The server: sockets, HTTP, credentials, headers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,48 +16,47 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::connection::{Connection, ResetFlag};
-use super::error::SampleProviderError;
-use super::gemini::Chunking;
-use super::ledger::{Entry, Ledger};
-use super::paced::Paced;
-use super::path::{self, Target};
-use super::performance::{self, Order, Performance};
-use super::prompt_cache::PromptCache;
-use super::rendered::{self, Rendered};
-use super::settings::Settings;
+use super::connection::{ResetFlag, SampleConnection};
+use super::gemini::GeminiFraming;
+use super::ledger::{SampleLedger, SampleLedgerEntry};
+use super::performance::{self, RawSampleRequest, ScriptedResponse};
 use crate::domain::wire::protocol::Protocol;
 use crate::edges::clock;
+use crate::sample_provider::SampleProviderError;
+use crate::sample_provider::SampleSettings;
+use crate::sample_provider::ask::{self, PathTarget};
+use crate::sample_provider::connection::PacedBody;
+use crate::sample_provider::performance::RenderedAnswers;
+use crate::sample_provider::tokens::PromptCache;
 
-/// Largest request body, in bytes.
+/// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
-/// Open connections; further ones are closed at once.
+/// Maximum number of open connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 65_536;
-/// A connection that sends no complete head for this long is closed; also the life of an idle one.
+/// Timeout for a complete request head; also the timeout of idle connections.
 const HEADER_READ_MAX: Duration = Duration::from_secs(300);
-/// At shutdown responses in flight have this long to end.
+/// Time for running responses to end at shutdown.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
-/// Before accepting again when the system is out of file descriptors.
+/// Pause before accepting again after accepting has failed, as when the system is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// From this size on a body is read and counted beside the runtime's own threads.
+/// A larger body is parsed and counted on a blocking thread, not on a thread of the runtime.
 const BODY_INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Serves on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` resolves; responses in flight then
-/// have one second to end. Touches no state of the process: several can run side by side. Fails when the ledger cannot
-/// be opened.
+/// Serves on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` resolves; running responses then have one
+/// second to end. Uses no global state, so several can run in one process. Fails if the ledger cannot be opened.
 pub(crate) async fn serve(
     listener: TcpListener,
-    settings: Settings,
+    settings: SampleSettings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), SampleProviderError> {
-    let ledger = Ledger::open(settings.ledger.as_deref()).map_err(|source| SampleProviderError::Ledger {
+    let ledger = SampleLedger::open(settings.ledger.as_deref()).map_err(|source| SampleProviderError::Ledger {
         path: settings.ledger.clone().unwrap_or_default(),
         source,
     })?;
-    let provider = Arc::new(Provider {
+    let provider = Arc::new(ScriptedProvider {
         settings,
         ledger: Arc::new(ledger),
-        rendered: Rendered::default(),
+        rendered: RenderedAnswers::default(),
         prompt_cache: PromptCache::default(),
     });
     let graceful = GracefulShutdown::new();
@@ -77,14 +76,18 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
-    // Those that do not end in time are aborted when the set is dropped.
+    // Connections that do not end in time are aborted when the set is dropped.
     let _ = tokio::time::timeout(SHUTDOWN_MAX, graceful.shutdown()).await;
     Ok(())
 }
 
-async fn serve_connection(provider: Arc<Provider>, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
+async fn serve_connection(
+    provider: Arc<ScriptedProvider>,
+    stream: TcpStream,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
     let reset = ResetFlag::default();
-    let Ok(connection) = Connection::new(stream, reset.clone()) else {
+    let Ok(connection) = SampleConnection::new(stream, reset.clone()) else {
         return;
     };
     let service = service_fn(move |request| {
@@ -99,34 +102,34 @@ async fn serve_connection(provider: Arc<Provider>, stream: TcpStream, watcher: h
         .header_read_timeout(HEADER_READ_MAX);
     builder.http2().timer(TokioTimer::new());
     let served = builder.serve_connection(TokioIo::new(connection), service).into_owned();
-    // A client that leaves and an ordered break both end here with an error; neither is news.
+    // A client that leaves and a scripted break both end in an error here, which needs no report.
     let _ = watcher.watch(served).await;
 }
 
-struct Provider {
-    settings: Settings,
-    ledger: Arc<Ledger>,
-    rendered: Rendered,
+struct ScriptedProvider {
+    settings: SampleSettings,
+    ledger: Arc<SampleLedger>,
+    rendered: RenderedAnswers,
     prompt_cache: PromptCache,
 }
 
-impl Provider {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, reset: ResetFlag) -> Response<Paced> {
+impl ScriptedProvider {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, reset: ResetFlag) -> Response<PacedBody> {
         let id = format!("{:032x}", rand::random::<u128>());
         let request_id = format!("req_{id}");
         let started = clock::instant();
-        // Over HTTP/2 a broken body resets its stream; the connection and its other streams live on.
+        // Over HTTP/2, a broken body resets only its stream, not the connection.
         let reset = if request.version() == Version::HTTP_2 {
             ResetFlag::default()
         } else {
             reset
         };
-        let target = path::target(request.uri().path());
+        let target = ask::parse_path(request.uri().path());
         let protocol = target
             .as_ref()
             .map_or(Protocol::Responses, |target| target.operation.protocol());
         let performance = self.perform(request, target, &id, &request_id).await;
-        let entry = Entry::open(
+        let entry = SampleLedgerEntry::open(
             Arc::clone(&self.ledger),
             Arc::clone(&performance.bill),
             request_id.clone(),
@@ -136,7 +139,7 @@ impl Provider {
         if !performance.ttfb.is_zero() {
             tokio::time::sleep(performance.ttfb).await;
         }
-        let mut response = Response::new(Paced::new(&performance, entry, reset));
+        let mut response = Response::new(PacedBody::new(&performance, entry, reset));
         *response.status_mut() = StatusCode::from_u16(performance.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let processing_ms = clock::instant().duration_since(started).as_millis();
         fill_headers(
@@ -152,28 +155,28 @@ impl Provider {
     async fn perform(
         self: &Arc<Self>,
         request: Request<Incoming>,
-        target: Option<Target>,
+        target: Option<PathTarget>,
         id: &str,
         request_id: &str,
-    ) -> Performance {
+    ) -> ScriptedResponse {
         let Some(target) = target else {
-            return performance::refusal(Protocol::Responses, 404, "no such path", request_id);
+            return performance::refusal_response(Protocol::Responses, 404, "no such path", request_id);
         };
         let protocol = target.operation.protocol();
-        let refused = |status, message| performance::refusal(protocol, status, message, request_id);
+        let refused = |status, message| performance::refusal_response(protocol, status, message, request_id);
         if request.method() != Method::POST {
             return refused(405, "the method has to be POST");
         }
         if !self.admits(request.headers()) {
             return refused(
                 401,
-                "the credential is missing or not the one this sample provider takes",
+                "the credential is missing, or is not the one that this sample provider accepts",
             );
         }
-        let chunking = if path::asks_for_sse(request.uri().query()) {
-            Chunking::Sse
+        let chunking = if ask::is_sse_query(request.uri().query()) {
+            GeminiFraming::Sse
         } else {
-            Chunking::Array
+            GeminiFraming::Array
         };
         let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
             Ok(body) => body.to_bytes(),
@@ -187,19 +190,19 @@ impl Provider {
 
     async fn rendered_or_new(
         self: &Arc<Self>,
-        target: Target,
-        chunking: Chunking,
+        target: PathTarget,
+        chunking: GeminiFraming,
         body: Bytes,
         id: &str,
         request_id: &str,
-    ) -> Performance {
-        let key = rendered::key(&target, chunking, &body, &self.settings);
+    ) -> ScriptedResponse {
+        let key = performance::reuse_key(&target, chunking, &body, &self.settings);
         if let Some(known) = key.as_ref().and_then(|key| self.rendered.find(key)) {
             return known;
         }
         let performance = if body.len() <= BODY_INLINE_BYTES_MAX {
             let created_at = clock::unix_seconds();
-            let order = Order {
+            let order = RawSampleRequest {
                 target: &target,
                 chunking,
                 body: &body,
@@ -208,13 +211,13 @@ impl Provider {
                 created_at,
                 prompt_cache: &self.prompt_cache,
             };
-            performance::of(&order, &self.settings)
+            performance::respond(&order, &self.settings)
         } else {
             let (provider, id, name) = (Arc::clone(self), id.to_owned(), request_id.to_owned());
             let protocol = target.operation.protocol();
             let work = tokio::task::spawn_blocking(move || {
                 let created_at = clock::unix_seconds();
-                let order = Order {
+                let order = RawSampleRequest {
                     target: &target,
                     chunking,
                     body: &body,
@@ -223,18 +226,18 @@ impl Provider {
                     created_at,
                     prompt_cache: &provider.prompt_cache,
                 };
-                performance::of(&order, &provider.settings)
+                performance::respond(&order, &provider.settings)
             });
             work.await
-                .unwrap_or_else(|_| performance::refusal(protocol, 500, "internal error", request_id))
+                .unwrap_or_else(|_| performance::refusal_response(protocol, 500, "internal error", request_id))
         };
         if let Some(key) = key.filter(|_| performance.status == 200) {
-            self.rendered.keep(key, &performance);
+            self.rendered.insert(key, &performance);
         }
         performance
     }
 
-    /// Whether the request carries a credential, and the right one where only one is taken.
+    /// Whether the request has an accepted credential.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let plain = ["x-api-key", "x-goog-api-key", "api-key"]
             .into_iter()
@@ -256,7 +259,7 @@ impl Provider {
 fn fill_headers(
     headers: &mut HeaderMap,
     protocol: Protocol,
-    performance: &Performance,
+    performance: &ScriptedResponse,
     request_id: &str,
     processing_ms: u128,
 ) {
@@ -282,7 +285,7 @@ fn fill_headers(
             insert(named("x-request-id"), request_id);
             insert(named("openai-processing-ms"), &processing_ms.to_string());
         }
-        // The original has no such header; this one lets a test find the line in the ledger.
+        // The real protocol has no such header; it lets tests find the line in the ledger.
         Protocol::Gemini => insert(named("x-request-id"), request_id),
     }
 }

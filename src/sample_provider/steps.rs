@@ -1,4 +1,4 @@
-//! The steps of one response: what is sent, when it pauses, where it breaks. Pure; the server only follows them.
+//! The steps of one response: what it sends, when it pauses, where it breaks. Pure: the server only follows the steps.
 
 use std::io::Write;
 
@@ -6,48 +6,48 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::reply::{Frame, FrameKind};
-use super::script::{Close, Encoding, Script};
+use super::reply::{FrameKind, SampleFrame};
+use super::script::{BodyEncoding, CutStyle, SampleScript};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReplyStep {
-    /// Wait for the gap between two deltas.
+    /// Pause between two deltas.
     Pause,
-    /// Send these bytes; afterwards `deltas` deltas are out.
+    /// Send these bytes.
     Send {
         /// The bytes on the wire.
         bytes: Bytes,
-        /// Deltas sent up to and with this step.
+        /// Number of deltas sent, this step included.
         deltas: usize,
     },
-    /// Write the closing line of the ledger: `deltas` deltas were generated, and it ended so.
-    Settle { deltas: usize, ending: Ending },
-    /// Break the connection; the flag says whether by RST.
+    /// Write the `end` line of the ledger: `deltas` deltas were generated, and the response ended with `ending`.
+    Settle { deltas: usize, ending: SampleEnding },
+    /// Break the connection.
     Break {
         /// RST or FIN.
-        close: Close,
+        close: CutStyle,
     },
     /// Send nothing more and keep the connection until the client leaves.
     Stall,
 }
 
-/// How a response ended, as the ledger has it.
+/// How a response ended, for the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum SampleEnding {
     /// As the protocol says.
     Complete,
     /// With an error of the protocol in a response of status 200.
     InBandError,
-    /// Broken off by the provider.
+    /// With a cut by the provider.
     Cut,
     ClientLeft,
-    /// Refused: an error status, nothing is billed.
+    /// With an error status; nothing is billed.
     Refused,
     Counted,
 }
 
-impl Ending {
-    /// The word in the ledger.
+impl SampleEnding {
+    /// The text in the ledger.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -60,7 +60,7 @@ impl Ending {
     }
 }
 
-/// What interrupts a stream after a number of deltas.
+/// An interruption of a stream after a number of deltas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     Cut,
@@ -68,11 +68,15 @@ enum Interruption {
     InBandError,
 }
 
-/// The steps of a stream of `frames`. `in_band_error` renders the error, given the number of frames before it.
-pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl Fn(usize) -> Frame) -> Vec<ReplyStep> {
+/// The steps of a stream of `frames`. `in_band_error` renders the error after the given number of frames.
+pub(super) fn stream_steps(
+    frames: &[SampleFrame],
+    script: &SampleScript,
+    in_band_error: impl Fn(usize) -> SampleFrame,
+) -> Vec<ReplyStep> {
     let interruption = first_interruption(script);
     let pauses = script.gap().as_millis() > 0;
-    let mut steps = Steps::new(script, frames.len() * if pauses { 2 } else { 1 } + 4);
+    let mut steps = StepBuilder::new(script, frames.len() * if pauses { 2 } else { 1 } + 4);
     let mut settled = false;
     for (index, frame) in frames.iter().enumerate() {
         let now = interruption.filter(|(after, _)| {
@@ -92,7 +96,7 @@ pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl F
             }
             FrameKind::Final if !settled => {
                 settled = true;
-                steps.settle(Ending::Complete);
+                steps.settle(SampleEnding::Complete);
             }
             FrameKind::Final | FrameKind::Other => {}
         }
@@ -102,18 +106,18 @@ pub(super) fn of_stream(frames: &[Frame], script: &Script, in_band_error: impl F
     steps.done()
 }
 
-/// The steps of a body that is sent at once, after `deltas` deltas were generated for it.
-pub(super) fn of_body(body: &Bytes, deltas: usize, ending: Ending, script: &Script) -> Vec<ReplyStep> {
-    let mut steps = Steps::new(script, 4);
+/// The steps of a body that is sent in one piece, for which `deltas` deltas were generated.
+pub(super) fn body_steps(body: &Bytes, deltas: usize, ending: SampleEnding, script: &SampleScript) -> Vec<ReplyStep> {
+    let mut steps = StepBuilder::new(script, 4);
     steps.deltas = deltas;
     let cut = script.cut_after.is_some();
     if cut || script.stall_after.is_some() {
-        // What is on the wire is cut, so a compressed body is cut too.
+        // The bytes on the wire are cut, so a compressed body is cut after compression.
         let whole = steps.encoded(body);
         let half = whole.slice(..whole.len() / 2);
         if cut {
-            steps.settle(if ending == Ending::Complete {
-                Ending::Cut
+            steps.settle(if ending == SampleEnding::Complete {
+                SampleEnding::Cut
             } else {
                 ending
             });
@@ -121,7 +125,7 @@ pub(super) fn of_body(body: &Bytes, deltas: usize, ending: Ending, script: &Scri
         steps.done.push(ReplyStep::Send { bytes: half, deltas });
         match (cut, script.close()) {
             (false, _) => steps.done.push(ReplyStep::Stall),
-            (true, Close::Clean) => {}
+            (true, CutStyle::Clean) => {}
             (true, close) => steps.done.push(ReplyStep::Break { close }),
         }
         return steps.done();
@@ -132,17 +136,17 @@ pub(super) fn of_body(body: &Bytes, deltas: usize, ending: Ending, script: &Scri
     steps.done()
 }
 
-/// The length a unary response announces: that of the whole body, also when less is sent. `None` when a clean cut has
+/// The length that a unary response announces: that of the whole body, even if less is sent. `None` for a clean cut, which has
 /// to look like a body that ended properly.
-pub(super) fn announced_length(body: &Bytes, script: &Script) -> Option<u64> {
-    if script.cut_after.is_some() && script.close() == Close::Clean {
+pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u64> {
+    if script.cut_after.is_some() && script.close() == CutStyle::Clean {
         return None;
     }
-    u64::try_from(Steps::new(script, 0).encoded(body).len()).ok()
+    u64::try_from(StepBuilder::new(script, 0).encoded(body).len()).ok()
 }
 
-/// The interruption that comes first; a cut before a stall before an error when they come together.
-fn first_interruption(script: &Script) -> Option<(usize, Interruption)> {
+/// The first interruption. At the same delta, a cut precedes a stall, and a stall an error.
+fn first_interruption(script: &SampleScript) -> Option<(usize, Interruption)> {
     let orders = [
         (script.cut_after, Interruption::Cut),
         (script.stall_after, Interruption::Stall),
@@ -154,15 +158,16 @@ fn first_interruption(script: &Script) -> Option<(usize, Interruption)> {
         .min_by_key(|(after, _)| *after)
 }
 
-struct Steps {
+struct StepBuilder {
     done: Vec<ReplyStep>,
     deltas: usize,
     gzip: Option<GzEncoder<Vec<u8>>>,
 }
 
-impl Steps {
-    fn new(script: &Script, capacity: usize) -> Self {
-        let gzip = (script.encoding == Some(Encoding::Gzip)).then(|| GzEncoder::new(Vec::new(), Compression::fast()));
+impl StepBuilder {
+    fn new(script: &SampleScript, capacity: usize) -> Self {
+        let gzip =
+            (script.encoding == Some(BodyEncoding::Gzip)).then(|| GzEncoder::new(Vec::new(), Compression::fast()));
         Self {
             done: Vec::with_capacity(capacity),
             deltas: 0,
@@ -174,7 +179,7 @@ impl Steps {
         self.done
     }
 
-    fn settle(&mut self, ending: Ending) {
+    fn settle(&mut self, ending: SampleEnding) {
         self.done.push(ReplyStep::Settle {
             deltas: self.deltas,
             ending,
@@ -185,7 +190,7 @@ impl Steps {
         let bytes = match &mut self.gzip {
             None => bytes.clone(),
             Some(encoder) => {
-                // Writing to a Vec cannot fail; were it to, the client would see a broken gzip stream.
+                // Writing to a `Vec` cannot fail.
                 let _ = encoder.write_all(bytes).and_then(|()| encoder.flush());
                 std::mem::take(encoder.get_mut()).into()
             }
@@ -196,7 +201,7 @@ impl Steps {
         });
     }
 
-    /// Ends a compressed stream properly; nothing for a plain one.
+    /// Ends a compressed stream properly. Does nothing for a plain one.
     fn finish(&mut self) {
         if let Some(trailer) = self.gzip.take().and_then(|encoder| encoder.finish().ok()) {
             self.done.push(ReplyStep::Send {
@@ -216,22 +221,28 @@ impl Steps {
         }
     }
 
-    fn interrupt(&mut self, interruption: Interruption, next: &Frame, script: &Script, error: impl FnOnce() -> Frame) {
+    fn interrupt(
+        &mut self,
+        interruption: Interruption,
+        next: &SampleFrame,
+        script: &SampleScript,
+        error: impl FnOnce() -> SampleFrame,
+    ) {
         match interruption {
             Interruption::Stall => self.done.push(ReplyStep::Stall),
             Interruption::InBandError => {
-                self.settle(Ending::InBandError);
+                self.settle(SampleEnding::InBandError);
                 self.send(&error().bytes);
                 self.finish();
             }
             Interruption::Cut => {
-                self.settle(Ending::Cut);
+                self.settle(SampleEnding::Cut);
                 if script.half_event == Some(true) {
                     self.send(&next.bytes.slice(..next.bytes.len() / 2));
                 }
                 match script.close() {
-                    Close::Clean => self.finish(),
-                    close @ (Close::Broken | Close::Reset) => self.done.push(ReplyStep::Break { close }),
+                    CutStyle::Clean => self.finish(),
+                    close @ (CutStyle::Broken | CutStyle::Reset) => self.done.push(ReplyStep::Break { close }),
                 }
             }
         }

@@ -1,18 +1,24 @@
-//! Token counts of the provider's own input and output.
+//! Counts tokens of input and output, and remembers prompts as a provider's prompt cache does.
 
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::settings::Counting;
+use crate::{domain::wire::protocol::Protocol, sample_provider::TokenCounting};
 
-/// Input tokens under [`Counting::Fixed`].
+/// Input tokens under [`TokenCounting::Fixed`].
 const INPUT_FIXED: u64 = 100;
-/// A text longer than this many bytes is estimated, not counted.
+/// Maximum length of a text that is counted, in bytes; a longer one is estimated.
 const EXACT_TEXT_BYTES_MAX: usize = 256 << 10;
-/// Once this many bytes of a request were counted, the rest is estimated.
+/// Maximum number of bytes of a request that are counted; the rest is estimated.
 const EXACT_REQUEST_BYTES_MAX: usize = 4 << 20;
 /// Bytes per token in estimates.
 const BYTES_PER_TOKEN: usize = 4;
-/// Tokens of an image, document or other binary part, whatever its size.
+/// Tokens of an image, document or other binary part, regardless of its size.
 const BINARY_PART_TOKENS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,13 +28,13 @@ pub(super) struct InputTokens {
     pub(super) estimated: bool,
 }
 
-/// The o200k tokens of one text.
+/// Counts the o200k tokens of a text.
 #[cfg(feature = "exact-tokens")]
 pub(super) fn count(text: &str) -> u64 {
     u64::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u64::MAX)
 }
 
-/// The tokens of one text, estimated from its bytes.
+/// Estimates the tokens of a text from its bytes.
 #[cfg(not(feature = "exact-tokens"))]
 pub(super) fn count(text: &str) -> u64 {
     let mut classes = crate::domain::wire::tokens::CharClasses::default();
@@ -36,22 +42,22 @@ pub(super) fn count(text: &str) -> u64 {
     classes.tokens()
 }
 
-/// The tokens of a part of a prompt.
-pub(super) fn of_part(part: &Value) -> u64 {
-    let mut tally = Tally::default();
+/// Counts the tokens of a part of a prompt.
+pub(super) fn count_part(part: &Value) -> u64 {
+    let mut tally = InputTokenTally::default();
     tally.add_value(part);
     tally.tokens.count
 }
 
-/// The tokens of everything a request puts in front of the model.
-pub(super) fn of_request(body: &Value, counting: Counting) -> InputTokens {
-    if counting == Counting::Fixed {
+/// Counts the input tokens of a request.
+pub(super) fn count_input(body: &Value, counting: TokenCounting) -> InputTokens {
+    if counting == TokenCounting::Fixed {
         return InputTokens {
             count: INPUT_FIXED,
             estimated: false,
         };
     }
-    let mut tally = Tally::default();
+    let mut tally = InputTokenTally::default();
     let body = body.get("generateContentRequest").unwrap_or(body);
     let fields = [
         "system",
@@ -74,13 +80,13 @@ pub(super) fn of_request(body: &Value, counting: Counting) -> InputTokens {
 }
 
 #[derive(Default)]
-struct Tally {
+struct InputTokenTally {
     tokens: InputTokens,
     counted_bytes: usize,
 }
 
-impl Tally {
-    // serde_json bounds the depth of what it has parsed to 128.
+impl InputTokenTally {
+    // The recursion is bounded, because serde_json parses at most 128 levels.
     fn add_value(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add_text(text),
@@ -119,17 +125,105 @@ impl Tally {
     }
 }
 
+/// Minimum number of tokens of a cached beginning.
+const CACHED_TOKENS_MIN: u64 = 1_024;
+/// Maximum number of remembered beginnings. Beyond it, all are forgotten.
+const BEGINNINGS_MAX: usize = 65_536;
+
+/// The beginnings of prompts that have been sent before. A prompt is a sequence of parts: the tools, the parts of the system
+/// text, the blocks of each turn. A beginning of at least [`CACHED_TOKENS_MIN`] tokens that was sent before counts as read from
+/// the cache. In the Messages protocol, the rest up to the last `cache_control` counts as written; the other protocols cache
+/// automatically and report no writes.
+#[derive(Debug, Default)]
+pub(super) struct PromptCache {
+    beginnings: Mutex<HashSet<u64>>,
+}
+
+/// The cached tokens of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PromptCacheUse {
+    pub(super) read: u64,
+    /// Tokens that were not cached and are now.
+    pub(super) written: u64,
+}
+
+impl PromptCache {
+    /// Looks up a prompt, and remembers it.
+    pub(super) fn record(&self, protocol: Protocol, body: &Value) -> PromptCacheUse {
+        let parts = parts(body);
+        let kept = match protocol {
+            Protocol::Messages => parts.iter().rposition(|part| part.get("cache_control").is_some()),
+            Protocol::Responses | Protocol::Gemini => parts.len().checked_sub(1),
+        };
+        let Some(kept) = kept else {
+            return PromptCacheUse::default();
+        };
+        let mut known = self.beginnings.lock();
+        if known.len() > BEGINNINGS_MAX {
+            known.clear();
+        }
+        let (mut hasher, mut sum, mut read) = (DefaultHasher::new(), 0_u64, 0);
+        for part in parts.into_iter().take(kept + 1) {
+            plain(part).hash(&mut hasher);
+            sum = sum.saturating_add(count_part(part));
+            if sum >= CACHED_TOKENS_MIN && !known.insert(hasher.finish()) {
+                read = sum;
+            }
+        }
+        let is_written = protocol == Protocol::Messages && sum >= CACHED_TOKENS_MIN;
+        PromptCacheUse {
+            read,
+            written: if is_written { sum - read } else { 0 },
+        }
+    }
+}
+
+/// The parts of a prompt, in the order in which a model reads them.
+fn parts(body: &Value) -> Vec<&Value> {
+    let fields = [
+        "tools",
+        "system",
+        "instructions",
+        "systemInstruction",
+        "messages",
+        "input",
+        "contents",
+    ];
+    let mut parts = Vec::new();
+    for value in fields.iter().filter_map(|field| body.get(*field)) {
+        let Value::Array(items) = value else {
+            parts.push(value);
+            continue;
+        };
+        for item in items {
+            match item.get("content") {
+                Some(Value::Array(blocks)) => parts.extend(blocks),
+                _ => parts.push(item),
+            }
+        }
+    }
+    parts
+}
+
+/// A part without `cache_control`, which moves from turn to turn.
+fn plain(part: &Value) -> String {
+    let mut part = part.clone();
+    if let Some(fields) = part.as_object_mut() {
+        fields.shift_remove("cache_control");
+    }
+    part.to_string()
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_texts_of_a_request_are_counted_and_its_structure_is_not() {
         let body = json!({"model": "not counted", "system": [{"type": "text", "text": "Be brief."}],
             "messages": [{"role": "user", "content": "Hello world"}]});
-        let tokens = of_request(&body, Counting::Text);
+        let tokens = count_input(&body, TokenCounting::Text);
         assert_eq!(
             tokens,
             InputTokens {
@@ -144,7 +238,7 @@ mod tests {
     #[test]
     fn a_long_part_is_estimated_and_flagged() {
         let body = json!({"contents": [{"parts": [{"text": "a".repeat(EXACT_TEXT_BYTES_MAX + 4)}]}]});
-        let tokens = of_request(&body, Counting::Text);
+        let tokens = count_input(&body, TokenCounting::Text);
         assert_eq!(
             tokens,
             InputTokens {
@@ -158,14 +252,53 @@ mod tests {
     fn an_image_has_the_same_count_whatever_its_size() {
         let body =
             json!({"contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": "A".repeat(99)}}]}]});
-        assert_eq!(of_request(&body, Counting::Text).count, BINARY_PART_TOKENS);
+        assert_eq!(count_input(&body, TokenCounting::Text).count, BINARY_PART_TOKENS);
     }
 
     #[test]
     fn fixed_counts_do_not_look_at_the_request() {
         assert_eq!(
-            of_request(&json!({"messages": ["x"]}), Counting::Fixed).count,
+            count_input(&json!({"messages": ["x"]}), TokenCounting::Fixed).count,
             INPUT_FIXED
         );
+    }
+
+    fn text(word: &str) -> Value {
+        json!({ "type": "text", "text": format!("{word} ").repeat(2_000) })
+    }
+
+    fn marked(word: &str) -> Value {
+        let mut part = text(word);
+        part["cache_control"] = json!({ "type": "ephemeral" });
+        part
+    }
+
+    #[test]
+    fn what_was_sent_before_is_read_and_the_rest_up_to_the_mark_is_written() {
+        let cache = PromptCache::default();
+        let first = json!({ "system": [marked("river")], "messages": [{ "role": "user", "content": "hi" }] });
+        let new = cache.record(Protocol::Messages, &first);
+        assert!(new.read == 0 && new.written >= 2_000, "{new:?}");
+        let again = cache.record(Protocol::Messages, &first);
+        assert_eq!((again.read, again.written), (new.written, 0));
+        let longer =
+            json!({ "system": [text("river")], "messages": [{ "role": "user", "content": [marked("stone")] }] });
+        let longer = cache.record(Protocol::Messages, &longer);
+        assert_eq!(longer.read, new.written, "the mark is no part of the text");
+        assert!(longer.written >= 2_000, "{longer:?}");
+        let unmarked = json!({ "system": [text("river")], "messages": [] });
+        assert_eq!(cache.record(Protocol::Messages, &unmarked), PromptCacheUse::default());
+    }
+
+    #[test]
+    fn the_other_protocols_need_no_mark_and_short_prompts_are_not_kept() {
+        let cache = PromptCache::default();
+        let body = json!({ "input": [{ "role": "user", "content": [text("river")] }] });
+        assert_eq!(cache.record(Protocol::Responses, &body), PromptCacheUse::default());
+        assert!(cache.record(Protocol::Responses, &body).read >= 2_000);
+        let short = json!({ "input": "hi" });
+        for _ in 0..2 {
+            assert_eq!(cache.record(Protocol::Responses, &short), PromptCacheUse::default());
+        }
     }
 }

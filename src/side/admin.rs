@@ -1,49 +1,69 @@
-//! The admin API: accounts, keys, the log, models and providers, for the subcommands, the console and the portal. On a unix socket
-//! the file's mode decides who may connect, over TCP ([`tcp`]) a certificate; every change is in the audit record before it
-//! is made.
+//! The admin API: accounts, keys, the log, models and providers, for the subcommands, the console and the portal. On a unix
+//! socket the file's mode decides who may connect, over TCP a certificate. Every change is in the audit record before it is made.
 
 mod openapi;
 mod routes;
-mod streams;
-pub(crate) mod tcp;
+#[cfg(test)]
+mod tests;
 
-use std::{future::pending, pin::pin, sync::atomic::Ordering, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use axum::{Extension, Router};
+use axum::{
+    BoxError, Extension, Router,
+    body::{Body, Bytes},
+    extract::{RawPathParams, RawQuery, State},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use futures_util::stream;
+use pingora::protocols::{Ssl, Stream, l4::stream::Stream as Socket};
+use serde_json::Map;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixListener,
-    sync::watch,
+    sync::{mpsc::Receiver, watch},
 };
 
 use crate::{
-    admin::{Admin, ConnectionExtension, Peer},
+    admin::{Admin, AdminPeer, ConnectionExtension, peer::Author},
+    api::{AdminQuestion, error::AdminError, log::ExportLog, node::Backup, wire},
     edges::connection_slots::{ConnectionSlot, ConnectionSlots},
-    side::connection::{self, ClientWaits},
+    front::tls::{self, TlsListener},
+    side::{
+        admin::routes::router,
+        connection::{self, ClientWaits},
+        service::ServeFuture,
+    },
 };
 
-/// Connections served at once. Beyond it those that have not asked for anything give way to new ones.
+/// The maximum number of connections. Beyond it, those without a request give way to new ones.
 const CONNECTIONS_MAX: usize = 64;
-/// The pause after a failed accept: most often descriptors have run out, and asking again at once would only burn time.
+/// The pause after a failed accept: usually file descriptors have run out, and an immediate retry would fail again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a whole connection may last: the client makes one call on each.
+/// The maximum lifetime of a connection: clients make one call on each.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
-/// How long one may last that takes a backup, or an export of the log.
+/// The maximum lifetime of a connection with a backup, an export or another long call.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
-/// How long a client may take to send a request's head; its answer has all the time that its connection has.
+/// The timeout for a request's head. An answer is limited only by the lifetime of its connection.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(10),
     answer: BACKUP_WAIT,
 };
 
-/// Serves until the watch turns true; running requests may end.
-pub(crate) async fn serve(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
-    let router = routes::router(state);
+/// Serves until `shutdown` turns true. Running requests may finish.
+pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
+    let router = router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // A closed channel means the same as true: whoever could say so is gone.
+            // A closed channel means the same as true.
             _ = shutdown.wait_for(|stop| *stop) => return,
         };
         let stream = match accepted {
@@ -54,23 +74,23 @@ pub(crate) async fn serve(listener: UnixListener, state: Admin, mut shutdown: wa
                 continue;
             }
         };
-        let Some(slot) = slots.take() else {
+        let Some(slot) = slots.acquire() else {
             continue;
         };
         let router = router.clone();
         tokio::spawn(async move {
             let credentials = stream.peer_cred().ok();
-            let peer = Peer::Process {
+            let peer = AdminPeer::Process {
                 uid: credentials.map(|credentials| credentials.uid()),
                 pid: credentials.and_then(|credentials| credentials.pid()),
             };
-            served(stream, slot, peer, router).await;
+            serve_connection(stream, slot, peer, router).await;
         });
     }
 }
 
-/// Serves a connection for as long as one may last. Its errors are its client's to see.
-async fn served<S>(stream: S, slot: ConnectionSlot, peer: Peer, router: Router)
+/// Serves a connection, at most for its lifetime. Errors are ignored: the client sees them.
+async fn serve_connection<S>(stream: S, slot: ConnectionSlot, peer: AdminPeer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -83,5 +103,75 @@ where
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The timeout of a handshake.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+/// Returns a function that serves one connection.
+pub(crate) fn serve_tls(state: Admin, tls: Arc<TlsListener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
+    let router = router(state);
+    let slots = ConnectionSlots::new(CONNECTIONS_MAX);
+    move |stream| {
+        let (router, tls, slots) = (router.clone(), Arc::clone(&tls), Arc::clone(&slots));
+        Box::pin(async move {
+            let Some(slot) = slots.acquire() else { return };
+            let Ok(socket) = stream.into_any().downcast::<Socket>() else {
+                return;
+            };
+            let handshake = tokio::select! {
+                handshake = tokio::time::timeout(HANDSHAKE_WAIT, tls.accept(*socket)) => handshake,
+                () = slot.given_way() => return,
+            };
+            let Ok(Ok(stream)) = handshake else { return };
+            // The listener requires a certificate. A holder whose name cannot be recorded is refused here.
+            let shown = stream
+                .get_ssl()
+                .and_then(|tls| tls::describe_holder(tls.peer_certificate_der()?));
+            if let Some(holder) = shown {
+                serve_connection(stream, slot, AdminPeer::Certified(holder.into()), router).await;
+            }
+        })
+    }
+}
+
+/// Sends a backup.
+async fn backup(
+    State(admin): State<Admin>,
+    Extension(extension): Extension<ConnectionExtension>,
+    author: Author,
+    RawQuery(query): RawQuery,
+) -> Result<Response, AdminError> {
+    let backup: Backup = wire::read(Vec::new(), &query.unwrap_or_default(), Map::new())?;
+    let pieces = admin.back_up(&author, backup)?;
+    extension.extend();
+    let kind = Backup::MEDIA.iter().map(|kind| (header::CONTENT_TYPE, *kind)).next();
+    Ok((kind.map(|kind| [kind]), in_pieces(pieces, Ok::<_, Infallible>)).into_response())
+}
+
+/// Sends an export of the log. If it breaks off, the last chunk is missing, so the client sees that it is incomplete.
+async fn log_export(
+    State(admin): State<Admin>,
+    Extension(extension): Extension<ConnectionExtension>,
+    author: Author,
+    segments: RawPathParams,
+    RawQuery(query): RawQuery,
+) -> Result<Response, AdminError> {
+    let segments = segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let export: ExportLog = wire::read(segments.collect(), &query.unwrap_or_default(), Map::new())?;
+    let kind = [(header::CONTENT_TYPE, export.form.media_type())];
+    let pieces = admin.export_log(&author, export).await?;
+    extension.extend();
+    Ok((kind, in_pieces(pieces, |piece| piece)).into_response())
+}
+
+/// A body that is sent as its pieces arrive.
+fn in_pieces<P, B, E>(pieces: Receiver<P>, sent: fn(P) -> Result<B, E>) -> Body
+where
+    P: Send + 'static,
+    B: Into<Bytes> + 'static,
+    E: Into<BoxError> + 'static,
+{
+    Body::from_stream(stream::unfold((pieces, sent), async |(mut pieces, sent)| {
+        let piece = pieces.recv().await?;
+        Some((sent(piece), (pieces, sent)))
+    }))
+}

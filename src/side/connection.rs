@@ -1,13 +1,13 @@
-//! One HTTP/1.1 connection to a listener beside the gateway: limits for its client, and way for others while that has not
-//! asked for anything.
-
-mod write_limit;
+//! Serves an HTTP/1.1 connection to a listener beside the gateway. The client has limits, and the connection gives way to others
+//! while it has no request.
 
 use std::{
     convert::Infallible,
+    future::Future,
+    io,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -20,27 +20,30 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
 use tower_service::Service;
 
-use crate::{edges::connection_slots::ConnectionSlot, side::connection::write_limit::WriteLimit};
+use crate::edges::connection_slots::ConnectionSlot;
 
-/// The most header lines of a request.
+/// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// The largest head of a request, and the read buffer.
+/// The maximum size of a request's head, and of the read buffer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a client may take.
+/// The timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientWaits {
-    /// To send a request's head; the longest that an idle connection is kept.
+    /// The timeout for a request's head, and for an idle connection.
     pub head: Duration,
-    /// To have an answer that is ready for it.
+    /// The timeout for the client to read an answer.
     pub answer: Duration,
 }
 
-/// Serves a connection until it ends or has to give way. From when `closing` returns it carries no further request. Its errors
-/// are its client's to see.
+/// Serves a connection until it ends or gives way. Once `closing` returns, it accepts no further request. Errors are ignored: the
+/// client sees them.
 pub(super) async fn serve<S>(
     stream: S,
     slot: ConnectionSlot,
@@ -55,10 +58,10 @@ pub(super) async fn serve<S>(
     let service = service_fn(move |request: Request<Incoming>| {
         let (mut router, slot) = (router.clone(), Arc::clone(&answering));
         async move {
-            let request = request.map(|body| report_end(body, &slot, ConnectionSlot::has_request));
+            let request = request.map(|body| report_end(body, &slot, ConnectionSlot::on_request));
             // An axum router is always ready.
             let response = Service::call(&mut router, request).await?;
-            Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::has_answered)))
+            Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::on_answered)))
         }
     });
     let stream = WriteLimit::new(stream, waits.answer, Arc::clone(&slot));
@@ -82,7 +85,7 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// A body that reports its end to its connection's slot: it was read or sent, or dropped before.
+/// A body that reports to its connection's slot when it was read or sent to its end, or dropped.
 struct ReportingBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,
@@ -117,5 +120,72 @@ impl<B: HttpBody + Unpin> HttpBody for ReportingBody<B> {
 impl<B> Drop for ReportingBody<B> {
     fn drop(&mut self) {
         (self.end)(&self.slot);
+    }
+}
+
+/// A stream with a write timeout. The time runs from the first write that has to wait until a flush completes, so a peer that
+/// reads a byte now and then gains nothing.
+#[derive(Debug)]
+struct WriteLimit<S> {
+    stream: S,
+    limit: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// Notified when a write has to wait for the peer, and when everything is written.
+    slot: Arc<ConnectionSlot>,
+}
+
+impl<S> WriteLimit<S> {
+    fn new(stream: S, limit: Duration, slot: Arc<ConnectionSlot>) -> Self {
+        Self {
+            stream,
+            limit,
+            waiting: None,
+            slot,
+        }
+    }
+
+    /// A write has to wait: fails when the time is over.
+    fn poll_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if self.waiting.is_none() {
+            self.slot.set_untaken(true);
+        }
+        let limit = self.limit;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteLimit<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteLimit<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            Poll::Pending => self.poll_timeout(cx),
+            written @ Poll::Ready(_) => written,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Pending => self.poll_timeout(cx),
+            flushed @ Poll::Ready(_) => {
+                if self.waiting.take().is_some() {
+                    self.slot.set_untaken(false);
+                }
+                flushed
+            }
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            Poll::Pending => self.poll_timeout(cx),
+            ended @ Poll::Ready(_) => ended,
+        }
     }
 }

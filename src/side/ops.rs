@@ -1,5 +1,4 @@
-//! The endpoints for operators' machines: `/metrics`, `/livez`, `/readyz`. Bound to loopback by default, without
-//! credentials.
+//! The operators' endpoints: `/metrics`, `/livez`, `/readyz`. By default they listen on loopback, without authentication.
 
 use std::sync::Arc;
 
@@ -10,54 +9,54 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 
-use crate::journal::JournalShut;
+use crate::journal::JournalUnavailable;
 use crate::store::{StoreTrouble, time};
 use crate::telemetry::metrics::{self, Metrics};
 
-/// What the ops endpoints report on.
+/// The sources of the endpoints.
 #[derive(Clone)]
 pub(crate) struct OpsState {
-    /// For `/metrics`.
+    /// The source of `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// For `/readyz`; called per request, must not wait.
-    pub ready: Ready,
+    /// The source of `/readyz`, called for each request.
+    pub ready: ReadinessSource,
 }
 
-/// Tells the readiness of the moment; must not wait.
-pub(crate) type Ready = Arc<dyn Fn() -> Readiness + Send + Sync>;
+/// Returns the current readiness. Must not block.
+pub(crate) type ReadinessSource = Arc<dyn Fn() -> Readiness + Send + Sync>;
 
-/// What must hold for new requests to be sent here.
+/// What decides whether new requests should be sent to this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
-    /// The store answers: keys can be checked.
+    /// Whether the store answers, so that keys can be checked.
     pub store_reachable: bool,
-    /// What keeps the store from its work, or from all of it.
+    /// What keeps the store from working fully.
     pub store_trouble: StoreTrouble,
-    /// Whether the store's user lacks rights.
+    /// Whether weir's user at the store lacks rights.
     pub store_rights_missing: bool,
     /// Whether the store has evicted data.
     pub store_evicted: bool,
-    /// While the store is away or refused: this node serves keys of the last minutes on their grace.
+    /// Whether this node serves recently used keys by grace, while the store is unreachable or refused.
     pub serves_on_grace: bool,
-    /// Why nothing can be recorded; `None`: it can.
-    pub journal: Option<JournalShut>,
-    /// The admin socket takes connections: keys and accounts can be seen to.
+    /// Why the journal is unavailable; `None` if it is available.
+    pub journal: Option<JournalUnavailable>,
+    /// Whether the admin socket accepts connections.
     pub admin_listening: bool,
-    /// How many providers have a credential and are enabled; 0 means that every request would be refused.
+    /// The number of enabled providers with a credential. With 0, every request would be refused.
     pub providers_on: usize,
-    /// The process is about to end and finishes what it has.
+    /// Whether the process is draining: it finishes its requests and ends.
     pub draining: bool,
-    /// By how many milliseconds this node's clock is ahead of the store's; `None` if that is not known.
+    /// How many milliseconds this node's clock is ahead of the store's; `None` if unknown.
     pub clock_offset_ms: Option<i64>,
 }
 
 impl Readiness {
-    /// Why no new requests should come; empty when all is well. The words are stable, for scripts.
+    /// Why no new requests should be sent here; empty if they should. Scripts may rely on these names.
     pub(crate) fn reasons(&self) -> Vec<&'static str> {
         let journal = self.journal.as_ref().map(|shut| match shut {
-            JournalShut::Full(_) => "journal_full",
-            JournalShut::Failed => "journal_failed",
-            JournalShut::Gone(_) => "journal_gone",
+            JournalUnavailable::Full(_) => "journal_full",
+            JournalUnavailable::Failed => "journal_failed",
+            JournalUnavailable::Gone(_) => "journal_gone",
         });
         let checks = [
             (!self.store_reachable && !self.serves_on_grace, "store_unreachable"),
@@ -70,7 +69,7 @@ impl Readiness {
         holding.chain(journal).collect()
     }
 
-    /// What an operator should see to although requests may come. The words are stable, for scripts.
+    /// Problems that an operator should fix although requests are served. Scripts may rely on these names.
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
         let checks = [
             (
@@ -91,7 +90,7 @@ impl Readiness {
             .collect()
     }
 
-    /// What is wrong, where, and what to do, as far as that is known.
+    /// What is wrong, where, and what to do, as far as known.
     pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
         of_store.chain(self.journal.as_ref().map(ToString::to_string)).collect()
@@ -103,9 +102,9 @@ struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
     warnings: Vec<&'static str>,
-    /// What is wrong, where, and what to do, as far as that is known.
+    /// What is wrong, where, and what to do, as far as known.
     details: Vec<String>,
-    /// By how much this node's clock is ahead of the store's; `null` if that is not known.
+    /// How far this node's clock is ahead of the store's; `null` if unknown.
     clock_offset_seconds: Option<i64>,
 }
 
@@ -218,8 +217,8 @@ mod tests {
             let journal = Some(shut);
             Readiness { journal, ..WELL }.reasons()
         };
-        assert_eq!(reasons(JournalShut::Failed), ["journal_failed"]);
-        assert_eq!(reasons(JournalShut::Gone("/journal".into())), ["journal_gone"]);
+        assert_eq!(reasons(JournalUnavailable::Failed), ["journal_failed"]);
+        assert_eq!(reasons(JournalUnavailable::Gone("/journal".into())), ["journal_gone"]);
     }
 
     #[tokio::test]
@@ -233,7 +232,7 @@ mod tests {
             store_rights_missing: true,
             store_evicted: true,
             serves_on_grace: false,
-            journal: Some(JournalShut::Full("the disk is full".to_owned())),
+            journal: Some(JournalUnavailable::Full("the disk is full".to_owned())),
             admin_listening: false,
             providers_on: 0,
             draining: true,

@@ -1,4 +1,4 @@
-//! The public stability service on a listener of its own.
+//! Serves the public stability service on its own listener.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -17,19 +17,19 @@ use pingora::{
 
 use crate::{
     edges::clock,
-    front::handler::Handler,
-    stability::public::{Public, PublicRequest, PublicResponse},
+    front::Handler,
+    stability::public::{PublicRequest, PublicResponse, PublicService},
     store::time::StoreTime,
 };
 
-/// The service behind its front. What is not its own is 404 in its shape.
+/// Serves the connections of the listener. Requests for other paths get 404, in the service's format.
 pub(crate) struct PublicHandler {
     app: Arc<PublicApp>,
 }
 
 impl PublicHandler {
-    /// For the service that all listeners share.
-    pub(crate) fn new(public: Arc<Public>, time: Arc<StoreTime>) -> Self {
+    /// Serves `public`, which all listeners share.
+    pub(crate) fn new(public: Arc<PublicService>, time: Arc<StoreTime>) -> Self {
         Self {
             app: Arc::new(PublicApp { public, time }),
         }
@@ -44,18 +44,18 @@ impl Handler for PublicHandler {
         &self.app
     }
 
-    fn enter(&self) {}
+    fn on_connection(&self) {}
 }
 
 /// Answers Pingora's sessions.
 pub(crate) struct PublicApp {
-    public: Arc<Public>,
+    public: Arc<PublicService>,
     time: Arc<StoreTime>,
 }
 
 #[async_trait]
 impl HttpServerApp for PublicApp {
-    // A connection that fails is its client's affair and says nothing about weir: no error is looked at.
+    // A failed connection is the client's concern and says nothing about weir, so errors are ignored.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
@@ -87,11 +87,11 @@ impl PublicApp {
             now_ms: self.time.now_ms(now),
             now,
         };
-        self.public.answer(&ask).unwrap_or_else(Public::not_found)
+        self.public.answer(&ask).unwrap_or_else(PublicService::not_found)
     }
 }
 
-/// With the length that GET would have; without the body for HEAD.
+/// Writes an answer, for HEAD without its body but with the length for GET.
 pub(crate) async fn write(session: &mut ServerSession, answer: PublicResponse) -> Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in &answer.headers {

@@ -1,4 +1,4 @@
-//! The plain listener whose every answer sends the client to the one with TLS.
+//! A plain HTTP listener that redirects every request to the listener with TLS.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    front::{handler::Handler, tls::listener::Listener},
-    side::service::Bound,
+    front::{Handler, tls::TlsListener},
+    side::service::BoundAddress,
 };
 
-/// HTTPS' own port, which a URL does not name.
+/// The default port of HTTPS, which URLs omit.
 const HTTPS_PORT: u16 = 443;
 
-/// Sends clients to the same place at the listener with TLS.
+/// Redirects clients to the same URL at the listener with TLS.
 pub(crate) struct RedirectHandler {
     app: Arc<RedirectApp>,
 }
 
 impl RedirectHandler {
-    /// To the listener `tls`, which is bound where `bound` says. It takes hosts for which that one has a certificate: no
-    /// other host is ever named to a client.
-    pub(crate) fn new(tls: Arc<Listener>, bound: watch::Receiver<Bound>) -> Self {
+    /// Redirects to the listener `tls` at the address `bound`, for hosts in its certificates only: clients are never redirected
+    /// to any other host.
+    pub(crate) fn new(tls: Arc<TlsListener>, bound: watch::Receiver<BoundAddress>) -> Self {
         Self {
             app: Arc::new(RedirectApp { tls, bound }),
         }
@@ -45,25 +45,25 @@ impl Handler for RedirectHandler {
         &self.app
     }
 
-    fn enter(&self) {}
+    fn on_connection(&self) {}
 }
 
 /// Answers Pingora's sessions.
 pub(crate) struct RedirectApp {
-    tls: Arc<Listener>,
-    bound: watch::Receiver<Bound>,
+    tls: Arc<TlsListener>,
+    bound: watch::Receiver<BoundAddress>,
 }
 
 #[async_trait]
 impl HttpServerApp for RedirectApp {
-    // A connection that fails is its client's affair and says nothing about weir: no error is looked at.
+    // A failed connection is the client's concern and says nothing about weir, so errors are ignored.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         if session.read_request().await.ok()? {
-            // The request's body is not read, so the connection carries no other.
+            // The request's body is not read, so the connection cannot be reused.
             session.set_keepalive(None);
             let target = self.target(session.req_header());
             write(&mut session, target).await.ok()?;
@@ -85,7 +85,7 @@ impl RedirectApp {
         let host = authority.host();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port = match &*self.bound.borrow() {
-            Bound::Tcp(address) if address.port() != HTTPS_PORT => format!(":{}", address.port()),
+            BoundAddress::Tcp(address) if address.port() != HTTPS_PORT => format!(":{}", address.port()),
             _ => String::new(),
         };
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -99,7 +99,7 @@ async fn write(session: &mut ServerSession, target: Option<HeaderValue>) -> Resu
         Some(_) => (StatusCode::PERMANENT_REDIRECT, "Use HTTPS.\n"),
         None => (
             StatusCode::MISDIRECTED_REQUEST,
-            "Use HTTPS, and a host that the certificate is good for.\n",
+            "Use HTTPS, and a host that the certificate covers.\n",
         ),
     };
     let mut head = ResponseHeader::build(status, Some(3))?;

@@ -1,8 +1,8 @@
-//! Runs what weir serves beside the gateway as a Pingora service, so that it starts, stops and is upgraded with it.
+//! Runs the services beside the gateway as Pingora services, so that they start, stop and are upgraded with it.
 //!
-//! Pingora hands every service the listening sockets of a process that is being upgraded, as bare descriptors. Only
-//! Pingora's own listener turns one back into a socket, so HTTP is accepted by Pingora and its connections are given to
-//! hyper; a socket bound here is put into the table first, which also tells the port behind `:0` at once.
+//! During an upgrade, Pingora hands every service the listening sockets of the old process as bare descriptors. Only Pingora's
+//! own listener turns one back into a socket, so Pingora accepts HTTP connections and passes them to hyper. A socket that is
+//! bound here is put into Pingora's table first, which also makes the port of `:0` known at once.
 
 use std::future::Future;
 use std::io;
@@ -27,31 +27,31 @@ use crate::edges::connection_slots::ConnectionSlots;
 use crate::side::connection::{self, ClientWaits};
 use crate::side::unix_socket;
 
-/// Connections that wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// Connections served at once per listener. Beyond it those that have not asked for anything give way to new ones.
+/// The maximum number of connections per listener. Beyond it, those without a request give way to new ones.
 const CONNECTIONS_MAX: usize = 256;
-/// How long their clients may take.
+/// The timeouts of their clients.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(30),
     answer: Duration::from_secs(30),
 };
 
-/// Where a service listens, once it does. A failure is for whoever starts the process to act on: a Pingora service
-/// has no way to return one.
+/// The address on which a service listens, or why it cannot. Whoever starts the process has to handle a failure, because a
+/// Pingora service cannot return one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
-    /// Not started yet.
+pub(crate) enum BoundAddress {
+    /// It has not started yet.
     Waiting,
-    /// On TCP; the real port, also if 0 was configured.
+    /// A TCP address, with the actual port if 0 was configured.
     Tcp(SocketAddr),
-    /// On a unix socket.
+    /// The path of a unix socket.
     Unix(PathBuf),
-    /// It cannot listen; says why and what to do.
+    /// Why it cannot listen, and what to do.
     Failed(String),
 }
 
-/// Serves a unix socket until the watch turns true.
+/// Serves a unix socket until the receiver turns true.
 pub(crate) type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
 
 /// Serves one connection of a TCP listener to its end.
@@ -60,16 +60,16 @@ pub(crate) type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
 /// What [`UnixServe`] and [`TcpServe`] return.
 pub(crate) type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A listener and what is behind it, for `Server::add_service`.
+/// A listener and the service behind it, for `Server::add_service`.
 pub(crate) struct SideService {
     name: String,
-    kind: Kind,
-    bound: watch::Sender<Bound>,
-    /// Turns true when it is to take nothing new, if that is before Pingora ends.
+    kind: ServiceKind,
+    bound: watch::Sender<BoundAddress>,
+    /// Turns true when it should accept nothing new, if that is before Pingora stops.
     closing: Option<ShutdownWatch>,
 }
 
-enum Kind {
+enum ServiceKind {
     Http {
         address: SocketAddr,
         router: Router,
@@ -81,39 +81,39 @@ enum Kind {
     Unix {
         path: PathBuf,
         serve: UnixServe,
-        claims: watch::Receiver<unix_socket::Claim>,
+        claims: watch::Receiver<unix_socket::SocketClaim>,
     },
 }
 
 impl SideService {
-    /// HTTP/1.1 on a TCP address; port 0 takes a free one. The watch tells where.
-    pub(crate) fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<Bound>) {
-        Self::new(name, Kind::Http { address, router })
+    /// HTTP/1.1 on a TCP address; port 0 picks a free port. The receiver gets the bound address.
+    pub(crate) fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<BoundAddress>) {
+        Self::new(name, ServiceKind::Http { address, router })
     }
 
-    /// A TCP address whose connections are given to `serve`; port 0 takes a free one. The watch tells where.
-    pub(crate) fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<Bound>) {
+    /// A TCP address whose connections are passed to `serve`; port 0 picks a free port. The receiver gets the bound address.
+    pub(crate) fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<BoundAddress>) {
         let serve = Arc::new(serve);
-        Self::new(name, Kind::Tcp { address, serve })
+        Self::new(name, ServiceKind::Tcp { address, serve })
     }
 
-    /// A unix socket, mode 0660, given to `serve`. The watch tells when. It is claimed as `claims` says, and again when that
-    /// changes and somebody else has the path.
+    /// A unix socket of mode 0660 that is passed to `serve`. The receiver gets its path once it is bound. It is claimed as
+    /// `claims` says, and again when `claims` changes and another process has taken the path.
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,
-        claims: watch::Receiver<unix_socket::Claim>,
+        claims: watch::Receiver<unix_socket::SocketClaim>,
         serve: impl Fn(UnixListener, watch::Receiver<bool>) -> F + Send + Sync + 'static,
-    ) -> (Self, watch::Receiver<Bound>)
+    ) -> (Self, watch::Receiver<BoundAddress>)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let serve: UnixServe = Box::new(move |listener, shutdown| Box::pin(serve(listener, shutdown)));
-        Self::new(name, Kind::Unix { path, serve, claims })
+        Self::new(name, ServiceKind::Unix { path, serve, claims })
     }
 
-    fn new(name: &str, kind: Kind) -> (Self, watch::Receiver<Bound>) {
-        let (bound, watch) = watch::channel(Bound::Waiting);
+    fn new(name: &str, kind: ServiceKind) -> (Self, watch::Receiver<BoundAddress>) {
+        let (bound, watch) = watch::channel(BoundAddress::Waiting);
         let name = name.to_owned();
         let closing = None;
         let service = Self {
@@ -125,19 +125,19 @@ impl SideService {
         (service, watch)
     }
 
-    /// Takes nothing new from when `closing` turns true, also before Pingora ends.
+    /// Accepts nothing new once `closing` turns true, even before Pingora stops.
     #[must_use]
-    pub(crate) fn until(mut self, closing: ShutdownWatch) -> Self {
+    pub(crate) fn closing_on(mut self, closing: ShutdownWatch) -> Self {
         self.closing = Some(closing);
         self
     }
 
     fn fail(&self, reason: String) {
         tracing::error!(service = %self.name, %reason, "cannot listen");
-        self.bound.send_replace(Bound::Failed(reason));
+        self.bound.send_replace(BoundAddress::Failed(reason));
     }
 
-    fn is_bound(&self, to: Bound, ready: ServiceReadyNotifier) {
+    fn set_bound(&self, to: BoundAddress, ready: ServiceReadyNotifier) {
         tracing::info!(service = %self.name, at = ?to, "listening");
         self.bound.send_replace(to);
         ready.notify_ready();
@@ -156,7 +156,7 @@ impl SideService {
         };
         let mut service = Listening::new(self.name.clone(), app);
         service.add_tcp(&bound.to_string());
-        self.is_bound(Bound::Tcp(bound), shared.ready);
+        self.set_bound(BoundAddress::Tcp(bound), shared.ready);
         Service::start_service(&mut service, Some(fds), shared.shutdown, shared.listeners_per_fd).await;
     }
 
@@ -164,7 +164,7 @@ impl SideService {
         &self,
         path: &Path,
         serve: &UnixServe,
-        mut claims: watch::Receiver<unix_socket::Claim>,
+        mut claims: watch::Receiver<unix_socket::SocketClaim>,
         shared: ServiceStart,
     ) {
         let mut ready = Some(shared.ready);
@@ -175,7 +175,7 @@ impl SideService {
                 Err(error) => return self.fail(error.to_string()),
             };
             if let Some(ready) = ready.take() {
-                self.is_bound(Bound::Unix(path.to_owned()), ready);
+                self.set_bound(BoundAddress::Unix(path.to_owned()), ready);
             }
             let mut serving = serve(listener, shared.shutdown.clone());
             while file.is_in_place() {
@@ -188,7 +188,7 @@ impl SideService {
     }
 }
 
-/// What Pingora gives a service to start with.
+/// The arguments with which Pingora starts a service.
 struct ServiceStart {
     fds: Option<ListenFds>,
     shutdown: ShutdownWatch,
@@ -196,7 +196,7 @@ struct ServiceStart {
     ready: ServiceReadyNotifier,
 }
 
-/// A new socket that listens there. To be called on a runtime.
+/// Binds a new listening socket. Must be called inside a Tokio runtime.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -208,14 +208,14 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// The socket of that address is in the table afterwards, inherited or new; the new one already listens.
+/// Makes sure that the table has a listening socket for the address, inherited or new.
 pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
     if fds.lock().get(&address.to_string()).is_some() {
         return Ok(address);
     }
     let listener = bind(address)?;
     let bound = listener.local_addr()?;
-    // From here on the table's user owns the descriptor, as with those that Pingora binds.
+    // From now on the table's user owns the descriptor, as with those that Pingora binds.
     fds.lock().add(bound.to_string(), listener.into_raw_fd());
     Ok(bound)
 }
@@ -236,7 +236,7 @@ impl ServiceWithDependents for SideService {
             ready,
         };
         match &self.kind {
-            Kind::Http { address, router } => {
+            ServiceKind::Http { address, router } => {
                 let app = HttpApp {
                     router: router.clone(),
                     slots: ConnectionSlots::new(CONNECTIONS_MAX),
@@ -244,13 +244,13 @@ impl ServiceWithDependents for SideService {
                 };
                 self.serve_tcp(*address, app, shared).await;
             }
-            Kind::Tcp { address, serve } => {
+            ServiceKind::Tcp { address, serve } => {
                 let app = TcpApp {
                     serve: Arc::clone(serve),
                 };
                 self.serve_tcp(*address, app, shared).await;
             }
-            Kind::Unix { path, serve, claims } => self.serve_unix(path, serve, claims.clone(), shared).await,
+            ServiceKind::Unix { path, serve, claims } => self.serve_unix(path, serve, claims.clone(), shared).await,
         }
     }
 
@@ -258,21 +258,21 @@ impl ServiceWithDependents for SideService {
         &self.name
     }
 
-    /// None of these is on the request path.
+    /// One thread, because none of these services is on the request path.
     fn threads(&self) -> Option<usize> {
         Some(1)
     }
 
-    /// What an upgrade must keep open for this service; unix sockets are taken over by path instead.
+    /// The addresses that an upgrade must keep open; unix sockets are taken over by path instead.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         match &self.kind {
-            Kind::Http { address, .. } | Kind::Tcp { address, .. } => Some(vec![address.to_string()]),
-            Kind::Unix { .. } => Some(Vec::new()),
+            ServiceKind::Http { address, .. } | ServiceKind::Tcp { address, .. } => Some(vec![address.to_string()]),
+            ServiceKind::Unix { .. } => Some(Vec::new()),
         }
     }
 }
 
-/// Gives Pingora's connections to whoever serves them.
+/// Passes Pingora's connections to a function.
 struct TcpApp {
     serve: Arc<TcpServe>,
 }
@@ -285,7 +285,7 @@ impl ServerApp for TcpApp {
     }
 }
 
-/// Gives Pingora's connections to hyper.
+/// Passes Pingora's connections to hyper.
 struct HttpApp {
     router: Router,
     slots: Arc<ConnectionSlots>,
@@ -295,16 +295,23 @@ struct HttpApp {
 #[async_trait]
 impl ServerApp for HttpApp {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        // Closed unanswered where all are at work: whoever keeps it so must not make weir hold more.
-        let slot = self.slots.take()?;
+        // Closed without an answer if all slots are busy: holding more connections would cost memory.
+        let slot = self.slots.acquire()?;
         let mut shutdown = shutdown.clone();
-        connection::serve(session, slot, self.router.clone(), self.waits, stopped(&mut shutdown)).await;
+        connection::serve(
+            session,
+            slot,
+            self.router.clone(),
+            self.waits,
+            wait_until_stopped(&mut shutdown),
+        )
+        .await;
         None
     }
 }
 
-/// The server stops, or is gone.
-async fn stopped(shutdown: &mut ShutdownWatch) {
+/// Waits until the server stops or is gone.
+async fn wait_until_stopped(shutdown: &mut ShutdownWatch) {
     let _seen = shutdown.wait_for(|stop| *stop).await;
 }
 

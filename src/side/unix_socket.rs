@@ -1,4 +1,5 @@
-//! Claims the path of a unix socket: private from its first moment, never stolen from a process that still serves it.
+//! Claims the path of a unix socket. The socket has its final permissions from the start, and is never taken from a process that
+//! still serves it.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -8,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// Owner and group may connect.
+/// The owner and the group may connect.
 const SOCKET_MODE: u32 = 0o660;
-/// A folder that is made for the socket: the group may look in, others may not.
+/// The mode of a folder that is created for the socket: the group may list it, others may not.
 const FOLDER_MODE: u32 = 0o750;
 
 /// Why a socket cannot be claimed.
@@ -19,8 +20,8 @@ pub(crate) enum UnixSocketError {
     /// Another process serves the socket.
     #[error("unix socket {0} is served by another process; stop it or configure another path")]
     Live(PathBuf),
-    /// Something that is no socket is in the way, and may be precious.
-    #[error("{0} exists and is no socket; move it away or configure another path")]
+    /// The path is a file other than a socket, which may be valuable.
+    #[error("{0} exists and is not a socket; move it away or configure another path")]
     NotASocket(PathBuf),
     /// An operation on the socket failed.
     #[error("unix socket {path}: {step}: {source}; check that weir may write to the folder")]
@@ -34,25 +35,26 @@ pub(crate) enum UnixSocketError {
     },
 }
 
-/// A listening socket whose file is removed on drop, unless somebody else took the path over.
+/// The file of a listening socket. It is removed on drop, unless another process has taken the path over.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
-/// Whom a claim may take the path from.
+/// From which process a claim may take the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// A process that is dead.
-    Left,
-    /// Also one that serves: it has made way.
-    Handed,
+pub(crate) enum SocketClaim {
+    /// Only from a dead process.
+    FromDeadProcess,
+    /// Also from a process that serves and has handed the path over.
+    FromServingProcess,
 }
 
-/// Binds `path` 0660, making its folder 0750 if it is missing. What a dead process left there is replaced.
+/// Binds `path` with mode 0660, and creates its folder with mode 0750 if it is missing. Replaces a socket that a dead process
+/// left.
 /// Must be called inside a Tokio runtime.
-pub(crate) fn claim(path: &Path, claim: Claim) -> Result<(UnixListener, SocketFile), UnixSocketError> {
+pub(crate) fn claim(path: &Path, claim: SocketClaim) -> Result<(UnixListener, SocketFile), UnixSocketError> {
     let io = |step| {
         move |source| UnixSocketError::Io {
             path: path.to_owned(),
@@ -62,32 +64,32 @@ pub(crate) fn claim(path: &Path, claim: Claim) -> Result<(UnixListener, SocketFi
     };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
-        made.map_err(io("cannot make the folder"))?;
+        made.map_err(io("cannot create the folder"))?;
     }
-    check_the_place(path, claim)?;
-    // Bound and restricted under another name first: at `path` it is never seen with other permissions, and a stale
-    // file is replaced in one step.
-    let fresh = fresh_name(path);
-    remove_if_there(&fresh).map_err(io("cannot remove a left-over"))?;
+    check_path(path, claim)?;
+    // Bound and restricted under a temporary name first, so that it never has other permissions at `path`, and a stale file is
+    // replaced atomically.
+    let fresh = temporary_path(path);
+    remove_if_there(&fresh).map_err(io("cannot remove a leftover"))?;
     let listener = UnixListener::bind(&fresh).map_err(io("cannot bind"))?;
     fs::set_permissions(&fresh, Permissions::from_mode(SOCKET_MODE)).map_err(io("cannot set permissions"))?;
-    let identity = identity(&fs::symlink_metadata(&fresh).map_err(io("cannot look at it"))?);
+    let identity = identity(&fs::symlink_metadata(&fresh).map_err(io("cannot read its metadata"))?);
     fs::rename(&fresh, path).map_err(io("cannot move it into place"))?;
     let path = path.to_owned();
     Ok((listener, SocketFile { path, identity }))
 }
 
-fn check_the_place(path: &Path, claim: Claim) -> Result<(), UnixSocketError> {
+fn check_path(path: &Path, claim: SocketClaim) -> Result<(), UnixSocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(UnixSocketError::Io {
             path: path.to_owned(),
-            step: "cannot look at it",
+            step: "cannot read its metadata",
             source,
         }),
         Ok(there) if !there.file_type().is_socket() => Err(UnixSocketError::NotASocket(path.to_owned())),
-        Ok(_) if claim == Claim::Handed => Ok(()),
-        // Only a refused connection proves that nobody is there; a full backlog or missing rights do not.
+        Ok(_) if claim == SocketClaim::FromServingProcess => Ok(()),
+        // Only a refused connection proves that no process listens; a full backlog or missing rights do not.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
             Ok(_) | Err(_) => Err(UnixSocketError::Live(path.to_owned())),
@@ -95,7 +97,7 @@ fn check_the_place(path: &Path, claim: Claim) -> Result<(), UnixSocketError> {
     }
 }
 
-fn fresh_name(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     PathBuf::from(name)
@@ -113,7 +115,7 @@ fn identity(file: &Metadata) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Whether the path leads to it still.
+    /// Whether the path still leads to this socket.
     pub(crate) fn is_in_place(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.identity)
     }
@@ -124,7 +126,7 @@ impl Drop for SocketFile {
         if self.is_in_place()
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "unix socket not removed");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the unix socket");
         }
     }
 }
@@ -141,7 +143,7 @@ mod tests {
     async fn the_socket_and_a_folder_made_for_it_are_private() {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("run/admin.sock");
-        let (_listener, file) = claim(&path, Claim::Left).expect("claimed");
+        let (_listener, file) = claim(&path, SocketClaim::FromDeadProcess).expect("claimed");
         assert_eq!(mode(&path), 0o660);
         assert_eq!(mode(&root.path().join("run")), 0o750);
         drop(file);
@@ -159,11 +161,11 @@ mod tests {
         let path = root.path().join("admin.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
         assert!(path.exists(), "a killed process leaves its file");
-        let (_listener, _file) = claim(&path, Claim::Left).expect("replaced");
-        let second = claim(&path, Claim::Left);
+        let (_listener, _file) = claim(&path, SocketClaim::FromDeadProcess).expect("replaced");
+        let second = claim(&path, SocketClaim::FromDeadProcess);
         assert!(matches!(second, Err(UnixSocketError::Live(_))), "{second:?}");
         UnixStream::connect(&path).expect("the first still serves");
-        let (_next, next_file) = claim(&path, Claim::Handed).expect("the first has made way");
+        let (_next, next_file) = claim(&path, SocketClaim::FromServingProcess).expect("the first has made way");
         drop(_file);
         assert!(path.exists(), "the first leaves the path to the next");
         drop(next_file);
@@ -175,7 +177,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("admin.sock");
         fs::write(&path, "precious").expect("written");
-        assert!(matches!(claim(&path, Claim::Left), Err(UnixSocketError::NotASocket(_))));
+        assert!(matches!(
+            claim(&path, SocketClaim::FromDeadProcess),
+            Err(UnixSocketError::NotASocket(_))
+        ));
         assert_eq!(fs::read_to_string(&path).expect("there"), "precious");
     }
 }

@@ -1,39 +1,44 @@
-//! The documents of sign-ins in the store, and changes of them that hold only if nobody else has changed them meanwhile.
+//! The documents of sign-ins in the store. A change applies only if nobody else has changed the documents in the meantime.
 
 use std::sync::Arc;
 
 use crate::{
     domain::{
         keys::{key::KeyId, secret::KeyDigest},
-        sign_in::sign_ins::{SignIns, Tokens},
+        sign_in::sign_ins::{IssuedTokens, SignIns},
     },
     store::{
         StoreError,
-        sign_ins::{DocumentChange, SignInStore},
+        sessions::{DocumentChange, SignInStore},
     },
 };
 
-/// How often a change is tried anew because another one came between reading and writing.
+/// How many times a change is tried, if others come between reading and writing.
 pub(super) const CONFLICTS_MAX: usize = 8;
 
 /// The documents of sign-ins.
-pub(super) struct Documents {
+pub(super) struct SignInDocuments {
     pub(super) store: Arc<dyn SignInStore>,
 }
 
-impl Documents {
-    /// Changes the document of a key's sign-ins together with what else changes; `None`: that is not as expected.
-    pub(super) async fn step<T: Issued>(
+impl SignInDocuments {
+    /// Changes the document of a key's sign-ins together with `beside`; `None` if the documents that `beside` expects have
+    /// changed.
+    pub(super) async fn change_sign_ins<T: StepResult>(
         &self,
         key: &KeyId,
         beside: &DocumentChange,
         now: i64,
         step: impl Fn(&mut SignIns) -> (T, Vec<KeyDigest>) + Send,
     ) -> Result<Option<T>, StoreError> {
-        let name = SignIns::name(key);
+        let name = SignIns::document_name(key);
         for _ in 0..CONFLICTS_MAX {
             let before = self.store.document(&name).await?;
-            let known = before.as_deref().map(read::<SignIns>).transpose()?.unwrap_or_default();
+            let known = before
+                .as_deref()
+                .map(read_document::<SignIns>)
+                .transpose()?
+                .unwrap_or_default();
             let mut after = known.clone();
             let (outcome, ended) = step(&mut after);
             if after == known {
@@ -43,14 +48,16 @@ impl Documents {
             change.expected.push((name, before));
             change.ended = ended;
             match after.needed_until() {
-                Some(until) => change.put.push((name, text(&after)?, seconds(until, now))),
+                Some(until) => change
+                    .put
+                    .push((name, to_document(&after)?, remaining_seconds(until, now))),
                 None => change.removed.push(name),
             }
             if let Some(tokens) = outcome.tokens() {
                 let grant = (
                     tokens.access.digest(),
-                    text(&tokens.grant)?,
-                    seconds(tokens.grant.until, now),
+                    to_document(&tokens.grant)?,
+                    remaining_seconds(tokens.grant.until, now),
                 );
                 change.put.push(grant);
             }
@@ -61,7 +68,7 @@ impl Documents {
                 return Ok(None);
             }
         }
-        Err(contended())
+        Err(contention_error())
     }
 
     async fn still_holds(&self, expected: &[(KeyDigest, Option<String>)]) -> Result<bool, StoreError> {
@@ -74,33 +81,33 @@ impl Documents {
     }
 }
 
-/// What a step gives out.
-pub(super) trait Issued: Send {
-    fn tokens(&self) -> Option<&Tokens>;
+/// The result of a step, which may have issued tokens.
+pub(super) trait StepResult: Send {
+    fn tokens(&self) -> Option<&IssuedTokens>;
 }
 
-impl Issued for () {
-    fn tokens(&self) -> Option<&Tokens> {
+impl StepResult for () {
+    fn tokens(&self) -> Option<&IssuedTokens> {
         None
     }
 }
 
-impl<E: Send> Issued for Result<Tokens, E> {
-    fn tokens(&self) -> Option<&Tokens> {
+impl<E: Send> StepResult for Result<IssuedTokens, E> {
+    fn tokens(&self) -> Option<&IssuedTokens> {
         self.as_ref().ok()
     }
 }
 
-fn seconds(until: i64, now: i64) -> u64 {
+fn remaining_seconds(until: i64, now: i64) -> u64 {
     u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1)
 }
 
-pub(super) fn text(document: &impl serde::Serialize) -> Result<String, StoreError> {
+pub(super) fn to_document(document: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(document).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// Reads a document. The error names a place, never the content.
-pub(super) fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+/// Parses a document. The error has the position, never the content.
+pub(super) fn read_document<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         StoreError::Corrupt(format!(
@@ -109,6 +116,6 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Stor
     })
 }
 
-pub(super) fn contended() -> StoreError {
-    StoreError::Unavailable("these sign-ins are being changed by others all the time, try again".to_owned())
+pub(super) fn contention_error() -> StoreError {
+    StoreError::Unavailable("these sign-ins are changed by too many others at the same time: try again".to_owned())
 }

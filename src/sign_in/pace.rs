@@ -1,4 +1,4 @@
-//! How many codes wait at this node, and how often each is asked about (RFC 8628, section 3.5).
+//! Limits the codes that wait at this node, and how often agents poll for each (RFC 8628, section 3.5).
 
 use std::{
     collections::HashMap,
@@ -9,28 +9,28 @@ use parking_lot::Mutex;
 
 use crate::domain::{keys::secret::KeyDigest, sign_in::device_request::REQUEST_SECONDS};
 
-/// How many seconds an agent waits between two questions, at first.
+/// The initial polling interval of an agent, in seconds.
 pub(crate) const INTERVAL_SECONDS: u64 = 5;
-/// By how much the wait grows each time that an agent comes too early.
-const SLOWER: Duration = Duration::from_secs(5);
-/// How much earlier a question may come: clocks and networks are not exact.
-const EARLY: Duration = Duration::from_secs(1);
+/// How much the interval grows each time an agent polls too early.
+const INTERVAL_GROWTH: Duration = Duration::from_secs(5);
+/// How much too early an agent may poll, because clocks and networks are not exact.
+const EARLY_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// The codes that wait.
+/// The waiting codes.
 #[derive(Debug)]
-pub(super) struct Pace {
-    codes: Mutex<HashMap<KeyDigest, Code>>,
+pub(super) struct CodePolling {
+    codes: Mutex<HashMap<KeyDigest, PolledCode>>,
     codes_max: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Code {
+struct PolledCode {
     until: Instant,
     interval: Duration,
     asked_at: Option<Instant>,
 }
 
-impl Pace {
+impl CodePolling {
     pub(super) fn new(codes_max: usize) -> Self {
         Self {
             codes: Mutex::default(),
@@ -38,34 +38,34 @@ impl Pace {
         }
     }
 
-    /// A code begins to wait. False: as many wait as may.
+    /// Adds a waiting code; false if the maximum is reached.
     pub(super) fn begin(&self, code: &KeyDigest, now: Instant) -> bool {
-        self.entered(code, now).is_some()
+        self.get_or_insert(code, now).is_some()
     }
 
-    /// A code is asked about. False: too early; the wait is longer from now on. One that another node has begun counts here from
-    /// its first question on; while there is no room for it, it is not slowed down.
+    /// Records a poll for a code. False: it came too early, and the interval is longer from now on. A code that began at
+    /// another node is added at its first poll; if the maximum is reached, it is not limited.
     pub(super) fn poll(&self, code: &KeyDigest, now: Instant) -> bool {
-        let Some(mut known) = self.entered(code, now) else {
+        let Some(mut known) = self.get_or_insert(code, now) else {
             return true;
         };
         let is_early = known
             .asked_at
-            .is_some_and(|at| now.saturating_duration_since(at) + EARLY < known.interval);
+            .is_some_and(|at| now.saturating_duration_since(at) + EARLY_TOLERANCE < known.interval);
         if is_early {
-            known.interval += SLOWER;
+            known.interval += INTERVAL_GROWTH;
         }
         known.asked_at = Some(now);
         self.codes.lock().insert(*code, known);
         !is_early
     }
 
-    /// A code waits no more.
+    /// Removes a code that no longer waits.
     pub(super) fn end(&self, code: &KeyDigest) {
         self.codes.lock().remove(code);
     }
 
-    fn entered(&self, code: &KeyDigest, now: Instant) -> Option<Code> {
+    fn get_or_insert(&self, code: &KeyDigest, now: Instant) -> Option<PolledCode> {
         let mut codes = self.codes.lock();
         if let Some(known) = codes.get(code) {
             return Some(*known);
@@ -74,7 +74,7 @@ impl Pace {
             codes.retain(|_, known| now < known.until);
         }
         let lifetime = Duration::from_secs(REQUEST_SECONDS.unsigned_abs());
-        let known = Code {
+        let known = PolledCode {
             until: now + lifetime,
             interval: Duration::from_secs(INTERVAL_SECONDS),
             asked_at: None,
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn whoever_asks_too_early_waits_five_seconds_longer_each_time() {
-        let (pace, start) = (Pace::new(10), clock::instant());
+        let (pace, start) = (CodePolling::new(10), clock::instant());
         assert!(pace.begin(&CODES[0], start));
         for (at, is_in_time) in [(0, true), (4, true), (7, false), (16, true), (24, false), (38, true)] {
             assert_eq!(pace.poll(&CODES[0], start + seconds(at)), is_in_time, "{at}");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn so_many_codes_wait_and_no_more_until_one_ends() {
-        let (pace, start) = (Pace::new(2), clock::instant());
+        let (pace, start) = (CodePolling::new(2), clock::instant());
         assert!(pace.begin(&CODES[0], start) && pace.begin(&CODES[1], start));
         assert!(!pace.begin(&CODES[2], start + seconds(599)));
         assert!(

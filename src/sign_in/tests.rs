@@ -5,7 +5,7 @@ use crate::store::contract::{Changing, digest, id, record, to};
 use crate::store::embedded::EmbeddedStore;
 
 const SETTINGS: SignInSettings = SignInSettings {
-    lifetimes: Lifetimes {
+    lifetimes: TokenLifetimes {
         access_seconds: 3600,
         sign_in_seconds: 30 * 86_400,
     },
@@ -40,7 +40,7 @@ impl Fixture {
     /// Lets so many seconds pass by the store's clock.
     fn later(&self, seconds: i64) {
         let (now, now_unix) = self.sign_ins.now();
-        self.sign_ins.time.told((now_unix + seconds) * 1000, now, now);
+        self.sign_ins.time.record((now_unix + seconds) * 1000, now, now);
     }
 
     async fn key(&self) -> KeyView {
@@ -54,17 +54,17 @@ impl Fixture {
         code
     }
 
-    async fn signed_in(&self) -> Tokens {
+    async fn signed_in(&self) -> IssuedTokens {
         self.sign_ins.redeem(&self.approved().await).await.unwrap()
     }
 
-    async fn stands_for(&self, tokens: &Tokens) -> Option<KeyDigest> {
+    async fn stands_for(&self, tokens: &IssuedTokens) -> Option<KeyDigest> {
         let found = self.store.find(&tokens.access.digest()).await.unwrap();
-        found.token.and_then(|grant| grant.stands_for(self.sign_ins.now().1))
+        found.token.and_then(|grant| grant.key_digest_at(self.sign_ins.now().1))
     }
 }
 
-async fn refused<T: std::fmt::Debug>(asked: impl Future<Output = Result<T, NotIssued>>) -> NotIssued {
+async fn refused<T: std::fmt::Debug>(asked: impl Future<Output = Result<T, SignInError>>) -> SignInError {
     asked.await.unwrap_err()
 }
 
@@ -72,12 +72,12 @@ async fn refused<T: std::fmt::Debug>(asked: impl Future<Output = Result<T, NotIs
 async fn a_code_gives_tokens_once_it_is_approved_and_once_only() {
     let all = Fixture::new().await;
     let code = all.sign_ins.begin().await.unwrap();
-    assert_eq!(refused(all.sign_ins.redeem(&code)).await, NotIssued::Pending);
-    assert_eq!(refused(all.sign_ins.redeem(&code)).await, NotIssued::SlowDown);
-    let waiting = all.sign_ins.waiting(code.user_code()).await.unwrap().unwrap();
+    assert_eq!(refused(all.sign_ins.redeem(&code)).await, SignInError::Pending);
+    assert_eq!(refused(all.sign_ins.redeem(&code)).await, SignInError::SlowDown);
+    let waiting = all.sign_ins.pending(code.user_code()).await.unwrap().unwrap();
     assert!(waiting.seconds <= 1);
     let code = all.approved().await;
-    assert_eq!(all.sign_ins.waiting(code.user_code()).await, Ok(None), "it is decided");
+    assert_eq!(all.sign_ins.pending(code.user_code()).await, Ok(None), "it is decided");
     let key = all.key().await;
     assert_eq!(all.sign_ins.decide(code.user_code(), &key, false).await, Ok(false));
     let (one, other) = tokio::join!(all.sign_ins.redeem(&code), all.sign_ins.redeem(&code));
@@ -86,12 +86,15 @@ async fn a_code_gives_tokens_once_it_is_approved_and_once_only() {
         both => panic!("{both:?}"),
     };
     assert!(
-        matches!(refused, NotIssued::InvalidGrant | NotIssued::SlowDown),
+        matches!(refused, SignInError::InvalidGrant | SignInError::SlowDown),
         "{refused:?}"
     );
     assert_eq!(all.stands_for(&tokens).await, Some(digest(1)));
     assert_eq!(all.sign_ins.count(&id(1)).await, Ok(1));
-    assert_eq!(self::refused(all.sign_ins.redeem(&code)).await, NotIssued::InvalidGrant);
+    assert_eq!(
+        self::refused(all.sign_ins.redeem(&code)).await,
+        SignInError::InvalidGrant
+    );
 }
 
 #[tokio::test]
@@ -100,17 +103,17 @@ async fn what_was_refused_or_comes_too_late_gives_nothing() {
     let key = all.key().await;
     let denied = all.sign_ins.begin().await.unwrap();
     assert_eq!(all.sign_ins.decide(denied.user_code(), &key, false).await, Ok(true));
-    assert_eq!(refused(all.sign_ins.redeem(&denied)).await, NotIssued::Denied);
+    assert_eq!(refused(all.sign_ins.redeem(&denied)).await, SignInError::Denied);
     let late = all.approved().await;
     all.later(600);
-    assert_eq!(refused(all.sign_ins.redeem(&late)).await, NotIssued::Expired);
-    assert_eq!(all.sign_ins.waiting(late.user_code()).await, Ok(None));
+    assert_eq!(refused(all.sign_ins.redeem(&late)).await, SignInError::Expired);
+    assert_eq!(all.sign_ins.pending(late.user_code()).await, Ok(None));
     let never = DeviceCode::generate(&mut rand::rng());
-    assert_eq!(refused(all.sign_ins.redeem(&never)).await, NotIssued::InvalidGrant);
+    assert_eq!(refused(all.sign_ins.redeem(&never)).await, SignInError::InvalidGrant);
     assert_eq!(all.sign_ins.decide(never.user_code(), &key, true).await, Ok(false));
     let guessed = format!("{}-{}", late.user_code().letters(), "x".repeat(43));
     let guessed = DeviceCode::parse(&guessed).unwrap();
-    assert_eq!(refused(all.sign_ins.redeem(&guessed)).await, NotIssued::InvalidGrant);
+    assert_eq!(refused(all.sign_ins.redeem(&guessed)).await, SignInError::InvalidGrant);
     assert_eq!(all.sign_ins.count(&id(1)).await, Ok(0));
 }
 
@@ -120,7 +123,7 @@ async fn so_many_codes_wait_and_no_more() {
     for _ in 0..SETTINGS.codes_max {
         all.sign_ins.begin().await.unwrap();
     }
-    assert_eq!(refused(all.sign_ins.begin()).await, NotIssued::TooMany);
+    assert_eq!(refused(all.sign_ins.begin()).await, SignInError::TooMany);
 }
 
 #[tokio::test]
@@ -135,12 +138,12 @@ async fn a_key_that_does_not_work_any_more_ends_everything() {
         }
         assert_eq!(
             refused(all.sign_ins.redeem(&code)).await,
-            NotIssued::Denied,
+            SignInError::Denied,
             "{rotated}"
         );
         assert_eq!(
             refused(all.sign_ins.refresh(&tokens.refresh)).await,
-            NotIssued::InvalidGrant,
+            SignInError::InvalidGrant,
             "{rotated}"
         );
         let key = all.stands_for(&tokens).await.unwrap();
@@ -160,11 +163,11 @@ async fn tokens_are_refreshed_until_the_sign_in_ends() {
     assert_eq!(all.stands_for(&second).await, Some(digest(1)));
     all.later(100);
     let stolen = refused(all.sign_ins.refresh(&first.refresh)).await;
-    assert_eq!(stolen, NotIssued::InvalidGrant);
+    assert_eq!(stolen, SignInError::InvalidGrant);
     assert_eq!(all.stands_for(&second).await, None, "both have it, so nobody goes on");
     assert_eq!(
         refused(all.sign_ins.refresh(&second.refresh)).await,
-        NotIssued::InvalidGrant
+        SignInError::InvalidGrant
     );
 }
 
@@ -223,7 +226,7 @@ async fn what_stands_on_the_text_before_a_rotation_lasts_as_long_as_that() {
     for tokens in [refreshed, second] {
         assert_eq!(
             refused(all.sign_ins.refresh(&tokens.refresh)).await,
-            NotIssued::InvalidGrant
+            SignInError::InvalidGrant
         );
     }
     let (code, view) = (all.sign_ins.begin().await.unwrap(), all.key().await);

@@ -1,4 +1,4 @@
-//! What a home of the log is asked for, and what it answers.
+//! The queries of a log backend, and their results.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -6,152 +6,156 @@ use smol_str::SmolStr;
 use thiserror::Error;
 
 use crate::{
-    domain::ledger::{NodeId, consumption::Row, log_filter::LogFilter, log_place::LogPlace},
+    domain::ledger::{
+        NodeId,
+        consumption::Row,
+        log_query::{LogFilter, LogPosition},
+    },
     edges::clock,
     journal::NumberedRow,
     store::StoreError,
 };
 
-/// The most rows of one page: they are in memory together.
+/// The maximum number of rows on one page: they are in memory together.
 pub const PAGE_ROWS_MAX: usize = 4096;
 
-/// Why a home gives no rows.
+/// Why a log backend returns no rows.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum HomeError {
-    /// It cannot be read. Says why, and what to do.
-    #[error("the log's home cannot be read: {0}")]
+pub enum LogBackendError {
+    /// It cannot be read. The text says why, and what to do.
+    #[error("the log backend cannot be read: {0}")]
     Unavailable(String),
-    /// The store, which is the home, does not answer.
+    /// The store, which is the log backend, has failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The newest rows of more accounts than this are not looked for at once.
+    /// The newest rows cannot be read of more accounts than this at once.
     #[error("more than {0} accounts have rows in this time: name an account, or read the oldest rows first")]
     TooManyAccounts(usize),
 }
 
-/// Asks for some rows of a day, in the order of [`LogPlace`].
+/// A query for a page of a day's rows, in the order of [`LogPosition`].
 #[derive(Clone, Debug)]
-pub struct PageAsk {
-    /// Which rows.
+pub struct LogPageQuery {
+    /// The filter of the rows.
     pub filter: LogFilter,
-    /// The day that they ended on: days since the Unix epoch, UTC.
+    /// The day on which they ended: days since the Unix epoch, UTC.
     pub day: i64,
-    /// Rows behind this place.
-    pub after: LogPlace,
-    /// At most so many, and at most [`PAGE_ROWS_MAX`]. Further rows at the place of the last one are part of the page.
+    /// The position after which the page begins.
+    pub after: LogPosition,
+    /// The maximum number of rows, at most [`PAGE_ROWS_MAX`]. Further rows at the position of the last one are part of the page.
     pub limit: usize,
-    /// When the reading began that this page is part of. Rows that have come since need not be in it.
+    /// When the reading began that this page is part of. Later rows may be missing.
     pub began: Instant,
-    /// A home that looks through rows that the filter does not take may stop then. It looks at some of them in any case.
+    /// When a log backend that scans rows may stop. It scans some rows in any case.
     pub until: Option<Instant>,
 }
 
-/// Some rows of a day.
+/// A page of a day's rows.
 #[derive(Clone, Debug, Default)]
-pub struct LogPage {
-    /// In the order of [`LogPlace`]. A row that is there twice comes twice, in one page.
+pub struct RowPage {
+    /// The rows in the order of [`LogPosition`]. A row that exists twice is returned twice, on one page.
     pub rows: Vec<Row>,
-    /// Of each row the lane that has brought it, and its number there. None where the home is the store.
+    /// The lane and number of each row; empty if the log backend is the store.
     pub numbers: Vec<(NodeId, u64)>,
-    /// All rows up to this place are in this page or in those before it. `None`: the day has no others.
-    pub next: Option<LogPlace>,
-    /// The rows of the account at `next` that were looked at, and that the next page need not look at again.
+    /// The position up to which all rows are on this page or an earlier one; `None` if the day has no further rows.
+    pub next: Option<LogPosition>,
+    /// The scanned rows of the account at `next`, which the next page need not scan again.
     pub looked_at: usize,
 }
 
-/// Asks for the newest rows.
+/// A query for the newest rows.
 #[derive(Clone, Debug)]
-pub struct NewestAsk {
-    /// Which rows.
+pub struct NewestRowsQuery {
+    /// The filter of the rows.
     pub filter: LogFilter,
-    /// Rows that are older than those at this place; `None`: all.
+    /// The position after which older rows are read; `None` for all rows.
     pub from: Option<NewestCursor>,
-    /// At most so many.
+    /// The maximum number of rows.
     pub limit: usize,
-    /// When to stop looking. Some rows are looked at in any case.
+    /// When to stop scanning. Some rows are scanned in any case.
     pub until: Instant,
 }
 
-/// Rows, the newest first.
+/// A page of the newest rows.
 #[derive(Clone, Debug, Default)]
-pub struct Newest {
-    /// The newest first.
+pub struct NewestRows {
+    /// The rows, the newest first.
     pub rows: Vec<Row>,
-    /// Where older ones are; `None`: there are none.
+    /// The position of older rows; `None` if there are none.
     pub next: Option<NewestCursor>,
-    /// How many rows were looked at.
+    /// The number of scanned rows.
     pub looked_at: usize,
 }
 
-/// A place among rows, the newest first: those that are newer have been read.
+/// A position among the newest rows: newer rows have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewestCursor {
     /// In the store's lists.
     InLists(ListsCursor),
-    /// Among rows by the time that they ended.
+    /// Among rows ordered by their end.
     InSlices(SliceCursor),
 }
 
-/// A place in the lists of a day.
+/// A position in the lists of a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListsCursor {
     /// Days since the Unix epoch, UTC.
     pub day: i64,
-    /// How many of the day's rows are left, of each account that some were read of.
+    /// The number of the day's unread rows, for each account of which some were read.
     pub left: BTreeMap<String, usize>,
 }
 
-/// A place among rows by time: what is newer has been read, and the row at it.
+/// A position among rows ordered by their end: the row at it and newer ones have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceCursor {
     /// When the row ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// Its account; empty: all rows that ended then have been read.
+    /// The row's account; empty if all rows that ended then have been read.
     pub account: SmolStr,
-    /// Its request.
+    /// The row's request.
     pub request_id: SmolStr,
-    /// The length of the next slice of time.
+    /// The length of the next time slice.
     pub length_ms: i64,
 }
 
 /// The last rows of a key.
 #[derive(Clone, Debug, Default)]
-pub struct Latest {
-    /// The latest first.
+pub struct LatestKeyRows {
+    /// The rows, the latest first.
     pub rows: Vec<Row>,
-    /// There are no others of these days, or as many as were asked for.
-    pub is_whole: bool,
+    /// Whether these are all rows of the days, or as many as were requested.
+    pub is_complete: bool,
 }
 
-impl PageAsk {
-    /// The first rows of a day that a filter takes.
+impl LogPageQuery {
+    /// The first page of a day's rows.
     pub fn new(filter: LogFilter, day: i64, limit: usize) -> Self {
         Self {
             filter,
             day,
-            after: LogPlace::default(),
+            after: LogPosition::default(),
             limit,
             began: clock::instant(),
             until: None,
         }
     }
 
-    /// The first rows of an account that ended on a day.
-    pub fn of_day(account: &str, day: i64, limit: usize) -> Self {
+    /// The first page of the rows of an account and day.
+    pub fn for_day(account: &str, day: i64, limit: usize) -> Self {
         Self::new(LogFilter::of_day(account, day), day, limit)
     }
 }
 
-impl LogPage {
-    /// A page of a home that looks until it has `limit` rows or the day ends.
-    pub(super) fn of(numbered: Vec<(NodeId, NumberedRow)>, limit: usize) -> Self {
+impl RowPage {
+    /// A page of a log backend that reads until it has `limit` rows or the day ends.
+    pub(super) fn from_rows(numbered: Vec<(NodeId, NumberedRow)>, limit: usize) -> Self {
         let split = numbered
             .into_iter()
             .map(|(lane, NumberedRow { number, row })| (row, (lane, number)));
         let (rows, numbers): (Vec<Row>, _) = split.unzip();
         let last = rows.last().filter(|_| rows.len() >= limit);
         Self {
-            next: last.map(LogPlace::of),
+            next: last.map(LogPosition::of),
             rows,
             numbers,
             looked_at: 0,
@@ -160,11 +164,11 @@ impl LogPage {
 }
 
 impl SliceCursor {
-    /// The length of a slice as long as nothing is known of those before it.
+    /// The length of the first slice.
     pub(super) const LENGTH_MS: i64 = 3_600_000;
 
-    /// Behind all rows that ended at this time or later.
-    pub(super) fn at(time_ms: i64) -> Self {
+    /// The position after all rows that ended at this time or later.
+    pub(super) fn at_time(time_ms: i64) -> Self {
         Self {
             time_ms,
             account: SmolStr::default(),
@@ -173,8 +177,8 @@ impl SliceCursor {
         }
     }
 
-    /// At a row.
-    pub(super) fn of(row: &Row, length_ms: i64) -> Self {
+    /// The position of a row.
+    pub(super) fn at_row(row: &Row, length_ms: i64) -> Self {
         Self {
             time_ms: row.time_ms,
             account: row.account.clone(),
@@ -183,18 +187,18 @@ impl SliceCursor {
         }
     }
 
-    /// What rows behind it have less of ([`by_time`]).
-    pub(super) fn order(&self) -> (i64, &str, &str) {
+    /// Its sort key: rows after it have smaller ones ([`time_key`]).
+    pub(super) fn sort_key(&self) -> (i64, &str, &str) {
         (self.time_ms, &self.account, &self.request_id)
     }
 }
 
-/// What rows are compared by where the newest come first.
-pub(super) fn by_time(row: &Row) -> (i64, &str, &str) {
+/// The sort key of rows by their end.
+pub(super) fn time_key(row: &Row) -> (i64, &str, &str) {
     (row.time_ms, &row.account, &row.request_id)
 }
 
-/// Whether this time has come.
-pub(super) fn is_over(until: Option<Instant>) -> bool {
+/// Whether this time has passed.
+pub(super) fn has_passed(until: Option<Instant>) -> bool {
     until.is_some_and(|until| clock::instant() >= until)
 }

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use crate::{
     domain::ledger::NodeId,
     journal::NumberedRow,
-    sinks::sink::{Batch, Sink, SinkError},
+    sinks::{Batch, Sink, SinkError},
 };
 
 pub(crate) mod pages;
 pub(crate) mod samples;
 
-use samples::{node, rows};
+use crate::sinks::contract::samples::{node, rows};
 
 /// Where a sink keeps its rows.
 #[async_trait]

@@ -1,93 +1,100 @@
-//! Events for billing systems: rows are posted as CloudEvents, signed, to one receiver. Each at least once: a receiver that
-//! has taken a batch without weir hearing of it gets it again, and knows its events by their ids.
+//! Events for billing systems: posts rows as signed CloudEvents to one receiver, each at least once. If the reply to a batch
+//! is lost, the receiver gets the batch again and recognises its events by their ids.
 
-mod cloud_event;
-mod progress;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, Uri, header};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::{
     domain::{
-        keys::{secret::Secret, webhook_signature::Signer},
-        ledger::NodeId,
+        keys::secret::{Secret, WebhookSigner},
+        ledger::{NodeId, consumption::Row},
     },
     edges::{
         clock,
-        roots::RootsError,
-        web_client::{WebClient, WebLimits},
+        web_client::{RootsError, WebClient, WebLimits},
     },
+    journal::NumberedRow,
     sinks::{
-        batching::{Batching, Linger},
-        events::progress::Progress,
-        sink::{Batch, Sink, SinkError},
+        Batch, Sink, SinkError,
+        batcher::{BatchLimits, Linger},
     },
 };
 
 /// The name of the sink.
 pub(crate) const NAME: &str = "events";
-/// The media type of a batch: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4. It has
-/// no parameter: JSON is UTF-8, and receivers compare the whole value.
+/// The media type of a batch: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4.
+/// It has no parameter: JSON is UTF-8, and receivers compare the whole value.
 const CONTENT_TYPE: &str = "application/cloudevents-batch+json";
 const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
-/// Nothing of an answer's body is of use; one that has more than this is cut off.
+/// The maximum size of a reply's body, which is not used.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long rows are gathered.
+/// How long a batch waits for rows.
 const LINGER: Linger = Linger::For(Duration::from_secs(1));
 
 /// `[log.events]`, with secrets and files read.
 #[derive(Clone, Debug)]
 pub(crate) struct EventsSettings {
-    /// Where events are posted to.
+    /// The receiver's URL.
     pub url: Uri,
-    /// What they are signed with.
+    /// The secret that events are signed with.
     pub secret: Secret,
-    /// The value of the `authorization` header, if the receiver wants one.
+    /// The value of the `authorization` header; `None` if the receiver needs none.
     pub authorization: Option<Secret>,
     /// The events' `source`.
     pub source: String,
     /// Authorities trusted in place of the platform's, PEM.
     pub ca: Option<Vec<u8>>,
-    /// The most events of one request.
+    /// The maximum number of events in one request.
     pub batch_rows: usize,
-    /// Longest wait for a connection.
+    /// The timeout for a connection.
     pub connect: Duration,
-    /// Longest wait for an answer.
+    /// The timeout for a reply.
     pub answer: Duration,
-    /// The folder with the files that say how far the receiver is.
+    /// The folder with the receiver's watermarks.
     pub folder: PathBuf,
 }
 
 /// Posts rows to a receiver.
-pub(crate) struct Events {
+pub(crate) struct BillingEvents {
     client: WebClient,
     authorization: Option<HeaderValue>,
-    signer: Signer,
-    progress: Progress,
+    signer: WebhookSigner,
+    progress: EventWatermarks,
     settings: EventsSettings,
 }
 
-/// Why events cannot be posted. The texts have nothing of a secret.
+/// Why the settings of events cannot be used. The texts contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventsError {
-    /// There is nobody to trust.
+    /// The trusted authorities cannot be used.
     #[error("[log.events] ca_file: {0}")]
     Roots(#[from] RootsError),
-    /// It is none to sign with.
+    /// The secret cannot sign.
     #[error("[log.events] secret: {0}")]
     Secret(String),
-    /// The text is no header's value.
-    #[error("[log.events] authorization: what it names cannot be the value of a header")]
+    /// The value is not valid in a header.
+    #[error("[log.events] authorization: the value is not valid in a header")]
     Authorization,
 }
 
-impl Events {
-    /// Connects nowhere yet.
+impl BillingEvents {
+    /// Creates the sink without connecting.
     pub(crate) fn new(settings: EventsSettings) -> Result<Self, EventsError> {
         let limits = WebLimits {
             connect: settings.connect,
@@ -103,15 +110,16 @@ impl Events {
         Ok(Self {
             client: WebClient::new(settings.ca.as_deref(), limits)?,
             authorization: authorization.transpose()?,
-            signer: Signer::new(&settings.secret).map_err(EventsError::Secret)?,
-            progress: Progress::new(settings.folder.clone()),
+            signer: WebhookSigner::new(&settings.secret).map_err(EventsError::Secret)?,
+            progress: EventWatermarks::new(settings.folder.clone()),
             settings,
         })
     }
 
     async fn post(&self, batch: &Batch) -> Result<(), SinkError> {
-        let body = cloud_event::batch(&self.settings.source, &batch.node, &batch.rows);
-        let body = Bytes::from(body.map_err(|error| SinkError::Unavailable(format!("a row is no JSON: {error}")))?);
+        let body = cloud_events(&self.settings.source, &batch.node, &batch.rows);
+        let body =
+            Bytes::from(body.map_err(|error| SinkError::Unavailable(format!("a row cannot be encoded: {error}")))?);
         let id = format!("{}-{}-{}", batch.node, batch.after, batch.upto);
         let mut request = Request::post(self.settings.url.clone())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
@@ -133,26 +141,26 @@ impl Events {
         let what = if status == StatusCode::PAYLOAD_TOO_LARGE {
             ": lower [log.events] batch_rows"
         } else if status.is_redirection() {
-            ": name the address that it points to, redirects are not followed"
+            ": set url to the address that it redirects to, redirects are not followed"
         } else {
             ""
         };
-        Err(refused(&format!("it answers {}{what}", status.as_u16())))
+        Err(refused(&format!("it answered {}{what}", status.as_u16())))
     }
 }
 
 fn refused(why: &str) -> SinkError {
-    SinkError::Unavailable(format!("the receiver of [log.events] has no events: {why}"))
+    SinkError::Unavailable(format!("the receiver of [log.events] did not take the events: {why}"))
 }
 
 #[async_trait]
-impl Sink for Events {
+impl Sink for BillingEvents {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn batching(&self) -> Batching {
-        Batching {
+    fn batching(&self) -> BatchLimits {
+        BatchLimits {
             rows_max: self.settings.batch_rows,
             linger: LINGER,
         }
@@ -172,5 +180,220 @@ impl Sink for Events {
         }
         self.post(batch).await?;
         self.progress.write(&batch.node, batch.upto).await
+    }
+}
+
+/// The type of all events.
+const TYPE: &str = "weir.request.billed";
+
+/// A row as a CloudEvent 1.0: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
+#[derive(Serialize)]
+struct CloudEvent<'a> {
+    specversion: &'static str,
+    id: String,
+    source: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    subject: &'a str,
+    time: &'a str,
+    datacontenttype: &'static str,
+    data: EventRow<'a>,
+}
+
+/// The row as the admin API shows it: with its time also as text.
+#[derive(Serialize)]
+struct EventRow<'a> {
+    time: &'a str,
+    #[serde(flatten)]
+    row: &'a Row,
+}
+
+/// Encodes rows of a node as one batch. An event's id identifies its row.
+fn cloud_events(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Result<Vec<u8>, serde_json::Error> {
+    let event = |numbered: &'_ Arc<NumberedRow>| -> serde_json::Result<Box<serde_json::value::RawValue>> {
+        let time = &*time(numbered.row.time_ms);
+        let event = CloudEvent {
+            specversion: "1.0",
+            id: format!("{node}-{}", numbered.number),
+            source,
+            kind: TYPE,
+            subject: &numbered.row.account,
+            time,
+            datacontenttype: "application/json",
+            data: EventRow {
+                time,
+                row: &numbered.row,
+            },
+        };
+        serde_json::value::to_raw_value(&event)
+    };
+    let events = rows.iter().map(event).collect::<Result<Vec<_>, _>>()?;
+    serde_json::to_vec(&events)
+}
+
+/// When a row ended, as text; the Unix epoch if the calendar does not have that time.
+fn time(unix_ms: i64) -> String {
+    let time = Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// The receiver's watermarks, in a folder with a file for each lane. A file is replaced atomically.
+#[derive(Clone, Debug)]
+struct EventWatermarks {
+    folder: PathBuf,
+}
+
+impl EventWatermarks {
+    fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Reads the watermark of a lane; 0 if there is none or its file is damaged: then the receiver gets all rows in the journal
+    /// again.
+    async fn read(&self, node: &NodeId) -> Result<u64, SinkError> {
+        let path = self.folder.join(node.as_str());
+        self.blocking(move || match fs::read_to_string(&path) {
+            Ok(text) => Ok(number(&text).unwrap_or_else(|| {
+                tracing::error!(path = %path.display(), "the file contains no valid number: all events in the journal are posted again");
+                0
+            })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Ok(0),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+
+    /// Writes the watermark of a lane; returns once it is on disk.
+    async fn write(&self, node: &NodeId, upto: u64) -> Result<(), SinkError> {
+        let (folder, name) = (self.folder.clone(), node.as_str().to_owned());
+        self.blocking(move || replace(&folder, &name, upto)).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, SinkError> {
+        let done = tokio::task::spawn_blocking(work).await;
+        let done = done.unwrap_or_else(|error| Err(io::Error::other(error)));
+        done.map_err(|error| SinkError::Unavailable(format!("{}: {error}", self.folder.display())))
+    }
+}
+
+/// The number in a file; `None` if its line is incomplete.
+fn number(text: &str) -> Option<u64> {
+    text.strip_suffix('\n')?.parse().ok()
+}
+
+fn replace(folder: &Path, name: &str, upto: u64) -> io::Result<()> {
+    // One at a time: an abandoned write still runs to its end, and would rename the file of the next one.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock();
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    let partial = folder.join(format!("{name}.partial"));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE)
+        .open(&partial)?;
+    file.write_all(format!("{upto}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&partial, folder.join(name))?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod cloud_event_tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sinks::contract::samples::{BEGIN_MS, node, row};
+
+    #[test]
+    fn a_row_is_an_event_with_an_id_of_its_own_and_all_that_the_log_shows() {
+        let row = row(7, BEGIN_MS);
+        let rows = [8_u64, 9].map(|number| {
+            Arc::new(NumberedRow {
+                number,
+                row: row.clone(),
+            })
+        });
+        let mut data = serde_json::to_value(&row).unwrap();
+        data["time"] = "2026-11-01T00:00:00.000Z".into();
+        let body = cloud_events("weir/eu", &node(1), &rows).unwrap();
+        let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
+        let expected = |number: u64| {
+            json!({
+                "specversion": "1.0",
+                "id": format!("node_0000000000000001-{number}"),
+                "source": "weir/eu",
+                "type": "weir.request.billed",
+                "subject": row.account,
+                "time": "2026-11-01T00:00:00.000Z",
+                "datacontenttype": "application/json",
+                "data": data,
+            })
+        };
+        assert_eq!(events, [expected(8), expected(9)]);
+        assert_eq!(events[0]["data"]["cost_nano_usd"], row.cost_nano_usd.nanos());
+    }
+
+    #[test]
+    fn every_moment_that_a_clock_may_say_is_written() {
+        assert_eq!(time(1), "1970-01-01T00:00:00.001Z");
+        assert_eq!(time(i64::MAX), time(0));
+    }
+}
+
+#[cfg(test)]
+mod progress_tests {
+    use super::*;
+    use crate::sinks::contract::samples::node;
+
+    #[tokio::test]
+    async fn what_was_written_last_is_read_and_damage_means_from_the_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let progress = EventWatermarks::new(folder.path().join("events"));
+        assert_eq!(progress.read(&node(1)).await, Ok(0));
+        for upto in [1, u64::MAX, 7] {
+            progress.write(&node(1), upto).await.unwrap();
+            assert_eq!(progress.read(&node(1)).await, Ok(upto));
+        }
+        assert_eq!(progress.read(&node(2)).await, Ok(0));
+        let file = folder.path().join("events").join(node(1).as_str());
+        for damaged in [&b""[..], b"7", b"seven\n", b"\xff\n"] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(progress.read(&node(1)).await, Ok(0), "{damaged:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_that_nobody_waits_for_do_not_disturb_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        for upto in 0..200 {
+            let write = || EventWatermarks::new(folder.path().to_owned());
+            let (first, second) = (write(), write());
+            let left = tokio::spawn(async move { first.write(&node(1), upto).await });
+            tokio::task::yield_now().await;
+            left.abort();
+            assert_eq!(second.write(&node(1), upto).await, Ok(()));
+        }
+        assert_eq!(
+            EventWatermarks::new(folder.path().to_owned()).read(&node(1)).await,
+            Ok(199)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_written_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let refused = EventWatermarks::new(file).write(&node(1), 1).await.unwrap_err();
+        assert!(refused.to_string().contains("file"), "{refused}");
     }
 }

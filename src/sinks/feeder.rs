@@ -9,28 +9,24 @@ use tokio::{
 };
 
 use crate::{
-    edges::low_priority::LowPriority,
-    journal::{Journal, JournalError, NumberedRow, Rows},
-    sinks::{
-        figures::SinkFigures,
-        sink::{Batch, Sink, SinkError},
-        tail::Tail,
-    },
+    edges::low_priority::LowPriorityThreads,
+    journal::{Journal, JournalError, NumberedRow, RowReader},
+    sinks::{Batch, Sink, SinkError, batcher::SinkStats, tail::LogTail},
 };
 
-/// The pause after a failure: at first and at most.
+/// The first and the longest pause after a failure.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long a sink may take for one call before it counts as away. The call is dropped and made again.
+/// The timeout of one call of a sink. The call is dropped and made again.
 const CALL_WAIT: Duration = Duration::from_secs(120);
-/// How long the last rows may take to reach the sink when the lane is left. They are in the journal anyway.
+/// The timeout for handing over the last rows when feeding stops. The journal keeps them.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// The most rows that one visit to the disk reads.
+/// The maximum number of rows read from the disk at once.
 const READ_ROWS_MAX: usize = 1024;
-/// The pause between two visits that found few rows, unless somebody asks for them: rows come every few milliseconds.
+/// The pause after reading all rows, unless a reader waits for them: rows come every few milliseconds.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
-/// Why feeding has to begin anew.
+/// Why feeding must restart from the sink's watermark.
 #[derive(Debug, Error)]
 enum FeedError {
     #[error(transparent)]
@@ -39,37 +35,37 @@ enum FeedError {
     Sink(#[from] SinkError),
 }
 
-/// The task that feeds a sink from a lane.
+/// Feeds a sink with the rows of a lane.
 pub(crate) struct Feeder {
     journal: Arc<Journal>,
     sink: Arc<dyn Sink>,
-    figures: Arc<SinkFigures>,
-    tail: Arc<Tail>,
-    /// Whether the last call has failed.
+    stats: Arc<SinkStats>,
+    tail: Arc<LogTail>,
+    /// Whether the last call failed.
     fails: watch::Sender<bool>,
 }
 
 impl Feeder {
-    /// Feeds the sink from the journal, and counts what comes of it.
-    pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, figures: Arc<SinkFigures>) -> Self {
-        figures.may_lack_all(journal.node(), None);
-        let tail = Arc::new(Tail::of_journal(&journal, sink.batching()));
+    /// Creates the feeder, which reports to `figures`.
+    pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, stats: Arc<SinkStats>) -> Self {
+        stats.set_lag_unknown(journal.node(), None);
+        let tail = Arc::new(LogTail::for_journal(&journal, sink.batching()));
         Self {
             journal,
             sink,
-            figures,
+            stats,
             tail,
             fails: watch::Sender::new(false),
         }
     }
 
-    /// The rows that it has read and the sink has not acknowledged.
-    pub(crate) fn tail(&self) -> &Arc<Tail> {
+    /// The rows that were read and that the sink has not acknowledged.
+    pub(crate) fn tail(&self) -> &Arc<LogTail> {
         &self.tail
     }
 
-    /// Runs until `stopped` turns true or its sender is dropped, and then until the sink has what is on disk, if it takes that within a
-    /// second. A batch that is under way then is there or not; what the sink lacks it gets at the next start.
+    /// Runs until `stopped` turns true or its sender is dropped, and then up to a second until the sink has all rows on disk. A
+    /// batch that is under way then may arrive or not; the sink gets the rows that it lacks at the next start.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut feeding = pin!(self.feed());
         tokio::select! {
@@ -80,63 +76,62 @@ impl Feeder {
         let mut fails = self.fails.subscribe();
         tokio::select! {
             () = feeding => {}
-            () = self.tail.drained() => {}
+            () = self.tail.wait_until_drained() => {}
             _ = fails.wait_for(|fails| *fails) => {}
             () = sleep(LAST_WAIT) => {}
         }
-        self.figures.left(self.journal.node());
+        self.stats.remove_lane(self.journal.node());
     }
 
     async fn feed(&self) {
-        let mut trouble = Trouble::default();
+        let mut trouble = FailureBackoff::default();
         loop {
-            let Err(error) = self.feed_on(&mut trouble).await;
-            self.note(&mut trouble, &error);
-            trouble.rest().await;
+            let Err(error) = self.feed_from_watermark(&mut trouble).await;
+            self.record_failure(&mut trouble, &error);
+            trouble.back_off().await;
         }
     }
 
-    /// Feeds from where the sink is, until something fails that makes it necessary to ask it again.
-    async fn feed_on(&self, trouble: &mut Trouble) -> Result<Infallible, FeedError> {
-        let oldest_ms = self.oldest().await?;
-        if !self.figures.knows(self.journal.node()) {
-            // What the sink may lack until it has said what it has. One that has been away since the start would be taken for one
-            // that lacks nothing.
-            self.figures.may_lack_all(self.journal.node(), oldest_ms);
+    /// Feeds from the sink's watermark, until a failure makes it necessary to ask for the watermark again.
+    async fn feed_from_watermark(&self, trouble: &mut FailureBackoff) -> Result<Infallible, FeedError> {
+        let oldest_ms = self.oldest_row_ms().await?;
+        if !self.stats.is_lag_known(self.journal.node()) {
+            // Otherwise a sink that has been unreachable since the start would count as lacking nothing.
+            self.stats.set_lag_unknown(self.journal.node(), oldest_ms);
         }
-        let watermark = called(self.sink.watermark(self.journal.node())).await?;
-        if self.journal.number_beyond(watermark)? {
+        let watermark = with_call_timeout(self.sink.watermark(self.journal.node())).await?;
+        if self.journal.raise_numbers(watermark)? {
             tracing::error!(
                 sink = self.sink.name(), node = %self.journal.node(),
-                "the sink has rows that this journal has lost: the journal goes on behind them, compare with `weir log verify`"
+                "the sink has rows that this journal has lost: the journal continues after them, check with `weir log verify`"
             );
         }
-        self.journal.sink_has(self.sink.name(), watermark);
-        self.tail.begin(watermark, oldest_ms);
+        self.journal.set_sink_position(self.sink.name(), watermark);
+        self.tail.reset(watermark, oldest_ms);
         tokio::select! {
             read = self.read_from(watermark) => read.map_err(FeedError::from),
-            handed = self.hand_on(trouble) => handed,
+            handed = self.hand_over_all(trouble) => handed,
         }
     }
 
     /// When the oldest row of the journal ended.
-    async fn oldest(&self) -> Result<Option<i64>, JournalError> {
+    async fn oldest_row_ms(&self) -> Result<Option<i64>, JournalError> {
         let mut rows = self.journal.rows(0);
-        let reading = LowPriority::new(1);
+        let reading = LowPriorityThreads::new(1);
         let read = reading.run(move || rows.read()).await;
         let oldest = read.map_err(|_| JournalError::NotDurable)??;
         Ok(oldest.map(|oldest| oldest.row.time_ms))
     }
 
-    /// Reads what is on disk into the tail, as far as there is room.
+    /// Reads the rows on disk into the tail, as far as there is room.
     async fn read_from(&self, number: u64) -> Result<Infallible, JournalError> {
-        // A sink that catches up has rows read as fast as can be, and no request may wait for that.
-        let reading = LowPriority::new(1);
+        // While a sink catches up, rows are read as fast as possible: requests must not wait for that.
+        let reading = LowPriorityThreads::new(1);
         let mut rows = self.journal.rows(number);
         loop {
             let most = self.tail.room().min(READ_ROWS_MAX);
             if most == 0 {
-                self.tail.has_room().await;
+                self.tail.wait_for_room().await;
                 continue;
             }
             let work = reading.run(move || {
@@ -148,69 +143,70 @@ impl Feeder {
             };
             rows = same;
             let read = read?;
-            let (at, is_at_end) = (rows.at(), read.len() < most);
+            let (at, is_at_end) = (rows.next_number(), read.len() < most);
             self.tail.push(read, at, is_at_end);
-            self.tell();
+            self.report_position();
             if is_at_end {
-                self.journal.on_disk_beyond(at).await;
-                let _ = timeout(READ_EVERY, self.tail.is_asked()).await;
+                self.journal.wait_until_decided(at).await;
+                let _ = timeout(READ_EVERY, self.tail.wait_for_reader()).await;
             }
         }
     }
 
-    /// Hands on batch after batch.
-    async fn hand_on(&self, trouble: &mut Trouble) -> Result<Infallible, FeedError> {
+    /// Hands over batch after batch.
+    async fn hand_over_all(&self, trouble: &mut FailureBackoff) -> Result<Infallible, FeedError> {
         loop {
-            let batch = self.tail.batch().await;
+            let batch = self.tail.next_batch().await;
             self.hand_over(&batch, trouble).await?;
-            self.tail.acknowledged(batch.upto);
-            self.tell();
+            self.tail.acknowledge(batch.upto);
+            self.report_position();
         }
     }
 
-    /// Tells journal and figures how far the sink is.
-    fn tell(&self) {
-        self.journal.sink_has(self.sink.name(), self.tail.passed());
-        if let Some(from_ms) = self.tail.lacks() {
-            self.figures.lacks(self.journal.node(), from_ms);
+    /// Reports the sink's position to the journal and to the statistics.
+    fn report_position(&self) {
+        self.journal
+            .set_sink_position(self.sink.name(), self.tail.sink_position());
+        if let Some(from_ms) = self.tail.oldest_lacking_ms() {
+            self.stats.set_lag(self.journal.node(), from_ms);
         }
     }
 
-    /// Hands a batch over as often as it takes: a second time changes nothing.
-    async fn hand_over(&self, batch: &Batch, trouble: &mut Trouble) -> Result<(), FeedError> {
+    /// Hands a batch over, again and again until it succeeds: repeating it changes nothing.
+    async fn hand_over(&self, batch: &Batch, trouble: &mut FailureBackoff) -> Result<(), FeedError> {
         loop {
-            match called(self.sink.append(batch)).await {
+            match with_call_timeout(self.sink.append(batch)).await {
                 Ok(()) => {
-                    self.figures.took(batch.rows.len());
+                    self.stats.record_rows(batch.rows.len());
                     self.fails.send_replace(false);
-                    if trouble.over() {
+                    if trouble.clear() {
                         tracing::info!(sink = self.sink.name(), node = %batch.node, "the sink takes rows again");
                     }
                     return Ok(());
                 }
                 Err(SinkError::Unavailable(why)) => {
-                    self.note(trouble, &SinkError::Unavailable(why).into());
-                    trouble.rest().await;
+                    self.record_failure(trouble, &SinkError::Unavailable(why).into());
+                    trouble.back_off().await;
                 }
                 Err(error @ SinkError::OutOfOrder { .. }) => return Err(error.into()),
             }
         }
     }
 
-    fn note(&self, trouble: &mut Trouble, error: &FeedError) {
-        self.figures.failed();
+    fn record_failure(&self, trouble: &mut FailureBackoff, error: &FeedError) {
+        self.stats.record_failure();
         self.fails.send_replace(true);
-        if trouble.begins() {
+        if trouble.is_first() {
             tracing::warn!(
                 sink = self.sink.name(), node = %self.journal.node(), %error,
-                "the sink lacks rows; the journal keeps them, and it is tried again"
+                "the sink lacks rows: the journal keeps them, weir tries again"
             );
         }
     }
 }
 
-/// The next rows, at most so many.
-fn read(rows: &mut Rows, most: usize) -> Result<Vec<NumberedRow>, JournalError> {
+/// Reads the next rows, at most `most`.
+fn read(rows: &mut RowReader, most: usize) -> Result<Vec<NumberedRow>, JournalError> {
     let mut read = Vec::new();
     while read.len() < most {
         let Some(row) = rows.read()? else { break };
@@ -219,33 +215,33 @@ fn read(rows: &mut Rows, most: usize) -> Result<Vec<NumberedRow>, JournalError> 
     Ok(read)
 }
 
-async fn called<T>(call: impl Future<Output = Result<T, SinkError>>) -> Result<T, SinkError> {
+async fn with_call_timeout<T>(call: impl Future<Output = Result<T, SinkError>>) -> Result<T, SinkError> {
     timeout(CALL_WAIT, call).await.unwrap_or_else(|_| {
         let why = format!("no answer within {} s", CALL_WAIT.as_secs());
         Err(SinkError::Unavailable(why))
     })
 }
 
-/// How long it has failed already.
+/// The pauses between attempts after failures.
 #[derive(Default)]
-struct Trouble {
-    /// The last pause; `None`: nothing has failed since the last success.
+struct FailureBackoff {
+    /// The last pause; `None` if nothing has failed since the last success.
     pause: Option<Duration>,
 }
 
-impl Trouble {
-    /// Whether this failure is the first since a success: it is said aloud.
-    fn begins(&self) -> bool {
+impl FailureBackoff {
+    /// Whether this failure is the first since a success, which is logged.
+    fn is_first(&self) -> bool {
         self.pause.is_none()
     }
 
-    /// Something has worked. Says whether it had not before.
-    fn over(&mut self) -> bool {
+    /// Ends the failures; returns whether there were any.
+    fn clear(&mut self) -> bool {
         self.pause.take().is_some()
     }
 
-    /// Waits, twice as long as the last time.
-    async fn rest(&mut self) {
+    /// Waits twice as long as the last time.
+    async fn back_off(&mut self) {
         let pause = self
             .pause
             .map_or(PAUSE_MIN, |pause| pause.saturating_mul(2).min(PAUSE_MAX));

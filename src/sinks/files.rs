@@ -1,7 +1,7 @@
-//! The log as Parquet files in a folder: one for each lane and hour at first, or more often, and one for each lane and day at last.
+//! The log as Parquet files: at first one for each lane and hour, or more often; finally one for each lane and day.
 //!
-//! A file's name says which rows of the journal it has, so the file is its own watermark. It is written beside, brought to
-//! disk and renamed. What is in it follows from the rows alone: whoever writes it again makes the same bytes.
+//! A file's name says which rows of the journal it has, so the file is its own watermark. It is written to a staging file,
+//! synced and renamed. Its content depends only on its rows: writing it again produces the same bytes.
 
 use std::{collections::BTreeMap, io, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
@@ -13,151 +13,143 @@ use tokio::runtime::Handle;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{NodeId, retention::Retention, usage_report},
+        ledger::{NodeId, reports, retention::RetentionProgress},
     },
-    edges::low_priority::{LowPriority, NotDone},
+    edges::low_priority::{LowPriorityThreads, NotDone},
     sinks::{
-        asks::{HomeError, Latest, LogPage, PAGE_ROWS_MAX, PageAsk},
-        batching::{Batching, Linger},
-        home::LogHome,
-        sink::{Batch, Sink, SinkError},
+        Batch, LogBackend, Sink, SinkError,
+        asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
+        batcher::{BatchLimits, Linger},
     },
 };
 
-mod bucket;
-mod export;
-mod folder;
-mod footers;
 mod group;
 mod merge;
-mod pages;
-mod place;
+mod staging;
+
 mod query;
 mod s3;
 mod schema;
-mod source;
+
 mod storage;
 mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
-mod wanted;
-mod workplace;
-mod write;
 
-use bucket::Bucket;
-pub(crate) use export::Export;
-use folder::Folder;
-use merge::Merger;
-use pages::Pages;
-use place::Place;
-use query::is_gone;
-pub(crate) use s3::{BucketError, BucketSettings};
-use storage::Storage;
-use table::sort_key;
-use workplace::Workplace;
+use crate::sinks::files::merge::FileMerger;
+use crate::sinks::files::query::PageReader;
+use crate::sinks::files::query::is_missing;
+pub(crate) use crate::sinks::files::s3::{BucketError, BucketSettings};
+use crate::sinks::files::staging::FileName;
+use crate::sinks::files::staging::StagingFolder;
+use crate::sinks::files::storage::BucketStorage;
+use crate::sinks::files::storage::FileStorage;
+use crate::sinks::files::storage::FolderStorage;
+pub(crate) use crate::sinks::files::stream::ParquetExport;
+use crate::sinks::files::table::sort_key;
 
-/// The name of the sink, and of the home.
+/// The name of the sink and of the log backend.
 const NAME: &str = "files";
-/// How many read at a time; further ones wait for their turn.
+/// The maximum number of concurrent readers; further ones wait.
 const READERS_MAX: usize = 4;
-/// Where rows wait for so long a day has few files, and none are merged before it is over.
+/// If batches may wait this long for rows, a day has few files, and none are merged before it is over.
 const FEW_FILES: Duration = Duration::from_secs(3600);
 
 /// The log in files.
 #[derive(Clone)]
 pub struct LogFiles {
-    workplace: Arc<Workplace>,
-    storage: Arc<dyn Storage>,
-    batching: Batching,
-    merger: Arc<Merger>,
+    workplace: Arc<StagingFolder>,
+    storage: Arc<dyn FileStorage>,
+    batching: BatchLimits,
+    merger: Arc<FileMerger>,
     merges_today: bool,
-    pages: Arc<Pages>,
-    /// Sorts, packs and writes an hour's rows at a time: no request may wait for that.
-    writing: LowPriority,
-    /// Reads pages, at the same priority.
-    reading: LowPriority,
+    pages: Arc<PageReader>,
+    /// Sorts, compresses and writes up to an hour's rows at once: requests must not wait for that.
+    writing: LowPriorityThreads,
+    /// Reads pages at the same priority.
+    reading: LowPriorityThreads,
 }
 
 impl LogFiles {
-    /// The files of a folder, which is made if it is not there. A file has the rows of an hour, or of `longest`, and
-    /// `rows_max` at most until files are merged. Those of today are if `longest` is less than an hour.
+    /// Opens the files of a folder, which is created if it does not exist. A new file has the rows of an hour or of `longest`, at
+    /// most `rows_max`. Files of today are merged if `longest` is less than an hour.
     ///
     /// # Errors
-    /// It cannot be made, or weir may not write there.
+    /// The folder cannot be created or written to.
     pub fn open(folder: &Path, longest: Duration, rows_max: usize) -> io::Result<Self> {
-        let workplace = Workplace::open(folder)?;
+        let workplace = StagingFolder::open(folder)?;
         Ok(Self {
             workplace: Arc::new(workplace),
-            storage: Arc::new(Folder::new(folder)),
-            batching: Batching {
+            storage: Arc::new(FolderStorage::new(folder)),
+            batching: BatchLimits {
                 rows_max,
                 linger: Linger::HourOr(longest),
             },
             merger: Arc::default(),
             merges_today: longest < FEW_FILES,
             pages: Arc::default(),
-            writing: LowPriority::new(1),
-            reading: LowPriority::new(READERS_MAX),
+            writing: LowPriorityThreads::new(1),
+            reading: LowPriorityThreads::new(READERS_MAX),
         })
     }
 
-    /// The same in a bucket, for which the folder is no more than a place to make files in. Requests run on the runtime.
+    /// The same in a bucket; the folder is used for staging only. Requests run on `runtime`.
     ///
     /// # Errors
-    /// The settings name no bucket that could be asked. Whether it can be reached, and takes files, is seen later.
+    /// The settings cannot be used. Whether the bucket can be reached and written to is found later.
     pub(crate) fn in_bucket(self, settings: &BucketSettings, runtime: Handle) -> Result<Self, BucketError> {
-        let storage = Bucket::new(settings, self.workplace.folder(), runtime)?;
+        let storage = BucketStorage::new(settings, self.workplace.folder(), runtime)?;
         Ok(Self {
             storage: Arc::new(storage),
             ..self
         })
     }
 
-    /// Writes the rows of a batch, unless they are there.
+    /// Writes the rows of a batch, unless they exist.
     fn write(&self, mut batch: Batch) -> Result<(), SinkError> {
         let failed = |error: ParquetError| self.failed(&error.to_string());
         let refused = |error: io::Error| self.failed(&error.to_string());
-        // A call that was dropped may still be at work, in this process or in the one before.
-        let lock = self.workplace.lock(&batch.node).map_err(refused)?;
-        let watermark = self.end_of(&batch.node).map_err(refused)?;
+        // A dropped call may still be running, in this or the previous process.
+        let lock = self.workplace.lock_lane(&batch.node).map_err(refused)?;
+        let watermark = self.lane_end(&batch.node).map_err(refused)?;
         if watermark >= batch.upto {
-            self.storage.settle().map_err(refused)?;
-            self.pages.forget();
+            self.storage.sync_files().map_err(refused)?;
+            self.pages.close_readers();
             return Ok(());
         }
         if watermark != batch.after {
             return Err(SinkError::OutOfOrder { watermark });
         }
         let Some(first) = batch.rows.first() else { return Ok(()) };
-        let place = Place {
-            day: place::day_of(first.row.time_ms),
+        let place = FileName {
+            day: staging::day_of(first.row.time_ms),
             node: batch.node,
             after: batch.after,
             upto: batch.upto,
         };
-        // Each has a key of its own, and half as many again need not be in memory.
+        // Every key is unique, and an unstable sort needs no further memory.
         batch
             .rows
             .sort_unstable_by(|one, other| sort_key(one).cmp(&sort_key(other)));
-        write::file(&self.workplace, &*self.storage, &place, |out| {
+        merge::write_file(&self.workplace, &*self.storage, &place, |out| {
             batch
                 .rows
                 .chunks(schema::GROUP_ROWS)
-                .try_for_each(|group| out.group(group))
+                .try_for_each(|group| out.write_group(group))
         })
         .map_err(failed)?;
         drop(lock);
         if self.merges_today {
             self.merger.record_file(&place.node);
         }
-        self.pages.forget();
+        self.pages.close_readers();
         Ok(())
     }
 
-    /// Where the rows of a lane end.
-    fn end_of(&self, node: &NodeId) -> io::Result<u64> {
-        let all = self.storage.all()?;
+    /// The end of a lane's rows: its watermark.
+    fn lane_end(&self, node: &NodeId) -> io::Result<u64> {
+        let all = self.storage.all_files()?;
         let of_node = all.iter().filter(|place| place.node == *node);
         Ok(of_node.map(|place| place.upto).max().unwrap_or(0))
     }
@@ -166,18 +158,18 @@ impl LogFiles {
         SinkError::Unavailable(format!("{}: {why}", self.storage.name()))
     }
 
-    /// What is read of the files, which blocks on the disk. Page after page is read by one thread: what one thread allocates and another
-    /// frees stays with both for a while.
+    /// Runs `read`, which blocks on the disk, in a reader thread. Consecutive pages use the same thread: memory that one thread
+    /// allocates and another frees stays with both for a while.
     async fn read<T: Send + 'static>(
         &self,
         read: impl Fn() -> parquet::errors::Result<T> + Send + 'static,
-    ) -> Result<T, HomeError> {
-        // In a bucket a file that is merged meanwhile cannot be read on.
+    ) -> Result<T, LogBackendError> {
+        // A file in a bucket cannot be read any more after it was merged.
         let read = move || match read() {
-            Err(error) if is_gone(&error) => read(),
+            Err(error) if is_missing(&error) => read(),
             read => read,
         };
-        let failed = |why: String| HomeError::Unavailable(format!("{}: {why}", self.storage.name()));
+        let failed = |why: String| LogBackendError::Unavailable(format!("{}: {why}", self.storage.name()));
         match self.reading.run(read).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(failed(error.to_string())),
@@ -185,19 +177,19 @@ impl LogFiles {
         }
     }
 
-    /// Waits until this process has written so many files of today that some may become one ([`LogFiles::keep_house`]).
-    pub async fn has_many(&self) {
-        self.merger.has_many().await;
+    /// Waits until this process has written enough files of today to merge some ([`LogFiles::housekeep`]).
+    pub async fn wait_for_many_files(&self) {
+        self.merger.wait_for_many().await;
     }
 
-    /// Merges the files of days that are over, and of today those of the lanes that this process writes, if there are many; removes files
-    /// that were merged more than a minute ago, and those of days that are not kept any more. At any time, as often as one likes; blocks
-    /// on the disk.
+    /// Merges the files of past days, and today's files of the lanes that this process writes if there are many. Removes files
+    /// that were merged more than a minute ago, and those of days beyond retention. May be called at any time; blocks on the
+    /// disk.
     ///
     /// # Errors
-    /// The disk refuses, or a file is damaged. Nothing is lost.
-    pub fn keep_house(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
-        let Some(_turn) = self.workplace.turn()? else {
+    /// The disk fails, or a file is damaged. Nothing is lost.
+    pub fn housekeep(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
+        let Some(_turn) = self.workplace.try_lock_housekeeping()? else {
             return Ok(());
         };
         self.workplace.remove_partial(now_ms)?;
@@ -210,16 +202,16 @@ impl LogFiles {
         let oldest = days.first().map(|day| number_of(*day));
         let before = self.storage.retention()?;
         let after = match before {
-            Some(before) => before.go_on(now_ms, keep_days, oldest),
-            None => Retention::begin(now_ms, keep_days, oldest),
+            Some(before) => before.next_run(now_ms, keep_days, oldest),
+            None => RetentionProgress::first_run(now_ms, keep_days, oldest),
         };
         if before != Some(after) {
-            self.storage.keep_retention(&after)?;
+            self.storage.set_retention(&after)?;
         }
         let first_kept = after.first_kept(now_ms);
         for day in days.into_iter().filter(|day| number_of(*day) < first_kept) {
             self.storage.remove_day(day)?;
-            tracing::info!(%day, "the log's files of this day are older than they are kept, and removed");
+            tracing::info!(%day, "the log's files of this day have passed their retention and were removed");
         }
         Ok(())
     }
@@ -227,7 +219,7 @@ impl LogFiles {
 
 /// The number of a day since the Unix epoch.
 fn number_of(day: Date) -> i64 {
-    usage_report::day(day)
+    reports::day_of_date(day)
 }
 
 #[async_trait]
@@ -236,15 +228,15 @@ impl Sink for LogFiles {
         NAME
     }
 
-    fn batching(&self) -> Batching {
+    fn batching(&self) -> BatchLimits {
         self.batching
     }
 
     async fn watermark(&self, node: &NodeId) -> Result<u64, SinkError> {
         let (files, node) = (self.clone(), node.clone());
         let end = tokio::task::spawn_blocking(move || {
-            let _lock = files.workplace.lock(&node)?;
-            files.end_of(&node)
+            let _lock = files.workplace.lock_lane(&node)?;
+            files.lane_end(&node)
         });
         match end.await {
             Ok(Ok(end)) => Ok(end),
@@ -261,12 +253,12 @@ impl Sink for LogFiles {
 }
 
 #[async_trait]
-impl LogHome for LogFiles {
+impl LogBackend for LogFiles {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
+    async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError> {
         let (files, ask) = (self.clone(), ask.clone());
         self.read(move || files.pages.page(&*files.storage, &ask)).await
     }
@@ -277,21 +269,24 @@ impl LogHome for LogFiles {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Latest, HomeError> {
+    ) -> Result<LatestKeyRows, LogBackendError> {
         let (files, account, key) = (self.clone(), account.to_owned(), key.clone());
         let read = move || {
             let limit = limit.min(PAGE_ROWS_MAX);
-            pages::latest(&*files.storage, (&account, &key), days.clone(), limit)
+            query::latest(&*files.storage, (&account, &key), days.clone(), limit)
         };
         let rows = self.read(read).await?;
-        Ok(Latest { rows, is_whole: true })
+        Ok(LatestKeyRows {
+            rows,
+            is_complete: true,
+        })
     }
 
-    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError> {
         let files = self.clone();
         let read = move || {
             let mut ends = BTreeMap::new();
-            for place in files.storage.all()? {
+            for place in files.storage.all_files()? {
                 let end = ends.entry(place.node).or_default();
                 *end = place.upto.max(*end);
             }

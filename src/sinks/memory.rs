@@ -1,4 +1,4 @@
-//! A sink in memory: the model that the others obey.
+//! A sink in memory: the model of the others.
 
 use std::{
     collections::BTreeMap,
@@ -16,50 +16,50 @@ use crate::{
     domain::ledger::NodeId,
     journal::NumberedRow,
     sinks::{
-        batching::{Batching, Linger},
+        Batch, Sink, SinkError,
+        batcher::{BatchLimits, Linger},
         contract::Place,
-        sink::{Batch, Sink, SinkError},
     },
 };
 
-/// What one lane has: its watermark and its rows.
+/// The watermark and rows of a lane.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     watermark: u64,
     rows: Vec<Arc<NumberedRow>>,
 }
 
-/// What is kept, and what goes wrong.
+/// A sink in memory, with faults.
 #[derive(Debug)]
 pub(crate) struct Memory {
     lanes: Mutex<BTreeMap<NodeId, Lane>>,
-    batching: Batching,
-    /// What the next calls to `append` do instead of succeeding.
+    batching: BatchLimits,
+    /// The faults of the next calls of `append`.
     faults: Mutex<Vec<Fault>>,
-    /// Whether it can say what it has.
+    /// Whether `watermark` fails.
     is_away: AtomicBool,
-    /// Whether it takes nothing.
+    /// Whether `append` fails.
     refuses: AtomicBool,
 }
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// Nothing has happened.
+    /// The batch is not added.
     Before,
-    /// All has happened, and nobody is told.
+    /// The batch is added, and the reply is lost.
     Behind,
-    /// The sink forgets the lane.
+    /// The sink loses the lane.
     Forgets,
 }
 
-/// What [`Sink::watermark`] and [`Sink::append`] say of a sink that cannot be reached.
+/// The error of a sink that cannot be reached.
 fn away<T>() -> Result<T, SinkError> {
     Err(SinkError::Unavailable("it is away".to_owned()))
 }
 
 impl Memory {
-    pub(crate) fn new(batching: Batching) -> Arc<Self> {
+    pub(crate) fn new(batching: BatchLimits) -> Arc<Self> {
         Arc::new(Self {
             lanes: Mutex::default(),
             batching,
@@ -69,17 +69,17 @@ impl Memory {
         })
     }
 
-    /// The next call fails so; several come in the order in which they were asked for.
+    /// Makes a next call of `append` fail; faults occur in the order in which they were set.
     pub(crate) fn fail(&self, fault: Fault) {
         self.faults.lock().insert(0, fault);
     }
 
-    /// From now on it can, or cannot, be asked what it has.
+    /// Sets whether `watermark` fails.
     pub(crate) fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Relaxed);
     }
 
-    /// From now on it takes batches, or refuses each.
+    /// Sets whether `append` fails.
     pub(crate) fn set_refusing(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ impl Sink for Memory {
         "memory"
     }
 
-    fn batching(&self) -> Batching {
+    fn batching(&self) -> BatchLimits {
         self.batching
     }
 
@@ -149,7 +149,7 @@ impl Place for Arc<Memory> {
 
 #[tokio::test]
 async fn it_obeys_the_contract() {
-    let memory = Memory::new(Batching {
+    let memory = Memory::new(BatchLimits {
         rows_max: 10,
         linger: Linger::HourOr(Duration::from_secs(3600)),
     });

@@ -1,6 +1,10 @@
-//! Whether the log's home has the rows that this process's journals still have, each with the same charge. And what brings those there
-//! that it lacks although it has said that it has them. What is yet to be brought, a feeder or a settlement brings: that is not
-//! looked at.
+//! Compares the log backend with the rows that this process's journals still have: it must have each, with the same charge.
+//! Restores those that the log backend lacks although it had acknowledged them. Rows that a feeder or a settlement has yet to
+//! bring are not compared.
+
+mod bringing;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,9 +16,8 @@ use std::{
 
 use parking_lot::Mutex;
 use smol_str::SmolStr;
+use thiserror::Error;
 
-use self::bringing::{Counts, Filled};
-pub(crate) use self::error::OwnJournalError;
 use crate::{
     domain::{
         ledger::{NodeId, consumption::Row, daily_sums},
@@ -22,107 +25,103 @@ use crate::{
     },
     journal::{Journal, JournalError},
     sinks::{
-        asks::HomeError,
-        day_rows::{each_listed, each_row},
-        fill::BATCH_ROWS,
-        home::LogHome,
-        open_home::OpenHome,
+        LogBackend, OpenLogBackend, SinkError,
+        asks::LogBackendError,
+        backfill::{BATCH_ROWS, for_each_listed_row, for_each_row},
+        own_journal::bringing::{FillTarget, RowsByDay},
     },
-    store::ledger::LedgerStore,
+    store::{StoreError, ledger::LedgerStore},
 };
 
-mod bringing;
-mod error;
-
-/// Rows that are compared at once: their hashes are in memory meanwhile, some 40 MB.
+/// The rows compared at once: their hashes take some 40 MB of memory.
 pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
-/// Rows that are read from the disk at once.
+/// The rows read from the disk at once.
 const PIECE_ROWS: usize = 4096;
-/// The most rows of a day that are named.
+/// The maximum number of missing rows of a day that are named.
 const NAMED_MAX: usize = 5;
 
-/// The lanes of the journal that this process has, as long as they are open.
+/// The journal's lanes that are open in this process.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLanes(Mutex<BTreeMap<NodeId, Weak<Journal>>>);
 
-/// A place in the journals: all before it was compared.
+/// A position in the journals, by lane and number: all rows before it were compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JournalPlace {
+pub(crate) struct LanePosition {
     node: NodeId,
     number: u64,
 }
 
-/// Which rows are compared.
+/// The rows to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// The days that they ended on, counted from the Unix epoch.
+pub(crate) struct RowSelection {
+    /// The days on which they ended, since the Unix epoch.
     pub(crate) days: Range<i64>,
-    /// `None`: those of all accounts.
+    /// Their account; `None` for all accounts.
     pub(crate) account: Option<String>,
 }
 
-/// What was found of an account and day, in a portion of a journal.
+/// The result of comparing a portion of a journal, for an account and day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JournalDay {
-    /// Rows of the journal that were looked for.
+pub(crate) struct JournalDayFindings {
+    /// The rows of the journal that were compared.
     pub(crate) rows: u64,
-    /// How many of them the log lacked.
+    /// The rows that the log backend lacked.
     pub(crate) missing: u64,
-    /// How many have another charge there.
+    /// The rows with another charge there.
     pub(crate) differing: u64,
-    /// How many of the missing ones were brought.
+    /// The missing rows that were restored.
     pub(crate) brought: u64,
-    /// The request ids of the first that were missing.
+    /// The request ids of the first missing rows.
     pub(crate) named: Vec<String>,
 }
 
-/// What was found in a portion: by account and day, and where it goes on.
+/// The result of comparing a portion: by account and day, with the position of the next one.
 #[derive(Debug, Default)]
-pub(crate) struct Portion {
-    pub(crate) days: BTreeMap<(SmolStr, i64), JournalDay>,
-    pub(crate) next: Option<JournalPlace>,
+pub(crate) struct JournalPortion {
+    pub(crate) days: BTreeMap<(SmolStr, i64), JournalDayFindings>,
+    pub(crate) next: Option<LanePosition>,
 }
 
 impl OpenLanes {
-    /// It has this one too.
+    /// Adds a lane.
     pub(crate) fn add(&self, journal: &Arc<Journal>) {
         let mut lanes = self.0.lock();
         lanes.retain(|_, lane| lane.strong_count() > 0);
         lanes.insert(journal.node().clone(), Arc::downgrade(journal));
     }
 
-    /// Up to which number a sink has the rows of a lane, as far as its feeder knows; 0 of a lane that is not open here.
-    pub(crate) fn reached(&self, node: &NodeId, sink: &str) -> u64 {
+    /// A sink's watermark of a lane, as far as its feeder knows; 0 if the lane is not open here.
+    pub(crate) fn sink_position(&self, node: &NodeId, sink: &str) -> u64 {
         let lane = self.0.lock().get(node).and_then(Weak::upgrade);
-        lane.map_or(0, |lane| lane.sink_reached(sink))
+        lane.map_or(0, |lane| lane.sink_position(sink))
     }
 
-    /// The first open lane from a place on, and where in it that is.
-    fn from(&self, place: Option<&JournalPlace>) -> Option<(JournalPlace, Weak<Journal>)> {
+    /// The first open lane at or after a position, with the position in it.
+    fn first_from(&self, place: Option<&LanePosition>) -> Option<(LanePosition, Weak<Journal>)> {
         let lanes = self.0.lock();
         let mut open = lanes.iter().filter(|(_, lane)| lane.strong_count() > 0);
         let (node, lane) = open.find(|(node, _)| place.is_none_or(|place| **node >= place.node))?;
         let here = place.filter(|place| place.node == *node);
         let number = here.map_or(0, |place| place.number);
         let node = node.clone();
-        Some((JournalPlace { node, number }, Weak::clone(lane)))
+        Some((LanePosition { node, number }, Weak::clone(lane)))
     }
 
-    /// The first place behind a lane.
-    fn behind(&self, node: &NodeId) -> Option<JournalPlace> {
+    /// The first position after a lane.
+    fn next_after(&self, node: &NodeId) -> Option<LanePosition> {
         let lanes = self.0.lock();
         let next = lanes.keys().find(|other| *other > node)?.clone();
-        Some(JournalPlace { node: next, number: 0 })
+        Some(LanePosition { node: next, number: 0 })
     }
 }
 
-impl std::fmt::Display for JournalPlace {
+impl std::fmt::Display for LanePosition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}.{}", self.node.as_str(), self.number)
     }
 }
 
-impl FromStr for JournalPlace {
+impl FromStr for LanePosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -132,27 +131,27 @@ impl FromStr for JournalPlace {
     }
 }
 
-impl Wanted {
-    fn takes(&self, row: &Row) -> bool {
-        self.has(&(row.account.clone(), daily_sums::day_of(row)))
+impl RowSelection {
+    fn matches(&self, row: &Row) -> bool {
+        self.contains(&(row.account.clone(), daily_sums::day_of(row)))
     }
 
-    fn has(&self, (account, day): &(SmolStr, i64)) -> bool {
+    fn contains(&self, (account, day): &(SmolStr, i64)) -> bool {
         self.days.contains(day) && self.account.as_ref().is_none_or(|name| name == account)
     }
 }
 
-/// Rows of a lane, as they are read.
-struct Rows<'w> {
+/// Reads rows of a lane.
+struct LaneRowReader<'w> {
     lane: Weak<Journal>,
-    wanted: &'w Wanted,
+    wanted: &'w RowSelection,
     at: u64,
-    /// The log has been given the rows before it.
+    /// The log backend has had the rows before this number.
     watermark: u64,
 }
 
-impl Rows<'_> {
-    /// The wanted ones of the next rows; `None` at the end. The lane is held no longer than that takes.
+impl LaneRowReader<'_> {
+    /// The wanted ones of the next rows; `None` at the end. Keeps the lane open only while it reads.
     async fn next(&mut self) -> Result<Option<Vec<Row>>, OwnJournalError> {
         if self.at >= self.watermark {
             return Ok(None);
@@ -167,70 +166,70 @@ impl Rows<'_> {
                     Some(_) | None => return Ok((piece, u64::MAX)),
                 }
             }
-            Ok::<_, JournalError>((piece, rows.at()))
+            Ok::<_, JournalError>((piece, rows.next_number()))
         });
         let (mut piece, at) = read.await.map_err(|_| OwnJournalError::Closed)??;
         self.at = at;
-        piece.retain(|row| self.wanted.takes(row));
+        piece.retain(|row| self.wanted.matches(row));
         Ok(Some(piece))
     }
 }
 
-/// What is looked for of an account and day: the charge of each row, by the hash of its request.
-type LookedFor = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
+/// The rows to find, by account and day: the charge of each, by the hash of its request.
+type ExpectedCharges = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 
-/// What the rows are compared with.
+/// The log that the rows are compared with.
 #[derive(Clone, Copy)]
-pub(crate) struct Log<'l> {
-    /// Where rows go.
-    pub(crate) home: &'l OpenHome,
-    /// The home before. Where the store is the home, rows may be there that have not come with a settlement.
-    pub(crate) former: Option<&'l dyn LogHome>,
-    /// How far settlements are.
+pub(crate) struct ComparedLog<'l> {
+    /// The log backend.
+    pub(crate) home: &'l OpenLogBackend,
+    /// The former log backend. If the store is the log backend, rows from before may be there only.
+    pub(crate) former: Option<&'l dyn LogBackend>,
+    /// The ledger that knows the settlements.
     pub(crate) ledger: &'l dyn LedgerStore,
-    /// What the home lacks is brought there. Nobody else may fill it meanwhile.
+    /// Whether missing rows are restored. Nothing else may restore rows meanwhile.
     pub(crate) fills: bool,
 }
 
-impl<'l> Log<'l> {
-    /// Up to which number it has been given the rows of a lane.
+impl<'l> ComparedLog<'l> {
+    /// The number before which the log backend has had all rows of a lane.
     async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
         let closed = || lane.upgrade().ok_or(OwnJournalError::Closed);
         match self.home {
-            OpenHome::Fed(fed) => {
+            OpenLogBackend::Fed(fed) => {
                 let watermark = fed.home.watermark(node).await?;
-                // A home that has lost all of a lane has lost its own word, too.
-                Ok(watermark.max(closed()?.sink_reached(fed.name())))
+                // A log backend that has lost all of a lane has lost its watermark, too.
+                Ok(watermark.max(closed()?.sink_position(fed.name())))
             }
-            OpenHome::Store(_) => Ok(closed()?.acknowledged_before()),
+            OpenLogBackend::Store(_) => Ok(closed()?.acknowledged_before()),
         }
     }
 
-    /// Hands the rows up to a number to a home that has lost them behind its last one of the lane, if it is to be filled.
-    async fn hand_over_again(self, lane: &Weak<Journal>, upto: u64) -> Result<Counts, OwnJournalError> {
+    /// Resends the lane's rows up to a number that the log backend has lost at its end, if missing rows are restored.
+    async fn resend(self, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
         match self.home {
-            OpenHome::Fed(fed) if self.fills => bringing::hand_over_again(&*fed.home, lane, upto).await,
-            OpenHome::Fed(_) | OpenHome::Store(_) => Ok(Counts::new()),
+            OpenLogBackend::Fed(fed) if self.fills => bringing::resend(&*fed.home, lane, upto).await,
+            OpenLogBackend::Fed(_) | OpenLogBackend::Store(_) => Ok(RowsByDay::new()),
         }
     }
 
-    /// Where what is missing is brought, if it is.
-    fn filled(self) -> Option<Filled<'l>> {
+    /// The target of missing rows; `None` if they are not restored.
+    fn fill_target(self) -> Option<FillTarget<'l>> {
         let filled = match self.home {
-            OpenHome::Fed(fed) => Filled::Home(&*fed.home),
-            OpenHome::Store(store) => Filled::Store(store.lists(), self.ledger),
+            OpenLogBackend::Fed(fed) => FillTarget::Home(&*fed.home),
+            OpenLogBackend::Store(store) => FillTarget::Store(store.lists(), self.ledger),
         };
         self.fills.then_some(filled)
     }
 
-    /// Shows each row of a day.
-    async fn each_row(self, place: (&str, i64), visit: &mut (impl FnMut(&Row) + Send)) -> Result<(), HomeError> {
+    /// Visits each row of a day.
+    async fn each_row(self, place: (&str, i64), visit: &mut (impl FnMut(&Row) + Send)) -> Result<(), LogBackendError> {
         match self.home {
-            OpenHome::Fed(fed) => each_row(&*fed.home, place, visit).await,
-            OpenHome::Store(store) => {
-                each_listed(store.lists(), place, 0, &mut *visit).await?;
+            OpenLogBackend::Fed(fed) => for_each_row(&*fed.home, place, visit).await,
+            OpenLogBackend::Store(store) => {
+                for_each_listed_row(store.lists(), place, 0, &mut *visit).await?;
                 match self.former {
-                    Some(former) => each_row(former, place, visit).await,
+                    Some(former) => for_each_row(former, place, visit).await,
                     None => Ok(()),
                 }
             }
@@ -238,27 +237,27 @@ impl<'l> Log<'l> {
     }
 }
 
-/// Compares the wanted ones of the next rows with the log, at most `at_once` ([`ROWS_AT_ONCE`]).
+/// Compares the wanted ones of the next rows with the log; stops after about `at_once` rows ([`ROWS_AT_ONCE`]).
 pub(crate) async fn compare(
-    log: Log<'_>,
+    log: ComparedLog<'_>,
     lanes: &OpenLanes,
-    wanted: &Wanted,
-    from: Option<&JournalPlace>,
+    wanted: &RowSelection,
+    from: Option<&LanePosition>,
     at_once: usize,
-) -> Result<Portion, OwnJournalError> {
-    let Some((place, lane)) = lanes.from(from) else {
-        return Ok(Portion::default());
+) -> Result<JournalPortion, OwnJournalError> {
+    let Some((place, lane)) = lanes.first_from(from) else {
+        return Ok(JournalPortion::default());
     };
     let watermark = log.watermark(&place.node, &lane).await?;
-    let brought = log.hand_over_again(&lane, watermark).await?;
-    let rows = |at| Rows {
+    let brought = log.resend(&lane, watermark).await?;
+    let rows = |at| LaneRowReader {
         lane: Weak::clone(&lane),
         wanted,
         at,
         watermark,
     };
     let hashes = RandomState::new();
-    let (mut reading, mut looked_for, mut count) = (rows(place.number), LookedFor::new(), 0);
+    let (mut reading, mut looked_for, mut count) = (rows(place.number), ExpectedCharges::new(), 0);
     let mut ends = true;
     while let Some(piece) = reading.next().await? {
         count += piece.len();
@@ -273,23 +272,23 @@ pub(crate) async fn compare(
             break;
         }
     }
-    let mut portion = found(log, &hashes, &mut looked_for).await?;
+    let mut portion = find_rows(log, &hashes, &mut looked_for).await?;
     portion.next = if ends || reading.at >= watermark {
-        lanes.behind(&place.node)
+        lanes.next_after(&place.node)
     } else {
-        Some(JournalPlace {
+        Some(LanePosition {
             number: reading.at,
             ..place.clone()
         })
     };
     if !looked_for.is_empty() {
-        let again = Rows {
+        let again = LaneRowReader {
             watermark: watermark.min(reading.at),
             ..rows(place.number)
         };
-        name_and_bring(log, again, (&hashes, looked_for), &mut portion).await?;
+        name_and_restore(log, again, (&hashes, looked_for), &mut portion).await?;
     }
-    for ((account, day), rows) in brought.into_iter().filter(|(place, _)| wanted.has(place)) {
+    for ((account, day), rows) in brought.into_iter().filter(|(place, _)| wanted.contains(place)) {
         let found = portion.days.entry((account, day)).or_default();
         found.missing += rows;
         found.brought += rows;
@@ -297,9 +296,13 @@ pub(crate) async fn compare(
     Ok(portion)
 }
 
-/// What the log has of what is looked for. What it lacks is left.
-async fn found(log: Log<'_>, hashes: &RandomState, looked_for: &mut LookedFor) -> Result<Portion, OwnJournalError> {
-    let mut portion = Portion::default();
+/// Looks for the rows in the log. Rows that it lacks remain in `looked_for`.
+async fn find_rows(
+    log: ComparedLog<'_>,
+    hashes: &RandomState,
+    looked_for: &mut ExpectedCharges,
+) -> Result<JournalPortion, OwnJournalError> {
+    let mut portion = JournalPortion::default();
     for ((account, day), of_day) in looked_for.iter_mut() {
         let (rows, mut differing) = (of_day.len() as u64, 0);
         let mut visit = |row: &Row| {
@@ -308,11 +311,11 @@ async fn found(log: Log<'_>, hashes: &RandomState, looked_for: &mut LookedFor) -
         };
         log.each_row((account, *day), &mut visit).await?;
         let missing = of_day.len() as u64;
-        let found = JournalDay {
+        let found = JournalDayFindings {
             rows,
             missing,
             differing,
-            ..JournalDay::default()
+            ..JournalDayFindings::default()
         };
         portion.days.insert((account.clone(), *day), found);
     }
@@ -320,14 +323,14 @@ async fn found(log: Log<'_>, hashes: &RandomState, looked_for: &mut LookedFor) -
     Ok(portion)
 }
 
-/// Reads the rows again of which some are missing: names these, and brings them.
-async fn name_and_bring(
-    log: Log<'_>,
-    mut again: Rows<'_>,
-    (hashes, mut missing): (&RandomState, LookedFor),
-    portion: &mut Portion,
+/// Reads the rows again: names the missing ones and restores them.
+async fn name_and_restore(
+    log: ComparedLog<'_>,
+    mut again: LaneRowReader<'_>,
+    (hashes, mut missing): (&RandomState, ExpectedCharges),
+    portion: &mut JournalPortion,
 ) -> Result<(), OwnJournalError> {
-    let filled = log.filled();
+    let filled = log.fill_target();
     let mut lacking = Vec::new();
     loop {
         let piece = again.next().await?;
@@ -347,7 +350,7 @@ async fn name_and_bring(
             }
         }
         if let Some(filled) = filled.filter(|_| !lacking.is_empty() && (ends || lacking.len() >= BATCH_ROWS)) {
-            let brought = filled.bring(&again.lane, std::mem::take(&mut lacking)).await?;
+            let brought = filled.restore(&again.lane, std::mem::take(&mut lacking)).await?;
             for (place, rows) in brought {
                 portion.days.entry(place).or_default().brought += rows;
             }
@@ -358,5 +361,18 @@ async fn name_and_bring(
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Why a portion could not be compared, or its missing rows not restored. Restored rows stay.
+#[derive(Debug, Error)]
+pub(crate) enum OwnJournalError {
+    #[error(transparent)]
+    Home(#[from] LogBackendError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The lane was closed: the process that succeeds this one has it.
+    #[error("a lane of the journal was closed meanwhile: try again")]
+    Closed,
+}

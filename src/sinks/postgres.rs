@@ -1,22 +1,232 @@
-//! The consumption log in Postgres: one table with a partition per day, filled by COPY. How far a node's rows are in it is
-//! written in the same transaction as the rows, so each is there exactly once.
+//! The consumption log in Postgres: one table with a partition per day, filled by COPY. A lane's watermark is written in the
+//! same transaction as its rows, so each row is there exactly once.
 
 mod columns;
 mod connection;
-mod error;
-mod migrations;
-mod pages;
-mod partitions;
-mod reading;
-mod retention;
-mod settings;
-mod setup;
+mod query;
 mod sink;
 #[cfg(test)]
 mod tests;
-mod tls;
 
-pub(crate) use retention::Retention;
-pub(crate) use settings::PostgresSettings;
-pub(crate) use setup::{Grants, set_up};
-pub(crate) use sink::PostgresLog;
+use std::{error::Error, time::Duration};
+
+use tokio_postgres::{Client, Transaction, error::SqlState};
+
+use crate::{
+    config::log::PostgresTls,
+    domain::keys::secret::Secret,
+    sinks::postgres::connection::{PostgresDialer, with_timeout},
+};
+
+pub(crate) use crate::sinks::postgres::sink::PostgresLog;
+pub(crate) use crate::sinks::postgres::sink::PostgresRetention;
+
+/// `[log.postgres]`, with secrets and files read.
+#[derive(Clone, Debug)]
+pub(crate) struct PostgresSettings {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or the form `host=... user=...`.
+    pub url: Secret,
+    pub tls: PostgresTls,
+    /// Authorities trusted in place of the platform's, PEM.
+    pub ca: Option<Vec<u8>>,
+    /// The timeout for a connection that is ready to use.
+    pub connect: Duration,
+    /// The timeout for committing a batch of rows.
+    pub write: Duration,
+    /// The timeout for a page of rows.
+    pub read: Duration,
+    /// The days for which rows are kept.
+    pub keep_days: u32,
+}
+
+/// An error of the database. The texts contain neither the connection string nor values of rows.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PostgresError {
+    /// The settings cannot be used.
+    #[error("[log.postgres] {0}")]
+    Settings(String),
+    /// The schema is missing or older than this version.
+    #[error("the database schema is missing or out of date: run `weir log init`")]
+    NotReady,
+    /// The server has refused the statement.
+    #[error("postgres refused: {message} ({code})")]
+    Refused {
+        /// The SQLSTATE.
+        code: String,
+        /// The server's message.
+        message: String,
+    },
+    /// The server cannot be reached, or the connection was lost. The statement may have been executed.
+    #[error("postgres cannot be reached: {0}")]
+    Unreachable(String),
+    /// The server has not answered in time. The statement may have been executed.
+    #[error("postgres has not answered within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// A row of the table was not written by weir.
+    #[error("a row of weir.log cannot be read: {0}")]
+    Row(String),
+}
+
+impl From<tokio_postgres::Error> for PostgresError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(refusal) = error.as_db_error() {
+            // The error's detail may quote a row.
+            return Self::Refused {
+                code: refusal.code().code().to_owned(),
+                message: refusal.message().to_owned(),
+            };
+        }
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            text = format!("{text}: {inner}");
+            cause = inner.source();
+        }
+        Self::Unreachable(text)
+    }
+}
+
+/// The timeout for the whole setup: an index on a large table takes long.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// Roles that get rights, in addition to the owner of the schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grants {
+    /// Roles that may write the log.
+    pub writers: Vec<String>,
+    /// Roles that may read the log.
+    pub readers: Vec<String>,
+}
+
+/// Applies the missing migrations and grants the rights; returns the numbers of the applied migrations. Calling it again changes
+/// nothing.
+pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Result<Vec<i32>, PostgresError> {
+    let dialer = PostgresDialer::new(settings)?;
+    let mut connection = dialer.connect(LIMIT).await?;
+    let client = &mut connection.client;
+    with_timeout(LIMIT, async {
+        let applied = apply(client).await?;
+        for role in &grants.writers {
+            grant_writer(client, role).await?;
+        }
+        for role in &grants.readers {
+            grant_reader(client, role).await?;
+        }
+        Ok(applied)
+    })
+    .await
+}
+
+/// The migrations, in their order. Each is applied once and never changes afterwards. Later ones only add, so that older versions
+/// of weir keep working.
+const MIGRATIONS: [&str; 4] = [
+    include_str!("postgres/migrations/0001_log.sql"),
+    include_str!("postgres/migrations/0002_retention.sql"),
+    include_str!("postgres/migrations/0003_hold_and_attempts.sql"),
+    include_str!("postgres/migrations/0004_modalities.sql"),
+];
+/// The advisory lock that is held while migrations are applied, so that only one process applies them.
+const LOCK: i64 = 7_523_094_288_207_667_298;
+
+/// Applies the missing migrations; returns their numbers.
+async fn apply(client: &mut Client) -> Result<Vec<i32>, PostgresError> {
+    let transaction = client.transaction().await?;
+    transaction
+        .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
+        .await?;
+    // Checked first: a role that may use the schema need not be allowed to create it.
+    let found = transaction
+        .query_one("SELECT to_regclass('weir.migration') IS NOT NULL", &[])
+        .await?;
+    if !found.try_get::<_, bool>(0)? {
+        transaction
+            .batch_execute(
+                "CREATE SCHEMA IF NOT EXISTS weir;
+                 CREATE TABLE weir.migration (
+                     number integer PRIMARY KEY,
+                     applied_at timestamptz NOT NULL DEFAULT now()
+                 )",
+            )
+            .await?;
+    }
+    let last = last_migration(&transaction).await?;
+    let mut applied = Vec::new();
+    for (number, sql) in (1_i32..).zip(MIGRATIONS).filter(|(number, _)| *number > last) {
+        transaction.batch_execute(sql).await?;
+        transaction
+            .execute("INSERT INTO weir.migration (number) VALUES ($1)", &[&number])
+            .await?;
+        applied.push(number);
+    }
+    transaction.commit().await?;
+    Ok(applied)
+}
+
+async fn last_migration(transaction: &Transaction<'_>) -> Result<i32, PostgresError> {
+    let row = transaction
+        .query_one("SELECT coalesce(max(number), 0) FROM weir.migration", &[])
+        .await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Fails if a migration is missing. Migrations that this version does not know are not an error.
+async fn check(client: &Client) -> Result<(), PostgresError> {
+    let asked = client
+        .query_one("SELECT coalesce(max(number), 0) FROM weir.migration", &[])
+        .await;
+    let last: i32 = match asked {
+        Ok(row) => row.try_get(0)?,
+        Err(error) => {
+            let code = error.code();
+            let absent = code == Some(&SqlState::UNDEFINED_TABLE) || code == Some(&SqlState::INVALID_SCHEMA_NAME);
+            return Err(if absent { PostgresError::NotReady } else { error.into() });
+        }
+    };
+    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    if last < known {
+        Err(PostgresError::NotReady)
+    } else {
+        Ok(())
+    }
+}
+
+/// Grants a role the rights to write the log, and no others: it can neither change nor remove rows.
+async fn grant_writer(client: &Client, role: &str) -> Result<(), PostgresError> {
+    let role = quoted(role);
+    let grants = format!(
+        "GRANT USAGE ON SCHEMA weir TO {role};
+         GRANT SELECT, INSERT ON weir.log TO {role};
+         GRANT SELECT, INSERT, UPDATE ON weir.sink TO {role};
+         GRANT SELECT ON weir.migration TO {role};
+         GRANT EXECUTE ON FUNCTION weir.make_partition(date), weir.drop_oldest(integer) TO {role};"
+    );
+    Ok(client.batch_execute(&grants).await?)
+}
+
+/// Grants a role the rights to read the log.
+async fn grant_reader(client: &Client, role: &str) -> Result<(), PostgresError> {
+    let role = quoted(role);
+    let grants = format!("GRANT USAGE ON SCHEMA weir TO {role}; GRANT SELECT ON weir.log TO {role};");
+    Ok(client.batch_execute(&grants).await?)
+}
+
+/// Quotes a name for SQL.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod migrations_tests {
+    use super::*;
+
+    #[test]
+    fn a_role_of_any_name_is_one_word_of_sql() {
+        for (name, written) in [
+            ("weir", "\"weir\""),
+            ("a b", "\"a b\""),
+            ("x\"; DROP TABLE t; --", "\"x\"\"; DROP TABLE t; --\""),
+        ] {
+            assert_eq!(quoted(name), written);
+        }
+    }
+}

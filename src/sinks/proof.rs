@@ -1,7 +1,7 @@
-//! Whether the rows of a day are what the daily sums say: those at the log's home, and of this process those on their way there.
+//! Proves that the rows of a day match the daily sums: the rows in the log backend, and those of this process on their way there.
 //!
-//! Nothing has to stand still for that. A home that is fed has rows with numbers, and the ledger says up to which number of each lane
-//! the sums go; of the store's own lists a row comes in the same step as its sums.
+//! Rows may come meanwhile. Rows in a sink have numbers, and the ledger knows the last number of each lane that the sums include.
+//! In the store's lists a row appears in the same step as in its sums.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,15 +12,14 @@ use crate::{
     domain::ledger::{
         NodeId,
         consumption::Row,
-        daily_sums::{DailySums, Subject, SumsOf},
-        log_filter::LogFilter,
-        proof::{DayProof, Verdict},
+        daily_sums::{DailySums, SumSelector, SumSubject},
+        log_query::LogFilter,
+        proof::{DayProof, ProofOutcome},
     },
     sinks::{
-        asks::{HomeError, PAGE_ROWS_MAX},
-        day_rows::{DayRows, ROWS_AT_ONCE, each_listed, each_row},
-        home::LogHome,
-        open_home::{FedLog, OpenHome},
+        FedLog, LogBackend, OpenLogBackend,
+        asks::{LogBackendError, PAGE_ROWS_MAX},
+        backfill::{DayRows, ROWS_AT_ONCE, for_each_listed_row, for_each_row},
         own_journal::OpenLanes,
         store_log::StoreLog,
         tail::LaneRows,
@@ -28,7 +27,7 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// How often a day is looked at again because rows came meanwhile.
+/// How often a day is read again because rows came meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 
 /// Proves days of accounts.
@@ -36,40 +35,40 @@ const ATTEMPTS_MAX: usize = 16;
 pub(crate) struct Prover<'p> {
     /// The daily sums.
     pub(crate) ledger: &'p dyn LedgerStore,
-    /// Where the rows are.
-    pub(crate) home: &'p OpenHome,
-    /// The home before. Where the store is the home, nothing brings rows there from it: what is there counts.
-    pub(crate) former: Option<&'p dyn LogHome>,
-    /// The lanes of this process, whose feeders know what they have brought.
+    /// The log backend with the rows.
+    pub(crate) home: &'p OpenLogBackend,
+    /// The former log backend. If the store is the log backend, nothing copies rows to it, so rows in the former one count.
+    pub(crate) former: Option<&'p dyn LogBackend>,
+    /// The lanes of this process, whose feeders know the log backend's watermarks.
     pub(crate) lanes: &'p OpenLanes,
 }
 
-/// What was found of a day of an account.
+/// The result of proving a day of an account.
 #[derive(Clone, Debug)]
-pub(crate) struct Findings {
-    /// How many rows there are.
+pub(crate) struct ProofFindings {
+    /// The numbers of rows.
     pub(crate) counts: RowCounts,
-    /// Whether they are what the sums say.
-    pub(crate) verdict: Verdict,
-    /// How many rows the sums count.
+    /// Whether the rows match the sums.
+    pub(crate) verdict: ProofOutcome,
+    /// The number of rows that the sums count.
     pub(crate) requests: u64,
-    /// What the rows add up to that the sums come to.
+    /// The sums of those rows that the daily sums include.
     pub(crate) sums: DailySums,
 }
 
-/// How many rows of a day there are.
+/// The numbers of a day's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowCounts {
-    /// Rows at the home.
-    pub(crate) at_home: u64,
-    /// On their way there, and not there yet.
-    pub(crate) on_their_way: u64,
-    /// How many of all are further ones of requests that have a row already.
-    pub(crate) again: u64,
+    /// Rows in the log backend.
+    pub(crate) stored: u64,
+    /// Rows on their way there, and not there yet.
+    pub(crate) pending: u64,
+    /// Duplicates: rows of requests that have another row already.
+    pub(crate) duplicates: u64,
 }
 
-impl Findings {
-    fn of(proof: DayProof, counts: RowCounts) -> Self {
+impl ProofFindings {
+    fn from_proof(proof: DayProof, counts: RowCounts) -> Self {
         Self {
             counts,
             verdict: proof.verdict(),
@@ -78,91 +77,101 @@ impl Findings {
         }
     }
 
-    /// Whether all rows are there, each once.
+    /// Whether all rows exist, each once.
     pub(crate) fn is_proven(&self) -> bool {
-        self.verdict.differences.is_empty() && self.counts.again == 0
+        self.verdict.differences.is_empty() && self.counts.duplicates == 0
     }
 }
 
 impl Prover<'_> {
     /// Compares the rows of an account and day with its daily sums.
-    pub(crate) async fn prove(&self, account: &str, day: i64) -> Result<Findings, HomeError> {
-        self.prove_by(ROWS_AT_ONCE, (account, day)).await
+    pub(crate) async fn prove(&self, account: &str, day: i64) -> Result<ProofFindings, LogBackendError> {
+        self.prove_in_parts(ROWS_AT_ONCE, (account, day)).await
     }
 
-    /// The same with the requests of so many rows in memory. Of a day with more all rows are read several times.
-    async fn prove_by(&self, at_once: usize, place: (&str, i64)) -> Result<Findings, HomeError> {
+    /// The same with the requests of `at_once` rows in memory. If a day has more, all its rows are read several times.
+    async fn prove_in_parts(&self, at_once: usize, place: (&str, i64)) -> Result<ProofFindings, LogBackendError> {
         match self.home {
-            OpenHome::Fed(fed) => self.of_fed(fed, at_once, place).await,
-            OpenHome::Store(store) => self.of_lists(store, at_once, place).await,
+            OpenLogBackend::Fed(fed) => self.prove_fed(fed, at_once, place).await,
+            OpenLogBackend::Store(store) => self.prove_lists(store, at_once, place).await,
         }
     }
 
-    async fn of_fed(&self, fed: &FedLog, at_once: usize, place: (&str, i64)) -> Result<Findings, HomeError> {
-        let (kept, summed) = self.standing(place).await?;
+    async fn prove_fed(
+        &self,
+        fed: &FedLog,
+        at_once: usize,
+        place: (&str, i64),
+    ) -> Result<ProofFindings, LogBackendError> {
+        let (kept, summed) = self.consistent_sums(place).await?;
         let mut proof = DayProof::new(kept, summed);
-        // Looked at behind the sums and before the home. What they count was on disk before, so of a lane of this process it is in the
-        // tail unless it is at home; and what goes over meanwhile is in both, and counts once.
+        // The tails are read after the sums and before the log backend. Rows that the sums count were on disk before, so a row
+        // of this process is in the tail or in the log backend. One that moves meanwhile is in both, and counts once.
         let tails = fed.tails.by_lane(&LogFilter::of_day(place.0, place.1)).await;
         for of_lane in &tails {
-            proof.reaches(&of_lane.node, of_lane.reached);
+            proof.set_reached(&of_lane.node, of_lane.reached);
             for row in &of_lane.rows {
-                proof.add_on_its_way(&of_lane.node, row.number, &row.row);
+                proof.add_pending(&of_lane.node, row.number, &row.row);
             }
         }
-        let found = read(&*fed.home, proof.clone(), (&tails, at_once), place).await?;
+        let found = read_backend(&*fed.home, proof.clone(), (&tails, at_once), place).await?;
         if found.verdict.differences.is_empty() {
             return Ok(found);
         }
-        // A lane of another node may have brought rows while these were read. How far it is now says nothing of what was read before:
-        // taken together, both would call a whole day wrong. So it is asked first how far each lane is, and then all is read again.
-        // What the home had by then is among it. What comes later is so as well, or its lane is behind. The sums, their numbers and
-        // the rows on their way are still those of the beginning: rows beyond these numbers are left out, and what was on its way then
-        // is in memory here, wherever it is by now.
-        self.ask_how_far(fed, &mut proof).await?;
-        read(&*fed.home, proof, (&tails, at_once), place).await
+        // A lane of another node may have brought rows while the log backend was read. Its present watermark does not describe
+        // what was read before: combining both would report a correct day as wrong. Therefore the watermarks are fetched first,
+        // and then all rows are read again. That reading has all rows before these watermarks; a lane whose later rows it lacks
+        // counts as behind. The sums, their numbers and the tails are still those from the beginning: rows beyond these numbers
+        // are ignored, and rows that were in a tail then are in memory here, wherever they are now.
+        self.fetch_watermarks(fed, &mut proof).await?;
+        read_backend(&*fed.home, proof, (&tails, at_once), place).await
     }
 
-    /// Asks how far each lane is of which that is not known. What the home has lost, its feeder does not bring again by itself: its
-    /// word counts, too.
-    async fn ask_how_far(&self, fed: &FedLog, proof: &mut DayProof) -> Result<(), HomeError> {
+    /// Fetches the watermarks of lanes that are not known to be complete. A feeder's watermark counts as well: it does not
+    /// bring rows again that the log backend has lost.
+    async fn fetch_watermarks(&self, fed: &FedLog, proof: &mut DayProof) -> Result<(), LogBackendError> {
         let lanes: Vec<NodeId> = proof.summed().keys().cloned().collect();
         for lane in &lanes {
-            proof.reaches(lane, self.lanes.reached(lane, fed.name()));
+            proof.set_reached(lane, self.lanes.sink_position(lane, fed.name()));
         }
         if lanes.iter().any(|lane| !proof.has_reached(lane)) {
             for (lane, upto) in fed.home.watermarks().await?.unwrap_or_default() {
-                proof.reaches(&lane, upto);
+                proof.set_reached(&lane, upto);
             }
         }
         Ok(())
     }
 
-    /// Rows come to the list in the step that counts them. Between sums that are equal it is read to its end: then they are the sums of
-    /// what was read, and nothing is open. While rows come it is read on from there.
-    async fn of_lists(&self, store: &StoreLog, at_once: usize, place: (&str, i64)) -> Result<Findings, HomeError> {
+    /// Rows enter the list in the step that counts them. If the sums are equal before and after the list was read to its end,
+    /// they are the sums of the rows read, and nothing is open. While rows come, reading continues where it ended.
+    async fn prove_lists(
+        &self,
+        store: &StoreLog,
+        at_once: usize,
+        place: (&str, i64),
+    ) -> Result<ProofFindings, LogBackendError> {
         let mut begun = (DayProof::default(), None, 0);
         for _ in 0..ATTEMPTS_MAX {
-            let kept = self.kept(place).await?;
+            let kept = self.daily_sums(place).await?;
             let (mut proof, requests, skip) = std::mem::take(&mut begun);
-            proof.renew(kept.clone());
-            let mut requests = requests.unwrap_or_else(|| Requests::new(proof.requests(), at_once));
-            let read = each_listed(store.lists(), place, skip, |row| {
+            proof.replace_sums(kept.clone());
+            let mut requests = requests.unwrap_or_else(|| SeenRequests::new(proof.requests(), at_once));
+            let read = for_each_listed_row(store.lists(), place, skip, |row| {
                 proof.add_unnumbered(row);
-                requests.see(row);
+                requests.insert(row);
             });
             let read = read.await?;
-            let there = listed(store, place).await?;
-            if there == read as u64 && self.kept(place).await? == kept {
+            let there = listed_rows(store, place).await?;
+            if there == read as u64 && self.daily_sums(place).await? == kept {
                 let mut counts = RowCounts {
-                    at_home: there,
+                    stored: there,
                     ..RowCounts::default()
                 };
                 self.add_former(store, requests, (&mut proof, &mut counts), place)
                     .await?;
-                return Ok(Findings::of(proof, counts));
+                return Ok(ProofFindings::from_proof(proof, counts));
             }
-            // If the store has lost some of them, all are read again.
+            // If the store has lost rows, all are read again.
             if there >= read as u64 {
                 begun = (proof, Some(requests), read);
             }
@@ -170,43 +179,43 @@ impl Prover<'_> {
         Err(busy(place.0).into())
     }
 
-    /// Adds the rows of the home before that the list lacks, and counts those of the list that come again.
+    /// Adds the rows of the former log backend that the list lacks, and counts duplicates.
     async fn add_former(
         &self,
         store: &StoreLog,
-        mut requests: Requests,
+        mut requests: SeenRequests,
         (proof, counts): (&mut DayProof, &mut RowCounts),
         place: (&str, i64),
-    ) -> Result<(), HomeError> {
+    ) -> Result<(), LogBackendError> {
         loop {
-            counts.again += requests.again;
+            counts.duplicates += requests.duplicates;
             if let Some(former) = self.former {
-                each_row(former, place, |row| {
-                    if requests.see(row) {
+                for_each_row(former, place, |row| {
+                    if requests.insert(row) {
                         proof.add_unnumbered(row);
-                        counts.at_home += 1;
+                        counts.stored += 1;
                     }
                 })
                 .await?;
             }
-            let Some(mut others) = requests.others() else {
+            let Some(mut others) = requests.next_part() else {
                 return Ok(());
             };
-            each_listed(store.lists(), place, 0, |row| {
-                others.see(row);
+            for_each_listed_row(store.lists(), place, 0, |row| {
+                others.insert(row);
             })
             .await?;
             requests = others;
         }
     }
 
-    /// The daily sums of a day, and up to which number of each lane its rows are in them, as of one moment.
-    async fn standing(&self, place: (&str, i64)) -> Result<(DailySums, BTreeMap<NodeId, u64>), StoreError> {
+    /// The daily sums of a day, with the last number of each lane that they include, as of one moment.
+    async fn consistent_sums(&self, place: (&str, i64)) -> Result<(DailySums, BTreeMap<NodeId, u64>), StoreError> {
         for _ in 0..ATTEMPTS_MAX {
-            let before = self.kept(place).await?;
-            let summed = self.ledger.summed(place.0).await?;
+            let before = self.daily_sums(place).await?;
+            let summed = self.ledger.summed_up_to(place.0).await?;
             // Sums only grow: between two that are equal no row of the day has come.
-            if self.kept(place).await? == before {
+            if self.daily_sums(place).await? == before {
                 return Ok((before, summed));
             }
         }
@@ -214,9 +223,13 @@ impl Prover<'_> {
     }
 
     /// All daily sums of a day of an account.
-    async fn kept(&self, (account, day): (&str, i64)) -> Result<DailySums, StoreError> {
+    async fn daily_sums(&self, (account, day): (&str, i64)) -> Result<DailySums, StoreError> {
         let mut kept = DailySums::default();
-        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        for of in [
+            SumSelector::One(SumSubject::Account),
+            SumSelector::Keys,
+            SumSelector::Tags,
+        ] {
             kept.extend(self.ledger.sums(account, day..=day, &of).await?);
         }
         Ok(kept)
@@ -225,101 +238,101 @@ impl Prover<'_> {
 
 fn busy(account: &str) -> StoreError {
     StoreError::Busy(format!(
-        "rows of account `{account}` come faster than they are read; try again later"
+        "rows of account `{account}` come faster than they can be read; try again later"
     ))
 }
 
-/// How many rows a store's list has of a day.
-async fn listed(store: &StoreLog, (account, day): (&str, i64)) -> Result<u64, StoreError> {
+/// The number of rows in a store's list of a day.
+async fn listed_rows(store: &StoreLog, (account, day): (&str, i64)) -> Result<u64, StoreError> {
     let days = store.lists().log_days(account, day..=day).await?;
     Ok(days.iter().map(|day| day.rows).sum())
 }
 
-/// Adds the home's rows of a day to those on their way there.
-async fn read(
-    home: &dyn LogHome,
+/// Adds a day's rows in the log backend to those on their way there.
+async fn read_backend(
+    home: &dyn LogBackend,
     mut proof: DayProof,
     (tails, at_once): (&[LaneRows], usize),
     place: (&str, i64),
-) -> Result<Findings, HomeError> {
+) -> Result<ProofFindings, LogBackendError> {
     let on_their_way = || tails.iter().flat_map(|of_lane| &of_lane.rows);
     let mut counts = RowCounts {
-        on_their_way: on_their_way().count() as u64,
+        pending: on_their_way().count() as u64,
         ..RowCounts::default()
     };
-    let mut requests = Requests::new(proof.requests(), at_once);
+    let mut requests = SeenRequests::new(proof.requests(), at_once);
     loop {
         for row in on_their_way() {
-            requests.see(&row.row);
+            requests.insert(&row.row);
         }
         let mut day = DayRows::new(home, place);
         while !day.has_ended() {
             let page = day.next(PAGE_ROWS_MAX).await?;
             for ((lane, number), row) in page.numbers.iter().zip(&page.rows) {
-                let is_in_both = proof.is_on_its_way(lane, *number);
+                let is_in_both = proof.is_pending(lane, *number);
                 if !is_in_both {
-                    requests.see(row);
+                    requests.insert(row);
                 }
-                if requests.is_first() {
+                if requests.is_first_part() {
                     proof.add(lane, *number, row);
-                    counts.at_home += 1;
-                    counts.on_their_way = counts.on_their_way.saturating_sub(u64::from(is_in_both));
+                    counts.stored += 1;
+                    counts.pending = counts.pending.saturating_sub(u64::from(is_in_both));
                 }
             }
         }
-        counts.again += requests.again;
-        match requests.others() {
+        counts.duplicates += requests.duplicates;
+        match requests.next_part() {
             Some(others) => requests = others,
-            None => return Ok(Findings::of(proof, counts)),
+            None => return Ok(ProofFindings::from_proof(proof, counts)),
         }
     }
 }
 
-/// The requests of rows: of one part of all, so that not all are in memory.
+/// The requests of one part of all rows, so that not all are in memory.
 #[derive(Debug)]
-struct Requests {
+struct SeenRequests {
     hashes: RandomState,
     part: u64,
     parts: u64,
     seen: HashSet<u64>,
-    /// How many rows are of a request that was seen before.
-    again: u64,
+    /// The number of rows whose request was seen before.
+    duplicates: u64,
 }
 
-impl Requests {
-    /// The first part of so many rows.
+impl SeenRequests {
+    /// The first part of `rows` rows.
     fn new(rows: u64, at_once: usize) -> Self {
         Self {
             hashes: RandomState::new(),
             part: 0,
             parts: rows.div_ceil(at_once.max(1) as u64).max(1),
             seen: HashSet::new(),
-            again: 0,
+            duplicates: 0,
         }
     }
 
-    fn is_first(&self) -> bool {
+    fn is_first_part(&self) -> bool {
         self.part == 0
     }
 
-    /// Notes the request of a row, if it is one of this part. Says whether that is a new one.
-    fn see(&mut self, row: &Row) -> bool {
+    /// Inserts the request of a row, if it belongs to this part. Returns whether it is new.
+    fn insert(&mut self, row: &Row) -> bool {
         let hash = self.hashes.hash_one(&row.request_id);
         if hash % self.parts != self.part {
             return false;
         }
         let is_new = self.seen.insert(hash);
-        self.again += u64::from(!is_new);
+        self.duplicates += u64::from(!is_new);
         is_new
     }
 
-    /// The next part; `None`: that was the last.
-    fn others(self) -> Option<Self> {
+    /// The next part; `None` if this was the last.
+    fn next_part(self) -> Option<Self> {
         let part = self.part + 1;
         (part < self.parts).then(|| Self {
             part,
             seen: HashSet::new(),
-            again: 0,
+            duplicates: 0,
             ..self
         })
     }

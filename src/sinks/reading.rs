@@ -1,65 +1,75 @@
-//! Reads the consumption log wherever its rows are: each once, in one order.
+//! Reads the consumption log from all places that have its rows: each row once, in one order.
 
-mod latest;
 mod log_rows;
-mod newest;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use thiserror::Error;
 
 use crate::{
-    domain::ledger::log_filter::LogFilter,
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            consumption::Row,
+            log_query::{self, LogFilter},
+        },
+    },
     journal::NumberedRow,
-    sinks::{asks::HomeError, home::LogHome, tail::TailBehind, tails::Tails},
+    sinks::{
+        LogBackend,
+        asks::{LatestKeyRows, LogBackendError, NewestCursor, NewestRows, NewestRowsQuery, SliceCursor, time_key},
+        slices,
+        tail::{LogTails, TailBehind},
+    },
     store::StoreError,
 };
 
-pub(crate) use log_rows::{LogCursor, LogRows};
+pub(crate) use crate::sinks::reading::log_rows::{LogCursor, LogRows};
 
-/// Why rows could not be read. What was read before is whole.
+/// Why rows could not be read. Rows read before are complete.
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
-    #[error("{0}; no rows are left out in silence, so there are none: ask again when it is back")]
-    Home(HomeError),
-    #[error(
-        "{0}; no rows are left out in silence, so there are none: ask again, or look at weir_log_sink_behind_seconds"
-    )]
+    #[error("{0}; weir does not return incomplete results: try again when it is back")]
+    Home(LogBackendError),
+    #[error("{0}; weir does not return incomplete results: try again, or look at weir_log_sink_behind_seconds")]
     Behind(#[from] TailBehind),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    TooManyAccounts(HomeError),
+    TooManyAccounts(LogBackendError),
 }
 
-impl From<HomeError> for LogReadError {
-    fn from(error: HomeError) -> Self {
+impl From<LogBackendError> for LogReadError {
+    fn from(error: LogBackendError) -> Self {
         match error {
-            HomeError::Store(error) => Self::Store(error),
-            error @ HomeError::Unavailable(_) => Self::Home(error),
-            error @ HomeError::TooManyAccounts(_) => Self::TooManyAccounts(error),
+            LogBackendError::Store(error) => Self::Store(error),
+            error @ LogBackendError::Unavailable(_) => Self::Home(error),
+            error @ LogBackendError::TooManyAccounts(_) => Self::TooManyAccounts(error),
         }
     }
 }
 
 /// The log of an installation.
-pub(crate) struct LogReading {
-    home: Arc<dyn LogHome>,
-    /// Where rows went before. What goes over from there to the home is in the home first.
-    former: Option<Arc<dyn LogHome>>,
-    /// The rows that the home is about to get; `None`: it has them as soon as they are settled.
-    tails: Option<Tails>,
+pub(crate) struct LogReader {
+    home: Arc<dyn LogBackend>,
+    /// The former log backend. A row is copied to the current one before it is removed here.
+    former: Option<Arc<dyn LogBackend>>,
+    /// The rows on their way to the log backend; `None` if it has them as soon as they are settled.
+    tails: Option<LogTails>,
     verified_at: AtomicI64,
 }
 
-impl LogReading {
-    /// The log of a home that has rows as soon as they are settled.
-    pub(crate) fn new(home: Arc<dyn LogHome>, former: Option<Arc<dyn LogHome>>) -> Self {
+impl LogReader {
+    /// Reads a log backend that has rows as soon as they are settled.
+    pub(crate) fn new(home: Arc<dyn LogBackend>, former: Option<Arc<dyn LogBackend>>) -> Self {
         Self {
             home,
             former,
@@ -68,34 +78,138 @@ impl LogReading {
         }
     }
 
-    /// The same where rows get there by feeders, which have these on the way.
-    pub(crate) fn fed_by(self, tails: Tails) -> Self {
+    /// The same for a log backend that is fed: adds the rows on their way there.
+    pub(crate) fn with_tails(self, tails: LogTails) -> Self {
         Self {
             tails: Some(tails),
             ..self
         }
     }
 
-    /// Yesterday's rows of all accounts were found to be what the daily sums say, at this time in seconds since the Unix epoch.
-    pub(crate) fn note_verified(&self, at: i64) {
+    /// Records that yesterday's rows of all accounts matched the daily sums, at this time in seconds since the Unix epoch.
+    pub(crate) fn record_verified(&self, at: i64) {
         self.verified_at.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// When that was last, since the start of the process; 0 for not yet.
+    /// When that was recorded last, since the start of the process; 0 if it was not.
     pub(crate) fn verified_at(&self) -> i64 {
         self.verified_at.load(Ordering::Relaxed)
     }
 
-    /// The rows on their way to the home that a filter takes. To be asked for before the home is.
-    async fn on_their_way(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, LogReadError> {
+    /// The rows on their way to the log backend that match a filter. Must be read before the log backend.
+    async fn pending_rows(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, LogReadError> {
         match &self.tails {
             Some(tails) => Ok(tails.snapshot(filter).await?),
             None => Ok(Vec::new()),
         }
     }
 
-    /// The homes, the one before the one that its rows go over to.
-    fn homes(&self) -> impl Iterator<Item = &Arc<dyn LogHome>> {
+    /// The log backends, the former one first, because its rows move to the current one.
+    fn backends(&self) -> impl Iterator<Item = &Arc<dyn LogBackend>> {
         self.former.iter().chain(std::iter::once(&self.home))
     }
+}
+
+impl LogReader {
+    /// The last rows of a key that ended on one of these days, with the error of a log backend that could not be read.
+    pub(crate) async fn latest(
+        &self,
+        account: &str,
+        key: &KeyId,
+        days: RangeInclusive<i64>,
+        limit: usize,
+    ) -> Result<(LatestKeyRows, Option<LogBackendError>), LogReadError> {
+        let filter = LogFilter {
+            key: Some(key.clone()),
+            since_ms: LogFilter::of_day(account, *days.start()).since_ms,
+            ..LogFilter::of_day(account, *days.end())
+        };
+        let on_their_way = self.pending_rows(&filter).await?;
+        let mut rows: Vec<Row> = on_their_way.iter().map(|row| row.row.clone()).collect();
+        let (mut is_whole, mut not_read) = (true, None);
+        for home in self.backends() {
+            match home.latest(account, key, days.clone(), limit).await {
+                Ok(of_home) => {
+                    rows.extend(of_home.rows);
+                    is_whole &= of_home.is_complete;
+                }
+                Err(LogBackendError::Store(error)) => return Err(error.into()),
+                Err(error) => not_read = Some(error),
+            }
+        }
+        // Each once, the latest first.
+        rows.sort_by(|one, other| log_query::row_sort_key(other).cmp(&log_query::row_sort_key(one)));
+        rows.dedup_by(|one, other| log_query::row_sort_key(one) == log_query::row_sort_key(other));
+        rows.truncate(limit);
+        is_whole = not_read.is_none() && (is_whole || rows.len() == limit);
+        Ok((
+            LatestKeyRows {
+                rows,
+                is_complete: is_whole,
+            },
+            not_read,
+        ))
+    }
+}
+
+impl LogReader {
+    /// A page of the newest rows: in the log backend's own way if it has all rows, else by time slices.
+    pub(crate) async fn newest(&self, mut ask: NewestRowsQuery) -> Result<NewestRows, LogReadError> {
+        if self.tails.is_none() && self.former.is_none() {
+            return Ok(self.home.newest(&ask).await?);
+        }
+        ask.from = Some(NewestCursor::InSlices(slices::start(&ask)));
+        let on_their_way = self.pending_rows(&ask.filter).await?;
+        let mut parts = vec![newest_of(on_their_way, &ask)];
+        for home in self.backends() {
+            parts.push(home.newest(&ask).await?);
+        }
+        Ok(merge_newest(parts, ask.limit))
+    }
+}
+
+/// The newest ones of some rows.
+fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestRowsQuery) -> NewestRows {
+    if let Some(NewestCursor::InSlices(at)) = &ask.from {
+        rows.retain(|row| time_key(&row.row) < at.sort_key());
+    }
+    let looked_at = rows.len();
+    if looked_at > ask.limit {
+        rows.select_nth_unstable_by(ask.limit, |one, other| time_key(&other.row).cmp(&time_key(&one.row)));
+    }
+    // One more than wanted, so that the next page has a position.
+    rows.truncate(ask.limit + 1);
+    NewestRows {
+        rows: rows.iter().map(|row| row.row.clone()).collect(),
+        next: None,
+        looked_at,
+    }
+}
+
+/// Merges the newest rows of several places, each row once. Only rows are returned that are not older than what was read of every
+/// place.
+fn merge_newest(parts: Vec<NewestRows>, limit: usize) -> NewestRows {
+    let mut all = NewestRows::default();
+    let mut up_to: Option<SliceCursor> = None;
+    for part in parts {
+        all.rows.extend(part.rows);
+        all.looked_at += part.looked_at;
+        if let Some(NewestCursor::InSlices(at)) = part.next
+            && up_to.as_ref().is_none_or(|up_to| at.sort_key() > up_to.sort_key())
+        {
+            up_to = Some(at);
+        }
+    }
+    if let Some(up_to) = &up_to {
+        all.rows.retain(|row| time_key(row) >= up_to.sort_key());
+    }
+    all.rows.sort_by(|one, other| time_key(other).cmp(&time_key(one)));
+    all.rows.dedup_by(|one, other| time_key(one) == time_key(other));
+    if all.rows.len() > limit {
+        all.rows.truncate(limit);
+        let length_ms = up_to.as_ref().map_or(SliceCursor::LENGTH_MS, |at| at.length_ms);
+        up_to = all.rows.last().map(|last| SliceCursor::at_row(last, length_ms));
+    }
+    all.next = up_to.map(NewestCursor::InSlices);
+    all
 }

@@ -1,15 +1,16 @@
-//! The newest rows first by pages that have them the other way round: slice by slice of time, each read in the order of the log and
-//! turned round. Slices are as long as a page takes little time and has few rows to spare.
+//! Reads the newest rows with pages that are in the opposite order: by time slices, each read in the order of the log and then
+//! reversed. The length of slices adapts, so that reading one is fast and finds few rows too many.
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
 use crate::{
-    domain::ledger::{consumption::Row, log_filter::LogFilter},
+    domain::ledger::{consumption::Row, log_query::LogFilter},
     edges::clock,
     sinks::asks::{
-        HomeError, LogPage, Newest, NewestAsk, NewestCursor, PAGE_ROWS_MAX, PageAsk, SliceCursor, by_time, is_over,
+        LogBackendError, LogPageQuery, NewestCursor, NewestRows, NewestRowsQuery, PAGE_ROWS_MAX, RowPage, SliceCursor,
+        has_passed, time_key,
     },
 };
 
@@ -17,21 +18,21 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 /// The longest slice.
 const LENGTH_MAX_MS: i64 = 31 * DAY_MS;
-/// The next slice is shorter than one that took longer than this, though not for that shorter than an hour: what a page of a
-/// bucket costs at the least, it costs however short the slice is.
+/// After a slice that took longer than this, the next one is shorter, but not shorter than an hour: a page of a bucket has a
+/// minimum cost, however short the slice is.
 const LONG: Duration = Duration::from_millis(75);
-/// The next slice is longer than one that took less than this and had few rows.
+/// After a slice that took less than this and had few rows, the next one is longer.
 const SHORT: Duration = Duration::from_millis(20);
-/// How many times the rows that are wanted a slice may have, before the next one is shorter.
+/// After a slice with more than this many times the wanted rows, the next one is shorter.
 const ROWS_TO_SPARE: usize = 4;
 
-/// The newest rows, until there are as many as were asked for or the time is over. `page` gives pages of a home.
-pub(super) async fn newest<'h, P>(ask: &NewestAsk, page: P) -> Result<Newest, HomeError>
+/// The newest rows, until there are enough or the time is over. `page` reads pages of a log backend.
+pub(super) async fn newest<'h, P>(ask: &NewestRowsQuery, page: P) -> Result<NewestRows, LogBackendError>
 where
-    P: Fn(PageAsk) -> BoxFuture<'h, Result<LogPage, HomeError>> + Send + Sync,
+    P: Fn(LogPageQuery) -> BoxFuture<'h, Result<RowPage, LogBackendError>> + Send + Sync,
 {
-    let (mut found, reading) = (Newest::default(), clock::instant());
-    let mut at = begin(ask);
+    let (mut found, reading) = (NewestRows::default(), clock::instant());
+    let mut at = start(ask);
     at.length_ms = at.length_ms.clamp(1, LENGTH_MAX_MS);
     loop {
         let end = end_ms(&at).min(ask.filter.until_ms);
@@ -39,9 +40,9 @@ where
         if begin >= end {
             return Ok(found);
         }
-        let slice = PageAsk {
+        let slice = LogPageQuery {
             began: reading,
-            ..PageAsk::new(
+            ..LogPageQuery::new(
                 LogFilter {
                     since_ms: begin,
                     until_ms: end,
@@ -63,40 +64,40 @@ where
         let is_full = rows.len() == wanted;
         let length_ms = at.length_ms;
         at = match rows.last().filter(|_| is_full) {
-            Some(last) => SliceCursor::of(last, length_ms),
+            Some(last) => SliceCursor::at_row(last, length_ms),
             None => SliceCursor {
                 length_ms,
-                ..SliceCursor::at(begin)
+                ..SliceCursor::at_time(begin)
             },
         };
         found.rows.extend(rows);
         if !is_full && begin == ask.filter.since_ms {
             return Ok(found);
         }
-        if is_full || is_over(Some(ask.until)) {
+        if is_full || has_passed(Some(ask.until)) {
             found.next = Some(NewestCursor::InSlices(at));
             return Ok(found);
         }
     }
 }
 
-/// Where it begins. Of a day whose rows were read from the store's lists in the page before, some may come again.
-pub(super) fn begin(ask: &NewestAsk) -> SliceCursor {
+/// The position at which a query begins. If the previous page was read from the store's lists, rows of that day may come again.
+pub(super) fn start(ask: &NewestRowsQuery) -> SliceCursor {
     match &ask.from {
         Some(NewestCursor::InSlices(at)) => at.clone(),
-        Some(NewestCursor::InLists(at)) => SliceCursor::at(at.day.saturating_add(1).saturating_mul(DAY_MS)),
-        None => SliceCursor::at(ask.filter.until_ms),
+        Some(NewestCursor::InLists(at)) => SliceCursor::at_time(at.day.saturating_add(1).saturating_mul(DAY_MS)),
+        None => SliceCursor::at_time(ask.filter.until_ms),
     }
 }
 
-/// The first moment that nothing is left of.
+/// The time from which on all rows have been read.
 fn end_ms(at: &SliceCursor) -> i64 {
-    // Behind a row others of its moment may be left.
+    // Other rows that ended at the same time may not have been read.
     let is_row = !at.account.is_empty();
     at.time_ms.saturating_add(i64::from(is_row))
 }
 
-/// Sets the length of the slice after one that took this time and had this number of rows.
+/// Sets the length of the next slice, from the last one's duration and row count and the number of rows wanted.
 fn adapt(at: &mut SliceCursor, took: Duration, rows: usize, wanted: usize) {
     let length = if rows > ROWS_TO_SPARE * wanted {
         at.length_ms / 2
@@ -110,26 +111,26 @@ fn adapt(at: &mut SliceCursor, took: Duration, rows: usize, wanted: usize) {
     at.length_ms = length.clamp(1, LENGTH_MAX_MS);
 }
 
-/// The newest rows of a slice behind a place, the newest first and each once, and how many there are in all.
+/// The newest rows of a slice after a position, the newest first and each once, and the number of all its rows.
 async fn newest_of<'h, P>(
-    slice: &PageAsk,
+    slice: &LogPageQuery,
     at: &SliceCursor,
     wanted: usize,
     page: &P,
-) -> Result<(Vec<Row>, usize), HomeError>
+) -> Result<(Vec<Row>, usize), LogBackendError>
 where
-    P: Fn(PageAsk) -> BoxFuture<'h, Result<LogPage, HomeError>> + Send + Sync,
+    P: Fn(LogPageQuery) -> BoxFuture<'h, Result<RowPage, LogBackendError>> + Send + Sync,
 {
     let (mut newest, mut count) = (Vec::new(), 0);
     for day in slice.filter.first_day()..=slice.filter.last_day() {
-        let mut ask = PageAsk { day, ..slice.clone() };
+        let mut ask = LogPageQuery { day, ..slice.clone() };
         loop {
-            let LogPage { rows, next, .. } = page(ask.clone()).await?;
+            let RowPage { rows, next, .. } = page(ask.clone()).await?;
             let before = newest.len();
-            newest.extend(rows.into_iter().filter(|row| by_time(row) < at.order()));
+            newest.extend(rows.into_iter().filter(|row| time_key(row) < at.sort_key()));
             count += newest.len() - before;
-            newest.sort_by(|one, other| by_time(other).cmp(&by_time(one)));
-            newest.dedup_by(|one, other| by_time(one) == by_time(other));
+            newest.sort_by(|one, other| time_key(other).cmp(&time_key(one)));
+            newest.dedup_by(|one, other| time_key(one) == time_key(other));
             newest.truncate(wanted);
             let Some(next) = next else { break };
             ask.after = next;

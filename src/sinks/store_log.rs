@@ -1,38 +1,38 @@
-//! The log as the store has it: a list of rows for each account and day, in the order in which they were settled.
+//! The log in the store: a list of rows for each account and day, in the order in which they were settled.
+
+mod account_day;
+mod lists;
+#[cfg(test)]
+pub(in crate::sinks) mod tests;
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use self::{
-    account_day::{AccountDay, PLACES_MAX},
-    latest::last_of_key,
-    survey::Survey,
-};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{NodeId, log_place::LogPlace},
+        ledger::{NodeId, log_query::LogPosition},
     },
     sinks::{
-        asks::{HomeError, Latest, LogPage, Newest, NewestAsk, NewestCursor, PAGE_ROWS_MAX, PageAsk, is_over},
-        home::LogHome,
+        LogBackend,
+        asks::{
+            LatestKeyRows, LogBackendError, LogPageQuery, NewestCursor, NewestRows, NewestRowsQuery, PAGE_ROWS_MAX,
+            RowPage, has_passed,
+        },
         slices,
+        store_log::account_day::{AccountDay, AccountSurvey, PLACES_MAX},
     },
-    store::ledger::{LedgerStore, LogLists},
+    store::{
+        StoreError,
+        ledger::{LOG_ROWS_MAX, LedgerStore, LogLists},
+    },
 };
 
-mod account_day;
-mod latest;
-mod lists;
-mod survey;
-#[cfg(test)]
-pub(in crate::sinks) mod tests;
-
-/// How many busy days of accounts are remembered, so that the next page need not look through all their rows again.
+/// The maximum number of busy days of accounts that are remembered, so that the next page need not scan all their rows again.
 const DAYS_KEPT_MAX: usize = 2;
-/// How many surveys are remembered, each for the readings that began before it was taken.
+/// The maximum number of surveys that are remembered, each for readings that began before it.
 const SURVEYS_KEPT_MAX: usize = 4;
 
 /// The rows of a store that has lists of them.
@@ -40,13 +40,13 @@ pub(crate) struct StoreLog {
     lists: Arc<dyn LogLists>,
     ledger: Arc<dyn LedgerStore>,
     days: Mutex<Vec<AccountDay>>,
-    surveys: Mutex<Vec<Arc<Survey>>>,
-    /// The most places of rows of an account and day in memory.
+    surveys: Mutex<Vec<Arc<AccountSurvey>>>,
+    /// The maximum number of positions of rows in memory, for an account and day.
     places_max: usize,
 }
 
 impl StoreLog {
-    /// The rows of these lists, which are those of the ledger's accounts.
+    /// Reads these lists, of the ledger's accounts.
     pub(crate) fn new(lists: Arc<dyn LogLists>, ledger: Arc<dyn LedgerStore>) -> Self {
         Self {
             lists,
@@ -57,41 +57,40 @@ impl StoreLog {
         }
     }
 
-    /// The lists themselves.
     pub(crate) fn lists(&self) -> &dyn LogLists {
         &*self.lists
     }
 
-    async fn survey(&self, ask: &PageAsk) -> Result<Arc<Survey>, HomeError> {
+    async fn survey(&self, ask: &LogPageQuery) -> Result<Arc<AccountSurvey>, LogBackendError> {
         let known = self.surveys.lock().iter().find(|survey| survey.serves(ask)).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
-        let survey = Arc::new(Survey::take(self.both(), ask).await?);
-        keep(&self.surveys, Arc::clone(&survey), SURVEYS_KEPT_MAX);
+        let survey = Arc::new(AccountSurvey::read(self.stores(), ask).await?);
+        push_bounded(&self.surveys, Arc::clone(&survey), SURVEYS_KEPT_MAX);
         Ok(survey)
     }
 
-    /// The ledger, which knows the accounts, and their lists.
-    fn both(&self) -> (&dyn LedgerStore, &dyn LogLists) {
+    /// The ledger, which knows the accounts, and the lists.
+    fn stores(&self) -> (&dyn LedgerStore, &dyn LogLists) {
         (&*self.ledger, &*self.lists)
     }
 
-    /// The rows of an account behind the place of a page, with what is remembered of them.
-    fn account_day(&self, ask: &PageAsk, account: &str) -> AccountDay {
+    /// The rows of an account after the position of a page; remembered ones, if possible.
+    fn account_day(&self, ask: &LogPageQuery, account: &str) -> AccountDay {
         let kept = {
             let mut days = self.days.lock();
-            let index = days.iter().position(|kept| kept.has(&ask.filter, account, ask.day));
+            let index = days.iter().position(|kept| kept.is_for(&ask.filter, account, ask.day));
             index.map(|index| days.remove(index))
         };
         let mut rows = kept.unwrap_or_else(|| AccountDay::new(&ask.filter, account, ask.day, self.places_max));
-        rows.go_to(&ask.filter, &ask.after);
+        rows.move_to(&ask.filter, &ask.after);
         rows
     }
 }
 
-/// Keeps one more, and no more than so many.
-fn keep<T>(kept: &Mutex<Vec<T>>, one: T, most: usize) {
+/// Adds an entry; removes the oldest if there are `most`.
+fn push_bounded<T>(kept: &Mutex<Vec<T>>, one: T, most: usize) {
     let mut kept = kept.lock();
     if kept.len() >= most {
         kept.remove(0);
@@ -100,19 +99,19 @@ fn keep<T>(kept: &Mutex<Vec<T>>, one: T, most: usize) {
 }
 
 #[async_trait]
-impl LogHome for StoreLog {
+impl LogBackend for StoreLog {
     fn name(&self) -> &'static str {
         "store"
     }
 
-    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
+    async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError> {
         let limit = ask.limit.clamp(1, PAGE_ROWS_MAX);
         let survey = self.survey(ask).await?;
-        let mut page = LogPage::default();
+        let mut page = RowPage::default();
         let mut has_looked = false;
         for account in survey.accounts(ask.day, &ask.after.account) {
-            let before = LogPlace::before(account);
-            if has_looked && is_over(ask.until) {
+            let before = LogPosition::before_account(account);
+            if has_looked && has_passed(ask.until) {
                 page.next = Some(before);
                 return Ok(page);
             }
@@ -125,11 +124,11 @@ impl LogHome for StoreLog {
                 page.rows.extend(next.into_iter().flatten());
                 let is_full = page.rows.len() >= limit;
                 if is_full || is_late {
-                    let last = page.rows.last().map_or_else(|| ask.after.clone(), LogPlace::of);
+                    let last = page.rows.last().map_or_else(|| ask.after.clone(), LogPosition::of);
                     page.next = Some(last.max(before));
                     if is_late || rows.has_more() {
-                        page.looked_at = rows.seen();
-                        keep(&self.days, rows, DAYS_KEPT_MAX);
+                        page.looked_at = rows.scanned();
+                        push_bounded(&self.days, rows, DAYS_KEPT_MAX);
                     }
                     return Ok(page);
                 }
@@ -147,21 +146,110 @@ impl LogHome for StoreLog {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Latest, HomeError> {
+    ) -> Result<LatestKeyRows, LogBackendError> {
         Ok(last_of_key(&*self.lists, (account, key), days, limit.min(PAGE_ROWS_MAX)).await?)
     }
 
-    async fn newest(&self, ask: &NewestAsk) -> Result<Newest, HomeError> {
+    async fn newest(&self, ask: &NewestRowsQuery) -> Result<NewestRows, LogBackendError> {
         match &ask.from {
             Some(NewestCursor::InSlices(_)) => {
                 slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
             }
-            Some(NewestCursor::InLists(at)) => lists::newest(self.both(), ask, Some(at)).await,
-            None => lists::newest(self.both(), ask, None).await,
+            Some(NewestCursor::InLists(at)) => lists::newest(self.stores(), ask, Some(at)).await,
+            None => lists::newest(self.stores(), ask, None).await,
         }
     }
 
-    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError> {
         Ok(None)
+    }
+}
+
+/// The maximum number of calls of the store for one query.
+const CALLS_MAX: usize = 64;
+
+/// The last rows of a key, as far as [`CALLS_MAX`] calls of the store find them. Reads each day of the account backwards, without
+/// reading all earlier rows.
+async fn last_of_key(
+    lists: &dyn LogLists,
+    (account, key): (&str, &KeyId),
+    days: RangeInclusive<i64>,
+    limit: usize,
+) -> Result<LatestKeyRows, StoreError> {
+    let (mut rows, mut calls) = (Vec::new(), 0);
+    for of_day in lists.log_days(account, days).await?.iter().rev() {
+        let mut end = usize::try_from(of_day.rows).unwrap_or(usize::MAX);
+        while end > 0 {
+            if calls == CALLS_MAX {
+                return Ok(LatestKeyRows {
+                    rows,
+                    is_complete: false,
+                });
+            }
+            calls += 1;
+            let first = end.saturating_sub(LOG_ROWS_MAX);
+            let piece = lists.rows(account, of_day.day, first, end - first).await?;
+            let of_key = piece.into_iter().rev().filter(|row| row.key_id == *key);
+            rows.extend(of_key.take(limit - rows.len()));
+            if rows.len() == limit {
+                return Ok(LatestKeyRows {
+                    rows,
+                    is_complete: true,
+                });
+            }
+            end = first;
+        }
+    }
+    Ok(LatestKeyRows {
+        rows,
+        is_complete: true,
+    })
+}
+
+#[cfg(test)]
+mod latest_tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        domain::ledger::{AccountChange, Settlement, Step, consumption::Row},
+        sinks::contract::samples::{BEGIN_MS, node, row},
+        store::ledger::contract::{key_id, memory},
+    };
+
+    const DAY_MS: i64 = 24 * 3_600_000;
+
+    /// Lists with a row a day of one key, so many days, behind one of another key.
+    async fn lists(days: i64) -> Arc<dyn LogLists> {
+        let ledger = memory::ledger();
+        let rows = (0..=days).map(|day| Row {
+            account: "acme".into(),
+            key_id: key_id(if day == 0 { 1 } else { 2 }),
+            ..row(day.unsigned_abs(), BEGIN_MS + day * DAY_MS)
+        });
+        let steps = (1..).zip(rows).map(|(seq, row)| Step {
+            seq,
+            change: AccountChange::Settle(Box::new(Settlement::of(row, 0))),
+        });
+        ledger
+            .apply(&node(7), "acme", &steps.collect::<Vec<_>>(), 0)
+            .await
+            .unwrap();
+        ledger
+    }
+
+    #[tokio::test]
+    async fn a_look_that_ends_early_says_that_it_has_not_seen_all() {
+        for (days, rows, is_whole) in [(5, 1, true), (100, 0, false)] {
+            let lists = lists(days).await;
+            let today = BEGIN_MS.div_euclid(DAY_MS) + days;
+            let (days_before, [key, other]) = (today - 100..=today, [key_id(1), key_id(2)]);
+            let found = last_of_key(&*lists, ("acme", &key), days_before.clone(), 10);
+            let found = found.await.unwrap();
+            assert_eq!((found.rows.len(), found.is_complete), (rows, is_whole), "{days} days");
+            let of_other = last_of_key(&*lists, ("acme", &other), days_before, 3);
+            let of_other = of_other.await.unwrap();
+            assert_eq!((of_other.rows.len(), of_other.is_complete), (3, true));
+        }
     }
 }

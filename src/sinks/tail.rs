@@ -1,7 +1,10 @@
-//! The rows of a lane that have been read from the journal and that a sink has not acknowledged.
+//! The tail of a lane: rows that were read from the journal and that a sink has not acknowledged.
 //!
-//! One task reads what is on disk, up to a bound; another one cuts batches from the front and hands them to the sink. Rows leave
-//! only behind the sink's word, so whoever looks here first and at the sink then finds each row in one of the two.
+//! One task reads rows from the disk, up to a limit; another takes batches from the front and hands them to the sink. Rows are
+//! removed only when the sink has acknowledged them: a reader that reads the tail first and the sink next finds each row.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::VecDeque,
@@ -17,123 +20,130 @@ use tokio::{
 };
 
 use crate::{
-    domain::ledger::{NodeId, log_filter::LogFilter},
+    domain::ledger::{NodeId, log_query::LogFilter},
     edges::clock,
     journal::{Journal, NumberedRow},
-    sinks::{batching::Batching, figures::DISORDER_MS, sink::Batch},
+    sinks::{
+        Batch,
+        batcher::{BatchLimits, DISORDER_MS},
+    },
 };
 
-/// A reader cannot be told all rows: of some it is not known yet what they are.
+/// A reader cannot get all rows, because some are not known yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TailBehind {
-    /// The home has not answered yet, so nobody knows where to begin reading.
-    #[error("the log's home cannot be read: since this process began it has not said which rows of {0} it has")]
-    HomeSilent(NodeId),
-    /// Some are still on the disk.
+    /// The log backend has not reported its watermark yet, so it is not known where to begin reading.
+    #[error("the log backend cannot be read: since this process started it has not reported which rows of {0} it has")]
+    BackendSilent(NodeId),
+    /// Some rows have not been read from the disk.
     #[error(
-        "rows of {0} that the log's home lacks have not all been read from the journal, for they are many or the disk is slow"
+        "rows of {0} that the log backend lacks have not all been read from the journal: they are many, or the disk is slow"
     )]
     Unread(NodeId),
 }
 
-/// The rows of a lane that a filter takes, of those that a sink has not acknowledged.
+/// The rows of a lane that match a filter and that a sink has not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct LaneRows {
     /// The lane.
     pub(super) node: NodeId,
-    /// All rows before this number that the filter takes are among these, or the sink has acknowledged them.
+    /// The number before which all matching rows are among these or in the sink.
     pub(super) reached: u64,
-    /// In the order of their numbers.
+    /// The rows in the order of their numbers.
     pub(super) rows: Vec<Arc<NumberedRow>>,
 }
 
-/// What is read of a lane, and how far.
-pub(crate) struct Tail {
+/// The unacknowledged rows of a lane.
+pub(crate) struct LogTail {
     node: NodeId,
-    batching: Batching,
-    /// Up to which number rows are on disk; `None`: the lane is closed.
+    batching: BatchLimits,
+    /// The number before which rows are on disk; `None` if the lane is closed.
     on_disk: Box<dyn Fn() -> Option<u64> + Send + Sync>,
-    held: Mutex<Held>,
+    state: Mutex<TailState>,
     /// Marked as changed with each change of `held`.
     moved: watch::Sender<()>,
     /// Notified when there may be room for further rows.
     room: Notify,
-    /// Notified when somebody waits for what is on disk.
-    asked: Notify,
-    /// How long a batch waits for further rows at most; `None`: as its sink wants it.
+    /// Notified when a reader waits for the rows on disk.
+    reader_waiting: Notify,
+    /// The maximum time for which a batch waits for rows; `None` for the sink's own limit.
     hurry: watch::Sender<Option<Duration>>,
 }
 
-/// The rows, and where they begin and end.
+/// The rows and their bounds.
 #[derive(Default)]
-struct Held {
-    /// In the order of their numbers.
+struct TailState {
+    /// The rows in the order of their numbers.
     rows: VecDeque<Arc<NumberedRow>>,
-    /// The sink has all rows with lower numbers; `None`: it has not said what it has.
+    /// The sink's watermark; `None` until it has reported it.
     after: Option<u64>,
     /// All rows from `after` to below this number are in `rows`.
     read_to: u64,
-    /// There were no further rows on disk when it was looked last.
+    /// The last reading found no further rows on disk.
     is_at_end: bool,
-    /// A row that has not been read did not end earlier than [`DISORDER_MS`] before this time; `None`: that is not known.
+    /// No unread row ended earlier than [`DISORDER_MS`] before this time; `None` if that is not known.
     unread_ms: Option<i64>,
-    /// The first and the last moment that one of the rows ended, or more.
+    /// A range that contains the end times of all rows.
     times: Option<(i64, i64)>,
 }
 
-impl Tail {
-    /// Of a lane, for a sink with such batches.
-    pub(super) fn of_journal(journal: &Arc<Journal>, batching: Batching) -> Self {
+impl LogTail {
+    /// The tail of a journal's lane.
+    pub(super) fn for_journal(journal: &Arc<Journal>, batching: BatchLimits) -> Self {
         let lane: Weak<Journal> = Arc::downgrade(journal);
-        let on_disk = move || lane.upgrade().map(|journal| journal.on_disk());
+        let on_disk = move || lane.upgrade().map(|journal| journal.decided_number());
         Self::new(journal.node().clone(), batching, Box::new(on_disk))
     }
 
-    /// Of a lane that has this on disk.
-    pub(super) fn new(node: NodeId, batching: Batching, on_disk: Box<dyn Fn() -> Option<u64> + Send + Sync>) -> Self {
+    /// The tail of a lane; `on_disk` returns the number before which its rows are on disk.
+    pub(super) fn new(
+        node: NodeId,
+        batching: BatchLimits,
+        on_disk: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+    ) -> Self {
         Self {
             node,
             batching,
             on_disk,
-            held: Mutex::default(),
+            state: Mutex::default(),
             moved: watch::Sender::new(()),
             room: Notify::new(),
-            asked: Notify::new(),
+            reader_waiting: Notify::new(),
             hurry: watch::Sender::new(None),
         }
     }
 
-    /// The sink has all rows before a number, and these are to be read from there on. No row of the journal has ended before the oldest,
-    /// give or take [`DISORDER_MS`].
-    pub(super) fn begin(&self, after: u64, oldest_ms: Option<i64>) {
-        *self.held.lock() = Held {
+    /// Begins at the sink's watermark: rows are to be read from there. No row of the journal ended before `oldest_ms`, give or
+    /// take [`DISORDER_MS`].
+    pub(super) fn reset(&self, after: u64, oldest_ms: Option<i64>) {
+        *self.state.lock() = TailState {
             after: Some(after),
             read_to: after,
             unread_ms: oldest_ms,
-            ..Held::default()
+            ..TailState::default()
         };
         self.moved.send_replace(());
     }
 
-    /// How many further rows may be read now: twice as many as a batch has are in memory at most.
+    /// The number of rows that may be read now: at most two batches are in memory.
     pub(super) fn room(&self) -> usize {
         let most = self.batching.rows_max.saturating_mul(2);
-        most.saturating_sub(self.held.lock().rows.len())
+        most.saturating_sub(self.state.lock().rows.len())
     }
 
-    /// Waits until there may be room again.
-    pub(super) async fn has_room(&self) {
+    /// Waits until there may be room.
+    pub(super) async fn wait_for_room(&self) {
         self.room.notified().await;
     }
 
-    /// Waits until somebody wants to know what is on disk.
-    pub(super) async fn is_asked(&self) {
-        self.asked.notified().await;
+    /// Waits until a reader waits for the rows on disk.
+    pub(super) async fn wait_for_reader(&self) {
+        self.reader_waiting.notified().await;
     }
 
-    /// Rows have been read that follow those that are there, up to a number. `is_at_end`: there were no others on disk.
+    /// Adds the rows that follow, up to the number `read_to`. `is_at_end`: there were no further ones on disk.
     pub(super) fn push(&self, rows: Vec<NumberedRow>, read_to: u64, is_at_end: bool) {
-        let mut held = self.held.lock();
+        let mut held = self.state.lock();
         for row in rows {
             let time_ms = row.row.time_ms;
             let (first, last) = held.times.unwrap_or((time_ms, time_ms));
@@ -146,9 +156,9 @@ impl Tail {
         self.moved.send_replace(());
     }
 
-    /// The sink has all rows before a number, which a batch ends with.
-    pub(super) fn acknowledged(&self, upto: u64) {
-        let mut held = self.held.lock();
+    /// Removes rows: the sink has acknowledged all before a number, the end of a batch.
+    pub(super) fn acknowledge(&self, upto: u64) {
+        let mut held = self.state.lock();
         while held.rows.front().is_some_and(|first| first.number < upto) {
             held.rows.pop_front();
         }
@@ -161,9 +171,9 @@ impl Tail {
         self.moved.send_replace(());
     }
 
-    /// Up to which number the sink has all rows, as far as is known here.
-    pub(super) fn passed(&self) -> u64 {
-        let held = self.held.lock();
+    /// The number before which the sink has all rows. Beyond its watermark if no rows follow that.
+    pub(super) fn sink_position(&self) -> u64 {
+        let held = self.state.lock();
         let after = held.after.unwrap_or(0);
         if held.rows.is_empty() {
             held.read_to.max(after)
@@ -172,34 +182,34 @@ impl Tail {
         }
     }
 
-    /// When the oldest row ended that the sink lacks; `None` within: it lacks none. `None`: that is not known.
-    pub(super) fn lacks(&self) -> Option<Option<i64>> {
-        let held = self.held.lock();
+    /// When the oldest row that the sink lacks ended: `Some(None)` if it lacks none, `None` if that is not known.
+    pub(super) fn oldest_lacking_ms(&self) -> Option<Option<i64>> {
+        let held = self.state.lock();
         match held.rows.front() {
             Some(first) => Some(Some(first.row.time_ms)),
             None => held.is_at_end.then_some(None),
         }
     }
 
-    /// The next batch, as soon as it is complete. Of several calls each begins where the last batch that was acknowledged ends.
-    pub(super) async fn batch(&self) -> Batch {
+    /// Waits for the next batch to be complete. It begins where the last acknowledged batch ends.
+    pub(super) async fn next_batch(&self) -> Batch {
         let (mut moved, mut hurry) = (self.moved.subscribe(), self.hurry.subscribe());
         let (mut begun, mut count) = (None, 0);
         loop {
             moved.borrow_and_update();
             let hurried = *hurry.borrow_and_update();
             let left = {
-                let held = self.held.lock();
+                let held = self.state.lock();
                 match held.rows.front().map(|first| first.row.time_ms) {
                     None => None,
                     Some(first_ms) => {
                         let begun = *begun.get_or_insert_with(clock::instant);
                         count += self.fitting(&held, first_ms, count);
-                        let left = self.left(first_ms, begun, hurried);
+                        let left = self.remaining_wait(first_ms, begun, hurried);
                         let is_full = count < held.rows.len() || count >= self.batching.rows_max;
-                        // Rows of an hour that is over are gathered as long as there are others on disk.
+                        // Even after its time, a batch is not complete while more rows are on disk.
                         if is_full || (left.is_zero() && held.is_at_end) {
-                            return held.cut(&self.node, count);
+                            return held.batch(&self.node, count);
                         }
                         Some(left)
                     }
@@ -221,90 +231,90 @@ impl Tail {
         }
     }
 
-    /// How many rows behind the first `count` go into the batch that these begin.
-    fn fitting(&self, held: &Held, first_ms: i64, count: usize) -> usize {
+    /// The number of rows after the first `count` that belong to the same batch.
+    fn fitting(&self, held: &TailState, first_ms: i64, count: usize) -> usize {
         let further = held.rows.iter().skip(count);
         let further = further.take(self.batching.rows_max.saturating_sub(count));
         further
-            .take_while(|row| self.batching.takes(first_ms, row.row.time_ms))
+            .take_while(|row| self.batching.fits(first_ms, row.row.time_ms))
             .count()
     }
 
-    /// How long a batch may still grow.
-    fn left(&self, first_ms: i64, begun: Instant, hurried: Option<Duration>) -> Duration {
+    /// How long a batch may still wait for rows.
+    fn remaining_wait(&self, first_ms: i64, begun: Instant, hurried: Option<Duration>) -> Duration {
         let waited = clock::instant().saturating_duration_since(begun);
-        let left = self.batching.left(first_ms, waited, clock::unix_millis());
+        let left = self.batching.remaining_wait(first_ms, waited, clock::unix_millis());
         hurried.map_or(left, |longest| left.min(longest.saturating_sub(waited)))
     }
 
-    /// From now on no batch waits for further rows for longer than this.
+    /// From now on batches wait for rows at most this long.
     pub(super) fn hurry(&self, longest: Duration) {
         self.hurry.send_replace(Some(longest));
     }
 
-    /// Waits until the sink has all that is on disk now.
-    pub(super) async fn drained(&self) {
+    /// Waits until the sink has all rows that are on disk now.
+    pub(super) async fn wait_until_drained(&self) {
         let wanted = (self.on_disk)().unwrap_or(0);
         let mut moved = self.moved.subscribe();
         loop {
             {
-                let held = self.held.lock();
+                let held = self.state.lock();
                 if held.rows.is_empty() && held.has_read(wanted) {
                     return;
                 }
             }
-            self.asked.notify_one();
+            self.reader_waiting.notify_one();
             // The sender lives as long as this does.
             let _ = moved.changed().await;
         }
     }
 
-    /// The rows that a filter takes, of all that are on disk when it is asked and that the sink has not acknowledged. It waits until they
-    /// have been read, for no longer than `until`.
+    /// The rows that match a filter, of all that are on disk now and that the sink has not acknowledged. Waits until they have
+    /// been read, at most `until` then.
     pub(super) async fn snapshot(&self, filter: &LogFilter, until: Instant) -> Result<LaneRows, TailBehind> {
         let of_lane = |reached, rows| LaneRows {
             node: self.node.clone(),
             reached,
             rows,
         };
-        // The lane is closed: another process has it, and brings its rows to the sink.
+        // The lane is closed: another process has it and feeds its rows to the sink.
         let Some(wanted) = (self.on_disk)() else {
             return Ok(of_lane(0, Vec::new()));
         };
         let mut moved = self.moved.subscribe();
         loop {
-            if let Some(rows) = self.held.lock().taken(filter, wanted) {
+            if let Some(rows) = self.state.lock().matching(filter, wanted) {
                 return Ok(of_lane(wanted, rows));
             }
-            self.asked.notify_one();
+            self.reader_waiting.notify_one();
             let left = until.saturating_duration_since(clock::instant());
             if left.is_zero() || timeout(left, moved.changed()).await.is_err() {
-                return Err(self.behind());
+                return Err(self.why_behind());
             }
         }
     }
 }
 
-impl Tail {
-    /// Why some rows are not known.
-    fn behind(&self) -> TailBehind {
+impl LogTail {
+    /// Why not all rows are known.
+    fn why_behind(&self) -> TailBehind {
         let node = self.node.clone();
-        if self.held.lock().after.is_none() {
-            TailBehind::HomeSilent(node)
+        if self.state.lock().after.is_none() {
+            TailBehind::BackendSilent(node)
         } else {
             TailBehind::Unread(node)
         }
     }
 }
 
-impl Held {
-    /// Whether all rows before a number have been read, or the sink has them.
+impl TailState {
+    /// Whether all rows before a number have been read or are in the sink.
     fn has_read(&self, number: u64) -> bool {
         self.after.is_some() && self.read_to >= number
     }
 
-    /// The rows that a filter takes; `None`: it may take some that have not been read, of those before a number.
-    fn taken(&self, filter: &LogFilter, number: u64) -> Option<Vec<Arc<NumberedRow>>> {
+    /// The rows that match a filter; `None` if unread rows before `number` may match it, too.
+    fn matching(&self, filter: &LogFilter, number: u64) -> Option<Vec<Arc<NumberedRow>>> {
         let is_before = |unread_ms: i64| filter.until_ms <= unread_ms.saturating_sub(DISORDER_MS);
         if !self.has_read(number) && !self.unread_ms.is_some_and(is_before) {
             return None;
@@ -313,12 +323,12 @@ impl Held {
         if !self.times.is_some_and(may_have) {
             return Some(Vec::new());
         }
-        let taken = self.rows.iter().filter(|row| filter.takes(&row.row));
+        let taken = self.rows.iter().filter(|row| filter.matches(&row.row));
         Some(taken.cloned().collect())
     }
 
-    /// The batch of the first rows.
-    fn cut(&self, node: &NodeId, count: usize) -> Batch {
+    /// The batch of the first `count` rows.
+    fn batch(&self, node: &NodeId, count: usize) -> Batch {
         let upto = self.rows.get(count).map_or(self.read_to, |next| next.number);
         Batch {
             node: node.clone(),
@@ -329,5 +339,73 @@ impl Held {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The timeout of a reader that waits until the rows on disk have been read.
+const WAIT: Duration = Duration::from_secs(2);
+/// How long a batch waits for rows after [`LogTails::hurry`].
+const HURRIED: Duration = Duration::from_secs(1);
+
+/// The rows on their way to the log backend, of each lane as long as it is fed.
+#[derive(Clone)]
+pub(crate) struct LogTails {
+    tails: Arc<Mutex<Vec<Weak<LogTail>>>>,
+    wait: Duration,
+}
+
+impl Default for LogTails {
+    fn default() -> Self {
+        Self {
+            tails: Arc::default(),
+            wait: WAIT,
+        }
+    }
+}
+
+impl LogTails {
+    /// No tails, with another timeout of readers.
+    #[cfg(test)]
+    pub(super) fn waiting(wait: Duration) -> Self {
+        Self {
+            wait,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a tail.
+    pub(crate) fn add(&self, tail: &Arc<LogTail>) {
+        let mut tails = self.tails.lock();
+        tails.retain(|tail| tail.strong_count() > 0);
+        tails.push(Arc::downgrade(tail));
+    }
+
+    /// The rows of all lanes that match a filter. Rows that leave the tails meanwhile are in the log backend, if it is read after
+    /// this.
+    pub(super) async fn snapshot(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, TailBehind> {
+        let until = clock::instant() + self.wait;
+        let mut rows = Vec::new();
+        for tail in self.all() {
+            rows.extend(tail.snapshot(filter, until).await?.rows);
+        }
+        Ok(rows)
+    }
+
+    /// The same by lane. Lanes whose rows are not all known are left out.
+    pub(super) async fn by_lane(&self, filter: &LogFilter) -> Vec<LaneRows> {
+        let until = clock::instant() + self.wait;
+        let mut lanes = Vec::new();
+        for tail in self.all() {
+            lanes.extend(tail.snapshot(filter, until).await.ok());
+        }
+        lanes
+    }
+
+    /// From now on hands rows over within a second: the log is read through another process, which does not see these tails.
+    pub(crate) fn hurry(&self) {
+        for tail in self.all() {
+            tail.hurry(HURRIED);
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<LogTail>> {
+        self.tails.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}

@@ -1,7 +1,7 @@
-//! Sends this node's counts to the store.
+//! Sends this node's shares of the stability record to the store.
 //!
-//! A share is sent in full once its counts are on this node's disk, so a share sent after a crash has everything that
-//! an earlier one had. Sending it again has no effect, so after a failed call only its hours need to be remembered.
+//! A share is sent in full, after its counts are on this node's disk. So a share that is sent after a crash contains everything
+//! that an earlier one had. Sending it again has no effect, so after a failed call only its hour needs to be remembered.
 
 use std::{
     sync::{
@@ -16,102 +16,101 @@ use tokio::{sync::watch, time::sleep};
 
 use crate::{
     domain::{
-        faults::stability::{Hour, Share},
+        faults::stability::{Hour, NodeHourCounters},
         ledger::NodeId,
     },
     journal::{Journal, Position},
     store::{
         StoreError,
-        stability::{SHARES_MAX, StabilityStore},
+        ledger::{SHARES_MAX, StabilityStore},
     },
 };
 
 #[cfg(test)]
 mod tests;
 
-/// How long a changed count waits for others to be sent with it, and how long a failure rests.
+/// How long changed counts are gathered before they are sent, and the pause after a failure.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// What this node has counted; the publisher's view of the journal.
+/// The shares that this node has counted: the publisher's view of the journal.
 #[async_trait]
-pub(crate) trait Counted: Send + Sync {
-    /// The shares of the hours that have grown since the last call (after a start: all), and the position of the last
-    /// record counted.
-    fn changed(&self) -> (Vec<Share>, Position);
+pub(crate) trait ShareSource: Send + Sync {
+    /// The shares that have grown since the last call, or all after a start, and the position of the last counted record.
+    fn changed(&self) -> (Vec<NodeHourCounters>, Position);
 
     /// The hours of all known shares.
     fn hours(&self) -> Vec<Hour>;
 
-    /// Makes [`Counted::changed`] return the shares of these hours again.
-    fn untold(&self, hours: &[Hour]);
+    /// Makes [`ShareSource::changed`] return the shares of these hours again.
+    fn mark_unsent(&self, hours: &[Hour]);
 
-    /// The store has taken every share up to this position.
-    fn told(&self, to: Position);
+    /// The store has every share up to this position.
+    fn mark_sent(&self, to: Position);
 
-    /// Waits until it is known whether everything up to this position is on disk.
-    async fn synced(&self, to: Position);
+    /// Waits until every record up to this position is either on disk or known to be lost.
+    async fn wait_synced(&self, to: Position);
 
-    /// Where the next record will stand.
+    /// The position of the next record.
     fn end(&self) -> Position;
 
-    /// Waits until a record stands there, on disk.
-    async fn beyond(&self, end: Position);
+    /// Waits until a record at this position is on disk.
+    async fn wait_beyond(&self, end: Position);
 }
 
 #[async_trait]
-impl Counted for Journal {
-    fn changed(&self) -> (Vec<Share>, Position) {
-        self.shares_changed()
+impl ShareSource for Journal {
+    fn changed(&self) -> (Vec<NodeHourCounters>, Position) {
+        self.take_changed_shares()
     }
 
     fn hours(&self) -> Vec<Hour> {
         self.shares().into_iter().map(|share| share.hour).collect()
     }
 
-    fn untold(&self, hours: &[Hour]) {
-        self.shares_untold(hours);
+    fn mark_unsent(&self, hours: &[Hour]) {
+        self.mark_unpublished(hours);
     }
 
-    fn told(&self, to: Position) {
-        self.shares_told(to);
+    fn mark_sent(&self, to: Position) {
+        self.mark_published(to);
     }
 
-    async fn synced(&self, to: Position) {
-        // A record that the disk has refused is charged anyway, so it is counted as well.
-        let _ = Journal::synced(self, to).await;
+    async fn wait_synced(&self, to: Position) {
+        // A record that could not be written is charged anyway, so it is counted too.
+        let _ = Journal::wait_until_synced(self, to).await;
     }
 
     fn end(&self) -> Position {
         Journal::end(self)
     }
 
-    async fn beyond(&self, end: Position) {
-        self.on_disk_beyond(end.number()).await;
+    async fn wait_beyond(&self, end: Position) {
+        self.wait_until_decided(end.number()).await;
     }
 }
 
-/// The task that sends counts to the store.
+/// Sends shares to the store.
 pub(crate) struct Publisher {
-    counted: Arc<dyn Counted>,
+    counted: Arc<dyn ShareSource>,
     store: Arc<dyn StabilityStore>,
     node: NodeId,
-    untold_hours: AtomicUsize,
+    unsent_hours: AtomicUsize,
 }
 
 impl Publisher {
-    /// Sends what `counted` has, in the name of `node`.
-    pub(crate) fn new(counted: Arc<dyn Counted>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
+    /// Sends the shares of `counted` as those of `node`.
+    pub(crate) fn new(counted: Arc<dyn ShareSource>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
         Self {
             counted,
             store,
             node,
-            untold_hours: AtomicUsize::new(0),
+            unsent_hours: AtomicUsize::new(0),
         }
     }
 
-    /// How many hours the store did not take at the last attempt.
-    pub(crate) fn untold_hours(&self) -> usize {
-        self.untold_hours.load(Ordering::Relaxed)
+    /// The number of hours that the store did not accept at the last attempt.
+    pub(crate) fn unsent_hours(&self) -> usize {
+        self.unsent_hours.load(Ordering::Relaxed)
     }
 
     /// Runs until `stopped` turns true or its sender is dropped, then sends once more.
@@ -121,14 +120,14 @@ impl Publisher {
         loop {
             let ended = tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => true,
-                () = self.due(sent, epochs.clone()) => false,
+                () = self.wait_due(sent, epochs.clone()) => false,
             };
             let end = self.counted.end();
             let outcome = self.flush(&mut epochs).await;
             match &outcome {
-                Ok(()) if failing => tracing::info!("the stability record is told again"),
+                Ok(()) if failing => tracing::info!("the store accepts the stability record again"),
                 Err(error) if !failing => {
-                    tracing::warn!(%error, "the store does not take the stability record, the journal keeps it; it is tried again");
+                    tracing::warn!(%error, "the store does not accept the stability record; the journal keeps it and it will be sent again");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -140,49 +139,50 @@ impl Publisher {
         }
     }
 
-    /// Waits until there may be something to send, and a little for more. All before `sent` is; `None`: that is not known.
-    async fn due(&self, sent: Option<Position>, mut epochs: watch::Receiver<u64>) {
+    /// Waits until there may be something to send, and then [`FLUSH_EVERY`] for more. Everything before `sent` has been sent;
+    /// `None` if that is not known.
+    async fn wait_due(&self, sent: Option<Position>, mut epochs: watch::Receiver<u64>) {
         if let Some(sent) = sent {
             tokio::select! {
-                () = self.counted.beyond(sent) => {}
-                // A dropped store changes no more.
+                () = self.counted.wait_beyond(sent) => {}
+                // A dropped store does not change any more.
                 Ok(()) = epochs.changed() => {}
             }
         }
         sleep(FLUSH_EVERY).await;
     }
 
-    /// Sends what has changed, or everything if the store may have lost something.
+    /// Sends the changed shares, or all if the store may have lost some.
     async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
-        // Marked as seen before anything is sent, so a change meanwhile is seen the next time. A dropped store changes
-        // no more.
+        // Marked as seen before anything is sent, so that a later change is noticed next time. A dropped store does not change
+        // any more.
         if epochs.has_changed().unwrap_or(false) {
             epochs.mark_unchanged();
-            self.counted.untold(&self.counted.hours());
+            self.counted.mark_unsent(&self.counted.hours());
         }
         let (shares, to) = self.counted.changed();
         if shares.is_empty() {
-            self.untold_hours.store(0, Ordering::Relaxed);
-            self.counted.told(to);
+            self.unsent_hours.store(0, Ordering::Relaxed);
+            self.counted.mark_sent(to);
             return Ok(());
         }
         let mut told = 0;
-        let outcome = self.tell(&shares, to, &mut told).await;
+        let outcome = self.send(&shares, to, &mut told).await;
         let left: Vec<Hour> = shares.iter().skip(told).map(|share| share.hour).collect();
-        self.untold_hours.store(left.len(), Ordering::Relaxed);
+        self.unsent_hours.store(left.len(), Ordering::Relaxed);
         if left.is_empty() {
-            self.counted.told(to);
+            self.counted.mark_sent(to);
         } else {
-            self.counted.untold(&left);
+            self.counted.mark_unsent(&left);
         }
         outcome
     }
 
-    /// Sends the shares; `told` counts how many the store has taken.
-    async fn tell(&self, shares: &[Share], to: Position, told: &mut usize) -> Result<(), StoreError> {
-        self.counted.synced(to).await;
+    /// Sends the shares. `told` counts those that the store has accepted.
+    async fn send(&self, shares: &[NodeHourCounters], to: Position, told: &mut usize) -> Result<(), StoreError> {
+        self.counted.wait_synced(to).await;
         for part in shares.chunks(SHARES_MAX) {
-            self.store.tell(&self.node, part).await?;
+            self.store.put_shares(&self.node, part).await?;
             *told += part.len();
         }
         Ok(())

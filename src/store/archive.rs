@@ -1,4 +1,4 @@
-//! The content of a store as a sequence of items, the same whatever the engine; used for backups.
+//! The content of a store as a sequence of items, independent of the engine; used for backups.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 
 use crate::{
     domain::{
-        faults::stability::{Bucket, Hour},
+        faults::stability::{Hour, ModelCounters},
         keys::{
             key::{KeyId, KeyRecord},
             secret::KeyDigest,
         },
         ledger::{
             NodeId,
-            account::{AccountSummary, key::AccountKey, operations::Recorded},
+            account::{AccountSummary, key::AccountKey, operations::RecordedOperation},
             consumption::Row,
             daily_sums::{DailySums, Sums},
         },
@@ -26,13 +26,13 @@ use crate::{
 
 pub(crate) mod file;
 
-/// One thing that is kept. What ends by itself is not: holds, leases, the buckets of rate limits, sessions.
+/// One stored thing. State that ends by itself is not archived: holds, leases, the buckets of rate limits, sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Item {
+pub(crate) enum ArchiveItem {
     /// A key, with its record.
     Key {
-        /// The digest under which the key is found.
+        /// The digest by which the key is found.
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
@@ -50,51 +50,51 @@ pub(crate) enum Item {
         id: String,
         /// Its balance, limits and watermarks.
         standing: Box<AccountSummary>,
-        /// The operations that it remembers, the oldest first.
+        /// The operations that the account remembers, oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        operations: Vec<Recorded>,
+        operations: Vec<RecordedOperation>,
     },
-    /// What an account knows of one of its keys: the mirror of its record, and its counters.
+    /// An account's state of one of its keys: its copy of the key's terms, and the key's counters.
     AccountKey {
         /// The account that the key belongs to.
         account: String,
         /// The key's id.
         id: KeyId,
-        /// The mirror of its record, and its spending.
+        /// The copy of the key's terms, and its spending.
         state: Box<AccountKey>,
     },
-    /// What an account's rows of a day add up to, of one subject: by model. The last of several of one day and subject holds: rows
-    /// may come to a day while it is read.
+    /// The sums of one subject over an account's rows of a day, by model. Of several items with the same day and subject, the
+    /// last one holds: a day may receive rows while it is read.
     DaySums {
         /// The account.
         account: String,
         /// The day, counted from the Unix epoch, in UTC.
         day: i64,
-        /// Whose sums these are, as the stores name it (`a`, `k:` and a key's id, `o`, `t:` and a tag).
+        /// The subject's name in the stores (`a`, `k:` and a key's id, `o`, `t:` and a tag).
         subject: String,
         /// The sums by model.
         models: BTreeMap<SmolStr, Sums>,
     },
-    /// A row of the consumption log, of a store that is its home. Its day's sums count it already. Rows of one account and day
-    /// come in their order.
+    /// A row of the consumption log, of a store in which the log is kept. The sums of its day already count it. The rows of
+    /// one account and day come in their order.
     Row { row: Box<Row> },
-    /// What a node has counted in an hour.
+    /// The counters of one node and hour.
     Stability {
         /// The node that counted.
         node: NodeId,
         /// The hour, in UTC.
         hour: Hour,
         /// The hour's counters by model.
-        bucket: Bucket,
+        bucket: ModelCounters,
     },
 }
 
-impl Item {
+impl ArchiveItem {
     /// The sums of an account's day, as items.
     pub(crate) fn day_sums(account: &str, day: i64, sums: &DailySums) -> Vec<Self> {
         let mut subjects: BTreeMap<String, BTreeMap<SmolStr, Sums>> = BTreeMap::new();
         for sum in sums.iter().filter(|sum| sum.day == day) {
-            let models = subjects.entry(sum.subject.text()).or_default();
+            let models = subjects.entry(sum.subject.store_name()).or_default();
             models.insert(sum.model, sum.sums);
         }
         let items = subjects.into_iter().map(|(subject, models)| Self::DaySums {
@@ -110,15 +110,16 @@ impl Item {
 /// An engine's part in backups.
 #[async_trait]
 pub(crate) trait Archive: Send + Sync {
-    /// Sends all items; an account with its keys, sums and rows as of one moment, so that the log and the counters agree. Ends early
-    /// when nobody receives any more. [`StoreError::Busy`]: rows came faster than they were read; begin anew.
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError>;
+    /// Sends all items. An account comes with its keys, sums and rows as of one moment, so that the log and the counters
+    /// agree. Ends early when the receiver is gone. [`StoreError::Busy`]: rows were added faster than they were read; start
+    /// again.
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError>;
 
-    /// Whether there is nothing: no key, no account. Hours do not count, they are merged.
+    /// Whether there is no key and no account. Hours do not count: they are merged.
     async fn is_empty(&self) -> Result<bool, StoreError>;
 
-    /// Adds items to a store that was empty. What another engine keeps is passed over. On disk when it returns.
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError>;
+    /// Adds items to a store that was empty. Ignores items that another engine stores. On disk when it returns.
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError>;
 }
 
 /// Several archives as one: keys, then accounts with their log.
@@ -126,7 +127,7 @@ pub(crate) struct Archives(pub Vec<Arc<dyn Archive>>);
 
 #[async_trait]
 impl Archive for Archives {
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         for archive in &self.0 {
             archive.dump(to.clone()).await?;
         }
@@ -142,7 +143,7 @@ impl Archive for Archives {
         Ok(true)
     }
 
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         for archive in &self.0 {
             archive.load(items).await?;
         }

@@ -1,4 +1,4 @@
-//! What every store has to do, whatever its engine: one suite, which each engine's tests run by `suite!`.
+//! The contract of every key store: one suite, which the tests of each engine run by `suite!`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::{Changes, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 use crate::domain::keys::change::KeyUpdate;
 use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
 use crate::domain::keys::secret::KeyDigest;
-use crate::domain::ledger::{KeyTerms, KeyTermsChange, Reset};
+use crate::domain::ledger::{KeyTerms, KeyTermsChange, QuotaReset};
 use crate::domain::money::NanoUsd;
 
-pub(crate) use changes::*;
-pub(crate) use heal::*;
-pub(crate) use rotation::*;
+pub(crate) use crate::store::contract::changes::*;
+pub(crate) use crate::store::contract::heal::*;
+pub(crate) use crate::store::contract::rotation::*;
 
 mod changes;
 mod heal;
@@ -23,18 +23,19 @@ pub(crate) mod model;
 mod programs;
 mod rotation;
 
-/// How long a test waits for what has to happen.
+/// The timeout of a test's wait for an event.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A fresh, empty, connected store, and what has to live as long as it.
+/// A fresh, empty, connected store, and everything that has to live as long as it.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn KeyStore>,
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word; each
-/// behaviour is a test. `in_turn $join`: all of them within one test, each with what the async closure gives for its name.
+/// The suite for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip with a message; each
+/// behaviour is a test. `in_turn $join`: all of them within one test, each with the fixture that the async closure returns
+/// for its name.
 macro_rules! suite {
     ($open:path) => {
         $crate::store::contract::suite! { @all tests $open }
@@ -89,7 +90,7 @@ macro_rules! suite {
 }
 pub(crate) use suite;
 
-/// Looks again and again until it is so.
+/// Waits until the condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
@@ -197,7 +198,7 @@ pub(crate) async fn lists_are_ordered_by_creation_then_id_and_paged(store: &dyn 
     }
     assert_eq!(paged, order);
     assert_eq!(store.list(Some(&id(5)), 0).await, Ok(vec![]));
-    // A page may begin behind a key that has changed, and not behind one that is gone.
+    // A page may begin after a key that has changed, but not after one that was deleted.
     store.revoke(&id(4), 1).await.unwrap();
     assert_eq!(ids(store.list(Some(&id(4)), 9).await.unwrap()), [1, 3].map(id));
     store.remove(&id(4)).await.unwrap();
@@ -206,7 +207,7 @@ pub(crate) async fn lists_are_ordered_by_creation_then_id_and_paged(store: &dyn 
 
 pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
-    store.touch(&[(id(1), 150)]).await.unwrap();
+    store.record_uses(&[(id(1), 150)]).await.unwrap();
     let expected = KeyRecord {
         name: "desk".into(),
         revision: 1,
@@ -217,7 +218,7 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
     assert_eq!(found(store, 1).await, Some(expected.clone()));
     let terms = KeyTerms {
         quota: Some(NanoUsd::MAX),
-        reset: Reset::Weekly,
+        reset: QuotaReset::Weekly,
         ..KeyTerms::default()
     };
     let cleared = KeyUpdate {
@@ -226,7 +227,7 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
         name: None,
         terms: KeyTermsChange {
             quota: Some(Some(NanoUsd::MAX)),
-            reset: Some(Reset::Weekly),
+            reset: Some(QuotaReset::Weekly),
             ..KeyTermsChange::default()
         },
     };
@@ -243,7 +244,7 @@ pub(crate) async fn an_update_changes_what_it_names_and_nothing_else(store: &dyn
         ..KeyUpdate::default()
     };
     store.update(&id(1), &none).await.unwrap();
-    // An empty list allows no model and `None` allows all: a store must not take one for the other.
+    // An empty list allows no model and `None` allows all: a store must not confuse them.
     assert_eq!(found(store, 1).await.unwrap().models, Some(vec![]));
 }
 
@@ -261,7 +262,7 @@ pub(crate) async fn a_revocation_is_for_good_and_keeps_its_first_time(store: &dy
 
 pub(crate) async fn a_deleted_key_leaves_nothing_behind(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
-    store.touch(&[(id(1), 150)]).await.unwrap();
+    store.record_uses(&[(id(1), 150)]).await.unwrap();
     let before = store.by_id(&id(1)).await.unwrap();
     assert_eq!(store.remove(&id(1)).await, Ok(before));
     assert_eq!(found(store, 1).await, None);
@@ -283,9 +284,12 @@ pub(crate) async fn the_latest_use_wins_and_is_no_change(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.create(&digest(2), &record(2, 100)).await.unwrap();
     let before = version(store).await;
-    store.touch(&[]).await.unwrap();
-    store.touch(&[(id(1), 500), (id(9), 900), (id(1), 400)]).await.unwrap();
-    store.touch(&[(id(1), 300), (id(2), 7)]).await.unwrap();
+    store.record_uses(&[]).await.unwrap();
+    store
+        .record_uses(&[(id(1), 500), (id(9), 900), (id(1), 400)])
+        .await
+        .unwrap();
+    store.record_uses(&[(id(1), 300), (id(2), 7)]).await.unwrap();
     let used = store
         .list(None, 10)
         .await

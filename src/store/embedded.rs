@@ -1,8 +1,8 @@
-//! The store of a single node: live in memory, durable in one file.
+//! The store of a single node: served from memory, durable in one file.
 //!
-//! A change is decided against memory, committed to the file, and only then applied to memory and acknowledged, all under
-//! one lock and on a blocking thread. So what was acknowledged survives `kill -9`, nobody sees what may yet be lost, and a
-//! caller that goes away in the middle cannot part file and memory.
+//! A change is decided on the state in memory, committed to the file, and only then applied to memory and acknowledged, all
+//! under one lock and on a blocking thread. Acknowledged changes therefore survive `kill -9`, nobody sees a change that may
+//! yet be lost, and a caller that is dropped midway cannot make file and memory differ.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use self::documents::Documents;
 use self::file::{StoreFile, UNFINISHED};
 use self::key_index::{KeyIndex, KeyMutation};
-use self::ownership::{Owner, Ownership, call::Call};
-use crate::domain::keys::change::{KeyChange, MadeFrom};
+use self::ownership::{FilesOwner, Ownership};
+use crate::domain::keys::change::{ChangePrecondition, KeyChange};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
 use crate::edges::clock;
+use crate::store::embedded::ownership::SuccessorCall;
+use crate::store::embedded::sign_ins::DocumentTable;
 use crate::store::sessions::{self, EMBEDDED_SESSIONS_MAX, SESSION_LIFETIME, SessionStore};
-use crate::store::{ChangeError, Changes, KeyHealer, KeyStore, KeyView, Lookup, StoreError, StoreOpenError};
+use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, StoreError, StoreOpenError};
 
 mod archive;
-mod database;
-mod documents;
+
 mod file;
 pub(crate) mod handover;
 mod key_index;
@@ -34,26 +34,25 @@ pub(crate) mod ownership;
 mod sign_ins;
 #[cfg(test)]
 mod tests;
-mod web_sessions;
 
-/// The keys of the embedded store, sign-ins and sessions. Opening it takes a lock on its file: it has one owner.
+/// The keys, sign-ins and sessions of the embedded store. Opening it locks its file: it has one owner.
 pub(crate) struct EmbeddedStore {
     ownership: Ownership<StoreInner>,
     /// Outlives the file, which may be opened again.
     nudge: watch::Sender<u64>,
 }
 
-/// The open file, and what of it is in memory.
+/// The open file, and the part of it that is in memory.
 struct StoreInner {
     index: RwLock<KeyIndex>,
-    documents: RwLock<Documents>,
-    /// Also the lock under which changes are decided, committed and applied, one after the other.
+    documents: RwLock<DocumentTable>,
+    /// Also the lock under which changes are decided, committed and applied, one after another.
     file: Mutex<StoreFile>,
     nudge: watch::Sender<u64>,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in `folder`, which is made if need be. Blocks while it reads the file; call it before serving.
+    /// Opens the store in `folder`, creating the folder if necessary. Blocks while it reads the file; call it before serving.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         let nudge = watch::channel(0).0;
         let inner = StoreInner::open(folder, nudge.clone())?;
@@ -63,8 +62,8 @@ impl EmbeddedStore {
         })
     }
 
-    /// Works with the file on a blocking thread, which goes on to its end also when the caller does not wait.
-    async fn work<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    /// Runs `work` with the file on a blocking thread, to its end even if the caller stops waiting.
+    async fn run_blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         work: impl FnOnce(&StoreInner) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
@@ -73,14 +72,14 @@ impl EmbeddedStore {
         blocking(move || work(&inner)).await
     }
 
-    /// Decides, commits and applies.
+    /// Decides, commits and applies a mutation.
     async fn mutate<E: From<StoreError> + Send + 'static>(
         &self,
         id: &KeyId,
         decide: impl FnOnce(&KeyIndex) -> Result<KeyMutation, E> + Send + 'static,
     ) -> Result<Option<KeyView>, E> {
         let id = id.clone();
-        self.work(move |inner| inner.mutate(&id, decide)).await
+        self.run_blocking(move |inner| inner.mutate(&id, decide)).await
     }
 }
 
@@ -94,7 +93,7 @@ impl StoreInner {
             path: folder.to_owned(),
             reason: format!("{id} has another key's digest"),
         })?;
-        let documents = Documents::load(&file).map_err(|reason| StoreOpenError::Corrupt {
+        let documents = DocumentTable::load(&file).map_err(|reason| StoreOpenError::Corrupt {
             path: folder.to_owned(),
             reason,
         })?;
@@ -106,12 +105,12 @@ impl StoreInner {
         })
     }
 
-    /// Closes the file, so that another process can open it; what still works with it gets [`StoreError::Unavailable`].
+    /// Closes the file, so that another process can open it. Calls that still use it get [`StoreError::Unavailable`].
     fn close(&self) {
         self.file.lock().close();
     }
 
-    /// The key after the change; before it, if it was removed.
+    /// Returns the key after the mutation, or before it if it was removed.
     fn mutate<E: From<StoreError>>(
         &self,
         id: &KeyId,
@@ -133,12 +132,12 @@ impl StoreInner {
         Ok(removed.or_else(|| index.view(id)))
     }
 
-    fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+    fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let file = self.file.lock();
         let later = self.index.read().later_uses(used);
         if !later.is_empty() {
-            file.commit_used(&later)?;
-            self.index.write().note_uses(later);
+            file.commit_uses(&later)?;
+            self.index.write().record_uses(later);
         }
         Ok(())
     }
@@ -146,16 +145,16 @@ impl StoreInner {
 
 #[async_trait]
 impl KeyStore for EmbeddedStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+    async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(inner) = &*owner else {
-            return owner.ask(&Call::Find(*digest)).await;
+        let FilesOwner::Here(inner) = &*owner else {
+            return owner.forward(&SuccessorCall::Find(*digest)).await;
         };
         let mut found = inner.index.read().find(digest);
         if found.record.is_none() {
             let documents = inner.documents.read();
             let text = documents.text(digest, clock::unix_seconds());
-            // What is no grant is another document of sign-ins.
+            // Text that is not a grant belongs to another sign-in document.
             found.token = text.and_then(|text| serde_json::from_str(text).ok());
         }
         Ok(found)
@@ -178,30 +177,30 @@ impl KeyStore for EmbeddedStore {
         here.index.read().list(after, limit)
     }
 
-    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError> {
         let (wanted, change, from) = (id.clone(), change.clone(), *from);
         let changed = self.mutate(id, move |index| index.decide_change(&wanted, &change, &from));
         changed.await?.ok_or(ChangeError::Store(StoreError::NotFound))
     }
 
-    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+    async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError> {
         let (wanted, from) = (id.clone(), *from);
         self.mutate(id, move |index| index.decide_delete(&wanted, &from)).await
     }
 
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+    async fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(inner) = &*owner else {
-            return owner.ask(&Call::Touch(used.to_vec())).await;
+        let FilesOwner::Here(inner) = &*owner else {
+            return owner.forward(&SuccessorCall::Touch(used.to_vec())).await;
         };
         let (inner, used) = (Arc::clone(inner), used.to_vec());
-        blocking(move || inner.touch(&used)).await
+        blocking(move || inner.record_uses(&used)).await
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(inner) = &*owner else {
-            return owner.ask(&Call::ChangesSince(version)).await;
+        let FilesOwner::Here(inner) = &*owner else {
+            return owner.forward(&SuccessorCall::ChangesSince(version)).await;
         };
         Ok(inner.index.read().changes_since(version))
     }
@@ -211,7 +210,7 @@ impl KeyStore for EmbeddedStore {
     }
 
     fn nudges_all(&self) -> bool {
-        // Not while it is being decided who has the files.
+        // Not while the owner of the files is being decided.
         self.ownership.here_now().is_some()
     }
 }
@@ -237,8 +236,8 @@ impl KeyHealer for EmbeddedStore {
 impl SessionStore for EmbeddedStore {
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(inner) = &*owner else {
-            return owner.ask(&Call::Recall(states.to_vec())).await;
+        let FilesOwner::Here(inner) = &*owner else {
+            return owner.forward(&SuccessorCall::Recall(states.to_vec())).await;
         };
         let (inner, now) = (Arc::clone(inner), clock::unix_seconds());
         let states = states.to_vec();
@@ -252,8 +251,8 @@ impl SessionStore for EmbeddedStore {
 
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(inner) = &*owner else {
-            return owner.ask(&Call::Remember(served.to_vec(), now)).await;
+        let FilesOwner::Here(inner) = &*owner else {
+            return owner.forward(&SuccessorCall::Remember(served.to_vec(), now)).await;
         };
         if served.is_empty() {
             return Ok(());

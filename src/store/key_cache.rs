@@ -1,12 +1,15 @@
 //! A bounded cache of key records in front of the store, invalidated by the store's change feed.
 //!
-//! A push from the store only says that the feed should be read now. A poll over the data connection reads it anyway,
-//! so a revoked key is refused within the poll's period even if the push connection is cut. A record loaded at version
-//! v is kept only if no later version has been processed, so a record read before a revocation cannot be cached after
-//! it.
+//! A push from the store only means that the feed should be read now. A poll over the data connection reads it anyway, so a
+//! revoked key is refused within the poll interval even if the push connection is cut. A record loaded at version v is kept
+//! only if no later version has been processed, so a record read before a revocation cannot be cached after it.
 //!
-//! The entries are divided into shards, each under one lock together with the version it has processed. Existing keys
-//! and unknown digests are kept apart (`shard`), and lookups of unknown keys are rate-limited (`limits`).
+//! The entries are divided into shards, each under one lock together with the version it has processed. Existing keys and
+//! unknown digests are kept apart (`KeyCacheShard`), and lookups of unknown keys are rate-limited (`UnknownKeyLimits`).
+
+pub(crate) mod shard;
+#[cfg(test)]
+mod tests;
 
 use std::{
     sync::{
@@ -20,58 +23,48 @@ use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
-pub(crate) use limits::UnknownSettings;
-
 use crate::{
-    domain::keys::{
-        key::{KeyId, KeyRecord},
-        secret::KeyDigest,
+    domain::{
+        QuickMap,
+        keys::{
+            key::{KeyId, KeyRecord},
+            secret::KeyDigest,
+        },
     },
-    edges::{clock, limiter::client::Client},
+    edges::{clock, limiter::ClientAddress},
     store::{
-        Changes, KeyStore, Lookup, StoreError,
-        key_cache::{
-            counters::{Counters, count},
-            limits::{Limits, Reached},
-            shard::{Cold, Known, Lifetimes, Shard, Sizes},
-            shards::{pick, slot},
-            uses::Uses,
+        Changes, KeyLookup, KeyStore, StoreError,
+        key_cache::shard::{
+            CacheMiss, DigestOwner, EntryLifetimes, KeyCacheCounters, KeyCacheShard, ReachedLimit, ShardSizes,
+            UnknownKeyLimits, count,
         },
     },
 };
 
-mod counters;
-mod limits;
-mod offline;
-mod shard;
-mod shards;
-#[cfg(test)]
-mod tests;
-pub(crate) mod tokens;
-mod uses;
+pub(crate) use crate::store::key_cache::shard::UnknownKeySettings;
 
-/// The most shards of the entries and last uses, so that requests do not contend for one lock.
+/// The maximum number of shards of the entries and of the last uses, so that requests do not contend for one lock.
 const SHARDS_MAX: usize = 16;
-/// Concurrent lookups of one cold key wait for each other on this many locks. This also limits the concurrent lookups,
-/// and so by how many the failing ones may exceed their limits.
+/// Concurrent lookups of one uncached key wait for each other on this many locks. This also limits the concurrent lookups,
+/// and thereby how far the failing ones may exceed their limits.
 const FLIGHT_LOCKS: usize = 64;
 
 /// The cache's limits and lifetimes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyCacheSettings {
-    /// The longest use of an entry without asking the store.
+    /// The maximum age of an entry that is used without asking the store.
     pub lifetime: Duration,
-    /// The longest use of an entry while the store is unreachable, so that recently used keys remain valid.
+    /// The maximum age of an entry that is used while the store is unreachable, so that recently used keys remain valid.
     pub offline_lifetime: Duration,
-    /// The longest use of an entry for an unknown key.
+    /// The maximum age of an entry for an unknown key.
     pub negative_lifetime: Duration,
-    /// The most keys. A full shard drops its least recently used key.
+    /// The maximum number of keys. A full shard drops its least recently used key.
     pub entries_max: usize,
     /// Limits for digests that belong to no key.
-    pub unknown: UnknownSettings,
-    /// How often the feed is read without a push.
+    pub unknown: UnknownKeySettings,
+    /// The interval at which the feed is read without a push.
     pub poll: Duration,
-    /// How often last uses are written to the store.
+    /// The interval at which last uses are written to the store.
     pub flush_used: Duration,
 }
 
@@ -81,10 +74,10 @@ pub(crate) enum KeyLookupError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store was not asked, because the client, or all together, asked for too many keys that do not exist.
-    #[error("too many unknown keys were asked for, the next lookup is in {} ms", .wait.as_millis())]
+    /// The store was not asked, because the client, or all clients together, asked for too many keys that do not exist.
+    #[error("too many lookups of unknown keys: the next one is allowed in {} ms", .wait.as_millis())]
     Limited {
-        /// How long until a lookup is allowed again.
+        /// The time until a lookup is allowed again.
         wait: Duration,
     },
 }
@@ -93,12 +86,12 @@ pub(crate) enum KeyLookupError {
 pub(crate) struct KeyCache {
     store: Arc<dyn KeyStore>,
     settings: KeyCacheSettings,
-    lifetimes: Lifetimes,
-    shards: Vec<Mutex<Shard>>,
-    limits: Limits,
+    lifetimes: EntryLifetimes,
+    shards: Vec<Mutex<KeyCacheShard>>,
+    limits: UnknownKeyLimits,
     flights: Vec<AsyncMutex<()>>,
-    uses: Uses,
-    counters: Counters,
+    uses: LastUses,
+    counters: KeyCacheCounters,
     reachable: AtomicBool,
 }
 
@@ -114,22 +107,22 @@ impl KeyCache {
     /// An empty cache. [`KeyCache::run`] must run to keep it up to date.
     pub(crate) fn new(store: Arc<dyn KeyStore>, settings: KeyCacheSettings) -> Arc<Self> {
         let shards = settings.entries_max.clamp(1, SHARDS_MAX);
-        let sizes = Sizes {
+        let sizes = ShardSizes {
             keys_max: settings.entries_max / shards,
             unknown_max: settings.unknown.entries_max / shards,
         };
         Arc::new(Self {
             store,
             settings,
-            lifetimes: Lifetimes {
+            lifetimes: EntryLifetimes {
                 key: settings.lifetime,
                 unknown: settings.negative_lifetime,
             },
-            shards: (0..shards).map(|_| Mutex::new(Shard::new(sizes))).collect(),
-            limits: Limits::new(&settings.unknown, clock::instant()),
+            shards: (0..shards).map(|_| Mutex::new(KeyCacheShard::new(sizes))).collect(),
+            limits: UnknownKeyLimits::new(&settings.unknown, clock::instant()),
             flights: (0..FLIGHT_LOCKS).map(|_| AsyncMutex::default()).collect(),
-            uses: Uses::new(shards, sizes.keys_max),
-            counters: Counters::default(),
+            uses: LastUses::new(shards, sizes.keys_max),
+            counters: KeyCacheCounters::default(),
             reachable: AtomicBool::new(false),
         })
     }
@@ -140,18 +133,18 @@ impl KeyCache {
         &self,
         digest: &KeyDigest,
         now: Instant,
-        asker: impl FnOnce() -> Client,
+        asker: impl FnOnce() -> ClientAddress,
     ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
-        Ok(self.known(digest, now, asker).await?.and_then(key))
+        Ok(self.find_owner(digest, now, asker).await?.and_then(into_key_record))
     }
 
-    async fn known(
+    async fn find_owner(
         &self,
         digest: &KeyDigest,
         now: Instant,
-        asker: impl FnOnce() -> Client,
-    ) -> Result<Option<Known>, KeyLookupError> {
-        match self.at_hand(digest, now) {
+        asker: impl FnOnce() -> ClientAddress,
+    ) -> Result<Option<DigestOwner>, KeyLookupError> {
+        match self.find_cached(digest, now) {
             Ok(known) => Ok(known),
             Err(cold) => self.fetch(digest, now, cold, Some(asker())).await,
         }
@@ -164,16 +157,16 @@ impl KeyCache {
         digest: &KeyDigest,
         now: Instant,
     ) -> Result<Option<Arc<KeyRecord>>, KeyLookupError> {
-        let known = match self.at_hand(digest, now) {
+        let known = match self.find_cached(digest, now) {
             Ok(known) => known,
             Err(cold) => self.fetch(digest, now, cold, None).await?,
         };
-        Ok(known.and_then(key))
+        Ok(known.and_then(into_key_record))
     }
 
     /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
     /// returns [`KeyLookupError::Limited`].
-    pub(crate) async fn find_anew(
+    pub(crate) async fn refetch(
         &self,
         digest: &KeyDigest,
         now: Instant,
@@ -184,64 +177,64 @@ impl KeyCache {
         self.find_known(digest, now).await
     }
 
-    /// Asks the store for a `cold` digest. Without an `asker` no limit applies.
+    /// Fetches a digest that is not cached from the store. Without an `asker` no limit applies.
     async fn fetch(
         &self,
         digest: &KeyDigest,
         now: Instant,
-        cold: Cold,
-        asker: Option<Client>,
-    ) -> Result<Option<Known>, KeyLookupError> {
+        cold: CacheMiss,
+        asker: Option<ClientAddress>,
+    ) -> Result<Option<DigestOwner>, KeyLookupError> {
         self.check(cold, asker, now)?;
-        // One task asks; the others wait and find the answer in the cache.
+        // One task asks the store; the others wait and find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
             Some(flight) => Some(flight.lock().await),
             None => None,
         };
-        match self.at_hand(digest, now) {
+        match self.find_cached(digest, now) {
             Ok(known) => return Ok(known),
             Err(cold) => self.check(cold, asker, now)?,
         }
         let known = self.read(digest, now).await?;
         if let (None, Some(asker)) = (&known, asker) {
-            self.limits.found_nothing(asker, now);
+            self.limits.count_failure(asker, now);
         }
         Ok(known)
     }
 
-    async fn read(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Known>, StoreError> {
+    async fn read(&self, digest: &KeyDigest, now: Instant) -> Result<Option<DigestOwner>, StoreError> {
         count(&self.counters.misses);
         let epoch = self.shard(digest).map(|shard| shard.epoch());
         let found = self.store.find(digest).await;
-        self.note(&found);
+        self.record_reachability(&found);
         if let Err(StoreError::Unavailable(_)) = &found
-            && let Some(known) = self.offline(digest, now)
+            && let Some(known) = self.offline_owner(digest, now)
         {
             return Ok(Some(known));
         }
-        let Lookup { record, token, version } = found?;
-        let token = token.map(|grant| Known::Token(Arc::new(grant)));
-        let known = record.map(|record| Known::Key(Arc::new(record))).or(token);
+        let KeyLookup { record, token, version } = found?;
+        let token = token.map(|grant| DigestOwner::Token(Arc::new(grant)));
+        let known = record.map(|record| DigestOwner::Key(Arc::new(record))).or(token);
         if known.is_none() {
             count(&self.counters.unknown);
         }
         if let (Some(mut shard), Some(epoch)) = (self.shard(digest), epoch) {
-            shard.keep(*digest, known.clone(), now, (version, epoch));
+            shard.insert(*digest, known.clone(), now, (version, epoch));
         }
         Ok(known)
     }
 
-    /// Notes that a key is used now. Written to the store in batches.
-    pub(crate) fn touch(&self, id: &KeyId, now_unix: i64) {
-        self.uses.note(id, now_unix);
+    /// Records that a key is used now. Written to the store in batches.
+    pub(crate) fn record_use(&self, id: &KeyId, now_unix: i64) {
+        self.uses.record(id, now_unix);
     }
 
     /// Whether the last call to the store was answered.
-    pub(crate) fn store_is_reachable(&self) -> bool {
+    pub(crate) fn is_store_reachable(&self) -> bool {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// Events and how often each has happened since the start.
+    /// The events, and how often each has happened since the start.
     pub(crate) fn events(&self) -> [(&'static str, u64); 8] {
         self.counters.events()
     }
@@ -251,10 +244,10 @@ impl KeyCache {
         let store = Arc::clone(&self.store);
         let background = store.run(shutdown.clone());
         tokio::select! {
-            // A store without background work returns at once; the others go on.
+            // A store without background work returns at once; the others continue.
             () = async { background.await; std::future::pending::<()>().await } => {}
             () = self.follow() => {}
-            // It alone ends at the shutdown, so that no batch is dropped on its way to the store.
+            // Only this one ends at the shutdown, so that no batch is dropped on its way to the store.
             () = self.flush_until(shutdown) => {}
         }
     }
@@ -264,7 +257,7 @@ impl KeyCache {
         let mut known = None;
         loop {
             let changes = self.store.changes_since(known.unwrap_or(0)).await;
-            self.note(&changes);
+            self.record_reachability(&changes);
             let nudged = changes.is_ok() && self.store.nudges_all();
             if let Ok(changes) = changes {
                 let version = changes.version;
@@ -296,28 +289,28 @@ impl KeyCache {
     async fn flush(&self) {
         let used = self.uses.take();
         if !used.is_empty()
-            && let Err(error) = self.store.touch(&used).await
+            && let Err(error) = self.store.record_uses(&used).await
         {
-            tracing::debug!(%error, "the last use of keys could not be noted yet");
+            tracing::debug!(%error, "cannot write the last use of keys yet");
             for (id, at) in used {
-                self.touch(&id, at);
+                self.record_use(&id, at);
             }
         }
     }
 
-    fn note<T>(&self, answer: &Result<T, StoreError>) {
+    fn record_reachability<T>(&self, answer: &Result<T, StoreError>) {
         let reachable = !matches!(answer, Err(StoreError::Unavailable(_)));
         self.reachable.store(reachable, Ordering::Relaxed);
     }
 
-    fn shard(&self, digest: &KeyDigest) -> Option<MutexGuard<'_, Shard>> {
+    fn shard(&self, digest: &KeyDigest) -> Option<MutexGuard<'_, KeyCacheShard>> {
         pick(&self.shards, digest.as_bytes().last()).map(Mutex::lock)
     }
 
     /// The cached answer for a digest, counted as an event.
-    fn at_hand(&self, digest: &KeyDigest, now: Instant) -> Result<Option<Known>, Cold> {
-        let mut shard = self.shard(digest).ok_or(Cold::Unseen)?;
-        let found = shard.look(digest, now, &self.lifetimes)?;
+    fn find_cached(&self, digest: &KeyDigest, now: Instant) -> Result<Option<DigestOwner>, CacheMiss> {
+        let mut shard = self.shard(digest).ok_or(CacheMiss::Unseen)?;
+        let found = shard.lookup(digest, now, &self.lifetimes)?;
         count(match found {
             Some(_) => &self.counters.hits,
             None => &self.counters.negative_hits,
@@ -325,15 +318,15 @@ impl KeyCache {
         Ok(found)
     }
 
-    /// Whether the store may be asked. A digest that recently belonged to a key may always be looked up.
-    fn check(&self, cold: Cold, asker: Option<Client>, now: Instant) -> Result<(), KeyLookupError> {
-        let (Cold::Unseen, Some(asker)) = (cold, asker) else {
+    /// Checks that the store may be asked. A digest that recently belonged to a key may always be looked up.
+    fn check(&self, cold: CacheMiss, asker: Option<ClientAddress>, now: Instant) -> Result<(), KeyLookupError> {
+        let (CacheMiss::Unseen, Some(asker)) = (cold, asker) else {
             return Ok(());
         };
         self.limits.check(asker, now).map_err(|reached| {
             let (counter, wait) = match reached {
-                Reached::Address(wait) => (&self.counters.limited_address, wait),
-                Reached::All(wait) => (&self.counters.limited_all, wait),
+                ReachedLimit::Address(wait) => (&self.counters.limited_address, wait),
+                ReachedLimit::All(wait) => (&self.counters.limited_all, wait),
             };
             count(counter);
             KeyLookupError::Limited { wait }
@@ -351,20 +344,87 @@ impl KeyCache {
             count(&self.counters.flushes);
         }
         for (number, shard) in self.shards.iter().enumerate() {
-            let is_here = |digest: &&KeyDigest| slot(&self.shards, digest.as_bytes().last()) == Some(number);
+            let is_here = |digest: &&KeyDigest| shard_index(&self.shards, digest.as_bytes().last()) == Some(number);
             let mut shard = shard.lock();
             match &digests {
-                Some(digests) => shard.change(digests.iter().filter(is_here), version),
+                Some(digests) => shard.mark_changed(digests.iter().filter(is_here), version),
                 None => shard.flush(version),
             }
         }
     }
 }
 
-/// What is known as a key; a token is none.
-fn key(known: Known) -> Option<Arc<KeyRecord>> {
+/// The record of a key; `None` for a token.
+fn into_key_record(known: DigestOwner) -> Option<Arc<KeyRecord>> {
     match known {
-        Known::Key(record) => Some(record),
-        Known::Token(_) => None,
+        DigestOwner::Key(record) => Some(record),
+        DigestOwner::Token(_) => None,
+    }
+}
+
+impl KeyCache {
+    /// The cached key or token of a recently valid digest, for use while the store is unreachable.
+    fn offline_owner(&self, digest: &KeyDigest, now: Instant) -> Option<DigestOwner> {
+        let shard = self.shard(digest)?;
+        let known = shard.last_read(digest, now, self.settings.offline_lifetime)?;
+        count(&self.counters.offline_hits);
+        Some(known)
+    }
+
+    /// Whether any key would remain valid if the store became unreachable now.
+    pub(crate) fn has_offline_keys(&self, now: Instant) -> bool {
+        let lifetime = self.settings.offline_lifetime;
+        self.shards
+            .iter()
+            .any(|shard| shard.lock().has_recent_read(now, lifetime))
+    }
+}
+
+/// One of several locks, chosen by a byte that is random in every digest and id, so that requests do not contend for one.
+fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
+    shard_index(all, byte).and_then(|slot| all.get(slot))
+}
+
+fn shard_index<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
+    let byte = byte.map_or(0, |byte| usize::from(*byte));
+    byte.checked_rem(all.len())
+}
+
+/// The last use of each key, in seconds since the Unix epoch, collected to be written to the store in one call.
+struct LastUses {
+    shards: Vec<Mutex<QuickMap<KeyId, i64>>>,
+    /// The maximum number of keys per shard. Uses of further keys are not recorded.
+    shard_max: usize,
+}
+
+impl LastUses {
+    fn new(shards: usize, shard_max: usize) -> Self {
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            shard_max,
+        }
+    }
+
+    fn record(&self, id: &KeyId, now_unix: i64) {
+        let Some(shard) = pick(&self.shards, id.as_str().as_bytes().last()) else {
+            return;
+        };
+        let mut used = shard.lock();
+        if let Some(at) = used.get_mut(id) {
+            *at = now_unix.max(*at);
+        } else if used.len() < self.shard_max {
+            used.insert(id.clone(), now_unix);
+        }
+    }
+
+    /// Removes and returns all uses, to write them.
+    fn take(&self) -> Vec<(KeyId, i64)> {
+        let shards = self.shards.iter();
+        shards.flat_map(|shard| std::mem::take(&mut *shard.lock())).collect()
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }

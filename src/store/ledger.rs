@@ -1,92 +1,106 @@
-//! The storage of accounts, quotas, holds and the consumption log: one contract, two engines, one test suite for both.
+//! The storage of accounts, quotas, holds, the consumption log and the hourly counters: one contract, two engines, one test
+//! suite for both. Also the feed of changed keys.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+#[cfg(test)]
+pub(crate) mod contract;
+#[cfg(test)]
+pub(crate) mod stability_contract;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
     domain::{
-        keys::key::KeyId,
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
+        keys::{key::KeyId, secret::KeyDigest},
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
-            daily_sums::{DailySum, DailySums, SumsOf},
-            lease::{AskLease, LeaseAnswer},
-            notice::{NoticeOf, TakenNotices},
+            AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
+            TopUp, TopUpReply,
+            consumption::Row,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,
     },
-    store::StoreError,
+    store::{Changes, FEED_CHANGES_MAX, StoreError},
 };
 
-pub(crate) use lists::LogLists;
-pub(crate) use lists::{LOG_ROWS_MAX, PUT_ROWS_MAX};
-
-mod lists;
-
-#[cfg(test)]
-pub(crate) mod contract;
-
-/// The most accounts one page of a list has.
+/// The maximum number of accounts on one page of a list.
 pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
-/// The most steps that one call applies.
+/// The maximum number of steps that one call applies.
 pub(crate) const APPLY_STEPS_MAX: usize = 256;
-/// How often a change of an account's record is decided again because another one came before it.
+/// How often a change of an account's record is decided again because another change came first.
 pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
-/// The steps that one call applies, and up to where they come: that is known of the last one only.
-pub(crate) fn applicable(steps: &[Step], upto: u64) -> (&[Step], u64) {
-    match steps.split_at_checked(APPLY_STEPS_MAX) {
+/// The maximum number of settlements of leases per call, where each costs the store as much as another step.
+pub(crate) const BATCH_STEPS_MIN: usize = 128;
+
+/// At most `max` steps that one call applies, and their `upto`: 0 if steps remain, because it belongs to the last one.
+pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u64) {
+    match steps.split_at_checked(max) {
         Some((first, [_, ..])) => (first, 0),
         _ => (steps, upto),
     }
 }
 
-/// The money of one installation.
+/// The accounts of one installation, with their money.
 ///
-/// Every method is atomic, also against the same method on other nodes, and all time in it is the store's own. Dropping a
-/// future leaves the store whole. [`StoreError::Unavailable`] to a change says only that it is not known whether it happened:
-/// a hold that was put without the node knowing ends with [`LedgerStore::release`] or the node's lease, and steps are sent
-/// again, which has no second effect.
+/// Every method is atomic, even against the same method on other nodes, and uses only the store's own clock. Dropping a
+/// future leaves the store consistent. If a change returns [`StoreError::Unavailable`], it is unknown whether it happened: a
+/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or the node's lease, and steps are
+/// sent again, which has no second effect.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
-    /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denial`] and puts a hold.
+    /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denial`], and places a hold.
     /// Renews the node's lease on the account.
     ///
-    /// Admitting a request that has a hold already answers with that hold and changes nothing.
-    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError>;
+    /// A request that already has a hold gets that hold again, and nothing changes.
+    async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError>;
 
-    /// The answer of [`LedgerStore::admit`] where nothing has to be waited for; `None`: nothing has changed, and that is to be
-    /// asked.
-    fn admit_now(&self, _ask: &Admit) -> Option<AdmitReply> {
+    /// The reply of [`LedgerStore::admit`], if it needs no waiting; `None` if nothing has changed and [`LedgerStore::admit`]
+    /// has to be called.
+    fn admit_now(&self, _ask: &AdmitCall) -> Option<AdmitReply> {
         None
     }
 
-    /// Enlarges the hold of a running request, or the lease that it was admitted out of.
-    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError>;
+    /// Enlarges the hold of a running request, or the lease from which it was admitted.
+    async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError>;
 
-    /// Lets a lease of budget begin, grow, shrink or end, and tells how it and its account stand. Renews the holder's lease.
-    /// A question that comes late or twice changes nothing, unless it lets a lease begin that has ended: then that ends
-    /// with its holder.
-    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError>;
+    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the
+    /// holder's lease. A late or repeated call changes nothing, unless it begins a lease again that has ended: then that
+    /// lease ends with its holder.
+    async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError>;
 
-    /// Applies a node's steps of one account in order: each if and only if its `seq` is one more than the watermark; the
-    /// ones at or below it are passed over, and a gap ends the work. Answers with the watermark after that. The rows of its
-    /// settlements are counted in the daily sums in the same atomic change, and enter the log there, where the store is its home
-    /// ([`LogLists`]). An account that is not there comes into being without a balance.
-    /// `upto` is the number of the last row among them in the node's journal, or 0 if none of them has one
-    /// ([`LedgerStore::summed`]).
-    /// At most [`APPLY_STEPS_MAX`] steps.
+    /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`], or [`LedgerStore::batch_steps_max`] if all of
+    /// them settle requests that were admitted from leases. A step is applied if and only if its
+    /// `seq` is one more than the watermark; steps at or below the watermark are skipped, and a gap ends the work. Returns
+    /// the watermark after that. In the same atomic change the rows of the settlements are counted in the daily sums, and
+    /// enter the log if it is kept in the store ([`LogLists`]). An account that does not exist is created without a balance.
+    ///
+    /// `upto` is the number of the last row among the steps in the node's journal, or 0 if none of them has a row
+    /// ([`LedgerStore::summed_up_to`]).
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError>;
 
-    /// Puts a record of an account in the place of the one that it was made from, and has its leases come back. `false`: the
-    /// account stands otherwise, and nothing has changed. What stands already is `true` and no change, so a call that is made
-    /// twice has one effect. Of an account that is not there the record is the default one; the first other one makes it.
+    /// The maximum number of settlements of leases per call of [`LedgerStore::apply`].
+    fn batch_steps_max(&self) -> usize {
+        BATCH_STEPS_MIN
+    }
+
+    /// Replaces an account's record, if it still equals `from`, and recalls the account's leases. `false` if the record
+    /// differs from `from`; then nothing has changed. If the record already equals `to`, this returns `true` and changes
+    /// nothing, so a repeated call has one effect. The record of an account that does not exist is the default one; any other
+    /// record creates the account.
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError>;
 
-    /// Tells the store again that this was an account's record, in case it has forgotten it: a failover loses what was
-    /// acknowledged. [`AccountRecord::healed`] decides what holds. [`StoreError::Busy`]: others changed it all the time.
+    /// Repeats to the store that this was an account's record, in case it has lost that: a failover loses acknowledged
+    /// writes. [`AccountRecord::healed`] decides what holds. [`StoreError::Busy`] if others kept changing the record.
     async fn heal_terms(&self, account: &str, told: &AccountRecord) -> Result<(), StoreError> {
         for _ in 0..RECORD_CONFLICTS_MAX {
             let present = self.account(account).await?.map(|view| view.record).unwrap_or_default();
@@ -97,63 +111,200 @@ pub trait LedgerStore: Send + Sync {
                 return Ok(());
             }
         }
-        Err(StoreError::Busy(format!(
-            "account `{account}` is changed again and again"
-        )))
+        Err(StoreError::Busy(format!("others keep changing account `{account}`")))
     }
 
-    /// The last step of a node that is applied to an account; 0 if none is. Lower than before after a failover that lost
-    /// something.
+    /// The last step of a node that was applied to an account; 0 if none was. Lower than before after a failover that lost
+    /// steps.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's lease on accounts where it has holds: [`crate::domain::ledger::node::LEASE_MS`] from now. Of all that the
-    /// store can be asked for, also where it fails for others.
+    /// Renews the node's lease on the accounts in which it has holds: until [`crate::domain::ledger::ids::LEASE_MS`] from
+    /// now. If it fails for some accounts, the others are renewed all the same.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
-    /// Ends all holds of a node on an account, without a charge: what a node does at its start with what it left.
+    /// Ends all holds of a node on an account without a charge: what a node does at its start with the holds that it left.
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError>;
 
-    /// One account; `None` if it is not there.
+    /// One account; `None` if it does not exist.
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError>;
 
-    /// What an operation added to an account, as long as that remembers it
-    /// ([`crate::domain::ledger::account::operations::OPERATIONS_MAX`]); `None`: it is not known, or the account is not there.
-    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError>;
+    /// The amount that an operation added to an account, as long as the account remembers it
+    /// ([`crate::domain::ledger::account::operations::OPERATIONS_MAX`]); `None` if the operation or the account is unknown.
+    async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError>;
 
-    /// Up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts behind `after`, by name.
+    /// Up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts after `after`, by name.
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError>;
 
-    /// What a key has spent, in the periods of now.
+    /// The spending of a key in the current periods.
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
 
-    /// What each key of an account has spent in a period; keys that have spent
-    /// nothing are left out. Counters of a period that ended more than 7 days ago may be gone.
-    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError>;
+    /// The spending of each key of an account in a period; keys without any are omitted. Counters of a period that ended more
+    /// than 7 days ago may be gone.
+    async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError>;
 
-    /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model: those of the rows that ended on that
-    /// day. Kept for [`crate::domain::ledger::consumption::RETENTION_DAYS`].
-    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError>;
+    /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model: those of the rows that ended on
+    /// that day. Retained for [`crate::domain::ledger::consumption::RETENTION_DAYS`].
+    async fn sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        of: &SumSelector,
+    ) -> Result<Vec<DailySum>, StoreError>;
 
-    /// Of each node that has rows in the daily sums: the number of the last one in the node's journal. Its rows up to there are in
-    /// the sums, and no others are.
-    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
+    /// For each node with rows in the daily sums, the number of the last such row in the node's journal. The sums include
+    /// exactly the node's rows up to that number.
+    async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
-    /// Puts sums in the place of all that are kept of a day, in one atomic step, if those of the account still count as many
-    /// requests as were `seen`. Answers whether they did; if not, and where the account is not there, nothing has changed.
+    /// Replaces all sums of a day in one atomic step, if the account's sums still count exactly `seen` requests, and returns
+    /// whether they did. If not, or if the account does not exist, nothing has changed.
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
-    /// Takes what an account has to tell: parts of quotas that were reached and low balances, at most
-    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. What was taken is given to nobody for `pause_ms`, twice as long each further
-    /// time, and then again, until it is [`LedgerStore::told`].
+    /// Takes the due notices of an account: quota thresholds that were reached and low balances, at most
+    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. A notice that was taken is given to nobody for `pause_ms`,
+    /// twice as long each further time, and then again, until [`LedgerStore::acknowledge_notices`] acknowledges it.
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError>;
 
-    /// Forgets notices that were told.
-    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError>;
+    /// Removes notices that were delivered.
+    async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError>;
 
     /// The time by the store's clock, in milliseconds since the Unix epoch.
     async fn now_ms(&self) -> Result<i64, StoreError>;
 
-    /// Moves whenever the store may have lost something it had acknowledged: another master, a reconnect. Whoever has a
-    /// journal then compares watermarks. Never moves in an engine that loses nothing.
+    /// Changes whenever the store may have lost acknowledged writes: another master, a reconnect. A node with a journal then
+    /// compares watermarks. Never changes in an engine that loses nothing.
     fn epochs(&self) -> watch::Receiver<u64>;
+}
+
+/// The maximum number of rows on one page of the log.
+pub(crate) const LOG_ROWS_MAX: usize = 1000;
+/// The maximum number of rows that one call restores.
+pub(crate) const PUT_ROWS_MAX: usize = 200;
+
+/// The lists of rows, by account and day, to which settlements append if the log is kept in the store.
+#[async_trait]
+pub(crate) trait LogLists: Send + Sync {
+    /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
+    /// the order in which they were applied, after the first `skip`. Rows older than
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] are gone.
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
+
+    /// The days of an account that have rows, earliest first.
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
+
+    /// Appends rows to a day: rows that the store has lost although it has applied their steps. Charges and sums do not
+    /// change. At most [`PUT_ROWS_MAX`]. `false` if the account does not exist; then nothing has changed.
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
+
+    /// Removes the rows of a day in one atomic step, if there are exactly as many as were `seen`, and returns whether there
+    /// were. Their sums stay. The rows are gone for good: call this only for rows that the log backend is known to have.
+    async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
+}
+
+/// The maximum number of shares in one call.
+pub(crate) const SHARES_MAX: usize = 256;
+/// The maximum number of hours that one call reads.
+pub(crate) const HOURS_MAX: i64 = 256;
+
+/// The hourly buckets of one installation.
+///
+/// A share belongs to one node and is always complete, so storing it twice, late, or out of order has the effect of storing
+/// the greatest one once. Dropping a future leaves the store consistent.
+#[async_trait]
+pub(crate) trait StabilityStore: Send + Sync {
+    /// Replaces the node's share of an hour, if the new one's [`NodeHourCounters::watermark`] is greater; otherwise nothing changes.
+    /// Each hour changes as a whole. At most [`SHARES_MAX`]. Shares of hours that ended
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;
+
+    /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing. Of
+    /// more than [`HOURS_MAX`] hours, the last ones. Unreadable parts are left out with a warning.
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError>;
+
+    /// Changes whenever the store may have lost acknowledged writes. Nodes then store their shares again.
+    fn epochs(&self) -> watch::Receiver<u64>;
+}
+
+/// The hours from `first` to `last`, both included; of more than [`HOURS_MAX`], the last ones.
+pub(crate) fn hours(first: Hour, last: Hour) -> impl Iterator<Item = Hour> {
+    let first = first.max(last.plus(1 - HOURS_MAX));
+    (first.number()..=last.number()).map(Hour::from_number)
+}
+
+/// A version that counts changes, and the digests of the last [`FEED_CHANGES_MAX`] of them.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
+    version: u64,
+    /// The digests of change `version - len + 1` to change `version`.
+    changes: VecDeque<Vec<KeyDigest>>,
+}
+
+impl Feed {
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Adds one change.
+    pub(super) fn push(&mut self, digests: Vec<KeyDigest>) {
+        self.version += 1;
+        if self.changes.len() == FEED_CHANGES_MAX {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(digests);
+    }
+
+    pub(super) fn since(&self, version: u64) -> Changes {
+        let behind = self
+            .version
+            .checked_sub(version)
+            .and_then(|behind| usize::try_from(behind).ok());
+        let skipped = behind.and_then(|behind| self.changes.len().checked_sub(behind));
+        Changes {
+            version: self.version,
+            digests: skipped.map(|skipped| self.changes.iter().skip(skipped).flatten().copied().collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: usize) -> KeyDigest {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        KeyDigest::from_bytes(bytes)
+    }
+
+    #[test]
+    fn it_says_what_came_after_a_version() {
+        let mut feed = Feed::default();
+        assert_eq!(
+            feed.since(0),
+            Changes {
+                version: 0,
+                digests: Some(vec![])
+            }
+        );
+        feed.push(vec![digest(1)]);
+        feed.push(vec![digest(2), digest(3)]);
+        assert_eq!(
+            feed.since(1),
+            Changes {
+                version: 2,
+                digests: Some(vec![digest(2), digest(3)])
+            }
+        );
+        assert_eq!(feed.since(0).digests.unwrap().len(), 3);
+        assert_eq!(feed.since(3).digests, None, "the store is behind the caller");
+    }
+
+    #[test]
+    fn it_keeps_no_more_than_its_limit() {
+        let mut feed = Feed::default();
+        for number in 0..=FEED_CHANGES_MAX {
+            feed.push(vec![digest(number)]);
+        }
+        assert_eq!(feed.since(0).digests, None);
+        assert_eq!(feed.since(1).digests.unwrap().len(), FEED_CHANGES_MAX);
+    }
 }

@@ -1,62 +1,29 @@
-//! The store that nodes share: one Redis (a server, a master with sentinels, or a cluster), every operation one script,
+//! The store that all nodes share: one Redis (a server, a master with sentinels, or a cluster), every operation one script,
 //! every call within a fixed time.
 //!
 //! All keys have one hash tag, `{<namespace>:keys}`, so that every script stays within one slot of a cluster:
 //! - `:ids` digest to key id, `:digests` key id to digest, `:records` key id to record (JSON), `:used` key id to last use,
-//! - `:order` key ids by time of creation,
+//! - `:order` key ids by creation time,
 //! - `:version` counts changes, `:feed` holds the last of them as `<version> <digest> [<digest>]`,
-//! - `:former` digest to key id of texts that were replaced and stay good for a while: the record says until when,
-//! - `:gone` the ids of deleted keys, so that no node that is behind puts one back,
+//! - `:former` digest to key id of texts that were replaced and stay valid for a while: the record says until when,
+//! - `:gone` the ids of deleted keys, so that no node that is behind restores one,
 //! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
-//!   emptied or replaced, and then the answer is "unavailable", never "unknown key",
-//! - `:sign-in:<digest>` a document of sign-ins, kept for a while; that of an access token is under the digest of its text,
-//! - `:session:<digest>` who serves state at a provider that an account has made, kept for a while,
-//! - `:web:<digest>` a person's session in a browser, `:web` all of them (see `web_sessions/head.lua`),
-//! - `:stability:<hour>` what was counted in an hour (see `stability.rs`).
+//!   emptied or replaced, and then the store returns "unavailable", never "unknown key",
+//! - `:sign-in:<digest>` a sign-in document, kept for a while; that of an access token is under the digest of its text,
+//! - `:session:<digest>` who serves state that an account has at a provider, kept for a while,
+//! - `:web:<digest>` a browser session, `:web` all of them (see `web_sessions/head.lua`),
+//! - `:stability:<hour>` the counters of an hour (see `stability.rs`).
 //!
 //! Only SHA-256 digests are stored, never a key.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-
-use async_trait::async_trait;
-use once_cell::sync::OnceCell;
-use tokio::sync::watch;
-
-pub use self::generation::Adopt;
-pub(crate) use self::generation::Init;
-pub use self::ledger::RedisLedger;
-pub use self::settings::{RedisMode, RedisSettings};
-
-use self::ledger_scripts::LedgerScripts;
-use self::link::{Effort, Keys, Link};
-use self::reply::ScriptReply;
-use self::script::{Script, ScriptCall};
-use self::scripts::Scripts;
-use crate::domain::keys::change::{KeyChange, MadeFrom};
-use crate::domain::keys::key::{KeyId, KeyRecord, KeyState};
-use crate::domain::keys::secret::KeyDigest;
-use crate::store::{
-    ChangeError, Changes, FEED_CHANGES_MAX, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError, StoreMemory,
-    StoreOpenError, StoreTrouble, StoreWarning,
-};
-
-mod address;
 mod archive;
 mod dialer;
-mod examination;
-mod generation;
-mod healing;
 mod ledger;
-mod ledger_scripts;
 mod link;
+mod recovery;
 mod reply;
 mod rights;
-mod script;
 mod scripts;
-mod sessions;
 mod settings;
 mod sign_ins;
 mod stability;
@@ -64,18 +31,55 @@ mod stability;
 pub(crate) mod test_server;
 #[cfg(test)]
 mod tests;
-mod time;
 mod tracking;
-mod web_sessions;
 
-/// What a call may take that no request waits for.
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use once_cell::sync::OnceCell;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        keys::{
+            change::{ChangePrecondition, KeyChange},
+            key::{KeyId, KeyRecord, KeyState},
+            secret::KeyDigest,
+        },
+        wire::{provider_state::StateKey, session_hint::ServedBy},
+    },
+    store::{
+        ChangeError, Changes, FEED_CHANGES_MAX, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError, StoreMemory,
+        StoreOpenError, StoreTrouble, StoreWarning,
+        redis::{
+            link::{CallPolicy, KeyNaming, Link},
+            reply::ScriptReply,
+            scripts::{LedgerScripts, RedisScript, ScriptCall, Scripts},
+        },
+        sessions::{self, SESSION_LIFETIME, SessionStore},
+    },
+};
+
+pub use self::ledger::RedisLedger;
+pub use self::settings::{RedisMode, RedisSettings};
+pub use crate::store::redis::recovery::AdoptPolicy;
+pub(crate) use crate::store::redis::recovery::InitOutcome;
+
+/// The timeout of a call that no request waits for.
 const ADMIN_BUDGET: Duration = Duration::from_secs(2);
-/// How often a change is tried anew because another one came between reading and writing.
+/// How often a change is tried again because another one came between reading and writing.
 const CONFLICTS_MAX: usize = 8;
-/// How many uses one script notes, so that it does not hold up the server.
+/// The maximum number of uses that one script records, so that it does not block the server.
 const TOUCH_KEYS_MAX: usize = 500;
 
-/// The keys every script is given, in the order `prelude.lua` names them.
+/// The keys that every script gets, in the order in which `prelude.lua` names them.
 const KEY_NAMES: [&str; 8] = [
     "generation",
     "version",
@@ -101,19 +105,19 @@ pub struct RedisStore {
     former_key: String,
     stability_key: String,
     budget: Duration,
-    /// The generation this node has seen first; kept for the life of the process.
+    /// The first generation that this node has seen; kept for the life of the process.
     generation: OnceCell<String>,
     nudge: Arc<watch::Sender<u64>>,
     /// The epoch up to which the feed has been followed.
     followed: AtomicU64,
-    /// Whether the last answer was that of a Redis without this installation's data.
+    /// Whether the last answer came from a Redis without this installation's data.
     lost: AtomicBool,
-    /// Whether the last hours that were read had parts that are not weir's.
+    /// Whether the hours that were read last had parts that weir did not write.
     junk: AtomicBool,
 }
 
 impl RedisStore {
-    /// Checks the settings. A server that is away is no error: it may come.
+    /// Checks the settings. An unreachable server is not an error: it may come up later.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
         let keys = KEY_NAMES
             .iter()
@@ -122,7 +126,7 @@ impl RedisStore {
         let (nudge, _) = watch::channel(0);
         let (scripts, ledger_scripts) = (Scripts::new(), LedgerScripts::new());
         Ok(Self {
-            link: Link::new(settings, script::load(scripts.all().chain(ledger_scripts.all())))?,
+            link: Link::new(settings, scripts::load(scripts.all().chain(ledger_scripts.all())))?,
             scripts,
             ledger_scripts,
             keys,
@@ -142,31 +146,31 @@ impl RedisStore {
         })
     }
 
-    /// A call of a script with the keys that each of them takes.
-    fn keyed<'a>(&self, script: &'a Script) -> ScriptCall<'a> {
+    /// A call of a script, with the keys that every script takes.
+    fn call_with_keys<'a>(&self, script: &'a RedisScript) -> ScriptCall<'a> {
         let mut call = script.call();
         call.key(&self.keys);
         call
     }
 
-    /// The same with the generation, which all scripts take that need one to be there.
-    fn prepare<'a>(&self, script: &'a Script) -> ScriptCall<'a> {
-        let mut call = self.keyed(script);
+    /// The same with the generation, for scripts that require one.
+    fn prepare<'a>(&self, script: &'a RedisScript) -> ScriptCall<'a> {
+        let mut call = self.call_with_keys(script);
         call.arg(self.generation.get().map_or("", String::as_str));
         call
     }
 
     /// Calls a script that needs no generation.
-    async fn call_alone(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
-        ScriptReply::read(self.link.call(call, effort, Keys::Named).await?)
+    async fn call_alone(&self, call: &ScriptCall<'_>, effort: CallPolicy) -> Result<ScriptReply, StoreError> {
+        ScriptReply::read(self.link.call(call, effort, KeyNaming::Named).await?)
     }
 
-    async fn call(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<ScriptReply, StoreError> {
-        let reply = ScriptReply::read(self.link.call(call, effort, Keys::Named).await?);
+    async fn call(&self, call: &ScriptCall<'_>, effort: CallPolicy) -> Result<ScriptReply, StoreError> {
+        let reply = ScriptReply::read(self.link.call(call, effort, KeyNaming::Named).await?);
         let lost = matches!(reply, Err(StoreError::Unavailable(_)));
         if self.lost.swap(lost, Ordering::Relaxed) && !lost {
-            // Its data was put back, as far as a backup has it: the same server may have forgotten the rest.
-            self.link.move_epoch();
+            // Its data was restored, as far as a backup has it: the same server may have lost the rest.
+            self.link.advance_epoch();
         }
         let reply = reply?;
         if !reply.generation.is_empty() {
@@ -175,17 +179,17 @@ impl RedisStore {
         Ok(reply)
     }
 
-    /// Says [`StoreError::Unavailable`] if the Redis was emptied or replaced since this node saw it first.
+    /// Returns [`StoreError::Unavailable`] if the Redis was emptied or replaced since this node first saw it.
     async fn check_generation(&self) -> Result<(), StoreError> {
         let call = self.prepare(&self.scripts.generation);
-        self.call(&call, Effort::Read(self.budget)).await.map(drop)
+        self.call(&call, CallPolicy::Read(self.budget)).await.map(drop)
     }
 
-    /// A key and the very text of its record, against which a change is checked.
+    /// A key and the exact text of its record, against which a change is checked.
     async fn read(&self, id: &KeyId) -> Result<Option<(String, KeyView)>, StoreError> {
         let mut call = self.prepare(&self.scripts.view);
         call.arg(id.as_str());
-        let mut reply = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        let mut reply = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         let (text, used, digest) = (reply.text()?, reply.text()?, reply.text()?);
         if text.is_empty() {
             return Ok(None);
@@ -194,7 +198,7 @@ impl RedisStore {
         Ok(Some((text, view)))
     }
 
-    /// Puts a key in place of the one before, whose record has this text; false if that text has changed.
+    /// Replaces a key whose record has this text; `false` if that text has changed.
     async fn replace(&self, text: &str, before: &KeyView, after: &KeyView) -> Result<bool, StoreError> {
         let (old, new) = (&before.record, &after.record);
         let withdraws = new.state != KeyState::Active || (old.former.is_some() && new.former.is_none());
@@ -206,13 +210,13 @@ impl RedisStore {
             .arg(reply::record_text(new)?)
             .arg(after.digest.to_hex())
             .arg(u8::from(withdraws));
-        Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
+        Ok(!self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 
     /// A call of a script that adds a key.
-    fn adding<'a>(
+    fn creation_call<'a>(
         &self,
-        script: &'a Script,
+        script: &'a RedisScript,
         digest: &KeyDigest,
         record: &KeyRecord,
     ) -> Result<ScriptCall<'a>, StoreError> {
@@ -227,22 +231,23 @@ impl RedisStore {
         Ok(call)
     }
 
-    /// Deletes a key whose record has this text, empty for one that is deleted already; false if it has another one.
+    /// Deletes a key whose record has this text, empty for one that is deleted already; `false` if the record has another
+    /// one.
     async fn remove_record(&self, id: &KeyId, text: &str) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts.delete);
         call.key(&self.gone_key).key(&self.former_key);
         call.arg(FEED_CHANGES_MAX).arg(id.as_str()).arg(text);
-        Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
+        Ok(!self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 }
 
 #[async_trait]
 impl KeyStore for RedisStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+    async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError> {
         let mut call = self.prepare(&self.scripts.find);
         call.key(self.document_key(digest)).key(&self.former_key);
         call.arg(digest.to_hex());
-        let mut reply = self.call(&call, Effort::Read(self.budget)).await?;
+        let mut reply = self.call(&call, CallPolicy::Read(self.budget)).await?;
         let version = reply.number()?;
         let (text, token) = (reply.text()?, reply.text()?);
         let record = if text.is_empty() {
@@ -250,14 +255,14 @@ impl KeyStore for RedisStore {
         } else {
             Some(reply::record(&text)?)
         };
-        // What is no grant is another document of sign-ins.
+        // Text that is not a grant belongs to another sign-in document.
         let token = serde_json::from_str(&token).ok();
-        Ok(Lookup { record, token, version })
+        Ok(KeyLookup { record, token, version })
     }
 
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError> {
-        let call = self.adding(&self.scripts.create, digest, record)?;
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await.map(drop)
+        let call = self.creation_call(&self.scripts.create, digest, record)?;
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
     }
 
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
@@ -267,49 +272,52 @@ impl KeyStore for RedisStore {
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
         let mut call = self.prepare(&self.scripts.list);
         call.arg(after.map_or("", KeyId::as_str)).arg(limit.min(LIST_KEYS_MAX));
-        self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.views()
+        self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.views()
     }
 
-    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError> {
         for _ in 0..CONFLICTS_MAX {
             let (text, before) = self.read(id).await?.ok_or(StoreError::NotFound)?;
-            let after = before.after(change, from)?;
+            let after = before.apply_change(change, from)?;
             if after == before || self.replace(&text, &before, &after).await? {
                 return Ok(after);
             }
         }
-        Err(contended(id).into())
+        Err(contention_error(id).into())
     }
 
-    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+    async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError> {
         for _ in 0..CONFLICTS_MAX {
             let (text, view) = self.read(id).await?.unzip();
-            view.as_ref().map_or(Ok(()), |view| view.check_made_from(from))?;
+            view.as_ref().map_or(Ok(()), |view| view.check_precondition(from))?;
             if self.remove_record(id, text.as_deref().unwrap_or_default()).await? {
                 return Ok(view);
             }
         }
-        Err(contended(id).into())
+        Err(contention_error(id).into())
     }
 
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+    async fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         for batch in used.chunks(TOUCH_KEYS_MAX) {
             let mut call = self.prepare(&self.scripts.touch);
             for (id, at) in batch {
                 call.arg(id.as_str()).arg(*at);
             }
-            self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+            self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         }
         Ok(())
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        // Read before the call: what moves during it is found by the next one.
+        // Read before the call: the next call notices a change during this one.
         let epoch = *self.link.epochs().borrow();
         let mut call = self.prepare(&self.scripts.changes);
         call.arg(version);
-        let mut changes = self.call(&call, Effort::Read(self.budget)).await?.changes(version)?;
-        // Another server may lack changes that were seen, and have others under the same numbers.
+        let mut changes = self
+            .call(&call, CallPolicy::Read(self.budget))
+            .await?
+            .changes(version)?;
+        // Another server may lack changes that this node has seen, and have others under the same numbers.
         if self.followed.fetch_max(epoch, Ordering::Relaxed) < epoch {
             changes.digests = None;
         }
@@ -335,13 +343,47 @@ impl KeyStore for RedisStore {
     async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => {}
-            () = self.link.keep_up() => {}
+            () = self.link.maintain() => {}
             () = tracking::follow(&self.link, &self.version_key, &self.nudge) => {}
             () = tracking::follow_epochs(self.link.epochs(), &self.nudge) => {}
         }
     }
 }
 
-fn contended(id: &KeyId) -> StoreError {
-    StoreError::Unavailable(format!("{id} is being changed by others all the time, try again"))
+fn contention_error(id: &KeyId) -> StoreError {
+    StoreError::Unavailable(format!("others keep changing {id}, try again"))
+}
+
+impl RedisStore {
+    /// The server's time in milliseconds since the Unix epoch; in a cluster that of the master that owns the slot of the
+    /// keys.
+    async fn now_ms(&self) -> Result<i64, StoreError> {
+        let call = self.call_with_keys(&self.scripts.time);
+        let told = self.call_alone(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.text()?;
+        told.parse()
+            .map_err(|_| StoreError::Corrupt("redis did not return its time".to_owned()))
+    }
+}
+
+#[async_trait]
+impl SessionStore for RedisStore {
+    async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError> {
+        let mut call = self.prepare(&self.scripts.recall);
+        for state in states {
+            call.key(format!("{}:{}", self.session_key, state.to_hex()));
+        }
+        let mut reply = self.call(&call, CallPolicy::Read(self.budget)).await?;
+        let texts = states.iter().map(|_| reply.text());
+        texts.map(|text| Ok(sessions::from_text(&text?))).collect()
+    }
+
+    async fn remember(&self, served: &[(StateKey, ServedBy)], _now: i64) -> Result<(), StoreError> {
+        let mut call = self.prepare(&self.scripts.remember);
+        call.arg(SESSION_LIFETIME.as_secs());
+        for (state, served_by) in served {
+            call.key(format!("{}:{}", self.session_key, state.to_hex()));
+            call.arg(sessions::to_text(served_by));
+        }
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
+    }
 }

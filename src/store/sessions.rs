@@ -1,26 +1,33 @@
-//! The storage of state at providers: which account owns it and who serves it, shared by all nodes and kept for as long
-//! as providers keep such state. Account and identifier are stored as one digest, never in clear.
+//! The storage of state at providers, of sign-ins and of browser sessions, shared by all nodes.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sha2::{Digest, Sha256};
 
-use crate::domain::wire::{provider_state::StateKey, session_hint::ServedBy};
-use crate::store::StoreError;
+use crate::{
+    domain::{
+        keys::secret::KeyDigest,
+        wire::{provider_state::StateKey, session_hint::ServedBy},
+    },
+    store::StoreError,
+};
 
-/// How long it is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
+/// How long state is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
 /// live longer.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How many names of state an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
+/// The maximum number of states that an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
 pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
 
-/// The memory of state at providers. What is forgotten is not there any more for the account that made it.
+/// The memory of state at providers: which account owns it and who serves it, kept for as long as providers keep such state.
+/// Account and identifier are stored as one digest, never in clear. State that is forgotten is no longer available to its
+/// account.
 #[async_trait]
 pub(crate) trait SessionStore: Send + Sync {
-    /// Who serves each of these, if that is remembered, in their order.
+    /// Who serves each of these states, in their order; `None` for one that is not remembered.
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError>;
 
-    /// Remembers who serves them, as of `now` (seconds since the Unix epoch). The latest word stands.
+    /// Remembers who serves these states, as of `now` (seconds since the Unix epoch). The latest call wins.
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError>;
 }
 
@@ -64,5 +71,349 @@ pub(crate) mod contract {
             store.recall(&[key("b"), others, key("a"), key("b")]).await.unwrap(),
             [Some(served_by("y")), None, Some(served_by("z")), Some(served_by("y"))]
         );
+    }
+}
+
+/// The maximum number of documents in an embedded store, some kilobytes each at most; beyond it nobody can sign in.
+pub(crate) const EMBEDDED_DOCUMENTS_MAX: usize = 100_000;
+
+/// The documents of sign-ins: texts under digests, shared by all nodes and kept for a while.
+///
+/// Access tokens are documents too; [`KeyStore::find`](crate::store::KeyStore::find) returns them, and the feed names those
+/// that end, so that they are cached as keys are. Backups do not include documents: after a restore people sign in again.
+#[async_trait]
+pub(crate) trait SignInStore: Send + Sync {
+    /// The document of this name, as long as it is kept.
+    async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError>;
+
+    /// Makes a change in one atomic step, if the documents that it depends on are as expected. `false` if one is not; then
+    /// nothing has changed. An acknowledged change is durable by the engine's own measure.
+    async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError>;
+}
+
+/// A change of documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DocumentChange {
+    /// The documents that must exist before, with this text; `None` for one that must not exist.
+    pub expected: Vec<(KeyDigest, Option<String>)>,
+    /// The documents that exist afterwards, each for a number of seconds, at least 1.
+    pub put: Vec<(KeyDigest, String, u64)>,
+    /// The documents that are removed.
+    pub removed: Vec<KeyDigest>,
+    /// The access tokens that end with the change: they are removed, and every node is notified.
+    pub ended: Vec<KeyDigest>,
+}
+
+/// What every store of sign-ins has to do, whatever its engine.
+#[cfg(test)]
+pub(crate) mod sign_ins_contract {
+    use super::*;
+    use crate::domain::keys::key::KeyId;
+    use crate::domain::sign_in::tokens::AccessGrant;
+    use crate::store::KeyStore;
+    use crate::store::contract::{digest, record, until};
+
+    fn put(number: u8, text: &str) -> (KeyDigest, String, u64) {
+        (digest(number), text.to_owned(), 1000)
+    }
+
+    fn expect(number: u8, text: Option<&str>) -> (KeyDigest, Option<String>) {
+        (digest(number), text.map(str::to_owned))
+    }
+
+    /// Nothing changes unless everything is as expected, and of two that expect the same one wins.
+    pub(crate) async fn documents_change_all_at_once_or_not_at_all(store: &dyn SignInStore) {
+        let text = async |number| store.document(&digest(number)).await.unwrap();
+        assert_eq!(text(1).await, None);
+        let first = DocumentChange {
+            expected: vec![expect(1, None)],
+            put: vec![put(1, "one"), put(2, "two")],
+            ..DocumentChange::default()
+        };
+        assert_eq!(store.exchange(&first).await, Ok(true));
+        assert_eq!(store.exchange(&first).await, Ok(false), "it is there by now");
+        let other = DocumentChange {
+            expected: vec![expect(1, Some("one")), expect(2, Some("another"))],
+            put: vec![put(1, "changed"), put(3, "three")],
+            removed: vec![digest(2)],
+            ..DocumentChange::default()
+        };
+        assert_eq!(store.exchange(&other).await, Ok(false));
+        assert_eq!(
+            (text(1).await, text(2).await, text(3).await),
+            (Some("one".to_owned()), Some("two".to_owned()), None)
+        );
+        let right = DocumentChange {
+            expected: vec![expect(1, Some("one")), expect(2, Some("two")), expect(3, None)],
+            ..other
+        };
+        let (one, two) = tokio::join!(store.exchange(&right), store.exchange(&right));
+        assert!(one.unwrap() != two.unwrap(), "one of them was first");
+        assert_eq!(
+            (text(1).await, text(2).await, text(3).await),
+            (Some("changed".to_owned()), None, Some("three".to_owned()))
+        );
+    }
+
+    /// A document is there for its time only.
+    pub(crate) async fn a_document_ends_with_its_time(store: &dyn SignInStore) {
+        let short = DocumentChange {
+            put: vec![(digest(1), "short".to_owned(), 1), put(2, "long")],
+            ..DocumentChange::default()
+        };
+        assert_eq!(store.exchange(&short).await, Ok(true));
+        let text = async |number| store.document(&digest(number)).await.unwrap();
+        until("its time is over", async || text(1).await.is_none()).await;
+        assert_eq!(text(2).await, Some("long".to_owned()));
+        let anew = DocumentChange {
+            expected: vec![expect(1, None)],
+            put: vec![put(1, "anew")],
+            ..DocumentChange::default()
+        };
+        assert_eq!(store.exchange(&anew).await, Ok(true));
+    }
+
+    /// A token is found where keys are, is no key, and every node hears of its end.
+    pub(crate) async fn an_access_token_is_found_until_it_ends(store: &(impl SignInStore + KeyStore)) {
+        store.create(&digest(1), &record(1, 100)).await.unwrap();
+        let grant = AccessGrant {
+            key: KeyId::parse("key_0000000000000001").unwrap(),
+            digest: digest(1),
+            sign_in: "a".to_owned(),
+            until: 7000,
+        };
+        let issued = DocumentChange {
+            put: vec![put(9, &serde_json::to_string(&grant).unwrap()), put(8, "no grant")],
+            ..DocumentChange::default()
+        };
+        let before = store.find(&digest(9)).await.unwrap();
+        assert_eq!((before.record, before.token), (None, None));
+        assert_eq!(store.exchange(&issued).await, Ok(true));
+        let found = store.find(&digest(9)).await.unwrap();
+        assert_eq!(
+            (found.record, found.token, found.version),
+            (None, Some(grant), before.version)
+        );
+        let key = store.find(&digest(1)).await.unwrap();
+        assert!(key.record.is_some() && key.token.is_none());
+        assert_eq!(store.find(&digest(8)).await.unwrap().token, None, "another document");
+        let mut nudges = store.nudges();
+        nudges.mark_unchanged();
+        let ending = DocumentChange {
+            removed: vec![digest(8)],
+            ended: vec![digest(9), digest(10)],
+            ..DocumentChange::default()
+        };
+        assert_eq!(store.exchange(&ending).await, Ok(true));
+        assert_eq!(store.find(&digest(9)).await.unwrap().token, None);
+        let changes = store.changes_since(before.version).await.unwrap();
+        assert_eq!(changes.digests, Some(vec![digest(9), digest(10)]));
+        until("a nudge", async || nudges.has_changed().unwrap()).await;
+    }
+}
+
+/// The maximum number of sessions in an embedded store, some 200 bytes each; beyond it those that would end first are
+/// removed.
+pub(crate) const EMBEDDED_WEB_SESSIONS_MAX: u64 = 20_000;
+/// The minimum interval between two visits that an embedded store records: each is a write to its disk. A session may end
+/// that much earlier than its lifetime without a visit says.
+pub(crate) const VISIT_RECORD_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The digest of the text in a session's cookie, by which the session is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionDigest([u8; 32]);
+
+impl SessionDigest {
+    /// The digest of a cookie's text. Digests of different `kind`s differ.
+    pub(crate) fn of(kind: &str, text: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(Sha256::digest(kind));
+        hash.update(text);
+        Self(hash.finalize().into())
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The digest as hexadecimal text.
+    pub(crate) fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads the text that [`Self::to_hex`] writes.
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 2 * bytes.len() || !text.is_ascii() {
+            return None;
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// A digest that an engine has stored as bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+/// The lifetimes of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionLifetime {
+    /// The lifetime without a visit.
+    pub(crate) idle: Duration,
+    /// The lifetime in all.
+    pub(crate) whole: Duration,
+}
+
+/// A session that has not ended, as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedWebSession {
+    /// The digest by which it is found.
+    pub(crate) id: SessionDigest,
+    /// The person.
+    pub(crate) who: String,
+    /// When it ends without a further visit, in milliseconds since the Unix epoch.
+    pub(crate) idle_ends_ms: i64,
+    /// When it ends in any case, in milliseconds since the Unix epoch.
+    pub(crate) ends_ms: i64,
+}
+
+/// The sessions of people in browsers, shared by all nodes. The text in a cookie is never stored, only its digest. Every
+/// method is atomic.
+///
+/// A session ends by the store's clock: after some time without a visit, and at its end in any case.
+#[async_trait]
+pub(crate) trait WebSessionStore: Send + Sync {
+    /// Begins a session of `who`. An existing session becomes `who`'s, and its end does not change.
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError>;
+
+    /// The person of a session; `None` if it has ended. This counts as a visit.
+    async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
+
+    /// Ends a session and returns its person, to only one of several callers.
+    async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
+
+    /// The sessions that have not ended, at most `most`: those that end last without a further visit, the last one first.
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
+}
+
+/// The behaviour of every engine.
+#[cfg(test)]
+pub(crate) mod web_sessions_contract {
+    use super::*;
+    use crate::store::contract::until;
+
+    const LONG: SessionLifetime = SessionLifetime {
+        idle: Duration::from_secs(1800),
+        whole: Duration::from_secs(43_200),
+    };
+    const SHORT: Duration = Duration::from_millis(150);
+
+    fn id(text: &str) -> SessionDigest {
+        SessionDigest::of("test", text)
+    }
+
+    async fn until_ended(store: &dyn WebSessionStore, id: &SessionDigest, visited: bool) {
+        until("the session ends", async || {
+            if visited {
+                store.visit(id).await.unwrap().is_none()
+            } else {
+                store
+                    .list_web_sessions(100)
+                    .await
+                    .unwrap()
+                    .iter()
+                    .all(|one| one.id != *id)
+            }
+        })
+        .await;
+    }
+
+    /// All behaviours, on a store of its own.
+    pub(crate) async fn web_sessions_are_kept(store: &dyn WebSessionStore) {
+        let (mine, other) = (id("mine"), id("other"));
+        assert_eq!(store.visit(&mine).await.unwrap(), None);
+        assert_eq!(store.end(&mine).await.unwrap(), None);
+        store.begin(&mine, "me", LONG).await.unwrap();
+        assert_eq!(store.visit(&mine).await.unwrap().as_deref(), Some("me"));
+        assert_eq!(store.visit(&other).await.unwrap(), None);
+
+        store.begin(&other, "you", LONG).await.unwrap();
+        store.begin(&mine, "me, rotated", LONG).await.unwrap();
+        assert_eq!(store.visit(&mine).await.unwrap().as_deref(), Some("me, rotated"));
+
+        // One of several is told of the end, and nothing is left of the session.
+        let ends = tokio::join!(store.end(&mine), store.end(&mine));
+        let told = [ends.0.unwrap(), ends.1.unwrap()];
+        assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
+        assert_eq!(store.visit(&mine).await.unwrap(), None);
+        assert_eq!(store.visit(&other).await.unwrap().as_deref(), Some("you"));
+
+        they_are_listed(store).await;
+        ends_of_time(store).await;
+    }
+
+    async fn they_are_listed(store: &dyn WebSessionStore) {
+        let (long, short) = (id("lasts long"), id("lasts short"));
+        let half = SessionLifetime {
+            whole: LONG.idle / 2,
+            ..LONG
+        };
+        store.begin(&short, "{\"you\": \"a b\"}", half).await.unwrap();
+        store.begin(&long, "me", LONG).await.unwrap();
+        let listed = async |most| store.list_web_sessions(most).await.unwrap();
+        let found = |all: &[ListedWebSession], id: &SessionDigest| all.iter().position(|one| one.id == *id);
+        let all = listed(100).await;
+        let (first, second) = (found(&all, &long).unwrap(), found(&all, &short).unwrap());
+        assert!(first < second, "those that end last come first");
+        assert_eq!((&*all[first].who, &*all[second].who), ("me", "{\"you\": \"a b\"}"));
+        assert_eq!(
+            all[second].idle_ends_ms, all[second].ends_ms,
+            "it is over before it is idle for long"
+        );
+        let rest = all[first].ends_ms - all[first].idle_ends_ms;
+        let expected = i64::try_from((LONG.whole - LONG.idle).as_millis()).unwrap();
+        assert!((rest - expected).abs() <= 5000, "{rest} of {expected}");
+        assert_eq!(listed(first + 1).await.len(), first + 1);
+        store.visit(&long).await.unwrap();
+        store.begin(&long, "me, rotated", LONG).await.unwrap();
+        let all = listed(100).await;
+        let of_long: Vec<&str> = all.iter().filter(|one| one.id == long).map(|one| &*one.who).collect();
+        assert_eq!(of_long, ["me, rotated"], "once, as whose it is now");
+        for id in [long, short] {
+            store.end(&id).await.unwrap();
+            assert_eq!(found(&listed(100).await, &id), None);
+        }
+        let soon = SessionLifetime { idle: SHORT, ..LONG };
+        store.begin(&short, "me", soon).await.unwrap();
+        until("a session that has ended is listed no more", async || {
+            found(&listed(100).await, &short).is_none()
+        })
+        .await;
+        assert_eq!(SessionDigest::from_hex(&long.to_hex()), Some(long));
+        assert_eq!(SessionDigest::from_hex(&"g".repeat(64)), None);
+        assert_eq!(SessionDigest::from_hex("ab"), None);
+    }
+
+    async fn ends_of_time(store: &dyn WebSessionStore) {
+        let idle = SessionLifetime { idle: SHORT, ..LONG };
+        store.begin(&id("idle"), "me", idle).await.unwrap();
+        until_ended(store, &id("idle"), false).await;
+        assert_eq!(store.visit(&id("idle")).await.unwrap(), None);
+        let whole = SessionLifetime { whole: SHORT, ..LONG };
+        store.begin(&id("whole"), "me", whole).await.unwrap();
+        until_ended(store, &id("whole"), true).await;
+        assert_eq!(
+            store.end(&id("whole")).await.unwrap(),
+            None,
+            "nobody is told of what is over"
+        );
+        // Becoming somebody else's does not make it longer.
+        store.begin(&id("both"), "me", whole).await.unwrap();
+        store.begin(&id("both"), "you", LONG).await.unwrap();
+        until_ended(store, &id("both"), true).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The store's clock, as this node knows it. Records carry its time, so all nodes agree on the day of a row, whatever
+//! The store's clock, as this node knows it. Records carry the store's time, so all nodes agree on the day of a row, whatever
 //! their own clocks say.
 
 use std::{
@@ -8,43 +8,43 @@ use std::{
 
 use crate::{edges::clock, store::ledger::LedgerStore};
 
-/// By how much this node's clock may differ from the store's before that is said.
+/// How far this node's clock may differ from the store's before that is logged.
 pub(crate) const OFFSET_MAX: Duration = Duration::from_secs(30);
-/// An answer that took longer tells no time.
+/// An answer that took longer is not used.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const UNKNOWN: i64 = i64::MIN;
 
 /// The store's clock, estimated from its last answer and this node's monotonic clock.
 #[derive(Debug)]
 pub(crate) struct StoreTime {
-    /// Where this node's monotonic clock stood.
+    /// This node's monotonic clock at the start.
     began: Instant,
-    /// What the store's clock said at that moment, in milliseconds since the Unix epoch.
+    /// The store's clock at that moment, in milliseconds since the Unix epoch.
     origin_ms: AtomicI64,
-    /// It has been said that this node's clock is off.
-    said: AtomicBool,
+    /// Whether it was logged that this node's clock is off.
+    is_logged: AtomicBool,
 }
 
 impl StoreTime {
-    /// Nothing is known before the store has answered: until then its clock is taken to be this node's.
+    /// Until the store has answered, its clock is assumed to be this node's.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             began: now,
             origin_ms: AtomicI64::new(UNKNOWN),
-            said: AtomicBool::new(false),
+            is_logged: AtomicBool::new(false),
         }
     }
 
-    /// The store's clock said `store_ms` between these two moments.
-    pub(crate) fn told(&self, store_ms: i64, asked: Instant, answered: Instant) {
+    /// Records that the store's clock said `store_ms` between these two moments.
+    pub(crate) fn record(&self, store_ms: i64, asked: Instant, answered: Instant) {
         if answered.saturating_duration_since(asked) <= ANSWER_MAX {
             let origin = store_ms.saturating_sub(self.since_began(answered));
             self.origin_ms.store(origin, Ordering::Relaxed);
         }
     }
 
-    /// What the store's clock says at a moment, in milliseconds since the Unix epoch. While the store is away it goes on by
-    /// this node's monotonic clock.
+    /// The store's time at a moment, in milliseconds since the Unix epoch. While the store is unreachable, this node's
+    /// monotonic clock continues it.
     pub(crate) fn now_ms(&self, now: Instant) -> i64 {
         match self.origin_ms.load(Ordering::Relaxed) {
             UNKNOWN => clock::unix_millis(),
@@ -52,24 +52,24 @@ impl StoreTime {
         }
     }
 
-    /// The same in seconds.
+    /// The store's time in seconds.
     pub(crate) fn now_seconds(&self, now: Instant) -> i64 {
         self.now_ms(now).div_euclid(1000)
     }
 
-    /// By how many milliseconds this node's clock is ahead of the store's; `None` as long as the store has not said.
+    /// By how many milliseconds this node's clock is ahead of the store's; `None` until the store has answered.
     pub(crate) fn offset_ms(&self, now: Instant) -> Option<i64> {
         let is_known = self.origin_ms.load(Ordering::Relaxed) != UNKNOWN;
         is_known.then(|| clock::unix_millis().saturating_sub(self.now_ms(now)))
     }
 
-    /// Asks the store, and says in the log when this node's clock is found off, and when it is right again.
-    pub(crate) async fn ask(&self, ledger: &dyn LedgerStore) {
+    /// Asks the store for its time, and logs when this node's clock is found to be off, and when it is right again.
+    pub(crate) async fn sync(&self, ledger: &dyn LedgerStore) {
         let asked = clock::instant();
         match ledger.now_ms().await {
-            Ok(store_ms) => self.told(store_ms, asked, clock::instant()),
+            Ok(store_ms) => self.record(store_ms, asked, clock::instant()),
             Err(error) => {
-                tracing::debug!(%error, "the store does not tell the time");
+                tracing::debug!(%error, "the store does not return its time");
                 return;
             }
         }
@@ -77,13 +77,13 @@ impl StoreTime {
             return;
         };
         let off = is_off(offset_ms);
-        if self.said.swap(off, Ordering::Relaxed) == off {
+        if self.is_logged.swap(off, Ordering::Relaxed) == off {
             return;
         }
         if off {
             tracing::warn!(
                 ahead_seconds = offset_ms / 1000,
-                "this node's clock is off from the store's, whose time is used for accounts, rows and hours; set it right"
+                "this node's clock differs from the store's, whose time is used for accounts, rows and hours; correct it"
             );
         } else {
             tracing::info!("this node's clock agrees with the store's again");
@@ -111,11 +111,11 @@ mod tests {
         let time = StoreTime::new(began);
         assert_eq!(time.offset_ms(began), None);
         let at = |ms| began + Duration::from_millis(ms);
-        time.told(1_000_000, at(50), at(60));
+        time.record(1_000_000, at(50), at(60));
         assert_eq!(time.now_ms(at(60)), 1_000_000);
         assert_eq!(time.now_ms(at(90_060)), 1_090_000);
         // The store's clock was set back.
-        time.told(500_000, at(100_000), at(100_001));
+        time.record(500_000, at(100_000), at(100_001));
         assert_eq!(time.now_ms(at(100_002)), 500_001);
         assert!(time.offset_ms(at(100_002)).is_some_and(is_off));
     }
@@ -124,9 +124,9 @@ mod tests {
     fn an_answer_that_was_long_under_way_tells_no_time() {
         let began = clock::instant();
         let time = StoreTime::new(began);
-        time.told(7, began, began + ANSWER_MAX + Duration::from_millis(1));
+        time.record(7, began, began + ANSWER_MAX + Duration::from_millis(1));
         assert_eq!(time.offset_ms(began), None);
-        time.told(7, began, began + ANSWER_MAX);
+        time.record(7, began, began + ANSWER_MAX);
         assert!(time.offset_ms(began + ANSWER_MAX).is_some());
     }
 

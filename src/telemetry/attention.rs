@@ -1,6 +1,6 @@
-//! Facts of this node that need attention: conditions on its metrics at this moment, and counters that grew lately. Each is the
+//! Facts of this node that need attention: conditions on its metrics at this moment, and counters that grew recently. Each is the
 //! condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the alert waits. A test compares both, and
-//! names the alerts that only Prometheus can evaluate.
+//! lists the alerts that only Prometheus can evaluate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,35 +17,36 @@ use self::{
 };
 use crate::{
     edges::clock,
-    telemetry::metrics::{Metrics, Reading, Series},
+    telemetry::metrics::{MetricReading, MetricSeries, Metrics},
 };
 
-/// The interval at which growth is looked for while nobody asks.
+/// The interval at which growth is looked for, independent of readers.
 const INTERVAL: Duration = Duration::from_secs(30);
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// A condition on a metric.
 struct Fact {
-    /// The name of its alert, under which the operations guide has more.
+    /// The name of its alert, which the operations guide explains.
     alert: &'static str,
     signal: Signal,
     threshold: Threshold,
-    /// The sentence for people. `{}` is the value, `{ago}` the time since it last grew, and each label's name in braces its value.
+    /// The sentence for people: `{}` stands for the value, `{ago}` for the time since it last grew, and a label's name in braces
+    /// for its value.
     sentence: &'static str,
 }
 
 /// Reads a metric.
-type Read = fn(&Metrics) -> Reading;
+type MetricReader = fn(&Metrics) -> MetricReading;
 
-/// A value that is made of metrics.
+/// A value that is computed from metrics.
 enum Signal {
-    Value(Read),
-    Magnitude(Read),
-    Divided(Read, u32),
-    /// One metric as a share of another; no value while that is 0.
-    Share(Read, Read),
+    Value(MetricReader),
+    Magnitude(MetricReader),
+    Divided(MetricReader, u32),
+    /// The first metric as a share of the second; no value while the second is 0.
+    Share(MetricReader, MetricReader),
     /// The seconds until a Unix time.
-    Until(Read),
+    Until(MetricReader),
 }
 
 /// The limit of a value.
@@ -54,7 +55,7 @@ enum Threshold {
     Over(f64),
     Under(f64),
     UnderDays(u32),
-    /// Over the first number, and grown within the last minutes, which are the second.
+    /// Over the first number, and grown within the second number of minutes.
     Grown(f64, u32),
 }
 
@@ -70,19 +71,20 @@ macro_rules! facts {
     };
 }
 
-// The gravest of a metric comes first. Low balances, providers and warnings of the store have their own lines on the overview.
+// Of the facts of one metric, the most severe is first. Low balances, providers and warnings of the store have their own lines
+// on the overview.
 facts! {
-    /// the journal takes no records, so nothing is admitted
+    /// the journal takes no records, so no request is admitted
     WeirJournalDown = Value(|m| m.journal.up.read()), Is(0.0);
-    /// the store is away
+    /// the store is unreachable
     WeirStoreAway = Value(|m| m.store.up.read()), Is(0.0);
     /// the journal's disk has {} bytes left
     WeirJournalDiskLow = Value(|m| m.journal.disk_free.read()), Under(1_073_741_824.0);
-    /// {} charges or changes of accounts are lost: the log names the accounts
+    /// {} charges or changes of accounts were lost: the log names the accounts
     WeirJournalStepsLost = Value(|m| m.journal.lost.read()), Over(0.0);
     /// the journal had {} damaged parts: the log names the files
     WeirJournalDamaged = Value(|m| m.journal.damaged.read()), Over(0.0);
-    /// a record did not get into the journal {ago} ({} since the start)
+    /// a record could not be written to the journal {ago} ({} since the start)
     WeirJournalWriteFailures = Value(|m| m.journal.failures.read()), Grown(0.0, 10);
     /// the store lacks charges that are {} seconds old
     WeirSettlementsLate = Divided(|m| m.journal.oldest_ms.read(), 1000), Over(60.0);
@@ -92,12 +94,12 @@ facts! {
     WeirLogSinkBehind = Value(|m| m.log.behind_seconds.read()), Over(7_200.0);
     /// the log's {sink} lost rows {ago} ({} since the start)
     WeirLogSinkDropped = Value(|m| m.log.dropped.read()), Grown(0.0, 60);
-    /// keys spend on their grace: {} USD are not charged yet
+    /// keys use their grace: {} USD are not charged yet
     WeirGraceInUse = Divided(|m| m.money.grace_committed.read(), 1_000_000_000), Over(0.0);
     /// a request cost {} USD more than was held for it, {ago}
     WeirOverspendBoundExceeded
-        = Divided(|m| m.money.overspend_bound.read().only("part", "request"), 1_000_000_000), Grown(1.0, 60);
-    /// the public record lacks {} hours of this node
+        = Divided(|m| m.money.overspend_bound.read().with_label("part", "request"), 1_000_000_000), Grown(1.0, 60);
+    /// {} hours of this node are missing in the public record
     WeirStabilityRecordBehind = Value(|m| m.store.stability_untold_hours.read()), Over(0.0);
     /// the store's memory is full: {} of it is used
     WeirStoreMemoryExhausted = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.95);
@@ -113,8 +115,8 @@ facts! {
     WeirPanics = Value(|m| m.program.panics.read()), Grown(0.0, 15);
     /// a request was refused for lack of memory for bodies {ago} ({} of {protocol} since the start)
     WeirBodyMemoryExhausted
-        = Value(|m| m.requests.refusals.read().only("reason", "body_budget_exhausted")), Grown(0.0, 5);
-    /// the last reload failed, an older configuration is in force: `weir check` says why
+        = Value(|m| m.requests.refusals.read().with_label("reason", "body_budget_exhausted")), Grown(0.0, 5);
+    /// the last reload failed and an older configuration is in force: `weir check` says why
     WeirConfigReloadFailed = Value(|m| m.program.reload_failed.read()), Is(1.0);
     /// the certificate for {name} ({key}) of [{listener}] ends today, or has ended
     WeirCertificateEnded = Until(|m| m.connections.certificate_end.read()), Under(86_400.0);
@@ -128,14 +130,14 @@ facts! {
     WeirDiagnosticsDropped = Value(|m| m.log.diagnostics_dropped.read()), Grown(0.0, 5);
 }
 
-/// The facts of this node, and when its counters last grew.
-pub(crate) struct Attention {
+/// Evaluates the facts of this node, and remembers when its counters last grew.
+pub(crate) struct AttentionMonitor {
     metrics: Arc<Metrics>,
     alarms: Mutex<Alarms>,
 }
 
-impl Attention {
-    /// The facts by these metrics, of which none has counted anything yet.
+impl AttentionMonitor {
+    /// Evaluates the facts by `metrics`, which have not counted anything yet.
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         let alarms = Mutex::default();
         Self { metrics, alarms }
@@ -148,7 +150,8 @@ impl Attention {
         }
     }
 
-    /// A sentence for each fact that needs attention now, by both clocks: in seconds since the Unix epoch, and the monotonic one.
+    /// A sentence for each fact that needs attention now. `unix` is in seconds since the Unix epoch, `now` the same moment by the
+    /// monotonic clock.
     pub(crate) fn sentences(&self, unix: i64, now: Instant) -> Vec<String> {
         let mut alarms = self.alarms.lock();
         self.metrics
@@ -158,11 +161,11 @@ impl Attention {
 
 fn sentences(metrics: &Metrics, alarms: &mut Alarms, (unix, now): (i64, Instant)) -> Vec<String> {
     let mut sentences = Vec::new();
-    // A certificate that has ended also ends within two weeks: the gravest fact of a series is enough.
+    // A certificate that has ended also ends within two weeks: the most severe fact of a series is enough.
     let mut seen = BTreeSet::new();
     for fact in FACTS {
-        let Reading { metric, series } = fact.signal.read(metrics, unix);
-        for Series { labels, value } in series {
+        let MetricReading { metric, series } = fact.signal.read(metrics, unix);
+        for MetricSeries { labels, value } in series {
             let id = (metric.clone(), labels);
             let age = match fact.threshold {
                 Grown(..) => alarms.observe(&id, value, now),
@@ -191,7 +194,7 @@ struct Alarm {
 }
 
 impl Alarms {
-    /// Takes the value of a series, which begins at zero, and returns the time since it last grew.
+    /// Records the value of a series, which begins at zero, and returns the time since it last grew.
     fn observe(&mut self, id: &SeriesId, value: f64, now: Instant) -> Option<Duration> {
         if self.0.get(id).map_or(0.0, |alarm| alarm.value) < value {
             self.0.insert(id.clone(), Alarm { value, grew: now });
@@ -216,10 +219,10 @@ impl Fact {
 }
 
 impl Signal {
-    /// The metric that it is made of, with this signal's values.
-    fn read(&self, metrics: &Metrics, now: i64) -> Reading {
+    /// The metric that the signal is computed from, with the signal's values.
+    fn read(&self, metrics: &Metrics, now: i64) -> MetricReading {
         let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
-        let each = |mut reading: Reading, value: &dyn Fn(f64) -> f64| {
+        let each = |mut reading: MetricReading, value: &dyn Fn(f64) -> f64| {
             let all = reading.series.iter_mut();
             all.for_each(|series| series.value = value(series.value));
             reading

@@ -1,11 +1,10 @@
 //! weir's messages on standard error.
 //!
 //! At debug level Pingora and other libraries print whole requests with their credentials, and at higher levels bytes
-//! from providers and clients. The configured level therefore applies to weir's own events only. Other crates are shown
-//! from warnings on, and not at all where weir reports the same in its own words.
+//! from providers and clients. The configured level therefore applies to weir's own events only. Of other crates only warnings
+//! and errors are shown, and nothing where weir reports the same in its own words.
 //!
-//! A thread of its own writes them ([`LineQueue`]): whatever standard error leads to, no thread that has something to say
-//! waits for it.
+//! A thread of its own writes the messages ([`LineQueue`]): no other thread ever waits for standard error.
 
 use std::{
     io::{self, Write},
@@ -17,24 +16,24 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{
-    line_queue::{Line, LineQueue, LineQueueSettings, Sink},
+    line_queue::{LineQueue, LineQueueSettings, LineSink, LogLine},
     metrics::Metrics,
 };
 
-/// The most messages that wait to be written. Beyond it they are dropped and counted.
+/// Maximum number of messages that wait to be written. Further ones are dropped and counted.
 const QUEUE_LINES: usize = 1024;
-/// How long the last messages may take at the end of the process.
+/// The timeout for writing the last messages at the end of the process.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
-/// Libraries of which less is heard than of others, or nothing. Pingora's proxy calls every client that leaves an error and
-/// quotes providers' heads; its connections say what weir says of the request; a TLS peer's certificates and alerts are
-/// the peer's words.
+/// Libraries that may log less than others, or nothing. Pingora's proxy logs each client that leaves as an error and quotes
+/// providers' heads; its connections repeat what weir logs about the request; `rustls` quotes a TLS peer's certificates and
+/// alerts.
 const QUIET: [(&str, LevelFilter); 6] = [
     ("pingora_proxy", LevelFilter::OFF),
     ("pingora_load_balancing", LevelFilter::OFF),
     ("pingora_core", LevelFilter::ERROR),
     ("pingora_core::apps", LevelFilter::OFF),
-    // A provider that sends more than its answer: weir tells of the answer.
+    // Warns of a provider that sends more than its answer; weir logs the answer itself.
     ("pingora_pool", LevelFilter::ERROR),
     ("rustls", LevelFilter::OFF),
 ];
@@ -42,29 +41,29 @@ const QUIET: [(&str, LevelFilter); 6] = [
 /// Why diagnostics cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiagnosticsError {
-    /// The level is none of the known ones.
-    #[error("log level `{0}` is unknown, use off, error, warn, info, debug or trace")]
+    /// The level is unknown.
+    #[error("log level `{0}` is unknown: use off, error, warn, info, debug or trace")]
     Level(String),
-    /// Somebody set up diagnostics before.
+    /// Diagnostics were set up before.
     #[error("diagnostics are already set up: {0}")]
-    Taken(String),
+    AlreadySet(String),
     /// The thread that writes them cannot be started.
     #[error("the thread that writes messages cannot be started: {0}")]
     Thread(io::Error),
 }
 
-/// Messages on their way to standard error. The last ones are written when it is dropped, at the end of the process.
+/// Writes messages to standard error. Dropping this, at the end of the process, writes the last ones.
 #[derive(Debug)]
-#[must_use = "what is said after it was dropped is lost"]
+#[must_use = "messages after this is dropped are lost"]
 pub(crate) struct Diagnostics {
     lines: Arc<LineQueue<Message>>,
 }
 
-/// A message as it was formatted.
+/// A formatted message.
 #[derive(Debug)]
 struct Message(Box<[u8]>);
 
-impl Line for Message {
+impl LogLine for Message {
     fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()> {
         line.extend_from_slice(self.0.strip_suffix(b"\n").unwrap_or(&self.0));
         Ok(())
@@ -79,16 +78,16 @@ impl Diagnostics {
         tracing_subscriber::fmt()
             .compact()
             .with_ansi(false)
-            // What cannot be formatted would be told on standard error by the thread that says it.
+            // Otherwise the logging thread itself would write formatting errors to standard error.
             .log_internal_errors(false)
             .with_writer(diagnostics.writer())
             .with_env_filter(filter)
             .try_init()
-            .map_err(|error| DiagnosticsError::Taken(error.to_string()))?;
+            .map_err(|error| DiagnosticsError::AlreadySet(error.to_string()))?;
         Ok(diagnostics)
     }
 
-    fn to(sink: Sink, lines_max: usize) -> io::Result<Self> {
+    fn to(sink: LineSink, lines_max: usize) -> io::Result<Self> {
         let settings = LineQueueSettings {
             name: "standard error",
             thread: "diagnostics",
@@ -99,30 +98,30 @@ impl Diagnostics {
         Ok(Self { lines })
     }
 
-    fn writer(&self) -> impl Fn() -> Messages + use<> {
+    fn writer(&self) -> impl Fn() -> MessageWriter + use<> {
         let lines = Arc::clone(&self.lines);
-        move || Messages(Arc::clone(&lines))
+        move || MessageWriter(Arc::clone(&lines))
     }
 
-    /// Has the metrics tell how many messages were lost.
+    /// Reports the number of lost messages in `metrics`.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let lines = Arc::clone(&self.lines);
-        metrics.sample(move |metrics| metrics.log.diagnostics_dropped.reach(lines.dropped()));
+        metrics.add_sampler(move |metrics| metrics.log.diagnostics_dropped.raise_to(lines.dropped()));
     }
 }
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
-        // Whoever does not take them in time has not wanted them.
+        // Messages that cannot be written in time are given up.
         let _written = self.lines.close(FLUSH_WAIT);
     }
 }
 
-/// Says on standard error why the process ends, and waits a moment for that to be taken.
-pub(crate) fn say_last(text: &str) {
+/// Writes to standard error why the process ends, and waits a moment until that is written.
+pub(crate) fn print_last(text: &str) {
     let text = format!("{text}\n");
     match Diagnostics::to(standard_error(), 1) {
-        // Dropped, so written, at once.
+        // Dropped at once, which writes it.
         Ok(last) => last.lines.write(Message(text.as_bytes().into())),
         Err(_) => {
             let _written = io::stderr().write_all(text.as_bytes());
@@ -130,14 +129,14 @@ pub(crate) fn say_last(text: &str) {
     }
 }
 
-fn standard_error() -> Sink {
-    Sink::Stream(Box::new(io::stderr()))
+fn standard_error() -> LineSink {
+    LineSink::Stream(Box::new(io::stderr()))
 }
 
-/// What `tracing` writes its messages to, each in one call.
-struct Messages(Arc<LineQueue<Message>>);
+/// The writer that `tracing` uses: it gets each message in one call.
+struct MessageWriter(Arc<LineQueue<Message>>);
 
-impl Write for Messages {
+impl Write for MessageWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(Message(bytes.into()));
         Ok(bytes.len())
@@ -149,7 +148,7 @@ impl Write for Messages {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
-    // Spelled out, because tracing would also take numbers and odd spellings.
+    // Spelled out, because `tracing` would also accept numbers and odd spellings.
     let own = match level {
         "off" => LevelFilter::OFF,
         "error" => LevelFilter::ERROR,
@@ -255,7 +254,7 @@ mod tests {
     #[test]
     fn what_was_said_last_is_written_before_the_end() {
         let lines = Lines::default();
-        let diagnostics = Diagnostics::to(Sink::Stream(Box::new(lines.clone())), QUEUE_LINES).expect("starts");
+        let diagnostics = Diagnostics::to(LineSink::Stream(Box::new(lines.clone())), QUEUE_LINES).expect("starts");
         tracing::subscriber::with_default(subscriber("info", diagnostics.writer()), || {
             for count in 0..500 {
                 tracing::info!(target: "weir::wiring", count, "said");
@@ -289,7 +288,7 @@ mod tests {
         let (reached, stuck) = sync_channel(1);
         let (release, released) = sync_channel(0);
         let lines = Lines::default();
-        let sink = Sink::Stream(Box::new(Unread(reached, released, lines.clone())));
+        let sink = LineSink::Stream(Box::new(Unread(reached, released, lines.clone())));
         let diagnostics = Diagnostics::to(sink, 4).expect("starts");
         let metrics = Metrics::new(&[], &[]).expect("the definitions are right");
         diagnostics.observe(&metrics);

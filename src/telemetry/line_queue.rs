@@ -1,11 +1,17 @@
-//! Lines on their way to a file or a stream, written by a thread of their own.
+//! A queue of lines that a thread of its own writes to a file or a stream, which log rotation may rename.
 //!
-//! A thread that has a line hands it over and never waits for a disk, a pipe or its reader. The queue is bounded: if it is
-//! full, lines are dropped and counted, because serving matters more than logging. Once the queue is written to its end
-//! again, the loss is told once.
+//! A thread that logs hands its line over and never waits for a disk, a pipe or its reader. The queue is bounded: if it is
+//! full, lines are dropped and counted, because serving matters more than logging. Once all queued lines are written again,
+//! the loss is reported once.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
-    io::{self, BufWriter, Write},
+    fs::{File, Metadata, OpenOptions},
+    io::{self, BufWriter, ErrorKind, Write},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,38 +24,34 @@ use parking_lot::Mutex;
 
 use crate::edges::clock;
 
-mod sink;
-
-pub(super) use sink::{LogFile, Sink};
-
-/// How often the writer looks whether its file is still the one at its path, at most.
+/// The minimum interval between two checks whether the file is still the one at its path.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes gathered before a write when lines come faster than they are written.
+/// Bytes collected before a write when lines come faster than they are written.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What can be written as a line.
-pub(super) trait Line: Send + 'static {
-    /// Appends it without its line break.
+/// A value that can be written as a line.
+pub(super) trait LogLine: Send + 'static {
+    /// Appends the line without its line break.
     ///
     /// # Errors
-    /// It has a value that no line can have.
+    /// A value cannot be written.
     fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()>;
 }
 
-/// What a queue is for, and how large it is.
+/// The names and sizes of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineQueueSettings {
-    /// What its lines are, in messages.
+    /// The queue's name in messages.
     pub name: &'static str,
     /// The name of its thread.
     pub thread: &'static str,
-    /// The most lines that wait, at least 1.
+    /// Maximum number of waiting lines, at least 1.
     pub lines_max: usize,
-    /// How long a line waits for others, so that the writer need not write each by itself.
+    /// How long a line waits for others, so that the writer writes several at once.
     pub gather: Duration,
 }
 
-/// The queue. [`LineQueue::close`] at the end of the process.
+/// The queue. Call [`LineQueue::close`] at the end of the process.
 #[derive(Debug)]
 pub(super) struct LineQueue<L> {
     queue: SyncSender<Job<L>>,
@@ -60,7 +62,7 @@ pub(super) struct LineQueue<L> {
 #[derive(Debug)]
 enum Job<L> {
     Line(L),
-    /// Something in [`WriterSignals`] changed; look there.
+    /// Something in [`WriterSignals`] has changed.
     Wake,
 }
 
@@ -71,28 +73,28 @@ struct WriterSignals {
     closing: AtomicBool,
 }
 
-impl<L: Line> LineQueue<L> {
+impl<L: LogLine> LineQueue<L> {
     /// Starts the writer.
     ///
     /// # Errors
     /// Its thread cannot be started.
-    pub(super) fn start(sink: Sink, settings: LineQueueSettings) -> io::Result<Self> {
+    pub(super) fn start(sink: LineSink, settings: LineQueueSettings) -> io::Result<Self> {
         let (queue, jobs) = sync_channel(settings.lines_max.max(1));
         let (ended, done) = sync_channel(1);
         let shared = Arc::<WriterSignals>::default();
-        let writer = Writer {
+        let writer = LineWriter {
             sink: BufWriter::with_capacity(WRITE_BUFFER_BYTES, sink),
             line: Vec::new(),
             gather: settings.gather,
             shared: Arc::clone(&shared),
             failing: false,
-            told: 0,
-            looked: clock::instant(),
+            reported: 0,
+            checked_at: clock::instant(),
             report: move |event| log_event(settings.name, event),
         };
         let body = move || {
             writer.run(&jobs);
-            // Nobody may be waiting.
+            // Maybe `close` does not wait.
             let _sent = ended.try_send(());
         };
         std::thread::Builder::new()
@@ -105,83 +107,83 @@ impl<L: Line> LineQueue<L> {
         })
     }
 
-    /// Hands a line to the writer. Never waits: a full queue drops it and counts it.
+    /// Hands a line to the writer. Never waits: if the queue is full, the line is dropped and counted.
     pub(super) fn write(&self, line: L) {
         if self.queue.try_send(Job::Line(line)).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Lines lost so far: the queue was full, or they could not be written.
+    /// The number of lines lost so far: the queue was full, or they could not be written.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Has the writer open its file again, for log rotation. What was queued before may still go to the old file.
+    /// Has the writer open its file again, for log rotation. Lines that are already queued may still go to the old file.
     pub(super) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Writes what is queued and ends the writer, waiting at most `wait`. True when everything was written; false when
-    /// the sink hung. Lines that come later are dropped and counted.
+    /// Writes the queued lines and ends the writer, waiting at most `wait`. Returns `false` if the sink hung before all were
+    /// written. Later lines are dropped and counted.
     pub(super) fn close(&self, wait: Duration) -> bool {
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
         let done = self.done.lock();
-        // Disconnected: closed before.
+        // Disconnected: already closed.
         !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
     }
 
-    /// A full queue needs no waking: the writer looks at the flags before it sleeps.
+    /// Wakes the writer. A full queue needs no waking: the writer checks the flags before it sleeps.
     fn wake(&self) {
         let _full_or_closed = self.queue.try_send(Job::Wake);
     }
 }
 
-/// A change in how the sink takes lines.
+/// A change in the state of the sink.
 #[derive(Debug)]
 enum SinkEvent {
-    /// It has begun to fail.
+    /// Writing has begun to fail.
     Failed(io::Error),
-    /// It takes lines again.
+    /// Writing works again.
     Recovered,
-    /// The queue was written to its end after this many lines were lost.
+    /// All queued lines are written, after this many were lost.
     LinesLost(u64),
 }
 
-/// Writes an event of the sink of `name` to the diagnostic log.
+/// Logs an event of the sink of queue `name`.
 fn log_event(name: &str, event: SinkEvent) {
     match event {
-        SinkEvent::Failed(error) => tracing::error!(%error, "{name} cannot be written, lines are lost"),
+        SinkEvent::Failed(error) => tracing::error!(%error, "{name} cannot be written; lines are lost"),
         SinkEvent::Recovered => tracing::info!("{name} is written again"),
-        // As important as the most important of those that may be missing.
+        // An error, because the lost lines may have been errors.
         SinkEvent::LinesLost(lost) => tracing::error!(
             lost,
-            "{name}: lines were lost because they were not taken in time; it is written again"
+            "{name}: lines were lost because they could not be written in time; it is written again"
         ),
     }
 }
 
-/// The thread's side.
-struct Writer<R> {
-    sink: BufWriter<Sink>,
+/// The writing thread's state.
+struct LineWriter<R> {
+    sink: BufWriter<LineSink>,
     line: Vec<u8>,
     gather: Duration,
     shared: Arc<WriterSignals>,
-    /// The last write has failed.
+    /// Whether the last write failed.
     failing: bool,
-    /// How many lost lines were told.
-    told: u64,
-    /// When the path was last looked at.
-    looked: Instant,
+    /// The number of lost lines that were reported.
+    reported: u64,
+    /// When the path was last checked.
+    checked_at: Instant,
     report: R,
 }
 
-impl<R: FnMut(SinkEvent)> Writer<R> {
-    fn run<L: Line>(mut self, jobs: &Receiver<Job<L>>) {
+impl<R: FnMut(SinkEvent)> LineWriter<R> {
+    fn run<L: LogLine>(mut self, jobs: &Receiver<Job<L>>) {
         loop {
-            // Asked before the queue is looked at: what was handed over before the end is written.
+            // Read before the queue: lines handed over before the end are written.
             let closing = self.shared.closing.load(Ordering::SeqCst);
             let job = match jobs.try_recv() {
                 Ok(job) => job,
@@ -189,10 +191,10 @@ impl<R: FnMut(SinkEvent)> Writer<R> {
                 Err(TryRecvError::Empty) => {
                     self.flush();
                     match jobs.try_recv() {
-                        // It came while the sink was not taken: the queue is not at its end.
+                        // It came during the flush: the queue is not at its end.
                         Ok(job) => job,
-                        // What tells it may be a line of this very queue.
-                        Err(_) if self.tell_loss() => continue,
+                        // The report may be a line of this very queue.
+                        Err(_) if self.report_loss() => continue,
                         Err(_) if closing => break,
                         Err(_) => {
                             let Ok(job) = jobs.recv() else { break };
@@ -214,56 +216,56 @@ impl<R: FnMut(SinkEvent)> Writer<R> {
             }
         }
         self.flush();
-        // What could not be flushed goes down with the process.
+        // Lines that could not be flushed are lost with the process.
         let lost = memchr::memchr_iter(b'\n', self.sink.buffer()).count();
-        self.lose(u64::try_from(lost).unwrap_or(u64::MAX));
+        self.record_lost(u64::try_from(lost).unwrap_or(u64::MAX));
     }
 
-    fn write(&mut self, line: &impl Line) {
+    fn write(&mut self, line: &impl LogLine) {
         self.line.clear();
         let appended = line.append_to(&mut self.line);
         self.line.push(b'\n');
         if let Err(error) = appended.and_then(|()| self.sink.write_all(&self.line)) {
-            self.lose(1);
-            self.note(Err(error));
+            self.record_lost(1);
+            self.report_change(Err(error));
         }
     }
 
-    /// Only what has reached the sink says that it works: a line that fits into the buffer has not.
+    /// Writes the buffer out. Only this shows that the sink works: a line that fits into the buffer has not reached it.
     fn flush(&mut self) {
         if !self.sink.buffer().is_empty() {
             let flushed = self.sink.flush();
-            self.note(flushed);
+            self.report_change(flushed);
         }
     }
 
-    fn lose(&self, lines: u64) {
+    fn record_lost(&self, lines: u64) {
         self.shared.dropped.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// Tells how many lines were lost since it was told last, when there is room for that again. True if it was told.
-    fn tell_loss(&mut self) -> bool {
+    /// Reports how many lines were lost since the last report, unless writing still fails. Returns whether it reported.
+    fn report_loss(&mut self) -> bool {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
-        if self.failing || dropped == self.told {
+        if self.failing || dropped == self.reported {
             return false;
         }
-        let lost = dropped - self.told;
-        self.told = dropped;
+        let lost = dropped - self.reported;
+        self.reported = dropped;
         (self.report)(SinkEvent::LinesLost(lost));
         true
     }
 
     fn was_renamed(&mut self) -> bool {
         let now = clock::instant();
-        if now.saturating_duration_since(self.looked) < LOOK_EVERY {
+        if now.saturating_duration_since(self.checked_at) < LOOK_EVERY {
             return false;
         }
-        self.looked = now;
+        self.checked_at = now;
         self.sink.get_ref().was_renamed()
     }
 
-    /// Reports once that writing fails and once that it works again, not per line.
-    fn note(&mut self, written: io::Result<()>) {
+    /// Reports once that writing fails and once that it works again, rather than per line.
+    fn report_change(&mut self, written: io::Result<()>) {
         let event = match written {
             Ok(()) if self.failing => SinkEvent::Recovered,
             Err(error) if !self.failing => SinkEvent::Failed(error),
@@ -274,5 +276,102 @@ impl<R: FnMut(SinkEvent)> Writer<R> {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The owner writes, the group reads.
+const FILE_MODE: u32 = 0o640;
+
+/// The stream or file that lines are written to.
+pub(in crate::telemetry) enum LineSink {
+    Stream(Box<dyn Write + Send>),
+    File(ReopenableFile),
+}
+
+/// The file at a path; opened again after the file was renamed.
+#[derive(Debug)]
+pub(in crate::telemetry) struct ReopenableFile {
+    file: File,
+    path: PathBuf,
+    /// Whether the file was renamed and no new one can be opened at the path.
+    misplaced: bool,
+}
+
+impl ReopenableFile {
+    /// Opens the file for appending, and creates it 0640 if it is missing. Never waits: a FIFO may have no reader yet.
+    pub(in crate::telemetry) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: open(path)?,
+            path: path.to_owned(),
+            misplaced: false,
+        })
+    }
+
+    /// Whether `file` is still the file at the path.
+    fn is_in_place(&self) -> bool {
+        let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+        match (self.file.metadata(), self.path.metadata()) {
+            (Ok(own), Ok(there)) => place(&own) == place(&there),
+            // Without an answer the file is kept, unless nothing is at the path.
+            (_, Err(error)) => error.kind() != ErrorKind::NotFound,
+            (Err(_), Ok(_)) => true,
+        }
+    }
+
+    fn reopen(&mut self) {
+        match open(&self.path) {
+            Ok(fresh) => {
+                self.file = fresh;
+                self.misplaced = false;
+            }
+            // Logged once; each check tries again.
+            Err(_) if self.misplaced => {}
+            Err(error) => {
+                self.misplaced = true;
+                let path = self.path.display();
+                tracing::error!(%path, %error, "a log file cannot be opened again; lines still go to the old file");
+            }
+        }
+    }
+}
+
+/// Opens the file for appending. A FIFO is opened for reading as well, since opening it only for writing would wait for a reader.
+fn open(path: &Path) -> io::Result<File> {
+    let is_fifo = path.metadata().is_ok_and(|there| there.file_type().is_fifo());
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(is_fifo)
+        .mode(FILE_MODE)
+        .open(path)
+}
+
+impl LineSink {
+    /// Whether the path now leads to another file, or to none.
+    fn was_renamed(&self) -> bool {
+        match self {
+            Self::Stream(_) => false,
+            Self::File(file) => !file.is_in_place(),
+        }
+    }
+
+    /// Opens the file at the path again.
+    fn reopen(&mut self) {
+        if let Self::File(file) = self {
+            file.reopen();
+        }
+    }
+}
+
+impl Write for LineSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stream(stream) => stream.write(bytes),
+            Self::File(file) => file.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush(),
+            Self::File(file) => file.file.flush(),
+        }
+    }
+}

@@ -4,52 +4,57 @@
 //! one exists, written the Prometheus way: `gen_ai.client.operation.duration` in seconds is
 //! `gen_ai_client_operation_duration_seconds`. Everything else is `weir_*`.
 //!
-//! A metric is declared once, in `metrics/declared.rs`, and fed over its handle. Every label is bounded: the value of one is text of the
-//! program, a name of the configuration, or a model or provider that the catalogue has (otherwise `other`, absent `none`). No
-//! client can make a time series.
+//! A metric is declared once, in `metrics/declared.rs`, and fed through its handle. Every label is bounded: its value is a text
+//! of the program, a name from the configuration, or a model or provider of the catalogue (otherwise `other`; `none` if
+//! absent). No client can create a time series.
+
+mod connections;
+mod declared;
+mod kinds;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use prometheus::Registry;
 
-use crate::telemetry::access_log::RequestRecord;
+use crate::telemetry::{
+    access_log::RequestRecord,
+    metrics::declared::{
+        ConnectionMetrics, GenAiMetrics, JournalMetrics, LogMetrics, ProcessMetrics, ProgramMetrics, ProviderMetrics,
+        RequestMetrics, StoreMetrics,
+    },
+};
 
-mod connections;
-mod declared;
-mod gen_ai;
-mod kinds;
-mod labels;
-mod process;
-mod requests;
-
-pub(crate) use connections::{CertificateEnd, CloseReason, ListenerFigures};
-pub(crate) use declared::Money;
-use declared::{Connections, GenAi, Journal, Log, Process, Program, Providers, Requests, Store};
-pub(crate) use kinds::{GaugeGuard, Label, Reading, Series};
-use labels::{Labels, NONE};
-pub(crate) use requests::{EndpointSeries, UnattendedEnd};
+pub(crate) use crate::telemetry::metrics::connections::{CertificateEnd, CloseReason, ListenerFigures};
+pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
+pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
+pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
 
 /// The content type of [`Metrics::render`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits (but [`Metrics::render`]).
+/// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits, except [`Metrics::render`].
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    pub(crate) requests: Requests,
-    pub(crate) providers: Providers,
-    pub(crate) money: Money,
-    pub(crate) journal: Journal,
-    pub(crate) store: Store,
-    pub(crate) log: Log,
-    pub(crate) program: Program,
-    pub(crate) connections: Connections,
-    pub(crate) process: Process,
-    gen_ai: GenAi,
-    labels: ArcSwap<Labels>,
+    pub(crate) requests: RequestMetrics,
+    pub(crate) providers: ProviderMetrics,
+    pub(crate) money: MoneyMetrics,
+    pub(crate) journal: JournalMetrics,
+    pub(crate) store: StoreMetrics,
+    pub(crate) log: LogMetrics,
+    pub(crate) program: ProgramMetrics,
+    pub(crate) connections: ConnectionMetrics,
+    pub(crate) process: ProcessMetrics,
+    gen_ai: GenAiMetrics,
+    labels: ArcSwap<KnownLabels>,
     exposition: Exposition,
 }
 
-/// How the metrics are shown.
+/// The registry of all metrics, and the samplers that update them before each scrape.
 struct Exposition {
     registry: Registry,
     samplers: Mutex<Vec<Sampler>>,
@@ -62,80 +67,91 @@ impl Metrics {
     pub(crate) fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let metrics = Self {
-            requests: Requests::register(&registry)?,
-            providers: Providers::register(&registry)?,
-            money: Money::register(&registry)?,
-            journal: Journal::register(&registry)?,
-            store: Store::register(&registry)?,
-            log: Log::register(&registry)?,
-            program: Program::register(&registry)?,
-            connections: Connections::register(&registry)?,
-            gen_ai: GenAi::register(&registry)?,
-            process: Process::register(&registry)?,
+            requests: RequestMetrics::register(&registry)?,
+            providers: ProviderMetrics::register(&registry)?,
+            money: MoneyMetrics::register(&registry)?,
+            journal: JournalMetrics::register(&registry)?,
+            store: StoreMetrics::register(&registry)?,
+            log: LogMetrics::register(&registry)?,
+            program: ProgramMetrics::register(&registry)?,
+            connections: ConnectionMetrics::register(&registry)?,
+            gen_ai: GenAiMetrics::register(&registry)?,
+            process: ProcessMetrics::register(&registry)?,
             labels: ArcSwap::default(),
             exposition: Exposition {
                 registry,
                 samplers: Mutex::default(),
             },
         };
-        metrics.program.build_info.of([env!("CARGO_PKG_VERSION").into()]).set(1);
-        metrics.process.begin();
-        metrics.requests.begin();
-        metrics.connections.begin();
-        metrics.know(models.iter().copied(), providers.iter().copied());
+        metrics
+            .program
+            .build_info
+            .with_labels([env!("CARGO_PKG_VERSION").into()])
+            .set(1);
+        metrics.process.set_start();
+        metrics.requests.create_at_zero();
+        metrics.connections.create_at_zero();
+        metrics.add_labels(models.iter().copied(), providers.iter().copied());
         Ok(metrics)
     }
 
-    /// Adds names that may be labels. Known ones stay: their time series go on.
-    pub(crate) fn know<'a>(&self, models: impl Iterator<Item = &'a str>, providers: impl Iterator<Item = &'a str>) {
-        let mut labels = Labels::clone(&self.labels.load());
+    /// Adds names that may be labels. Earlier names stay, and so do their time series.
+    pub(crate) fn add_labels<'a>(
+        &self,
+        models: impl Iterator<Item = &'a str>,
+        providers: impl Iterator<Item = &'a str>,
+    ) {
+        let mut labels = KnownLabels::clone(&self.labels.load());
         labels.models.extend(models.map(str::to_owned));
         for provider in providers {
             if labels.providers.insert(provider.to_owned()) {
                 // So that rates and alarms see the zero before the first event.
                 let provider = Label::configured(provider);
-                self.providers.on.of([provider]).set(0);
-                self.providers.credential_refused.of([provider]).reach(0);
-                self.providers.passed_over.of([provider]).reach(0);
+                self.providers.on.with_labels([provider]).set(0);
+                self.providers.credential_refused.with_labels([provider]).raise_to(0);
+                self.providers.passed_over.with_labels([provider]).raise_to(0);
             }
         }
         self.labels.store(labels.into());
     }
 
     /// The label of a provider: its name, if the catalogue has it.
-    pub(crate) fn provider<'a>(&self, name: &'a str) -> Label<'a> {
+    pub(crate) fn provider_label<'a>(&self, name: &'a str) -> Label<'a> {
         self.labels.load().provider(Some(name))
     }
 
-    /// Counts a finished request in everything it belongs to, its refusal included. `served` are the series of the endpoint that
-    /// the last attempt went to; `None` if there was no attempt.
+    /// Counts a finished request in all metrics, its refusal included. `served` are the series of the endpoint that the last
+    /// attempt went to; `None` if there was no attempt.
     pub(crate) fn record_request(&self, record: &RequestRecord, served: Option<&EndpointSeries>) {
         requests::record((&self.requests, &self.gen_ai), record, served, &self.labels.load());
         if let Some(reason) = record.refusal {
-            self.count_refusal(record.protocol.unwrap_or(NONE), reason);
+            self.record_refusal(record.protocol.unwrap_or(NONE), reason);
         }
     }
 
-    /// Counts a refusal that has no [`RequestRecord`], for example one before a request could be read.
-    /// [`Metrics::record_request`] counts those that have one.
-    pub(crate) fn count_refusal(&self, protocol: &'static str, reason: &'static str) {
-        self.requests.refusals.of([protocol.into(), reason.into()]).inc();
+    /// Counts a refusal without a [`RequestRecord`], for example before a request could be read.
+    /// [`Metrics::record_request`] counts the others.
+    pub(crate) fn record_refusal(&self, protocol: &'static str, reason: &'static str) {
+        self.requests
+            .refusals
+            .with_labels([protocol.into(), reason.into()])
+            .inc();
     }
 
-    /// The figures of a listener's connections.
+    /// The connection metrics of a listener.
     pub(crate) fn listener(&self, listener: &'static str) -> ListenerFigures {
         self.connections.listener(listener)
     }
 
-    /// Has `sampler` called before each scrape, to copy in values that live elsewhere. It must not wait, and must not
-    /// call [`Metrics::read_sampled`] or this method.
-    pub(crate) fn sample(&self, sampler: impl Fn(&Self) + Send + 'static) {
+    /// Has `sampler` called before each scrape, to copy values from elsewhere. It must not wait, and must call neither
+    /// [`Metrics::read_sampled`] nor this method.
+    pub(crate) fn add_sampler(&self, sampler: impl Fn(&Self) + Send + 'static) {
         self.exposition.samplers.lock().push(Box::new(sampler));
     }
 
-    /// Brings all values up to this moment for `read`, which must neither wait nor call this method or [`Metrics::sample`].
+    /// Updates all values for `read`, which must neither wait nor call this method or [`Metrics::add_sampler`].
     pub(crate) fn read_sampled<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
-        // Held to the end: samplers read, compare and add, which two readers at once would do twice.
+        // Locked to the end: samplers read, compare and add, which two concurrent readers would do twice.
         let samplers = self.exposition.samplers.lock();
         for sampler in samplers.iter() {
             sampler(self);
@@ -144,7 +160,7 @@ impl Metrics {
         read(self)
     }
 
-    /// Everything in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
+    /// All metrics in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
     pub(crate) fn render(&self) -> String {
         let gathered = self.read_sampled(|metrics| metrics.exposition.registry.gather());
         let mut text = String::new();
@@ -161,5 +177,116 @@ impl std::fmt::Debug for Exposition {
     }
 }
 
+/// The label of a missing value, such as the provider of a refused request.
+const NONE: &str = "none";
+/// The label of a model or provider that is not in the catalogue.
+const OTHER: &str = "other";
+
+/// The models and providers whose names may be labels.
+#[derive(Clone, Debug, Default)]
+struct KnownLabels {
+    models: BTreeSet<String>,
+    providers: BTreeSet<String>,
+}
+
+impl KnownLabels {
+    fn model<'a>(&self, name: Option<&'a str>) -> Label<'a> {
+        bounded(&self.models, name)
+    }
+
+    fn provider<'a>(&self, name: Option<&'a str>) -> Label<'a> {
+        bounded(&self.providers, name)
+    }
+}
+
+fn bounded<'a>(known: &BTreeSet<String>, name: Option<&'a str>) -> Label<'a> {
+    match name {
+        None => NONE.into(),
+        Some(name) if known.contains(name) => Label::configured(name),
+        Some(_) => OTHER.into(),
+    }
+}
+
+/// `/proc` counts CPU time in these ticks on every Linux architecture (`USER_HZ`).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+impl ProcessMetrics {
+    /// Sets the start of the process to now.
+    fn set_start(&self) {
+        self.started.set(crate::edges::clock::unix_seconds());
+    }
+
+    /// Updates the metrics of the process. Those that cannot be read stay as they are.
+    fn sample(&self) {
+        let (status, limits) = (read("/proc/self/status"), read("/proc/self/limits"));
+        let resident = field(&status, "VmRSS:").and_then(|kib| kib.checked_mul(1024));
+        for (gauge, value) in [
+            (&self.resident_bytes, resident),
+            (&self.threads, field(&status, "Threads:")),
+            (&self.open_fds, open_fds()),
+            (&self.max_fds, field(&limits, "Max open files")),
+        ] {
+            if let Some(value) = value {
+                gauge.set(value);
+            }
+        }
+        if let Some(seconds) = cpu_seconds(&read("/proc/self/stat")) {
+            self.cpu_seconds.raise_to(seconds);
+        }
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The first number after `key` at the start of a line.
+fn field(text: &str, key: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
+    rest.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn open_fds() -> Option<u64> {
+    let listed = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    // One of them is that of the listing itself.
+    u64::try_from(listed.saturating_sub(1)).ok()
+}
+
+/// `utime` and `stime` are fields 14 and 15; field 2 is the name in parentheses and may contain anything.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut ticks = rest.split_ascii_whitespace().skip(11).map(str::parse::<f64>);
+    let (user, system) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
+    Some((user + system) / TICKS_PER_SECOND)
+}
+
 #[cfg(test)]
-mod tests;
+mod process_tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_read_past_an_odd_process_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 1 0 5 1 1";
+        assert_eq!(cpu_seconds(stat), Some(2.0));
+        assert_eq!(cpu_seconds(""), None);
+    }
+
+    #[test]
+    fn this_process_has_all_of_them() {
+        let text = Metrics::new(&[], &[]).unwrap().render();
+        for name in [
+            "process_start_time_seconds",
+            "process_resident_memory_bytes",
+            "process_threads",
+            "process_open_fds",
+            "process_max_fds",
+            "process_cpu_seconds_total",
+        ] {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+            let value = line
+                .and_then(|line| line.rsplit(' ').next())
+                .and_then(|text| text.parse::<f64>().ok());
+            assert!(value.is_some_and(|value| value > 0.0), "{name} in {text}");
+        }
+    }
+}

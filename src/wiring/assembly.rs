@@ -1,4 +1,4 @@
-//! Adds each of weir's services to a server: the gateway's workers, and what is served beside them.
+//! Adds weir's services to a server: the gateway's workers, and the other listeners.
 
 use std::sync::Arc;
 
@@ -6,57 +6,56 @@ use pingora::server::{Server, configuration::ServerConf};
 use tokio::sync::watch;
 
 use crate::{
-    admin::{Admin, Stores, Upgrades, audit::Audit},
+    admin::{Admin, AdminStores, Upgrades, audit::Audit},
     edges::clock,
     gateway::reply::own_usage::LastRows,
-    money::account_changes::journaled::JournaledChanges,
+    money::account_changes::JournaledChanges,
     side::{
         admin,
-        ops::{self, OpsState, Readiness, Ready},
-        service::{Bound, SideService},
-        unix_socket::Claim,
+        ops::{self, OpsState, Readiness, ReadinessSource},
+        service::{BoundAddress, SideService},
+        unix_socket::SocketClaim,
     },
     store::{KeyStore, StoreWarning},
     telemetry::metrics::Metrics,
     wiring::{
         StartError,
-        bounds::Bounds,
-        console, front_service,
-        last_rows::RowsOfLog,
-        listeners::{ADMIN, Listeners, OPS},
-        parts::Parts,
-        phase::Phase,
-        served::Served,
+        console::{self, OwnerLogRows},
+        front_service,
+        listeners::{ADMIN, BoundAddresses, ListeningSockets, OPS},
+        parts::NodeParts,
+        process::Phase,
+        served::ServedCatalogue,
     },
 };
 
-/// What the listeners beside the gateway have to know.
-pub(super) struct Side {
+/// The state that the listeners other than the gateway's need.
+pub(super) struct SideState {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) closing: watch::Receiver<bool>,
-    pub(super) claims: watch::Receiver<Claim>,
+    pub(super) claims: watch::Receiver<SocketClaim>,
     pub(super) upgrades: Option<Arc<dyn Upgrades>>,
 }
 
 /// Adds all services to a server. `conf` is for the gateway's proxy.
 ///
 /// # Errors
-/// A file that the configuration names cannot be used, or there are no descriptors left.
+/// A file that the configuration names cannot be used, or no descriptors are left.
 pub(super) fn add(
     server: &mut Server,
     conf: &Arc<ServerConf>,
-    parts: &Parts,
-    listeners: &Listeners,
-    side: &Side,
-) -> Result<Bounds, StartError> {
+    parts: &NodeParts,
+    listeners: &ListeningSockets,
+    side: &SideState,
+) -> Result<BoundAddresses, StartError> {
     let closing = || side.closing.clone();
-    let (state, links) = console::state(admin_state(parts, side.upgrades.clone())?, parts);
+    let (state, links) = console::with_links(admin_state(parts, side.upgrades.clone())?, parts);
     let log = Arc::clone(state.log());
     let tell = move |metrics: &Metrics| metrics.log.verified_at.set(log.verified_at());
-    parts.sinks.metrics.sample(tell);
+    parts.sinks.metrics.add_sampler(tell);
     let portal = console::portal(parts, &state, console::openid(parts)?);
     let ways = (links, console::openid(parts)?, console::alerts(parts)?);
-    let for_owners = (portal, Arc::new(RowsOfLog::new(state.clone())) as Arc<dyn LastRows>);
+    let for_owners = (portal, Arc::new(OwnerLogRows::new(state.clone())) as Arc<dyn LastRows>);
     let (gateway, gateway_bound) = front_service::gateway(conf, parts, for_owners, listeners)?;
     let redirect = front_service::redirect(parts, gateway_bound.clone(), listeners, closing());
     let (redirect, redirect_bound) = redirect.unzip();
@@ -67,19 +66,19 @@ pub(super) fn add(
     let (console, console_bound) = console::service(parts, state, ways, seen, listeners, closing()).unzip();
     let (ops, ops_bound) = ops_service(parts, listeners, ready);
     let (stability, stability_bound) = front_service::stability(parts, listeners, closing());
-    listeners.before(server, |server| {
+    listeners.add_services(server, |server| {
         let mut services = vec![
-            server.add_service(ops.until(closing())),
+            server.add_service(ops.closing_on(closing())),
             server.add_service(stability),
-            server.add_service(admin.until(closing())),
+            server.add_service(admin.closing_on(closing())),
         ];
         services.extend(gateway.into_iter().map(|worker| server.add_service(worker)));
-        services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp.until(closing()))));
+        services.extend(admin_tcp.map(|admin_tcp| server.add_service(admin_tcp.closing_on(closing()))));
         services.extend(redirect.map(|redirect| server.add_service(redirect)));
         services.extend(console.map(|console| server.add_service(console)));
         services
     })?;
-    Ok(Bounds {
+    Ok(BoundAddresses {
         gateway: gateway_bound,
         ops: ops_bound,
         stability: stability_bound,
@@ -90,8 +89,12 @@ pub(super) fn add(
     })
 }
 
-/// What must hold for requests to be sent here, as it is whenever it is asked for.
-fn readiness(parts: &Parts, phase: watch::Receiver<Phase>, admin: watch::Receiver<Bound>) -> Ready {
+/// Reports the conditions for requests to be sent to this node, evaluated at each call.
+fn readiness(
+    parts: &NodeParts,
+    phase: watch::Receiver<Phase>,
+    admin: watch::Receiver<BoundAddress>,
+) -> ReadinessSource {
     let store = Arc::clone(&parts.store);
     let keys = Arc::clone(&parts.keys);
     let live = Arc::clone(&parts.live);
@@ -99,13 +102,13 @@ fn readiness(parts: &Parts, phase: watch::Receiver<Phase>, admin: watch::Receive
     let (billing, journal) = (parts.money.billing.clone(), Arc::clone(&parts.money.journal));
     let warns = |store: &dyn KeyStore, warning| store.warnings().contains(&warning);
     Arc::new(move || Readiness {
-        store_reachable: keys.store_is_reachable(),
+        store_reachable: keys.is_store_reachable(),
         store_trouble: store.trouble(),
         store_rights_missing: warns(&*store, StoreWarning::MissingRights),
         store_evicted: warns(&*store, StoreWarning::Evicted),
         serves_on_grace: billing.has_grace() && keys.has_offline_keys(clock::instant()),
-        journal: journal.shut(),
-        admin_listening: matches!(*admin.borrow(), Bound::Unix(_)),
+        journal: journal.unavailability(),
+        admin_listening: matches!(*admin.borrow(), BoundAddress::Unix(_)),
         providers_on: live
             .get()
             .catalogue
@@ -117,7 +120,11 @@ fn readiness(parts: &Parts, phase: watch::Receiver<Phase>, admin: watch::Receive
     })
 }
 
-fn ops_service(parts: &Parts, listeners: &Listeners, ready: Ready) -> (SideService, watch::Receiver<Bound>) {
+fn ops_service(
+    parts: &NodeParts,
+    listeners: &ListeningSockets,
+    ready: ReadinessSource,
+) -> (SideService, watch::Receiver<BoundAddress>) {
     let state = OpsState {
         metrics: Arc::clone(&parts.sinks.metrics),
         ready,
@@ -125,12 +132,12 @@ fn ops_service(parts: &Parts, listeners: &Listeners, ready: Ready) -> (SideServi
     SideService::http(OPS, listeners.address(OPS, parts.config.ops.listen), ops::router(state))
 }
 
-fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Admin, StartError> {
+fn admin_state(parts: &NodeParts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Admin, StartError> {
     let audit =
         Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
     Ok(Admin::new(
-        Stores {
+        AdminStores {
             keys: Arc::clone(&parts.store),
             ledger: Arc::clone(&parts.money.ledger),
             changes: Arc::new(JournaledChanges::new(
@@ -142,7 +149,7 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
             homes: parts.log_homes.clone(),
             web_sessions: Arc::clone(&parts.web_sessions),
         },
-        Arc::new(Served::new(&parts.live, &parts.switches)),
+        Arc::new(ServedCatalogue::new(&parts.live, &parts.switches)),
         prefix,
         audit,
         upgrades,
@@ -150,21 +157,25 @@ fn admin_state(parts: &Parts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Adm
     .with_sign_ins(parts.sign_ins.clone()))
 }
 
-fn admin_service(parts: &Parts, state: Admin, claims: watch::Receiver<Claim>) -> (SideService, watch::Receiver<Bound>) {
-    let serve = move |listener, shutdown| admin::serve(listener, state.clone(), shutdown);
+fn admin_service(
+    parts: &NodeParts,
+    state: Admin,
+    claims: watch::Receiver<SocketClaim>,
+) -> (SideService, watch::Receiver<BoundAddress>) {
+    let serve = move |listener, shutdown| admin::serve_unix(listener, state.clone(), shutdown);
     let socket = parts.config.admin.socket.clone();
     SideService::unix("admin", socket, claims, serve)
 }
 
-/// The same over TCP, if it is configured: only with TLS.
+/// The admin API over TCP, if it is configured; always with TLS.
 fn admin_tcp_service(
-    parts: &Parts,
+    parts: &NodeParts,
     state: &Admin,
-    listeners: &Listeners,
-) -> Option<(SideService, watch::Receiver<Bound>)> {
+    listeners: &ListeningSockets,
+) -> Option<(SideService, watch::Receiver<BoundAddress>)> {
     let tcp = parts.config.admin.tcp()?;
     let tls = Arc::clone(parts.tls.admin.as_ref()?);
-    let serve = admin::tcp::serve(state.clone(), tls);
+    let serve = admin::serve_tls(state.clone(), tls);
     Some(SideService::tcp(
         ADMIN,
         listeners.address(ADMIN, tcp.listen),

@@ -1,4 +1,5 @@
-//! The catalogue from the shipped rule files, those of the operator's folder, and the secrets they refer to.
+//! Builds the catalogue from the shipped rule files, those in the operator's folder, the secrets that they refer to, and the
+//! price lists.
 
 use std::{
     collections::BTreeSet,
@@ -9,24 +10,22 @@ use std::{
 use crate::{
     config::{Config, secret_source},
     domain::{
-        catalogue::{Catalogue, SecretRef, Warning},
+        catalogue::{Catalogue, CatalogueWarning, SecretRef},
+        money::price::PriceList,
         rules::{RuleFile, compile::compile, shipped},
         strict_toml::FileError,
     },
     telemetry::metrics::Metrics,
-    wiring::{StartError, prices},
+    wiring::StartError,
 };
 
-/// A rule file larger than this is refused unread.
+/// Maximum size of a rule file; a larger one is not read.
 const RULE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads, checks and compiles everything that says which models there are and who serves them.
+/// Reads, checks and compiles the rule files, secrets and prices; logs warnings.
 pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
-    let (catalogue, warnings) = check(config).map_err(|errors| refused(&errors))?;
-    for warning in warnings
-        .iter()
-        .filter(|warning| !warning.is_of_a_provider_that_is_off())
-    {
+    let (catalogue, warnings) = check(config).map_err(|errors| config_error(&errors))?;
+    for warning in warnings.iter().filter(|warning| !warning.is_provider_off()) {
         tracing::warn!("{warning}");
     }
     if let Some(line) = providers_off(&warnings, catalogue.providers().any(|provider| provider.is_on())) {
@@ -35,49 +34,51 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     Ok(catalogue)
 }
 
-/// The providers that are off, in one line: most operators have keys of a few only.
-pub(super) fn providers_off(warnings: &[Warning], any_on: bool) -> Option<String> {
+/// The providers that are off, in one line: most operators have keys of only a few.
+pub(super) fn providers_off(warnings: &[CatalogueWarning], any_on: bool) -> Option<String> {
     let (mut lacking, mut disabled) = (Vec::new(), Vec::new());
     for warning in warnings {
         match warning {
-            Warning::SecretLacking { provider, secret } if secret.is_empty => {
+            CatalogueWarning::SecretLacking { provider, secret } if secret.is_empty => {
                 lacking.push(format!("{provider} ({secret})"));
             }
-            Warning::SecretLacking { provider, secret } => lacking.push(format!("{provider} ({})", secret.secret)),
-            Warning::Disabled { provider } => disabled.push(provider.as_str()),
-            Warning::CredentialLacking { .. } | Warning::PriceUnused { .. } => {}
+            CatalogueWarning::SecretLacking { provider, secret } => {
+                lacking.push(format!("{provider} ({})", secret.secret))
+            }
+            CatalogueWarning::Disabled { provider } => disabled.push(provider.as_str()),
+            CatalogueWarning::CredentialLacking { .. } | CatalogueWarning::PriceUnused { .. } => {}
         }
     }
     let (lacking, disabled) = (lacking.join(", "), disabled.join(", "));
     let by_file = match disabled.as_str() {
         "" => String::new(),
-        disabled => format!("; because weir.toml says so: {disabled}"),
+        disabled => format!("; disabled in weir.toml: {disabled}"),
     };
     match (lacking.as_str(), any_on) {
         ("", true) if disabled.is_empty() => None,
         ("", true) => Some(format!("off, and their models not listed{by_file}")),
-        ("", false) => Some("no provider is on, so no model can be asked: every one has `enabled = false`".to_owned()),
+        ("", false) => Some("no provider is on, so no model can be used: all have `enabled = false`".to_owned()),
         (lacking, true) => Some(format!(
-            "off, and their models not listed, because a secret is absent or empty: {lacking}{by_file}"
+            "off, and their models not listed, because a secret is missing or empty: {lacking}{by_file}"
         )),
         (lacking, false) => Some(format!(
-            "no provider is on, so no model can be asked; set one of their secrets: {lacking}{by_file}"
+            "no provider is on, so no model can be used; set one of their secrets: {lacking}{by_file}"
         )),
     }
 }
 
-/// As [`build`], with the warnings returned instead of logged, and with every fault.
-pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
+/// Like [`build`], but returns the warnings, and all errors.
+pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>), Vec<FileError>> {
     let (settings, mut errors) = (&config.catalogue, Vec::new());
     let files = rule_files(config).unwrap_or_else(|error| {
         errors.push(settings.places.fault("rules.folder", error));
         if config.rules.shipped { shipped() } else { Vec::new() }
     });
-    match prices::list(config) {
+    match price_list(config) {
         Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read_or_empty) {
             Ok(checked) if errors.is_empty() => return Ok(checked),
             Ok(_) => {}
-            // Where the files of the folder are not known, what they are needed for is not judged.
+            // Without the folder's files, errors that may come from their absence are not reported.
             Err(_) if !errors.is_empty() => {}
             Err(found) => errors.extend(found),
         },
@@ -96,13 +97,13 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<Warning>), Vec<Fi
     Err(errors)
 }
 
-/// All of them, as one that ends the start.
-pub(super) fn refused(errors: &[FileError]) -> StartError {
+/// All errors as one, which ends the start.
+pub(super) fn config_error(errors: &[FileError]) -> StartError {
     let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
     StartError::Configuration(lines.join("\n"))
 }
 
-/// The hosts that have to be resolved.
+/// The hosts to resolve.
 pub(crate) fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
     let hosts: BTreeSet<(String, u16)> = catalogue
         .providers()
@@ -112,7 +113,7 @@ pub(crate) fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
     hosts.into_iter().collect()
 }
 
-/// The shipped files and the folder's; a file of the same name replaces a shipped one.
+/// The shipped rule files and those in the folder; a file with the name of a shipped one replaces it.
 pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     let mut files = if config.rules.shipped { shipped() } else { Vec::new() };
     let Some(folder) = &config.rules.folder else {
@@ -125,8 +126,8 @@ pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     Ok(files)
 }
 
-/// Every file beside weir.toml that says something about models and providers, whether or not it is there: rule files and
-/// their folder, prices, secrets.
+/// Every file besides weir.toml that affects models and providers, existing or not: rule files and their folder, price list,
+/// secrets.
 pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     if let Some(folder) = &config.rules.folder {
@@ -136,7 +137,7 @@ pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     files.extend(config.prices.file.clone());
     let overrides = config.catalogue.overrides.values();
     let mut secrets: Vec<SecretRef> = overrides.filter_map(|one| one.secret.clone()).collect();
-    // What is wrong with a rule file is in that file: its secrets are known once it is mended.
+    // The secrets of a rule file with an error are known once it is corrected.
     for compiled in rule_files(config)
         .iter()
         .flatten()
@@ -144,7 +145,7 @@ pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     {
         secrets.extend(compiled.secrets.into_iter().map(|place| place.secret));
     }
-    files.extend(secrets.iter().filter_map(secret_source::path));
+    files.extend(secrets.iter().filter_map(secret_source::secret_path));
     files
 }
 
@@ -179,10 +180,41 @@ fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// Has the metrics know a catalogue's names; those of a provider or model that went stay known.
-pub(crate) fn tell_metrics(metrics: &Metrics, catalogue: &Catalogue) {
-    metrics.know(
-        catalogue.models().map(|model| model.name.as_str()),
+/// Adds a catalogue's names to the metrics' labels; the names of removed providers and models stay.
+pub(crate) fn add_metric_labels(metrics: &Metrics, catalogue: &Catalogue) {
+    metrics.add_labels(
+        catalogue.served_models().map(|model| model.name.as_str()),
         catalogue.providers().map(|provider| provider.name.as_str()),
     );
+}
+
+/// Maximum size of a price list; a larger one is not read.
+const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Reads the price lists of `[prices]`: the shipped one and the operator's own file.
+///
+/// # Errors
+/// All errors in the list.
+pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
+    let list = if config.prices.shipped {
+        PriceList::shipped()?
+    } else {
+        PriceList::default()
+    };
+    let Some(path) = &config.prices.file else {
+        return Ok(list);
+    };
+    let name = path.display().to_string();
+    let text = read_price_list(path).map_err(|error| {
+        let message = format!("[prices] file {name}: {error}; name a readable price list");
+        vec![config.catalogue.places.fault("prices.file", message)]
+    })?;
+    Ok(list.extended_by(PriceList::read(&name, &text)?))
+}
+
+fn read_price_list(path: &Path) -> std::io::Result<String> {
+    if fs::metadata(path)?.len() > PRICE_FILE_BYTES_MAX {
+        return Err(std::io::Error::other("it is larger than 1 MiB"));
+    }
+    fs::read_to_string(path)
 }

@@ -1,29 +1,29 @@
-//! `weir check`: reads everything that `serve` would read, and starts nothing. It reports every mistake, not only the
-//! first. It contacts the store on request only.
+//! `weir check`: reads everything that `weir serve` would read, and starts nothing. It reports every mistake, not only the first.
+//! It contacts the store only on request.
 
-use std::io::Write;
+use std::{fs, io::Write, path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::{
     cli::CheckArgs,
-    config::Config,
-    domain::strict_toml::FileError,
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
+    domain::{catalogue::SecretRef, strict_toml::FileError},
     edges::clock,
-    front::tls::certificate::Certificate,
-    wiring::{
-        catalogue, log_sinks, notices, output::printed, sign_in, start_error::StartError, store_check, tls, trust,
-    },
+    front::tls::Certificate,
+    store::{KeyStore, StoreWarning, redis::RedisStore},
+    wiring::{StartError, catalogue, client_runtime, log_sinks, money, parts, print_result, store, tls},
 };
 
-/// What a configuration comes to that has no mistake.
-struct Sound {
+/// The result of checking a configuration without mistakes.
+struct CheckedConfig {
     providers: usize,
     on: usize,
     models: usize,
     certificates: tls::Identities,
     warnings: Vec<String>,
-    /// The providers that are off: behind what matters, for most operators have keys of a few only.
+    /// The providers that are off; printed last, since most operators have keys of only a few.
     off: Option<String>,
 }
 
@@ -31,22 +31,22 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     let unreadable = |error: crate::config::ConfigError| StartError::Configuration(error.to_string());
     let (config, mut errors) = Config::examine(&args.conf).map_err(unreadable)?;
     if let Some(config) = &config {
-        errors.extend(store_check::faults(config));
+        errors.extend(store_faults(config));
     }
     let sound = config.as_ref().and_then(|config| examine(config, &mut errors));
     match (sound, &config) {
         (Some(mut sound), Some(config)) if errors.is_empty() => {
             if args.store {
-                sound.warnings.extend(store_check::look(config)?);
+                sound.warnings.extend(store_advice(config)?);
             }
             sound.warnings.extend(sound.off.take());
-            printed(tell(args, &sound, out))
+            print_result(print_check(args, &sound, out))
         }
         _ => {
             errors.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
             if args.json {
-                let told = json!({ "ok": false, "errors": errors.iter().map(told).collect::<Vec<_>>() });
-                printed(writeln!(out, "{told}"))?;
+                let told = json!({ "ok": false, "errors": errors.iter().map(error_json).collect::<Vec<_>>() });
+                print_result(writeln!(out, "{told}"))?;
             }
             let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
             Err(StartError::Configuration(lines.join("\n")))
@@ -54,16 +54,16 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     }
 }
 
-/// What the configuration names, read; `None` with a mistake in it.
-fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
+/// Reads everything that the configuration names; `None` if there is a mistake.
+fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig> {
     let places = &config.catalogue.places;
     if let Some(ca_file) = &config.upstream.ca_file
-        && let Err(message) = trust::bundle(ca_file)
+        && let Err(message) = tls::joined_bundle(ca_file)
     {
         errors.push(places.fault("upstream.ca_file", message));
     }
     if let (true, Some(path)) = (config.sign_in.enabled, &config.sign_in.managed_settings)
-        && let Err(message) = sign_in::settings(path)
+        && let Err(message) = parts::read_managed_settings(path)
     {
         errors.push(places.fault("sign_in.managed_settings", message));
     }
@@ -72,12 +72,12 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
         .openid
         .as_ref()
         .and_then(|openid| openid.client_secret.as_ref())
-        && let Some(why) = store_check::secret_fault(reference)
+        && let Some(why) = secret_fault(reference)
     {
         let key = "console.openid.client_secret";
         errors.push(places.fault(key, format!("key `{key}`: {why}")));
     }
-    if let Err(why) = notices::secret(&config.notices) {
+    if let Err(why) = money::notice_secret(&config.notices) {
         errors.push(places.fault("notices.secret", format!("key `notices.secret`: {why}")));
     }
     let certificates = tls::read(config)
@@ -88,18 +88,16 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
             let expiring = tls::warnings(&certificates, clock::unix_seconds());
             let on = catalogue.providers().filter(|provider| provider.is_on()).count();
             let off = catalogue::providers_off(&warnings, on > 0);
-            let others = warnings
-                .iter()
-                .filter(|warning| !warning.is_of_a_provider_that_is_off());
-            Some(Sound {
+            let others = warnings.iter().filter(|warning| !warning.is_provider_off());
+            Some(CheckedConfig {
                 providers: catalogue.providers().count(),
                 on,
-                models: catalogue.models().count(),
+                models: catalogue.served_models().count(),
                 off,
                 warnings: others
                     .map(ToString::to_string)
                     .chain(log_sinks::warning(config).map(str::to_owned))
-                    .chain(sign_in::warning(config))
+                    .chain(parts::template_warning(config))
                     .chain(expiring)
                     .collect(),
                 certificates,
@@ -112,12 +110,12 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<Sound> {
     }
 }
 
-fn told(error: &FileError) -> serde_json::Value {
+fn error_json(error: &FileError) -> serde_json::Value {
     json!({ "file": error.file, "line": error.line, "key": error.key, "message": error.message })
 }
 
-fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Result<()> {
-    let Sound {
+fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) -> std::io::Result<()> {
+    let CheckedConfig {
         providers,
         on,
         models,
@@ -153,7 +151,7 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
         let until = tls::day(one.valid_until());
         writeln!(
             out,
-            "certificate: [{listener}] good for {} until {until} ({} key)",
+            "certificate: [{listener}] valid for {} until {until} ({} key)",
             one.names(),
             one.kind()
         )?;
@@ -165,15 +163,120 @@ fn tell(args: &CheckArgs, sound: &Sound, out: &mut impl Write) -> std::io::Resul
     writeln!(
         out,
         "ok: {conf} with {} ({on} on) and {}",
-        counted(*providers, "provider"),
-        counted(*models, "model")
+        with_noun(*providers, "provider"),
+        with_noun(*models, "model")
     )
 }
 
-/// So many of something.
-fn counted(number: usize, noun: &str) -> String {
+/// A number with its noun in singular or plural.
+fn with_noun(number: usize, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{s}")
+}
+
+/// The timeout for connecting to the servers.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// The interval at which the connection is checked.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Errors in the files and secrets that the store's settings refer to.
+pub(super) fn store_faults(config: &Config) -> Vec<FileError> {
+    let StoreConfig::Redis(redis) = &config.store else {
+        return Vec::new();
+    };
+    let mut secrets = vec![("password", redis.password.as_ref())];
+    if let RedisModeConfig::Sentinel { password, .. } = &redis.mode {
+        secrets.push(("sentinel_password", password.as_ref()));
+    }
+    let fault = |key: &str, why: &str| {
+        let key = format!("store.redis.{key}");
+        config.catalogue.places.fault(&key, format!("key `{key}`: {why}"))
+    };
+    let mut faults: Vec<FileError> = secrets
+        .into_iter()
+        .filter_map(|(key, reference)| Some(fault(key, &secret_fault(reference?)?)))
+        .collect();
+    if let Some(why) = redis.ca_file.as_deref().and_then(ca_file_fault) {
+        faults.push(fault("ca_file", &why));
+    }
+    if faults.is_empty()
+        && let Err(StartError::Configuration(why)) = open_redis(redis)
+    {
+        faults.push(fault("tls", &why));
+    }
+    faults
+}
+
+/// Why a secret cannot be read, and what to do; `None` if it can.
+pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
+    match secret_source::read(reference) {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!(
+            "{reference} is missing, {}",
+            match reference {
+                SecretRef::Env(_) => "set the variable in the environment of weir",
+                SecretRef::File(_) => "write the secret into that file",
+                SecretRef::Credential(_) => "add it to the unit with LoadCredential=",
+            }
+        )),
+        Err(why) => Some(why),
+    }
+}
+
+fn ca_file_fault(path: &Path) -> Option<String> {
+    match fs::read(path) {
+        Err(error) => Some(format!("{}: {error}, name a readable PEM file", path.display())),
+        Ok(bytes) if !String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----") => {
+            Some(format!("{}: contains no PEM certificate", path.display()))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn open_redis(redis: &RedisConfig) -> Result<RedisStore, StartError> {
+    let settings = store::redis_settings(redis)?;
+    RedisStore::open(&settings).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// Connects to the store and returns advice for the operator.
+///
+/// # Errors
+/// The store is unreachable, or its servers are not used because of their settings.
+pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
+    let StoreConfig::Redis(redis) = &config.store else {
+        return Ok(Vec::new());
+    };
+    let store = Arc::new(open_redis(redis)?);
+    client_runtime()?.block_on(async {
+        let (_go_on, stop) = watch::channel(false);
+        tokio::select! {
+            () = store.run(stop) => Err(StartError::failed("the store", "it was closed")),
+            said = read_advice(&store) => said,
+        }
+    })
+}
+
+async fn read_advice(store: &RedisStore) -> Result<Vec<String>, StartError> {
+    let settled = async {
+        while !store.is_connected() && !store.trouble().refused {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let in_time = tokio::time::timeout(CONNECT_WAIT, settled).await.is_ok();
+    let trouble = store.trouble();
+    if trouble.refused || !in_time {
+        return Err(StartError::failed("the store", trouble.details.join("; ")));
+    }
+    let mut said = trouble.details;
+    // The details already have the missing rights and the evictions in full.
+    let warnings = store.warnings().into_iter();
+    let general = warnings.filter(|warning| !matches!(warning, StoreWarning::MissingRights | StoreWarning::Evicted));
+    said.extend(general.map(|warning| warning.advice().to_owned()));
+    if let Err(error) = store.known_generation().await {
+        said.push(error.to_string());
+    }
+    said.extend(store.advice().await.into_iter().map(str::to_owned));
+    Ok(said)
 }
 
 #[cfg(test)]
@@ -183,7 +286,7 @@ mod tests {
     #[test]
     fn one_is_no_plural() {
         assert_eq!(
-            [0, 1, 2].map(|number| counted(number, "model")),
+            [0, 1, 2].map(|number| with_noun(number, "model")),
             ["0 models", "1 model", "2 models"]
         );
     }

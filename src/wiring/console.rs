@@ -5,46 +5,50 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    admin::Admin,
+    admin::{Admin, AdminPeer},
+    api::{error::AdminError, log::ListLatestRows},
     config::Config,
     console::{
-        Alerts, AlertsReply, Console, Doors, LinkAddress, Links, Site, Source,
-        listener::ConsoleHandler,
+        Alerts, AlertsReply, Console, ConsoleHandler, ConsoleSource, LinkAddress, Links, SignInMethods, Site,
         oauth::OAuth,
         openid::{OpenId, OpenIdSettings},
-        portal::{People, Portal},
+        portal::{OidcSignIn, Portal},
     },
     domain::{
-        faults::stability::{Hour, Window},
+        faults::stability::{Hour, StabilityWindow},
+        keys::key::KeyRecord,
         rules::RuleFile,
     },
     edges::clock,
     front::layers::Layers,
-    providers::live::LiveCell,
-    side::{ops::Ready, service::Bound},
+    gateway::reply::own_usage::LastRows,
+    providers::CurrentConfig,
+    side::{ops::ReadinessSource, service::BoundAddress},
     stability::Snapshots,
     store::{KeyStore, time::StoreTime},
-    telemetry::attention::Attention,
+    telemetry::attention::AttentionMonitor,
     wiring::{
         StartError, catalogue,
         front_service::{self, FrontService},
-        listeners::{CONSOLE, Listeners},
-        log_postgres::pem,
-        parts::Parts,
+        listeners::{CONSOLE, ListeningSockets},
+        log_sinks::pem,
+        parts::NodeParts,
         store,
     },
 };
 
-/// How long this node's troubles are told again to all who look, before it is looked anew.
+/// How long this node's troubles are reused for all viewers before they are determined again.
 const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
-/// The admin API, with links into the console if there is one.
-pub(super) fn state(state: Admin, parts: &Parts) -> (Admin, Option<Arc<Links>>) {
+/// The admin API, with links to the console if it is configured.
+pub(super) fn with_links(state: Admin, parts: &NodeParts) -> (Admin, Option<Arc<Links>>) {
     if parts.config.console.listen.is_none() {
         return (state, None);
     }
@@ -52,11 +56,11 @@ pub(super) fn state(state: Admin, parts: &Parts) -> (Admin, Option<Arc<Links>>) 
     (state.with_console(Arc::clone(&links) as _), Some(links))
 }
 
-/// The portal, unless it is switched off. `openid` is for people who get a key of the template.
-pub(super) fn portal(parts: &Parts, state: &Admin, openid: Option<OpenId>) -> Option<Arc<Portal>> {
+/// The portal, unless it is off. `openid` is for people who get a key by the template.
+pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
     let people = config.sign_in.template.clone().zip(openid);
-    let people = people.map(|(template, openid)| People::new(openid, template));
+    let people = people.map(|(template, openid)| OidcSignIn::new(openid, template));
     let oauth = parts.sign_ins.as_ref().map(|sign_ins| {
         let prefix = config.gateway.key_prefix.clone();
         OAuth::new(Arc::clone(sign_ins), prefix, clock::instant())
@@ -82,8 +86,8 @@ pub(super) fn portal(parts: &Parts, state: &Admin, openid: Option<OpenId>) -> Op
 /// The OpenID provider, if it is configured.
 ///
 /// # Errors
-/// The client's secret is not there, or nobody is trusted to verify the provider's certificate.
-pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
+/// The client's secret is missing, or no authorities are trusted for the provider's certificate.
+pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
     let Some(config) = &parts.config.console.openid else {
         return Ok(None);
     };
@@ -91,7 +95,7 @@ pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
     let settings = OpenIdSettings {
         issuer: config.issuer.clone(),
         client_id: config.client_id.clone(),
-        client_secret: store::required("[console.openid]", "client_secret", secret)?,
+        client_secret: store::required_secret("[console.openid]", "client_secret", secret)?,
         scopes: config.scopes.clone(),
         groups_claim: config.groups_claim.clone(),
         roles: config.roles.clone(),
@@ -103,11 +107,11 @@ pub(super) fn openid(parts: &Parts) -> Result<Option<OpenId>, StartError> {
     openid.map(Some)
 }
 
-/// Prometheus, if its address is configured.
+/// The client of Prometheus, if its URL is configured.
 ///
 /// # Errors
-/// Nobody is trusted to verify its certificate.
-pub(super) fn alerts(parts: &Parts) -> Result<Option<Alerts>, StartError> {
+/// No authorities are trusted for its certificate.
+pub(super) fn alerts(parts: &NodeParts) -> Result<Option<Alerts>, StartError> {
     let Some(url) = &parts.config.console.prometheus_url else {
         return Ok(None);
     };
@@ -116,29 +120,29 @@ pub(super) fn alerts(parts: &Parts) -> Result<Option<Alerts>, StartError> {
     alerts.map(Some)
 }
 
-/// The content of the file with the certificate authorities that are trusted besides the platform's.
-fn authorities(parts: &Parts) -> Result<Option<Vec<u8>>, StartError> {
+/// The content of the file with certificate authorities that are trusted in addition to the platform's.
+fn authorities(parts: &NodeParts) -> Result<Option<Vec<u8>>, StartError> {
     let file = parts.config.upstream.ca_file.as_deref();
     file.map(|path| pem("[upstream] ca_file", path)).transpose()
 }
 
-/// The console's service, if it is configured, and the watch that tells where it listens.
+/// The console's service, if it is configured, and the watch that reports its address.
 pub(super) fn service(
-    parts: &Parts,
+    parts: &NodeParts,
     state: Admin,
     (links, openid, alerts): (Option<Arc<Links>>, Option<OpenId>, Option<Alerts>),
-    (ready, gateway): (&Ready, &watch::Receiver<Bound>),
-    listeners: &Listeners,
+    (ready, gateway): (&ReadinessSource, &watch::Receiver<BoundAddress>),
+    listeners: &ListeningSockets,
     closing: ShutdownWatch,
-) -> Option<(FrontService<ConsoleHandler>, watch::Receiver<Bound>)> {
+) -> Option<(FrontService<ConsoleHandler>, watch::Receiver<BoundAddress>)> {
     let config = &parts.config;
     let (listen, links) = (listeners.address(CONSOLE, config.console.listen?), links?);
-    let gateway = address(
+    let gateway = link_address(
         config.console.gateway_url.as_ref(),
         parts.tls.gateway.is_some(),
         gateway,
     );
-    let reads = Reads {
+    let reads = NodeConsoleSource {
         live: Arc::clone(&parts.live),
         snapshots: Arc::clone(&parts.stability.snapshots),
         time: Arc::clone(parts.money.billing.time()),
@@ -150,7 +154,7 @@ pub(super) fn service(
         troubles: Mutex::default(),
     };
     let trusted = &config.stability.trusted_proxies;
-    let doors = Doors::new(Arc::clone(&links), openid, trusted.clone(), clock::instant());
+    let doors = SignInMethods::new(Arc::clone(&links), openid, trusted.clone(), clock::instant());
     let sessions = Arc::clone(&parts.web_sessions);
     let console = Console::new(state, Box::new(reads), doors, sessions);
     let tls = parts.tls.console.clone();
@@ -161,16 +165,16 @@ pub(super) fn service(
         tls,
     };
     let (service, bound) = front_service::console(parts, listen, handler, layers, closing);
-    links.lead_to(address(config.console.url.as_ref(), speaks_tls, &bound));
+    links.set_address(link_address(config.console.url.as_ref(), speaks_tls, &bound));
     Some((service, bound))
 }
 
-/// Where browsers reach a listener that speaks TLS or not.
+/// The site of a listener, with or without TLS, as browsers reach it.
 fn site(config: &Config, tls: bool, url: Option<&str>) -> Site {
     Site::new(tls, config.stability.trusted_proxies.clone(), url)
 }
 
-fn address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<Bound>) -> LinkAddress {
+fn link_address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<BoundAddress>) -> LinkAddress {
     configured.map_or_else(
         || LinkAddress::Listener {
             tls,
@@ -180,21 +184,21 @@ fn address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<Bound
     )
 }
 
-/// What the console reads of this process.
-struct Reads {
-    live: Arc<LiveCell>,
+/// The state of this process that the console shows.
+struct NodeConsoleSource {
+    live: Arc<CurrentConfig>,
     snapshots: Arc<Snapshots>,
     time: Arc<StoreTime>,
     store: Arc<dyn KeyStore>,
-    ready: Ready,
-    attention: Arc<Attention>,
+    ready: ReadinessSource,
+    attention: Arc<AttentionMonitor>,
     alerts: Option<Alerts>,
     gateway: LinkAddress,
-    /// What was found last, and when: all samplers run for it.
+    /// The last troubles, and when they were determined: that runs all samplers.
     troubles: Mutex<Option<(Instant, Vec<String>)>>,
 }
 
-impl Reads {
+impl NodeConsoleSource {
     fn find_troubles(&self) -> Vec<String> {
         let readiness = (self.ready)();
         let words = readiness.reasons().into_iter().chain(readiness.warnings());
@@ -209,13 +213,13 @@ impl Reads {
     }
 }
 
-impl Source for Reads {
-    fn window(&self) -> Option<Window> {
+impl ConsoleSource for NodeConsoleSource {
+    fn window(&self) -> Option<StabilityWindow> {
         let snapshot = self.snapshots.get()?;
         let live = self.live.get();
-        let names = live.catalogue.models().map(|model| model.name.as_str());
-        let now = Hour::of_ms(self.time.now_ms(clock::instant()));
-        Some(Window::new(now, names, &snapshot.buckets))
+        let names = live.catalogue.served_models().map(|model| model.name.as_str());
+        let now = Hour::from_unix_ms(self.time.now_ms(clock::instant()));
+        Some(StabilityWindow::new(now, names, &snapshot.buckets))
     }
 
     fn troubles(&self) -> Vec<String> {
@@ -238,11 +242,40 @@ impl Source for Reads {
 
     fn rule_files(&self) -> Vec<RuleFile> {
         let config: Arc<Config> = Arc::clone(&self.live.get().config);
-        // What cannot be read has been told by the reload, and by `weir check`.
+        // Files that cannot be read are reported by the reload and by `weir check`.
         catalogue::rule_files(&config).unwrap_or_default()
     }
 
     fn gateway(&self) -> String {
         self.gateway.base().unwrap_or_default()
+    }
+}
+
+/// Reads the last rows of a key for `/web/v1/me` as the key's owner, from this process's admin API like the portal.
+pub(super) struct OwnerLogRows(Admin);
+
+impl OwnerLogRows {
+    pub(super) fn new(admin: Admin) -> Self {
+        Self(admin)
+    }
+
+    async fn rows(&self, key: &KeyRecord, limit: usize) -> Result<Value, AdminError> {
+        let asked = ListLatestRows {
+            account: key.account.parse().map_err(|why: String| AdminError::failed(why))?,
+            key: key.id.clone(),
+            limit: Some(limit),
+            lines: Some(true),
+        };
+        let answer = self.0.call(AdminPeer::Owner(key.id.clone()).into(), asked).await?;
+        serde_json::to_value(answer.rows).map_err(|error| AdminError::failed(error.to_string()))
+    }
+}
+
+#[async_trait]
+impl LastRows for OwnerLogRows {
+    async fn read(&self, key: &KeyRecord, limit: usize) -> Option<Value> {
+        let rows = self.rows(key, limit).await;
+        let told = |refused: &AdminError| tracing::warn!(error = %refused, "the last rows of a key cannot be read");
+        rows.inspect_err(told).ok()
     }
 }

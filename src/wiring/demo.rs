@@ -1,9 +1,10 @@
-//! `weir demo`: a whole gateway on this machine with nothing to install and nothing left behind.
+//! `weir demo`: a whole gateway on this machine, with nothing to install and nothing left behind; and `weir sample-provider`.
 
 use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path, sync::Arc};
 
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 use crate::{
     cli::DemoArgs,
@@ -15,19 +16,24 @@ use crate::{
             key::{KeyId, KeyRecord, KeyState},
             secret::ServiceKey,
         },
-        ledger::{Change, KeyTerms},
+        ledger::{AccountChange, KeyTerms},
         money::{NanoUsd, price::PriceList},
         rules::shipped,
         wire::protocol::Protocol,
     },
     edges::clock,
-    money::account_changes::{AccountChanges, journaled::JournaledChanges},
-    sample_provider,
-    wiring::{StartError, bounds::Addresses, catalogue, greeting, running::Running, server},
+    money::account_changes::{AccountChanges, JournaledChanges},
+    sample_provider::{self, SampleProviderArgs},
+    wiring::{
+        StartError, catalogue,
+        listeners::{Addresses, program},
+        running::RunningWeir,
+        server,
+    },
 };
 
 /// Runs the demo until a signal ends it.
-pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
+pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
     let folder = TempDir::with_prefix("weir-demo-").map_err(|error| StartError::failed("a temporary folder", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -42,20 +48,20 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
         .local_addr()
         .map_err(|error| StartError::failed("the sample provider's listener", error))?;
     let ledger = folder.path().join("provider-ledger.jsonl");
-    let settings = sample_provider::Settings {
+    let settings = sample_provider::SampleSettings {
         ledger: Some(ledger),
-        ..sample_provider::Settings::default()
+        ..sample_provider::SampleSettings::default()
     };
     runtime.spawn(sample_provider::serve(provider, settings, std::future::pending()));
 
     let conf = folder.path().join("weir.toml");
-    let config = config(folder.path(), args.listen, provider_address)?;
+    let config = demo_config(folder.path(), args.listen, provider_address)?;
     let (running, addresses) = server::start(config, &conf, None, None)?;
     let key = first_key(&running)?;
     let told = if args.json {
         json_line(&addresses, &key)
     } else {
-        text(&addresses, &key, &running.parts.live.get().catalogue)
+        welcome_text(&addresses, &key, &running.parts.live.get().catalogue)
     };
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{told}").and_then(|()| stdout.flush());
@@ -68,8 +74,8 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), StartError> {
         .map_err(|error| StartError::failed("removing the temporary folder", error))
 }
 
-/// The shipped rules, every provider pointed at the sample provider.
-fn config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
+/// A configuration with the shipped rules, and the sample provider as every provider.
+fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
     let secret = folder.join("provider-secret");
     let mut text = format!(
         "[gateway]\nlisten = \"{listen}\"\n\
@@ -101,14 +107,14 @@ fn shipped_providers() -> Result<Vec<String>, StartError> {
     let none = CatalogueSettings::default();
     // Without a secret all are off, and need no price.
     let (catalogue, _) = Catalogue::build(&shipped(), &none, &PriceList::default(), &|_| Ok(None))
-        .map_err(|errors| catalogue::refused(&errors))?;
+        .map_err(|errors| catalogue::config_error(&errors))?;
     Ok(catalogue.providers().map(|provider| provider.name.clone()).collect())
 }
 
-/// What the demo's account begins with.
+/// The first balance of the demo's account.
 const FUNDS: NanoUsd = NanoUsd::from_nanos(100_000_000_000);
 
-fn first_key(running: &Running) -> Result<ServiceKey, StartError> {
+fn first_key(running: &RunningWeir) -> Result<ServiceKey, StartError> {
     let mut random = rand::rng();
     let key = ServiceKey::generate(&running.parts.config.gateway.key_prefix, &mut random);
     let record = KeyRecord {
@@ -131,7 +137,7 @@ fn first_key(running: &Running) -> Result<ServiceKey, StartError> {
         Arc::clone(&money.ledger),
         money.billing.clone(),
     );
-    let open = Change::Open {
+    let open = AccountChange::Open {
         balance: FUNDS,
         at: record.created_at,
         operation: None,
@@ -158,13 +164,13 @@ fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     .to_string()
 }
 
-/// What the example of a protocol asks for; empty if no model is served in it.
+/// The model in the example of a protocol; empty if no model is served in it.
 fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
     let examples = Examples::new(catalogue, |_| false, None);
-    examples.of(protocol).unwrap_or_default().to_owned()
+    examples.model_for(protocol).unwrap_or_default().to_owned()
 }
 
-fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
+fn welcome_text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> String {
     let base = format!("http://{}", addresses.gateway);
     let key = key.as_str();
     let (messages, responses, gemini) = (
@@ -178,7 +184,7 @@ fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> Strin
          metrics      http://{ops}/metrics\n\
          admin        unix:{admin}\n\
          console      http://{console}, opened by: {weir} console open --admin unix:{admin}\n\
-         portal       {base}/portal, for whoever has a key\n\n\
+         portal       {base}/portal, for owners of a key\n\n\
          In another shell, first:\n\
          export WEIR_URL={base}\n\
          export WEIR_KEY={key}\n\n\
@@ -196,7 +202,7 @@ fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> Strin
          Agents:\n\
          ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
          GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n",
-        weir = greeting::program(),
+        weir = program(),
         stability = addresses.stability,
         ops = addresses.ops,
         admin = addresses.admin.display(),
@@ -204,21 +210,43 @@ fn text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) -> Strin
     )
 }
 
+/// Runs `weir sample-provider` until a signal ends it.
+pub(super) fn run_sample_provider(args: &SampleProviderArgs) -> Result<(), StartError> {
+    let running = runtime(args.threads)?.block_on(sample_provider::run(args));
+    running.map_err(|error| StartError::failed("the sample provider", error))
+}
+
+/// A runtime with `threads` workers; 0 means one per core.
+fn runtime(threads: usize) -> Result<Runtime, StartError> {
+    let mut builder = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if threads > 1 {
+        builder.worker_threads(threads);
+    }
+    builder
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::failed("the sample provider's threads", error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
     #[test]
     fn the_examples_ask_for_models_that_people_know() {
         let (folder, somewhere) = (TempDir::new().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
-        let config = config(folder.path(), somewhere, somewhere).unwrap();
+        let config = demo_config(folder.path(), somewhere, somewhere).unwrap();
         let (catalogue, _) = catalogue::check(&config).unwrap();
         for (protocol, name) in [
             (Protocol::Messages, "claude-haiku-4-5"),
             (Protocol::Responses, "gpt-5.5"),
             (Protocol::Gemini, "gemini-3.8-flash"),
         ] {
-            let provider = catalogue.named(name).unwrap().providers.first().unwrap();
+            let provider = catalogue.find_name_or_alias(name).unwrap().providers.first().unwrap();
             assert!(
                 ["anthropic", "openai", "gemini"].contains(&provider.name.as_str()),
                 "{name}"

@@ -1,5 +1,5 @@
-//! A listener for clients as a Pingora service that knows where it listens: the gateway's, the public stability service's,
-//! the console's, and the one that sends clients from the plain port to the one with TLS.
+//! The listeners for clients as Pingora services that report their address: the gateway's, the public stability service's, the
+//! console's, and the one that redirects clients from the plain port to the one with TLS.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -17,50 +17,50 @@ use pingora::{
 use tokio::sync::watch;
 
 use crate::{
-    console::{listener::ConsoleHandler, portal::Portal},
+    console::{ConsoleHandler, portal::Portal},
     edges::low_priority,
-    front::{Front, handler::Handler, head_budget::HeadBudget, layers::Layers, places::Places},
-    gateway::{front::GatewayHandler, reply::own_usage::LastRows},
-    providers::live::LiveCell,
+    front::{Front, Handler, head_budget::HeadBudget, layers::Layers, permits::ConnectionPermits},
+    gateway::{GatewayHandler, reply::own_usage::LastRows},
+    providers::CurrentConfig,
     side::{
         public::PublicHandler,
         redirect::RedirectHandler,
-        service::{Bound, bind_or_inherit},
+        service::{BoundAddress, bind_or_inherit},
     },
     telemetry::metrics::ListenerFigures,
     wiring::{
         StartError,
-        descriptors::Descriptors,
-        listeners::{CONSOLE, GATEWAY, Listeners, REDIRECT, STABILITY},
-        parts::Parts,
+        listeners::{CONSOLE, GATEWAY, ListeningSockets, REDIRECT, STABILITY},
+        parts::NodeParts,
+        process::Descriptors,
     },
 };
 
-/// Listens for clients. Built before the server runs, so that a broken configuration is found in time.
+/// A listener for clients. Built before the server runs, so that a wrong configuration is found in time.
 pub(crate) struct FrontService<H> {
     name: &'static str,
     listen: SocketAddr,
-    /// The socket it accepts at; `None`: the one in Pingora's table.
+    /// Its socket; `None` for the one in Pingora's table.
     socket: Option<TcpListener>,
-    /// Whether its thread leaves the processors to others.
+    /// Whether its thread has low priority.
     gives_way: bool,
-    /// Turns true when it is to take nothing new, if that is before Pingora ends.
+    /// Turns true when it must accept nothing new; `None` if that is when Pingora ends.
     closing: Option<ShutdownWatch>,
     service: pingora::services::listening::Service<Front<H>>,
-    bound: watch::Sender<Bound>,
+    bound: watch::Sender<BoundAddress>,
 }
 
-/// The gateway's workers, and the watch that tells where they listen. Each has a thread with a scheduler of its own, and connections to
-/// providers of its own: what one thread waits for never wakes another.
+/// The gateway's workers, and the watch that reports their address. Each has a thread with its own scheduler, and its own
+/// connections to providers: events of one thread never wake another.
 ///
 /// # Errors
-/// There are no descriptors left.
+/// No descriptors are left.
 pub(super) fn gateway(
     conf: &Arc<ServerConf>,
-    parts: &Parts,
+    parts: &NodeParts,
     (portal, last_rows): (Option<Arc<Portal>>, Arc<dyn LastRows>),
-    listeners: &Listeners,
-) -> Result<(Vec<FrontService<GatewayHandler>>, watch::Receiver<Bound>), StartError> {
+    listeners: &ListeningSockets,
+) -> Result<(Vec<FrontService<GatewayHandler>>, watch::Receiver<BoundAddress>), StartError> {
     let settings = &parts.config.gateway;
     let wanted = parts.config.connections.max;
     let connections_max = Descriptors::share(&parts.config).clients;
@@ -76,7 +76,7 @@ pub(super) fn gateway(
     };
     let gateway = parts.gateway(portal, last_rows);
     let handler = || GatewayHandler::new(conf, gateway.clone());
-    let fronts = Fronts::new("gateway", (Places::kept, connections_max), layers, parts);
+    let fronts = FrontParts::new("gateway", (ConnectionPermits::fixed, connections_max), layers, parts);
     let listen = listeners.address(GATEWAY, settings.listen);
     let worker = |socket| {
         let (mut service, bound) = FrontService::new(GATEWAY, listen, fronts.front(handler()));
@@ -87,37 +87,43 @@ pub(super) fn gateway(
     let (first, bound) = worker(None);
     let mut workers = vec![first];
     for _ in 1..settings.threads {
-        workers.push(worker(Some(listeners.twin(GATEWAY)?)).0);
+        workers.push(worker(Some(listeners.duplicate_socket(GATEWAY)?)).0);
     }
     Ok((workers, bound))
 }
 
-/// The public stability service's, and the watch that tells where it listens.
+/// The listener of the public stability service, and the watch that reports its address.
 pub(super) fn stability(
-    parts: &Parts,
-    listeners: &Listeners,
+    parts: &NodeParts,
+    listeners: &ListeningSockets,
     closing: ShutdownWatch,
-) -> (FrontService<PublicHandler>, watch::Receiver<Bound>) {
+) -> (FrontService<PublicHandler>, watch::Receiver<BoundAddress>) {
     let handler = PublicHandler::new(Arc::clone(&parts.public), Arc::clone(parts.money.billing.time()));
     let layers = Layers {
         announced_by: parts.config.stability.proxy_protocol_from.clone(),
         tls: parts.tls.stability.clone(),
     };
     let connections_max = Descriptors::share(&parts.config).stability;
-    let front = Fronts::new("stability", (Places::given_up, connections_max), layers, parts).front(handler);
+    let front = FrontParts::new(
+        "stability",
+        (ConnectionPermits::revocable, connections_max),
+        layers,
+        parts,
+    )
+    .front(handler);
     let listen = listeners.address(STABILITY, parts.config.stability.listen);
     let (mut service, bound) = FrontService::new(STABILITY, listen, front);
     service.closing = Some(closing);
     (service, bound)
 }
 
-/// The redirect's, if it is configured, and the watch that tells where it listens. `gateway` tells where it sends clients.
+/// The redirect listener, if it is configured, and the watch that reports its address. It redirects to the address of `gateway`.
 pub(super) fn redirect(
-    parts: &Parts,
-    gateway: watch::Receiver<Bound>,
-    listeners: &Listeners,
+    parts: &NodeParts,
+    gateway: watch::Receiver<BoundAddress>,
+    listeners: &ListeningSockets,
     closing: ShutdownWatch,
-) -> Option<(FrontService<RedirectHandler>, watch::Receiver<Bound>)> {
+) -> Option<(FrontService<RedirectHandler>, watch::Receiver<BoundAddress>)> {
     let settings = &parts.config.gateway;
     let listen = listeners.address(REDIRECT, settings.tls.redirect_listen?);
     let handler = RedirectHandler::new(parts.tls.gateway.clone()?, gateway);
@@ -126,46 +132,63 @@ pub(super) fn redirect(
         tls: None,
     };
     let connections_max = Descriptors::share(&parts.config).redirect;
-    let front = Fronts::new("redirect", (Places::given_up, connections_max), layers, parts).front(handler);
+    let front = FrontParts::new(
+        "redirect",
+        (ConnectionPermits::revocable, connections_max),
+        layers,
+        parts,
+    )
+    .front(handler);
     let (mut service, bound) = FrontService::new(REDIRECT, listen, front);
     service.closing = Some(closing);
     Some((service, bound))
 }
 
-/// The console's, and the watch that tells where it listens.
+/// The console's listener, and the watch that reports its address.
 pub(super) fn console(
-    parts: &Parts,
+    parts: &NodeParts,
     listen: SocketAddr,
     handler: ConsoleHandler,
     layers: Layers,
     closing: ShutdownWatch,
-) -> (FrontService<ConsoleHandler>, watch::Receiver<Bound>) {
+) -> (FrontService<ConsoleHandler>, watch::Receiver<BoundAddress>) {
     let connections_max = Descriptors::share(&parts.config).console;
-    let front = Fronts::new("console", (Places::given_up, connections_max), layers, parts).front(handler);
+    let front = FrontParts::new(
+        "console",
+        (ConnectionPermits::revocable, connections_max),
+        layers,
+        parts,
+    )
+    .front(handler);
     let (mut service, bound) = FrontService::new(CONSOLE, listen, front);
-    // Nobody's request waits for somebody's look at a page.
+    // Pages of the console must not delay requests.
     service.gives_way = true;
     service.closing = Some(closing);
     (service, bound)
 }
 
-/// Places by how many there are, how many of them are for one client, and who is not counted.
-type PlacesOf = fn(usize, usize, Vec<IpNet>) -> Arc<Places>;
+/// Makes the connection slots of a listener: their number, the maximum for one client, and the networks that are exempt.
+type MakeSlots = fn(usize, usize, Vec<IpNet>) -> Arc<ConnectionPermits>;
 
-/// What the fronts of one listener share.
-struct Fronts {
-    live: Arc<LiveCell>,
-    places: Arc<Places>,
+/// The state that the fronts of one listener share.
+struct FrontParts {
+    live: Arc<CurrentConfig>,
+    places: Arc<ConnectionPermits>,
     heads: HeadBudget,
     layers: Arc<Layers>,
     figures: ListenerFigures,
 }
 
-impl Fronts {
-    /// `places` makes the places of the listener, of which there are `connections_max`.
-    fn new(name: &'static str, (places, connections_max): (PlacesOf, usize), layers: Layers, parts: &Parts) -> Self {
+impl FrontParts {
+    /// `places` makes the `connections_max` connection slots of the listener.
+    fn new(
+        name: &'static str,
+        (places, connections_max): (MakeSlots, usize),
+        layers: Layers,
+        parts: &NodeParts,
+    ) -> Self {
         let config = &parts.config;
-        // One address never has all of them.
+        // One address never gets all slots.
         let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
         let trusted = config.stability.trusted_proxies.clone();
         Self {
@@ -190,9 +213,9 @@ impl Fronts {
 }
 
 impl<H: Handler> FrontService<H> {
-    fn new(name: &'static str, listen: SocketAddr, front: Front<H>) -> (Self, watch::Receiver<Bound>) {
+    fn new(name: &'static str, listen: SocketAddr, front: Front<H>) -> (Self, watch::Receiver<BoundAddress>) {
         let service = pingora::services::listening::Service::new(name.to_owned(), front);
-        let (bound, watch) = watch::channel(Bound::Waiting);
+        let (bound, watch) = watch::channel(BoundAddress::Waiting);
         let service = Self {
             name,
             listen,
@@ -221,26 +244,26 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         let is_first = self.socket.is_none();
         let fds = fds.filter(|_| is_first).unwrap_or_else(|| Arc::new(Fds::new().into()));
         if let Some(socket) = self.socket.take() {
-            // From here on the table's user owns the descriptor.
+            // From here on, the user of the table owns the descriptor.
             fds.lock().add(self.listen.to_string(), socket.into_raw_fd());
         }
         let address = match bind_or_inherit(self.listen, &fds) {
             Ok(address) => address,
             Err(error) => {
                 let listen = self.listen;
-                let reason = format!("{listen}: {error}; free the address or configure another one");
-                self.bound.send_replace(Bound::Failed(reason));
+                let reason = format!("{listen}: {error}; free the address, or configure another one");
+                self.bound.send_replace(BoundAddress::Failed(reason));
                 return;
             }
         };
-        // What is read goes where it belongs at once; a buffer of each idle connection would only take memory.
+        // Bytes are processed as they are read; a buffer for each idle connection would only take memory.
         let buffers = L4BufferSettings::default().read(0);
         self.service
             .add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
         if is_first {
             tracing::info!(service = self.name, at = %address, "listening");
         }
-        self.bound.send_replace(Bound::Tcp(address));
+        self.bound.send_replace(BoundAddress::Tcp(address));
         ready.notify_ready();
         let closing = self.closing.clone().unwrap_or(shutdown);
         Service::start_service(&mut self.service, Some(fds), closing, listeners_per_fd).await;
@@ -254,7 +277,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         Some(1)
     }
 
-    /// What an upgrade must keep open for this service.
+    /// The addresses that an upgrade of Pingora must keep open.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         Some(vec![self.listen.to_string()])
     }

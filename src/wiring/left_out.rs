@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{DemoArgs, SampleProviderArgs},
-    wiring::start_error::StartError,
+    wiring::StartError,
 };
 
 pub(super) fn run_demo(_: &DemoArgs) -> Result<(), StartError> {
@@ -14,7 +14,7 @@ pub(super) fn run_sample_provider(_: &SampleProviderArgs) -> Result<(), StartErr
 }
 
 fn left_out(command: &'static str) -> StartError {
-    let how = "this weir was built without the sample provider; build one from the source with \
-               `cargo build --release --locked`, which has it";
+    let how = "this weir was built without the sample provider; build one with it from the source: \
+               `cargo build --release --locked`";
     StartError::failed(command, how)
 }

@@ -1,24 +1,32 @@
-//! The listening TCP sockets of this process: those that a service manager or the process before has handed over, and new
-//! ones. They are kept beside Pingora's, so that the next process can have them.
+//! The listening TCP sockets of this process: new ones, and those from a service manager (sd_listen_fds(3)) or the predecessor.
+//! weir keeps its own handles of them, so that it can pass them to its successor.
 
 use std::{
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, IntoRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use async_trait::async_trait;
+use listenfd::ListenFd;
 use parking_lot::Mutex;
 use pingora::{
     server::{ListenFds, Server, ShutdownWatch},
     services::{ServiceHandle, ServiceReadyNotifier, ServiceWithDependents},
 };
+use tokio::sync::watch;
 
-use crate::{config::Config, side::service, wiring::StartError};
+use crate::{
+    config::Config,
+    side::service::{self, BoundAddress},
+    wiring::StartError,
+};
 
-/// A listener as the configuration has it.
+/// A listener of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    /// What listens: the gateway, the operator's page...
+pub(super) struct RequestedListener {
+    /// The listener's name.
     pub(super) name: &'static str,
     /// The configured address; port 0 takes a free one.
     pub(super) at: SocketAddr,
@@ -26,19 +34,19 @@ pub(super) struct Wanted {
 
 /// The name of the gateway's listener.
 pub(super) const GATEWAY: &str = "gateway";
-/// That of metrics and health.
+/// The name of the listener for metrics and health.
 pub(super) const OPS: &str = "ops";
-/// That of the public stability service.
+/// The name of the public stability service's listener.
 pub(super) const STABILITY: &str = "stability";
-/// That of the admin API over TCP.
+/// The name of the admin API's listener over TCP.
 pub(super) const ADMIN: &str = "admin over TCP";
 /// That of the listener that sends clients to the one with TLS.
 pub(super) const REDIRECT: &str = "redirect";
-/// That of the operators' console.
+/// The name of the console's listener.
 pub(super) const CONSOLE: &str = "console";
 
 /// The listeners of a configuration.
-pub(super) fn wanted(config: &Config) -> Vec<Wanted> {
+pub(super) fn configured_listeners(config: &Config) -> Vec<RequestedListener> {
     let all = [
         (GATEWAY, Some(config.gateway.listen)),
         (OPS, Some(config.ops.listen)),
@@ -48,42 +56,42 @@ pub(super) fn wanted(config: &Config) -> Vec<Wanted> {
         (CONSOLE, config.console.listen),
     ];
     all.into_iter()
-        .filter_map(|(name, at)| Some(Wanted { name, at: at? }))
+        .filter_map(|(name, at)| Some(RequestedListener { name, at: at? }))
         .collect()
 }
 
-/// A socket of the process before, with the listener that it was for there.
-pub(super) struct Inherited {
+/// A socket of the predecessor, with its listener there.
+pub(super) struct InheritedSocket {
     pub(super) name: String,
     pub(super) at: SocketAddr,
     pub(super) socket: TcpListener,
 }
 
 /// The sockets of a running process.
-pub(super) struct Listeners {
-    /// Empty once nothing new is taken.
-    open: Mutex<Vec<(Wanted, TcpListener)>>,
-    bound: Vec<(Wanted, SocketAddr)>,
+pub(super) struct ListeningSockets {
+    /// Empty once no new connections are accepted.
+    open: Mutex<Vec<(RequestedListener, TcpListener)>>,
+    bound: Vec<(RequestedListener, SocketAddr)>,
 }
 
-impl Listeners {
-    /// A socket for each listener: one that was handed over, or else a new one. To be called on a runtime. Sockets that were
-    /// handed over and are not wanted any more are closed here.
+impl ListeningSockets {
+    /// Opens a socket for each listener: one that was handed over, or else a new one. Handed-over sockets without a listener are
+    /// closed. Must be called on a runtime.
     ///
     /// # Errors
-    /// An address cannot be had.
+    /// An address cannot be used.
     pub(super) fn open(
-        wanted: Vec<Wanted>,
+        wanted: Vec<RequestedListener>,
         mut activated: Vec<TcpListener>,
-        mut inherited: Vec<Inherited>,
+        mut inherited: Vec<InheritedSocket>,
     ) -> Result<Self, StartError> {
         let (mut open, mut bound) = (Vec::new(), Vec::new());
         for listener in wanted {
             let at = listener.at;
             let unusable = |error: std::io::Error| {
-                StartError::Listen(format!("{at}: {error}; free the address or configure another one"))
+                StartError::Listen(format!("{at}: {error}; free the address, or configure another one"))
             };
-            let own = |one: &Inherited| one.name == listener.name && one.at == at;
+            let own = |one: &InheritedSocket| one.name == listener.name && one.at == at;
             let here = |one: &TcpListener| one.local_addr().is_ok_and(|address| address == at);
             let socket = if let Some(place) = inherited.iter().position(own) {
                 inherited.swap_remove(place).socket
@@ -99,17 +107,17 @@ impl Listeners {
         Ok(Self { open, bound })
     }
 
-    /// Where a listener is; the configured address of one that is not among them.
+    /// The address of a listener's socket; the configured address if there is no such socket.
     pub(super) fn address(&self, name: &str, configured: SocketAddr) -> SocketAddr {
         let found = self.bound.iter().find(|(listener, _)| listener.name == name);
         found.map_or(configured, |(_, address)| *address)
     }
 
-    /// Another handle of a listener's socket: who has it accepts beside the others.
+    /// Another handle of a listener's socket, which accepts in parallel.
     ///
     /// # Errors
-    /// There is no such listener, or there are no descriptors left.
-    pub(super) fn twin(&self, name: &str) -> Result<TcpListener, StartError> {
+    /// There is no such listener, or no descriptors are left.
+    pub(super) fn duplicate_socket(&self, name: &str) -> Result<TcpListener, StartError> {
         let open = self.open.lock();
         let found = open.iter().find(|(listener, _)| listener.name == name);
         let (_, socket) = found.ok_or_else(|| StartError::Listen(format!("there is no listener for the {name}")))?;
@@ -118,11 +126,11 @@ impl Listeners {
             .map_err(|error| StartError::failed("the listening sockets", error))
     }
 
-    /// Adds services to the server that find these sockets where Pingora looks for those of an upgrade.
+    /// Adds services to the server, which find these sockets where Pingora looks for those of an upgrade.
     ///
     /// # Errors
-    /// There are no descriptors left.
-    pub(super) fn before(
+    /// No descriptors are left.
+    pub(super) fn add_services(
         &self,
         server: &mut Server,
         add: impl FnOnce(&mut Server) -> Vec<ServiceHandle>,
@@ -134,16 +142,16 @@ impl Listeners {
         let twins: std::io::Result<Vec<_>> = twins.collect();
         let twins = twins.map_err(|error| StartError::failed("the listening sockets", error))?;
         let services = add(server);
-        let sockets = server.add_service(Table(twins));
+        let sockets = server.add_service(SocketTable(twins));
         services.iter().for_each(|service| service.add_dependency(&sockets));
         Ok(())
     }
 
-    /// The sockets for the process that comes next.
+    /// The sockets for the successor.
     ///
     /// # Errors
-    /// There are no descriptors left.
-    pub(super) fn offered(&self) -> std::io::Result<Vec<(Wanted, OwnedFd)>> {
+    /// No descriptors are left.
+    pub(super) fn sockets_for_successor(&self) -> std::io::Result<Vec<(RequestedListener, OwnedFd)>> {
         let open = self.open.lock();
         let twins = open
             .iter()
@@ -151,17 +159,17 @@ impl Listeners {
         twins.collect()
     }
 
-    /// Lets go of them: who connects is refused, unless another process has them too. Services close their own.
+    /// Closes these handles: new connections are refused, unless another process has the sockets too. Services close their own.
     pub(super) fn close(&self) {
         self.open.lock().clear();
     }
 }
 
-/// Puts the sockets where services look for theirs.
-struct Table(Vec<(SocketAddr, TcpListener)>);
+/// A service that puts the sockets where other services look for theirs.
+struct SocketTable(Vec<(SocketAddr, TcpListener)>);
 
 #[async_trait]
-impl ServiceWithDependents for Table {
+impl ServiceWithDependents for SocketTable {
     async fn start_service(
         &mut self,
         fds: Option<ListenFds>,
@@ -172,7 +180,7 @@ impl ServiceWithDependents for Table {
         if let Some(fds) = fds {
             let mut table = fds.lock();
             for (address, socket) in self.0.drain(..) {
-                // From here on the table's user owns the descriptor.
+                // From here on, the user of the table owns the descriptor.
                 table.add(address.to_string(), socket.into_raw_fd());
             }
         }
@@ -185,5 +193,171 @@ impl ServiceWithDependents for Table {
 
     fn threads(&self) -> Option<usize> {
         Some(1)
+    }
+}
+
+/// Takes the sockets that a service manager has passed to this process, for listeners at these addresses: a port below 1024 then
+/// needs no capability, and no connection is refused while weir restarts. Must be called before threads read the environment,
+/// because it unsets the variables.
+///
+/// # Errors
+/// A socket is of another kind, or at an address without a configured listener.
+pub(super) fn take_activated(listeners: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    let mut sockets = ListenFd::from_env();
+    let mut taken = Vec::new();
+    for place in 0..sockets.len() {
+        let unusable = |error: std::io::Error| {
+            StartError::Listen(format!(
+                "socket {place} of the service manager: {error}; each ListenStream= of the socket unit must be IP:PORT"
+            ))
+        };
+        let Some(socket) = sockets.take_tcp_listener(place).map_err(unusable)? else {
+            continue;
+        };
+        let address = socket.local_addr().map_err(unusable)?;
+        if !listeners.contains(&address) {
+            return Err(StartError::Listen(no_listener_text(address, listeners)));
+        }
+        socket.set_nonblocking(true).map_err(unusable)?;
+        taken.push(socket);
+    }
+    Ok(taken)
+}
+
+fn no_listener_text(address: SocketAddr, listeners: &[SocketAddr]) -> String {
+    let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
+    format!(
+        "the service manager passes a socket at {address}, but the configuration listens at {}: set [gateway] listen \
+         to \"{address}\", or correct ListenStream= of the socket unit",
+        listeners.join(", ")
+    )
+}
+
+/// The timeout for opening the listeners.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// The addresses of a running weir.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    /// The listener for clients.
+    pub gateway: SocketAddr,
+    /// The listener for metrics and health.
+    pub ops: SocketAddr,
+    /// The public stability service.
+    pub stability: SocketAddr,
+    /// The admin API's unix socket.
+    pub admin: PathBuf,
+    /// The admin API over TCP.
+    pub admin_tcp: Option<SocketAddr>,
+    /// The listener that redirects clients to the one with TLS.
+    pub redirect: Option<SocketAddr>,
+    /// The operators' console.
+    pub console: Option<SocketAddr>,
+}
+
+/// Reports the address of each listener once it is open.
+pub(super) struct BoundAddresses {
+    pub(super) gateway: watch::Receiver<BoundAddress>,
+    pub(super) ops: watch::Receiver<BoundAddress>,
+    pub(super) stability: watch::Receiver<BoundAddress>,
+    pub(super) admin: watch::Receiver<BoundAddress>,
+    pub(super) admin_tcp: Option<watch::Receiver<BoundAddress>>,
+    pub(super) redirect: Option<watch::Receiver<BoundAddress>>,
+    pub(super) console: Option<watch::Receiver<BoundAddress>>,
+}
+
+impl BoundAddresses {
+    /// Waits for all addresses.
+    ///
+    /// # Errors
+    /// A listener cannot be opened, or not in time.
+    pub(super) async fn addresses(self) -> Result<Addresses, StartError> {
+        let admin = match wait_for_address(self.admin).await? {
+            BoundAddress::Unix(path) => path,
+            BoundAddress::Failed(reason) => return Err(StartError::Listen(reason)),
+            BoundAddress::Waiting | BoundAddress::Tcp(_) => return Err(wrong_kind_error()),
+        };
+        Ok(Addresses {
+            gateway: tcp(self.gateway).await?,
+            ops: tcp(self.ops).await?,
+            stability: tcp(self.stability).await?,
+            admin,
+            admin_tcp: optional(self.admin_tcp).await?,
+            redirect: optional(self.redirect).await?,
+            console: optional(self.console).await?,
+        })
+    }
+}
+
+async fn optional(watch: Option<watch::Receiver<BoundAddress>>) -> Result<Option<SocketAddr>, StartError> {
+    match watch {
+        Some(watch) => tcp(watch).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn tcp(watch: watch::Receiver<BoundAddress>) -> Result<SocketAddr, StartError> {
+    match wait_for_address(watch).await? {
+        BoundAddress::Tcp(address) => Ok(address),
+        BoundAddress::Failed(reason) => Err(StartError::Listen(reason)),
+        BoundAddress::Waiting | BoundAddress::Unix(_) => Err(wrong_kind_error()),
+    }
+}
+
+fn wrong_kind_error() -> StartError {
+    StartError::Listen("a listener of the wrong kind".to_owned())
+}
+
+async fn wait_for_address(mut watch: watch::Receiver<BoundAddress>) -> Result<BoundAddress, StartError> {
+    let waiting = watch.wait_for(|bound| *bound != BoundAddress::Waiting);
+    match tokio::time::timeout(START_WAIT, waiting).await {
+        Ok(Ok(bound)) => Ok(bound.clone()),
+        _ => Err(StartError::Listen("a listener did not start in time".to_owned())),
+    }
+}
+
+/// This program's name as it was called, quoted for a shell: it works with and without the `PATH`.
+pub(super) fn program() -> String {
+    let called = std::env::args_os().next().filter(|called| !called.is_empty());
+    let called = called.map_or_else(|| "weir".to_owned(), |called| called.to_string_lossy().into_owned());
+    if called.contains(|c: char| c.is_whitespace() || "'\"$`\\".contains(c)) {
+        format!("'{}'", called.replace('\'', r"'\''"))
+    } else {
+        called
+    }
+}
+
+/// The message of a start: the address for clients, and the next commands of a first start.
+pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path) -> String {
+    let (conf, scheme, weir) = (conf.display(), if tls { "https" } else { "http" }, program());
+    format!(
+        "ready at {scheme}://{gateway}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
+         `{weir} key create --conf {conf} --account me --name laptop`",
+        gateway = addresses.gateway,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_where_and_with_which_file() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let addresses = Addresses {
+            gateway: at(8080),
+            ops: at(9464),
+            stability: at(8081),
+            admin: "admin.sock".into(),
+            admin_tcp: None,
+            redirect: None,
+            console: None,
+        };
+        let tls = ready_text(&addresses, true, Path::new("conf/weir.toml"));
+        assert!(tls.starts_with("ready at https://127.0.0.1:8080, next: "), "{tls}");
+        let line = ready_text(&addresses, false, Path::new("conf/weir.toml"));
+        assert!(line.starts_with("ready at http://127.0.0.1:8080, next: "), "{line}");
+        assert!(line.contains("--conf conf/weir.toml --id me"), "{line}");
+        assert!(line.contains(&format!("`{} key create --conf", program())), "{line}");
     }
 }

@@ -1,93 +1,105 @@
-//! The sinks of the consumption log, and what feeds them.
+//! The sinks of the consumption log: opens the log backends and the billing events, and feeds them from the journals.
 
-use std::sync::Arc;
+use std::{io::Write, path::Path, sync::Arc, time::Duration};
 
-use tokio::{runtime::Runtime, sync::watch};
+use serde_json::json;
+use tokio::{runtime::Runtime, sync::watch, time::timeout};
 
 use crate::{
-    admin::LogHomes,
-    config::{Config, StoreConfig, log_home},
-    edges::clock,
+    admin::AdminLogBackends,
+    cli::log::LogInitArgs,
+    config::{
+        Config, StoreConfig,
+        log::{LogBackendConfig, LogBucketConfig, LogEventsConfig, LogFilesConfig, LogPostgresConfig},
+        secret_source,
+    },
+    domain::{catalogue::SecretRef, keys::secret::Secret, ledger::consumption::RETENTION_DAYS},
+    edges::{clock, low_priority::LowPriorityThreads},
     journal::Journal,
     sinks::{
-        FedHome, FedLog, Feeder, FormerHome, OpenHome, Sink, SinkFigures, own_journal::OpenLanes, store_log::StoreLog,
+        FedLog, FedLogBackend, Feeder, FormerLogBackend, OpenLogBackend, Sink, SinkStats,
+        events::{BillingEvents, EventsSettings},
+        files::{BucketSettings, LogFiles},
+        own_journal::OpenLanes,
+        postgres::{Grants, PostgresLog, PostgresRetention, PostgresSettings, set_up},
+        store_log::StoreLog,
     },
     store::ledger::{LedgerStore, LogLists},
     telemetry::metrics::Metrics,
-    wiring::{log_events, log_files, log_postgres, start_error::StartError},
+    wiring::{StartError, client_runtime, load, print_result},
 };
 
-/// All that the configuration names, each with what it has done.
+/// The configured sinks, each with its figures.
 #[derive(Clone, Default)]
 pub(crate) struct LogSinks {
-    sinks: Vec<(Arc<dyn Sink>, Arc<SinkFigures>)>,
-    /// The log's home; `None`: the store, which is no sink.
+    sinks: Vec<(Arc<dyn Sink>, Arc<SinkStats>)>,
+    /// The log backend; `None` if it is the store, which is not a sink.
     home: Option<FedLog>,
     lanes: Arc<OpenLanes>,
 }
 
-/// A home that the configuration names.
-enum AnyHome {
-    Fed(Arc<dyn FedHome>),
+/// A log backend of the configuration.
+enum AnyLogBackend {
+    Fed(Arc<dyn FedLogBackend>),
     Store(Arc<StoreLog>),
 }
 
-/// What a Redis without another home for the log costs. A row was measured to take 510 to 625 bytes of its memory.
-const STAYS_IN_REDIS: &str = "the log has no home but Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 \
-    days: a hundred thousand requests a day come to 10 GB. Name a home in `[log] home`: \"postgres\", \"files\" in a folder or bucket \
-    that all nodes share, or \"store\" to leave it so; docs/log.md says more";
+/// Warns of the cost of keeping the log in Redis. A row was measured to take 510 to 625 bytes of its memory.
+const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 days: a \
+    hundred thousand requests a day come to 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
+    share, or to \"store\" to keep it there; see docs/log.md";
 
-/// Why a store cannot be the log's home, or the one before it.
-const NO_LISTS: &str = "the embedded store keeps no rows of the log: name \"files\" or \"postgres\" in `[log] home`, and no \
+/// The error for an embedded store as log backend, or as the previous one.
+const NO_LISTS: &str = "the embedded store keeps no rows of the log: set `[log] home` to \"files\" or \"postgres\", and do not name \
     \"store\" in `[log] former_home`";
 
 impl LogSinks {
-    /// Opens what the configuration names; the second is where the log is. `lists` are the rows of a store that can be its home.
+    /// Opens the configured sinks and the log backends. `lists` are the lists of rows of a store that can be a log backend.
     pub(super) fn open(
         config: &Config,
         (ledger, lists): (Arc<dyn LedgerStore>, Option<Arc<dyn LogLists>>),
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
-    ) -> Result<(Self, LogHomes), StartError> {
-        let open = |home: &log_home::LogHome| -> Result<AnyHome, StartError> {
+    ) -> Result<(Self, AdminLogBackends), StartError> {
+        let open = |home: &LogBackendConfig| -> Result<AnyLogBackend, StartError> {
             Ok(match home {
-                log_home::LogHome::Store => {
+                LogBackendConfig::Store => {
                     let no_lists = || StartError::Configuration(NO_LISTS.to_owned());
                     let lists = lists.clone().ok_or_else(no_lists)?;
-                    AnyHome::Store(Arc::new(StoreLog::new(lists, Arc::clone(&ledger))))
+                    AnyLogBackend::Store(Arc::new(StoreLog::new(lists, Arc::clone(&ledger))))
                 }
-                log_home::LogHome::Files(config) => {
-                    AnyHome::Fed(Arc::new(log_files::open(config, background, stopped)?))
+                LogBackendConfig::Files(config) => {
+                    AnyLogBackend::Fed(Arc::new(open_files(config, background, stopped)?))
                 }
-                log_home::LogHome::Postgres(config) => AnyHome::Fed(log_postgres::open(config, background, stopped)?),
+                LogBackendConfig::Postgres(config) => AnyLogBackend::Fed(open_postgres(config, background, stopped)?),
             })
         };
         let home = match open(&config.log.home)? {
-            AnyHome::Fed(home) => OpenHome::Fed(FedLog::new(home)),
-            AnyHome::Store(store) => OpenHome::Store(store),
+            AnyLogBackend::Fed(home) => OpenLogBackend::Fed(FedLog::new(home)),
+            AnyLogBackend::Store(store) => OpenLogBackend::Store(store),
         };
         let former = config.log.former_home.as_ref().map(open).transpose()?;
         let former = former.map(|former| match former {
-            AnyHome::Fed(home) => FormerHome::Elsewhere(home),
-            AnyHome::Store(store) => FormerHome::Store(store),
+            AnyLogBackend::Fed(home) => FormerLogBackend::Elsewhere(home),
+            AnyLogBackend::Store(store) => FormerLogBackend::Store(store),
         });
         if let Some(warning) = warning(config) {
             tracing::warn!("{warning}");
         }
         let mut opened = Self::default();
-        if let OpenHome::Fed(fed) = &home {
+        if let OpenLogBackend::Fed(fed) = &home {
             let sink = Arc::clone(&fed.home) as Arc<dyn Sink>;
-            opened.sinks.push((sink, Arc::clone(&fed.figures)));
+            opened.sinks.push((sink, Arc::clone(&fed.stats)));
             opened.home = Some(fed.clone());
         }
         if let Some(events) = &config.log.events {
-            opened.sinks.push((log_events::open(events, config)?, Arc::default()));
+            opened.sinks.push((open_events(events, config)?, Arc::default()));
         }
-        let homes = LogHomes::new(home, former, Arc::clone(&opened.lanes));
+        let homes = AdminLogBackends::new(home, former, Arc::clone(&opened.lanes));
         Ok((opened, homes))
     }
 
-    /// What feeds each of them from a lane of the journal, until `stopped` turns true. To be spawned.
+    /// Futures that feed each sink from a journal until `stopped` turns true; the caller spawns them.
     pub(super) fn feeds(
         &self,
         journal: &Arc<Journal>,
@@ -96,40 +108,212 @@ impl LogSinks {
         self.lanes.add(journal);
         self.sinks.iter().map(|(sink, figures)| {
             let feeder = Feeder::new(Arc::clone(journal), Arc::clone(sink), Arc::clone(figures));
-            if let Some(home) = self.home.as_ref().filter(|home| Arc::ptr_eq(&home.figures, figures)) {
+            if let Some(home) = self.home.as_ref().filter(|home| Arc::ptr_eq(&home.stats, figures)) {
                 home.tails.add(feeder.tail());
             }
             feeder.run(stopped.clone())
         })
     }
 
-    /// Has rows handed over to the log's home soon after they come: from now on another process is asked for them.
+    /// Has rows passed to the log backend soon after they come: from now on, readers ask another process.
     pub(super) fn hurry(&self) {
         if let Some(home) = &self.home {
             home.tails.hurry();
         }
     }
 
-    /// Copies their figures, which are those of these lanes together.
-    pub(super) fn tell(&self, metrics: &Metrics, lanes: &[Arc<Journal>]) {
+    /// Copies the sinks' figures to the metrics, summed over these journals.
+    pub(super) fn copy_figures(&self, metrics: &Metrics, lanes: &[Arc<Journal>]) {
         for (sink, figures) in &self.sinks {
             let name = sink.name();
             let (log, labels) = (&metrics.log, [name.into()]);
-            log.rows.of(labels).reach(figures.rows());
-            log.failures.of(labels).reach(figures.failures());
+            log.rows.with_labels(labels).raise_to(figures.rows());
+            log.failures.with_labels(labels).raise_to(figures.failures());
             let behind = figures.behind_ms(clock::unix_millis()) / 1000;
-            log.behind_seconds.of(labels).set(behind);
-            let behind: u64 = lanes.iter().map(|lane| lane.sink_behind_bytes(name)).sum();
-            log.behind_bytes.of(labels).set(behind);
-            let dropped = lanes.iter().map(|lane| lane.sink_dropped(name)).sum();
-            log.dropped.of(labels).reach(dropped);
+            log.behind_seconds.with_labels(labels).set(behind);
+            let behind: u64 = lanes.iter().map(|lane| lane.sink_lag_bytes(name)).sum();
+            log.behind_bytes.with_labels(labels).set(behind);
+            let dropped = lanes.iter().map(|lane| lane.sink_dropped_rows(name)).sum();
+            log.dropped.with_labels(labels).raise_to(dropped);
         }
     }
 }
 
-/// What is to be said of where the log is at home.
+/// A warning about the choice of the log backend.
 pub(super) fn warning(config: &Config) -> Option<&'static str> {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
-    let stays = is_redis && config.log.home == log_home::LogHome::Store && config.log.named_home.is_none();
+    let stays = is_redis && config.log.home == LogBackendConfig::Store && config.log.named_home.is_none();
     stays.then_some(STAYS_IN_REDIS)
+}
+
+/// The folder, in the journal's, with the position of the receiver.
+const EVENTS_FOLDER: &str = "events";
+
+/// Builds the sink that posts events; does not connect yet.
+pub(super) fn open_events(events: &LogEventsConfig, config: &Config) -> Result<Arc<BillingEvents>, StartError> {
+    let authorization = events.authorization.as_ref();
+    let settings = EventsSettings {
+        url: events.url.clone(),
+        secret: secret("[log.events] secret", &events.secret)?,
+        authorization: authorization
+            .map(|one| secret("[log.events] authorization", one))
+            .transpose()?,
+        source: events.source.clone(),
+        ca: events
+            .ca_file
+            .as_deref()
+            .map(|path| pem("[log.events] ca_file", path))
+            .transpose()?,
+        batch_rows: events.batch_rows,
+        connect: events.connect,
+        answer: events.answer,
+        folder: config.journal.path.join(EVENTS_FOLDER),
+    };
+    let events = BillingEvents::new(settings).map_err(|error| StartError::Configuration(error.to_string()))?;
+    Ok(Arc::new(events))
+}
+
+/// How often the files of past days are merged, and old ones removed. Files of today are merged when there are many.
+const UPKEEP_EVERY: Duration = Duration::from_secs(600);
+
+/// Opens the log's files, in a folder or a bucket; does not connect to a bucket yet.
+pub(super) fn open_files(
+    config: &LogFilesConfig,
+    background: &Runtime,
+    stopped: &watch::Receiver<bool>,
+) -> Result<LogFiles, StartError> {
+    let mut files = LogFiles::open(&config.path, config.longest, config.rows_max).map_err(|error| {
+        let what = format!("{}: {error}; give another folder", config.path.display());
+        StartError::failed("the folder of the log (log.files.path)", what)
+    })?;
+    if let Some(bucket) = &config.bucket {
+        let in_bucket = files.in_bucket(&bucket_settings(bucket)?, background.handle().clone());
+        files = in_bucket.map_err(|error| StartError::Configuration(error.to_string()))?;
+    }
+    background.spawn(run_upkeep(files.clone(), stopped.clone()));
+    Ok(files)
+}
+
+fn bucket_settings(bucket: &LogBucketConfig) -> Result<BucketSettings, StartError> {
+    Ok(BucketSettings {
+        name: bucket.name.clone(),
+        prefix: bucket.prefix.clone(),
+        region: bucket.region.clone(),
+        endpoint: bucket.endpoint(),
+        path_style: bucket.path_style(),
+        access_key_id: secret("[log.files.bucket] access_key_id", &bucket.access_key_id)?,
+        secret_access_key: secret("[log.files.bucket] secret_access_key", &bucket.secret_access_key)?,
+        ca: bucket
+            .ca_file
+            .as_deref()
+            .map(|path| pem("[log.files.bucket] ca_file", path))
+            .transpose()?,
+        connect: bucket.connect,
+        answer: bucket.answer,
+        write: bucket.write,
+    })
+}
+
+/// Merges and removes the log's files until `stopped` turns true.
+async fn run_upkeep(files: LogFiles, mut stopped: watch::Receiver<bool>) {
+    let upkeep = LowPriorityThreads::new(1);
+    loop {
+        let kept = files.clone();
+        let done = upkeep.run(move || kept.housekeep(clock::unix_millis(), i64::from(RETENTION_DAYS)));
+        if let Ok(Err(error)) = done.await {
+            tracing::warn!(%error, "the log's files cannot be merged or removed; trying again later");
+        }
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            _ = timeout(UPKEEP_EVERY, files.wait_for_many_files()) => {}
+        }
+    }
+}
+
+/// Runs `weir log init`: sets up the log's database.
+pub(super) fn run_log_init(args: &LogInitArgs, out: &mut impl Write) -> Result<(), StartError> {
+    let config = load(&args.conf)?;
+    let LogBackendConfig::Postgres(postgres) = &config.log.home else {
+        let value = json!({ "home": "other", "applied": [] });
+        return print_init(
+            args,
+            out,
+            "the log backend is not Postgres, so there is nothing to set up",
+            &value,
+        );
+    };
+    let owner = args.owner.as_ref().unwrap_or(&postgres.url);
+    let settings = postgres_settings(postgres, owner)?;
+    let grants = Grants {
+        writers: args.grant_writer.clone(),
+        readers: args.grant_reader.clone(),
+    };
+    let applied = client_runtime()?.block_on(set_up(&settings, &grants));
+    let applied = applied.map_err(|error| StartError::failed("weir log init", error))?;
+    let text = if applied.is_empty() {
+        "the database is already set up".to_owned()
+    } else {
+        let numbers: Vec<String> = applied.iter().map(ToString::to_string).collect();
+        format!("the database is set up, migrations applied: {}", numbers.join(", "))
+    };
+    print_init(args, out, &text, &json!({ "home": "postgres", "applied": applied }))
+}
+
+fn print_init(
+    args: &LogInitArgs,
+    out: &mut impl Write,
+    text: &str,
+    value: &serde_json::Value,
+) -> Result<(), StartError> {
+    let written = if args.json {
+        writeln!(out, "{value}")
+    } else {
+        writeln!(out, "{text}")
+    };
+    print_result(written)
+}
+
+/// Opens the log backend in Postgres; does not connect yet, so that weir starts without the database.
+pub(super) fn open_postgres(
+    config: &LogPostgresConfig,
+    background: &Runtime,
+    stopped: &watch::Receiver<bool>,
+) -> Result<Arc<PostgresLog>, StartError> {
+    let wrong = |error: &dyn std::fmt::Display| StartError::Configuration(error.to_string());
+    let settings = postgres_settings(config, &config.url)?;
+    let retention = PostgresRetention::new(settings.clone()).map_err(|error| wrong(&error))?;
+    let log = PostgresLog::new(settings).map_err(|error| wrong(&error))?;
+    background.spawn(retention.run(stopped.clone()));
+    Ok(Arc::new(log))
+}
+
+/// The settings, with the connection string at `url`.
+pub(super) fn postgres_settings(config: &LogPostgresConfig, url: &SecretRef) -> Result<PostgresSettings, StartError> {
+    Ok(PostgresSettings {
+        url: secret("[log.postgres] url", url)?,
+        tls: config.tls,
+        ca: config
+            .ca_file
+            .as_deref()
+            .map(|path| pem("[log.postgres] ca_file", path))
+            .transpose()?,
+        connect: config.connect,
+        write: config.write,
+        read: config.read,
+        keep_days: RETENTION_DAYS,
+    })
+}
+
+/// Reads a required secret.
+pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartError> {
+    match secret_source::read(reference) {
+        Ok(Some(secret)) => Ok(secret),
+        Ok(None) => Err(StartError::Configuration(format!("{key}: {reference} is missing"))),
+        Err(reason) => Err(StartError::Configuration(format!("{key}: {reason}"))),
+    }
+}
+
+/// Reads a file with certificates.
+pub(super) fn pem(key: &str, path: &Path) -> Result<Vec<u8>, StartError> {
+    std::fs::read(path).map_err(|error| StartError::Configuration(format!("{key} {}: {error}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! Builds the parts that deal with money: ledger, journal, settlement and billing, in the order of their dependencies.
+//! Builds the parts that deal with money: ledger, journal, settlement, billing and notices, in the order of their dependencies.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,92 +10,94 @@ use futures_util::future::{join, join_all};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    config::Config,
-    journal::{Journal, JournalError, lanes::Lanes},
+    config::{Config, money::NoticesConfig, secret_source},
+    domain::keys::secret::Secret,
+    journal::{Journal, JournalError, handle::ProcessJournals},
     money::{
         billing::{Billing, GraceLimits, LeaseLimits},
-        notices::{Charged, Teller},
+        notices::{ChargedAccounts, NoticeSettings, Notifier, Webhook},
         settlement::{Settler, charge_left_over, wait_for_balances},
     },
     store::{
-        KeyStore, embedded::handover::EmbeddedFiles, key_cache::KeyCache, ledger::LedgerStore,
-        stability::StabilityStore,
+        KeyStore,
+        embedded::handover::EmbeddedFiles,
+        key_cache::KeyCache,
+        ledger::{LedgerStore, StabilityStore},
     },
     telemetry::metrics::{self, Metrics},
     wiring::{
         StartError,
-        lanes::{LeftLanes, applied},
         log_sinks::LogSinks,
-        notices,
-        store::Ledger,
+        orphaned_journals::{OrphanedJournals, record_applied},
+        store::LedgerEngine,
     },
 };
 
-/// How long the last settlements may take to reach the store when the process ends; they are in the journal anyway.
+/// The timeout for the last settlements to reach the store when the process ends; they are in the journal anyway.
 const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
 
 /// The parts that deal with money.
-pub(crate) struct Money {
+pub(crate) struct MoneyParts {
     /// Accounts, quotas, holds and the log.
     pub ledger: Arc<dyn LedgerStore>,
-    /// This node's record of what it owes.
+    /// This node's journal.
     pub journal: Arc<Journal>,
-    /// Those of processes that have ended.
-    pub left: Arc<LeftLanes>,
+    /// The orphaned journals.
+    pub left: Arc<OrphanedJournals>,
     /// Admits and charges requests.
     pub billing: Billing,
-    engine: Ledger,
+    engine: LedgerEngine,
     sinks: LogSinks,
     grace: GraceLimits,
     journal_folder: PathBuf,
-    /// Ends after the last checkpoint, when `stop` has turned true.
+    /// Ends after the last checkpoint, once `stop` has turned true.
     billing_task: JoinHandle<()>,
-    /// End when the sinks have what they take at once of the own lane's rows, when `stop` has turned true.
+    /// End when the sinks have taken the rows of the own journal that they can take at once, after `stop` has turned true.
     feeds: Vec<JoinHandle<()>>,
 }
 
-/// What the money is kept in.
-pub(crate) struct Stores {
+/// The stores that the money's parts use.
+pub(crate) struct MoneyStores {
     /// The ledger.
-    pub engine: Ledger,
+    pub engine: LedgerEngine,
     /// The keys.
     pub keys: Arc<dyn KeyStore>,
     /// The public record.
     pub stability: Arc<dyn StabilityStore>,
-    /// Where rows of the log go.
+    /// The sinks of the consumption log.
     pub sinks: LogSinks,
 }
 
-impl Money {
-    /// Charges what processes before left open in the lanes of the journal, and starts the background tasks.
+impl MoneyParts {
+    /// Charges the requests that earlier processes left open in the journals, and starts the background tasks.
     pub(crate) fn build(
         config: &Config,
-        stores: Stores,
+        stores: MoneyStores,
         key_cache: &Arc<KeyCache>,
-        lanes: Lanes,
+        lanes: ProcessJournals,
         background: &Runtime,
         stopped: &watch::Receiver<bool>,
     ) -> Result<Self, StartError> {
-        let Stores {
+        let MoneyStores {
             engine,
             keys,
             stability,
             sinks,
         } = stores;
-        if let Ledger::Embedded(embedded) = &engine {
+        if let LedgerEngine::Embedded(embedded) = &engine {
             let begun = embedded.ledger.begin(lanes.accounts_known());
             begun.map_err(|error| StartError::failed("the embedded ledger", error))?;
         }
-        let Lanes { own, left: others } = lanes;
+        let ProcessJournals { own, orphaned: others } = lanes;
         let ledger = engine.store();
         let journal = background
             .block_on(charge_left_over(own, &*ledger))
             .map_err(journal_failed)?;
-        let charged = Arc::<Charged>::default();
+        let charged = Arc::<ChargedAccounts>::default();
         let settler = Settler::new(Arc::clone(&journal), Arc::clone(&ledger), Arc::clone(&keys) as _);
-        let settler = settler.noting(Arc::clone(&charged));
-        let told = notices::settings(&config.notices)?;
-        let teller = Teller::new(Arc::clone(&ledger), Arc::clone(&keys), Arc::clone(&charged), told);
+        let settler = settler.with_charged(Arc::clone(&charged));
+        let told = notice_settings(&config.notices)?;
+        let teller = Notifier::new(Arc::clone(&ledger), Arc::clone(&keys), Arc::clone(&charged), told);
         background.spawn(teller.run(stopped.clone()));
         let settled = stopped.clone();
         background.spawn(async move { settler.run(settled).await });
@@ -103,7 +105,7 @@ impl Money {
             .feeds(&journal, stopped)
             .map(|feed| background.spawn(feed))
             .collect();
-        let left = Arc::new(LeftLanes::new(
+        let left = Arc::new(OrphanedJournals::new(
             config.journal.clone(),
             Arc::clone(&ledger),
             keys,
@@ -112,10 +114,10 @@ impl Money {
             sinks.clone(),
         ));
         for lane in others {
-            background.block_on(left.take(lane)).map_err(journal_failed)?;
+            background.block_on(left.adopt(lane)).map_err(journal_failed)?;
         }
         background.spawn(Arc::clone(&left).run(stopped.clone()));
-        write_behind(&engine, &left, &journal, background, stopped);
+        start_write_behind(&engine, &left, &journal, background, stopped);
         let grace = GraceLimits {
             key: config.money.grace,
             account: config.money.grace_account,
@@ -138,24 +140,24 @@ impl Money {
         })
     }
 
-    /// The embedded store, if it is one: what is handed over to the process that comes next.
+    /// The embedded store, which an upgrade hands over to the successor; `None` with Redis.
     pub(super) fn embedded(&self) -> Option<Arc<EmbeddedFiles>> {
         match &self.engine {
-            Ledger::Embedded(embedded) => Some(Arc::clone(embedded)),
-            Ledger::Redis(_) => None,
+            LedgerEngine::Embedded(embedded) => Some(Arc::clone(embedded)),
+            LedgerEngine::Redis(_) => None,
         }
     }
 
-    /// Has the figures read when somebody scrapes.
+    /// Adds a sampler for the figures of money.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
         let left = Arc::clone(&self.left);
         let (grace, sinks) = (self.grace, self.sinks.clone());
         let folder = self.journal_folder.clone();
-        metrics.sample(move |metrics| {
+        metrics.add_sampler(move |metrics| {
             let mut lanes = left.journals();
             lanes.push(Arc::clone(&journal));
-            sinks.tell(metrics, &lanes);
+            sinks.copy_figures(metrics, &lanes);
             let sum = |figure: fn(&Journal) -> u64| lanes.iter().map(|lane| figure(lane)).sum::<u64>();
             let oldest = lanes.iter().map(|lane| lane.oldest_unacknowledged_ms()).max();
             let of = &metrics.journal;
@@ -163,35 +165,35 @@ impl Money {
             of.oldest_ms.set(oldest.unwrap_or(0));
             of.bytes.set(sum(Journal::bytes));
             of.disk_free.set(free_bytes(&folder).unwrap_or(0));
-            of.up.set(journal.shut().is_none());
+            of.up.set(journal.unavailability().is_none());
             of.damaged.set(sum(Journal::damaged_parts));
-            of.lost.reach(sum(Journal::lost_steps));
+            of.lost.raise_to(sum(Journal::lost_steps));
             of.failures
-                .reach(billing.failures().saturating_add(sum(Journal::failures)));
-            show_billing(&metrics.money, &billing, grace);
+                .raise_to(billing.failures().saturating_add(sum(Journal::failures)));
+            copy_billing_figures(&metrics.money, &billing, grace);
         });
     }
 
-    /// No request comes to this process any more: rows of the log are not kept waiting for others.
+    /// Has rows of the log written without waiting for others: this process gets no further requests.
     pub(crate) fn hurry(&self) {
         self.sinks.hurry();
     }
 
-    /// Waits, within bounds, for the last settlements to reach the store. Before the background is told to stop.
+    /// Waits at most [`LAST_SETTLEMENTS_WAIT`] for the last settlements to reach the store. Call it before the background stops.
     pub(crate) async fn settle(&self) {
-        let drained = join(self.journal.drained(), self.left.drained());
+        let drained = join(self.journal.wait_until_acknowledged(), self.left.drained());
         if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, drained).await.is_err() {
             tracing::warn!(
-                "the store has not taken the last settlements: they are in the journal, and are sent at the next start"
+                "the store does not have the last settlements: they are in the journal, and are sent at the next start"
             );
         }
     }
 
-    /// Waits for the last of it to be written. After the background was told to stop.
+    /// Waits for the last writes. Call it after the background was stopped.
     pub(crate) async fn end(self) {
         let _ = self.billing_task.await;
-        join(self.left.leave(), join_all(self.feeds)).await;
-        if let Ledger::Embedded(embedded) = &self.engine
+        join(self.left.close_all(), join_all(self.feeds)).await;
+        if let LedgerEngine::Embedded(embedded) = &self.engine
             && let Err(error) = embedded.ledger.flush().await
         {
             tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
@@ -199,14 +201,15 @@ impl Money {
     }
 }
 
-/// Copies the figures of billing.
-fn show_billing(of: &metrics::Money, billing: &Billing, grace: GraceLimits) {
-    of.charged.reach(u64::try_from(billing.charged().nanos()).unwrap_or(0));
+/// Copies the figures of billing to the metrics.
+fn copy_billing_figures(of: &metrics::MoneyMetrics, billing: &Billing, grace: GraceLimits) {
+    of.charged
+        .raise_to(u64::try_from(billing.charged().nanos()).unwrap_or(0));
     for (source, total) in billing.rows() {
-        of.billed.of([source.as_str().into()]).reach(total);
+        of.billed.with_labels([source.as_str().into()]).raise_to(total);
     }
-    of.admitted_offline.reach(billing.offline());
-    of.admitted_leased.reach(billing.leased());
+    of.admitted_offline.raise_to(billing.grace_admissions());
+    of.admitted_leased.raise_to(billing.lease_admissions());
     let (leases, leased) = billing.leases();
     of.leases.set(leases);
     for (part, bound) in [
@@ -215,29 +218,31 @@ fn show_billing(of: &metrics::Money, billing: &Billing, grace: GraceLimits) {
         ("grace", grace.key),
         ("grace_account", grace.account),
     ] {
-        of.overspend_bound.of([part.into()]).set(bound.nanos());
+        of.overspend_bound.with_labels([part.into()]).set(bound.nanos());
     }
     of.grace_committed.set(billing.grace_committed().nanos());
     of.held.set(billing.held().nanos());
     of.held_waiting.set(billing.waiting());
-    of.accounts_low.set(billing.accounts_low());
+    of.accounts_low.set(billing.low_accounts());
 }
 
-/// Has an embedded ledger write its file all the time, and tell the journals what is in it. Returns when it has what its file
-/// lacked of them.
-fn write_behind(
-    engine: &Ledger,
-    left: &Arc<LeftLanes>,
+/// Starts the task of an embedded ledger that writes its file and tells the journals what is in it. Returns when the ledger has
+/// the steps of the journals that its file lacked.
+fn start_write_behind(
+    engine: &LedgerEngine,
+    left: &Arc<OrphanedJournals>,
     own: &Arc<Journal>,
     background: &Runtime,
     stopped: &watch::Receiver<bool>,
 ) {
-    let Ledger::Embedded(embedded) = engine else { return };
+    let LedgerEngine::Embedded(embedded) = engine else {
+        return;
+    };
     let (ledger, stopped) = (Arc::clone(&embedded.ledger), stopped.clone());
     let (left, own) = (Arc::clone(left), Arc::clone(own));
     let journals = move || -> Vec<Arc<Journal>> { left.journals().into_iter().chain([Arc::clone(&own)]).collect() };
     let at_start = journals();
-    background.spawn(async move { ledger.run(stopped, |books| applied(journals(), books)).await });
+    background.spawn(async move { ledger.run(stopped, |books| record_applied(journals(), books)).await });
     background.block_on(wait_for_balances(&at_start, &*embedded.ledger));
 }
 
@@ -245,17 +250,44 @@ fn journal_failed(error: JournalError) -> StartError {
     StartError::failed("the journal", error)
 }
 
-/// What is free on the disk of a folder for a process without privileges.
+/// The free space on a folder's disk for a process without privileges.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// The limits of leases, where the ledger lends any: the embedded one is asked without a way to go.
-fn lease_limits(config: &Config, engine: &Ledger) -> Option<LeaseLimits> {
-    let is_lent = matches!(engine, Ledger::Redis(_)) && config.leases.enabled;
+/// The limits of leases; `None` with an embedded ledger, which is asked without a network and grants no leases.
+fn lease_limits(config: &Config, engine: &LedgerEngine) -> Option<LeaseLimits> {
+    let is_lent = matches!(engine, LedgerEngine::Redis(_)) && config.leases.enabled;
     is_lent.then_some(LeaseLimits {
         requests_per_second: config.leases.requests_per_second,
         max: config.leases.max,
     })
+}
+
+/// The settings of notices, with the secret that signs them.
+pub(super) fn notice_settings(config: &NoticesConfig) -> Result<NoticeSettings, StartError> {
+    let wrong = |why: String| StartError::Configuration(format!("[notices] secret: {why}"));
+    let secret = notice_secret(config).map_err(wrong)?;
+    let webhook = config.webhook().zip(secret);
+    let webhook = webhook.map(|((url, _), secret)| Webhook::new(url.clone(), &secret, config.timeout));
+    Ok(NoticeSettings {
+        quota_percent: config.quota_percent,
+        webhook: webhook.transpose().map_err(wrong)?,
+        retry: config.retry,
+    })
+}
+
+/// The secret that signs notices; `None` without a receiver.
+///
+/// # Errors
+/// The secret is missing, or cannot sign.
+pub(super) fn notice_secret(config: &NoticesConfig) -> Result<Option<Secret>, String> {
+    let Some((_, reference)) = config.webhook() else {
+        return Ok(None);
+    };
+    let secret = secret_source::read(reference)?;
+    let secret = secret.ok_or_else(|| format!("{reference} is missing"))?;
+    Webhook::check(&secret).map_err(|why| format!("{reference}: {why}"))?;
+    Ok(Some(secret))
 }

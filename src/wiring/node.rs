@@ -1,4 +1,4 @@
-//! weir as a part of somebody else's server.
+//! A running weir: as a part of another program's server, and with all that its end needs.
 
 use std::{fmt, net::SocketAddr, sync::Arc, thread::JoinHandle};
 
@@ -6,25 +6,25 @@ use parking_lot::Mutex;
 
 use crate::{
     telemetry::metrics::Metrics,
-    wiring::{StartError, reload::ReloadTrigger, running::Running},
+    wiring::{StartError, reload::ReloadTrigger, running::RunningWeir},
 };
 
-/// weir as a part of a server: where it listens, its metrics, its reload and its end.
+/// weir as a part of a server: its address, its metrics, its reload and its end.
 ///
-/// [`Services::add_to`](crate::Services::add_to) makes it. Clones are of the same weir, so that a service of the server's own can have
-/// one. Dropping it ends nothing.
+/// [`Services::add_to`](crate::Services::add_to) returns it. Clones belong to the same weir, so that a service of the server
+/// can have one. Dropping it ends nothing.
 #[derive(Clone)]
 pub struct Node {
     gateway: SocketAddr,
     metrics: Arc<Metrics>,
     reload: ReloadTrigger,
-    /// The thread that waits for the end and brings it about; `None` once it was waited for.
+    /// The thread that waits for the server's end and ends weir; `None` once it was joined.
     end: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Node {
-    /// Has a thread wait for the end of the server, and end weir with it.
-    pub(super) fn start(running: Running, gateway: SocketAddr) -> Result<Self, StartError> {
+    /// Starts a thread that waits for the end of the server, and ends weir with it.
+    pub(super) fn start(running: RunningWeir, gateway: SocketAddr) -> Result<Self, StartError> {
         let metrics = Arc::clone(&running.parts.sinks.metrics);
         let reload = running.parts.reload.clone();
         let end = std::thread::Builder::new()
@@ -39,38 +39,39 @@ impl Node {
         })
     }
 
-    /// The address at which clients are served. Where the configuration has port 0, this is the port that was free.
+    /// The gateway's address. If the configuration has port 0, this has the actual port.
     #[must_use]
     pub fn gateway(&self) -> SocketAddr {
         self.gateway
     }
 
-    /// weir's metrics in Prometheus' text format 0.0.4, as its own listener for them (`[ops] listen`) serves them at `/metrics`.
+    /// weir's metrics in Prometheus' text format 0.0.4, as its own listener (`[ops] listen`) serves them at `/metrics`.
     ///
-    /// weir has a registry of its own, and registers nothing in that of the `prometheus` crate (`prometheus::default_registry`). The text
-    /// has the `process_*` metrics of this process: a page that has them from another registry serves this text at a path of its own.
+    /// weir has its own registry, and registers nothing in the default one of the `prometheus` crate
+    /// (`prometheus::default_registry`). The text includes the `process_*` metrics of this process: if your own page already has
+    /// them, serve this text at another path.
     #[must_use]
     pub fn metrics(&self) -> String {
         self.metrics.render()
     }
 
-    /// Has the configuration read again, and the access log go on in the file that is at its path, as SIGHUP does to `weir serve`.
-    /// Returns at once; the outcome is logged, and counted by `weir_config_reloads_total`. A changed file is loaded without it.
+    /// Reloads the configuration and reopens the access log, like SIGHUP for `weir serve`. Returns at once; the result is logged,
+    /// and counted by `weir_config_reloads_total`. A changed file is reloaded even without this call.
     pub fn reload(&self) {
-        self.reload.ask();
+        self.reload.request();
     }
 
     /// Waits until weir has ended: every request is charged, and everything is written.
     ///
-    /// To be called when `Server::run` has returned; before, it waits for the end of the server. Where the process ends without it (as
-    /// `Server::run_forever` does), and weir has not ended within the server's grace period, the next start does the rest from the
-    /// journal, as after a crash.
+    /// Call it after `Server::run` has returned; earlier, it waits for the end of the server. If the process ends without this
+    /// call (as with `Server::run_forever`) before weir has ended, the next start completes the work from the journal, as after
+    /// a crash.
     pub fn finish(&self) {
         let mut end = self.end.lock();
         if let Some(thread) = end.take()
             && thread.join().is_err()
         {
-            tracing::error!("weir has not ended as it should: the next start does the rest from the journal");
+            tracing::error!("weir has not ended cleanly: the next start completes the work from the journal");
         }
     }
 }

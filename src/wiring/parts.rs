@@ -1,108 +1,116 @@
-//! Builds the long-lived parts from the configuration, in the order of their dependencies.
+//! Builds the long-lived parts from the configuration, in the order of their dependencies, with the sign-in of agents.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
+use serde_json::{Map, Value};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::{
-    admin::LogHomes,
+    admin::AdminLogBackends,
     config::Config,
     console::{Site, portal::Portal},
-    edges::{clock, limiter::Allowance, resolver::Resolver, switches::Switches},
+    domain::sign_in::{ManagedSettings, sign_ins::TokenLifetimes},
+    edges::{clock, limiter::RateAllowance, resolver::Resolver, switches::ProviderSwitches},
     front::head_budget::HeadBudget,
     gateway::{
-        Gateway, Limits, Pages,
+        Gateway, GatewayLimits, LocalServices,
         attempt::deadline::Deadlines,
+        client::KeySlots,
         drain::Drain,
-        key_slots::KeySlots,
-        log_entry::Sinks,
+        log_entry::RequestReporters,
         reply::{
-            agent_settings::Agents,
+            SignedInAgents,
             own_usage::{LastRows, OwnUsage},
         },
-        request::bodies::Bodies,
+        request::body::BodyResources,
     },
-    providers::{learnt_usage::Learnt, live::LiveCell, sessions::Sessions},
-    sign_in::AgentSignIns,
-    stability::public::Public,
+    providers::{CurrentConfig, learnt_usage::LearnedUsage, sessions::StateRegistry},
+    sign_in::{AgentSignIns, SignInSettings},
+    stability::public::PublicService,
     store::{
-        KeyStore, StoreWarning, archive::Archive, embedded::handover::Carried, key_cache::KeyCache,
-        web_sessions::WebSessionStore,
+        KeyStore, StoreWarning,
+        archive::Archive,
+        embedded::handover::HandoverState,
+        key_cache::KeyCache,
+        sessions::{SignInStore, WebSessionStore},
+        time::StoreTime,
     },
-    telemetry::{attention::Attention, metrics::Label},
+    telemetry::{attention::AttentionMonitor, metrics::Label},
     wiring::{
         StartError, catalogue,
-        descriptors::Descriptors,
         log_sinks::LogSinks,
-        money::{Money, Stores},
-        prepared::Prepared,
-        public,
+        money::{MoneyParts, MoneyStores},
+        prepared::PreparedStart,
+        process::Descriptors,
+        public::{self, StabilityParts},
         reload::ReloadTrigger,
-        sign_in,
-        stability::Stability,
         store, tls,
     },
 };
 
-/// What is shared between the gateway, the side services and the background.
-pub(crate) struct Parts {
+/// The parts that the gateway, the side services and the background share.
+pub(crate) struct NodeParts {
     /// The configuration at the start.
     pub config: Arc<Config>,
-    /// The version in force of what can be loaded anew.
-    pub live: Arc<LiveCell>,
-    /// Providers that an operator has switched off.
-    pub switches: Arc<Switches>,
+    /// The current version of everything that can be reloaded.
+    pub live: Arc<CurrentConfig>,
+    /// The providers that an operator has disabled.
+    pub switches: Arc<ProviderSwitches>,
     pub store: Arc<dyn KeyStore>,
     /// People's sessions in browsers.
     pub web_sessions: Arc<dyn WebSessionStore>,
-    /// All that it keeps, for backups of a store that this process owns.
+    /// Everything in the store, for backups; `None` if this process does not own the store.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Where the log is at home.
-    pub log_homes: LogHomes,
-    /// Who served the sessions whose state lies at a provider.
-    pub sessions: Arc<Sessions>,
-    /// Ends when they are written after `stop`.
+    /// The log backends.
+    pub log_homes: AdminLogBackends,
+    /// The provider and credential of each provider state.
+    pub sessions: Arc<StateRegistry>,
+    /// Ends when the sessions are written, after `stop` has turned true.
     pub session_task: JoinHandle<()>,
-    /// Signs agents in; `None`: none can.
+    /// Signs agents in; `None` if that is off.
     pub sign_ins: Option<Arc<AgentSignIns>>,
-    /// What those that are signed in are told.
-    agents: Option<Agents>,
-    /// The cache in front of it.
+    /// The settings for signed-in agents.
+    agents: Option<SignedInAgents>,
+    /// The cache in front of the store's keys.
     pub keys: Arc<KeyCache>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
-    pub tls: Arc<tls::Listeners>,
+    pub tls: Arc<tls::TlsListeners>,
     /// Metrics and access log.
-    pub sinks: Arc<Sinks>,
-    /// What needs attention on this node, for the console.
-    pub attention: Option<Arc<Attention>>,
+    pub sinks: Arc<RequestReporters>,
+    /// The facts of this node that need attention, for the console.
+    pub attention: Option<Arc<AttentionMonitor>>,
     /// Counts running requests, for the shutdown.
     pub drain: Drain,
-    /// The time limits of the attempts under way.
+    /// The time limits of running attempts.
     deadlines: Deadlines,
     /// Memory for request bodies, and time to work on them.
-    pub bodies: Bodies,
-    /// Memory for the heads of requests that have not come to their end, of all listeners.
+    pub bodies: BodyResources,
+    /// Memory for the incomplete heads of requests, of all listeners.
     pub heads: HeadBudget,
     /// Billing, journal and settlement.
-    pub money: Money,
-    /// What is counted of each model, and what is known of it.
-    pub stability: Stability,
+    pub money: MoneyParts,
+    /// The stability record: this node's counts, and the published record.
+    pub stability: StabilityParts,
     /// The public stability service.
-    pub public: Arc<Public>,
-    /// Ends when the last keys' use has been noted after `stop`.
+    pub public: Arc<PublicService>,
+    /// Ends when the last uses of keys are written, after `stop` has turned true.
     pub cache_task: JoinHandle<()>,
-    /// Asks for a reload.
+    /// Triggers a reload.
     pub reload: ReloadTrigger,
-    /// Tells the background to stop.
+    /// Turned true to stop the background.
     pub stop: watch::Sender<bool>,
 }
 
-impl Parts {
-    /// Opens the store, with what the process before had that no file keeps, builds them on it and starts their background
-    /// tasks.
-    pub(crate) fn open(prepared: Prepared, carried: Carried, background: &Runtime) -> Result<Self, StartError> {
-        let Prepared {
+impl NodeParts {
+    /// Opens the store, with the predecessor's state that is in no file (`carried`), builds the parts on it and starts their
+    /// background tasks.
+    pub(crate) fn open(
+        prepared: PreparedStart,
+        carried: HandoverState,
+        background: &Runtime,
+    ) -> Result<Self, StartError> {
+        let PreparedStart {
             config,
             tls,
             sinks,
@@ -114,7 +122,7 @@ impl Parts {
             lanes,
             stop,
         } = prepared;
-        let store::Opened {
+        let store::OpenStore {
             keys: store,
             sessions: session_store,
             sign_ins,
@@ -125,25 +133,25 @@ impl Parts {
         } = store::open(&config, carried)?;
         let stopped = stop.subscribe();
         let keys = KeyCache::new(Arc::clone(&store), store::cache_settings(&config));
-        let (sessions, session_writer) = Sessions::new(session_store);
+        let (sessions, session_writer) = StateRegistry::new(session_store);
         let session_task = background.spawn(session_writer.run(stopped.clone()));
         let cache_task = background.spawn(Arc::clone(&keys).run(stopped.clone()));
         let rows = (ledger.store(), ledger.lists());
         let (log_sinks, log_homes) = LogSinks::open(&config, rows, background, &stopped)?;
-        let stores = Stores {
+        let stores = MoneyStores {
             engine: ledger,
             keys: Arc::clone(&store),
             stability: Arc::clone(&stability),
             sinks: log_sinks,
         };
-        let money = Money::build(&config, stores, &keys, lanes, background, &stopped)?;
+        let money = MoneyParts::build(&config, stores, &keys, lanes, background, &stopped)?;
         let (time, refresh) = (money.billing.time(), config.stability.refresh);
-        let stability = Stability::build(stability, &money.journal, time, refresh, background, &stopped);
+        let stability = StabilityParts::build(stability, &money.journal, time, refresh, background, &stopped);
         background.spawn(reloader.run(stopped));
         let drain = Drain::default();
         let parts = Self {
             public: public::build(&config, &live, &stability.snapshots),
-            sign_ins: sign_in::build(&config, sign_ins, &store, money.billing.time()),
+            sign_ins: build_sign_ins(&config, sign_ins, &store, money.billing.time()),
             live,
             switches,
             store,
@@ -152,7 +160,7 @@ impl Parts {
             log_homes,
             sessions: Arc::new(sessions),
             session_task,
-            agents: sign_in::agents(&config)?,
+            agents: agent_settings(&config)?,
             keys,
             resolver,
             tls,
@@ -160,7 +168,7 @@ impl Parts {
             sinks,
             deadlines: deadlines(&drain, background),
             drain,
-            bodies: Bodies::new(&config.gateway),
+            bodies: BodyResources::new(&config.gateway),
             heads: HeadBudget::new(config.heads()),
             money,
             stability,
@@ -173,37 +181,37 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The gateway on these parts, with the portal if it has one. `last_rows` is for whoever asks what a key has used.
+    /// The gateway on these parts, with the portal if it has one. `last_rows` is for `/web/v1/me`.
     pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>, last_rows: Arc<dyn LastRows>) -> Gateway {
         Gateway {
             live: Arc::clone(&self.live),
             switches: Arc::clone(&self.switches),
             sessions: Arc::clone(&self.sessions),
             keys: Arc::clone(&self.keys),
-            learnt: Arc::new(Learnt::new()),
+            learnt: Arc::new(LearnedUsage::new()),
             billing: self.money.billing.clone(),
-            pages: Arc::new(Pages {
+            pages: Arc::new(LocalServices {
                 public: Arc::clone(&self.public),
                 own_usage: self.own_usage(last_rows),
                 agents: self.agents.clone(),
                 portal,
             }),
-            limits: Arc::new(Limits {
+            limits: Arc::new(GatewayLimits {
                 trusted_proxies: self.config.stability.trusted_proxies.clone(),
                 bodies: self.bodies.clone(),
                 running_max: Descriptors::share(&self.config).running,
-                finishing: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
+                detached_permits: Arc::new(tokio::sync::Semaphore::new(self.config.upstream.client_gone_finish_max)),
                 count_slots: KeySlots::default(),
                 deadlines: self.deadlines.clone(),
             }),
-            sinks: Arc::clone(&self.sinks),
+            reporters: Arc::clone(&self.sinks),
             drain: self.drain.clone(),
         }
     }
 
     fn own_usage(&self, last_rows: Arc<dyn LastRows>) -> OwnUsage {
         let config = &self.config.own_usage;
-        let allowance = Allowance {
+        let allowance = RateAllowance {
             per_minute: config.per_minute,
             burst: config.burst,
             clients_max: config.addresses_max,
@@ -215,82 +223,184 @@ impl Parts {
         OwnUsage::new(ledger, last_rows, site, allowance, clock::instant())
     }
 
-    /// Figures that are read when somebody scrapes.
+    /// Adds samplers for the figures of the parts.
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
         self.stability.observe(metrics);
         self.tls.observe(metrics);
-        catalogue::tell_metrics(metrics, &self.live.get().catalogue);
+        catalogue::add_metric_labels(metrics, &self.live.get().catalogue);
         let (live, switches) = (Arc::clone(&self.live), Arc::clone(&self.switches));
         let (keys, bodies, heads) = (Arc::clone(&self.keys), self.bodies.clone(), self.heads.clone());
         let (resolver, sinks) = (Arc::clone(&self.resolver), Arc::downgrade(&self.sinks));
         let (drain, sessions) = (self.drain.clone(), Arc::clone(&self.sessions));
         let store = Arc::clone(&self.store);
         let time = Arc::clone(self.money.billing.time());
-        metrics.sample(move |metrics| {
+        metrics.add_sampler(move |metrics| {
             let (live, now) = (live.get(), clock::instant());
             for provider in live.catalogue.providers() {
                 let is_on = provider.is_on() && !switches.is_off(&provider.name);
-                metrics.providers.on.of([metrics.provider(&provider.name)]).set(is_on);
+                metrics
+                    .providers
+                    .on
+                    .with_labels([metrics.provider_label(&provider.name)])
+                    .set(is_on);
             }
             for (provider, pool) in live.pools.iter() {
                 let resting = pool
                     .credentials
                     .iter()
-                    .filter(|one| one.rests_until(now).is_some())
+                    .filter(|one| one.cooldown_end(now).is_some())
                     .count();
-                let (of, labels) = (&metrics.providers, [metrics.provider(provider)]);
-                of.credentials_resting.of(labels).set(resting);
-                of.places_ejected.of(labels).set(pool.ejected(now));
-                of.models_passed_over.of(labels).set(pool.models_passed_over(now).len());
-                of.passed_over.of(labels).reach(pool.passed_over());
+                let (of, labels) = (&metrics.providers, [metrics.provider_label(provider)]);
+                of.credentials_resting.with_labels(labels).set(resting);
+                of.places_ejected.with_labels(labels).set(pool.ejected(now));
+                of.models_passed_over
+                    .with_labels(labels)
+                    .set(pool.open_circuits(now).len());
+                of.passed_over.with_labels(labels).raise_to(pool.passed_over());
             }
             for (host, total) in resolver.failures() {
                 let host = Label::configured(&host);
-                metrics.providers.resolver_failures.of([host]).reach(total);
+                metrics.providers.resolver_failures.with_labels([host]).raise_to(total);
             }
-            metrics.providers.sessions_unwritten.reach(sessions.lost());
+            metrics.providers.sessions_unwritten.raise_to(sessions.lost());
             let ahead_ms = time.offset_ms(now).unwrap_or(0);
             metrics.store.clock_offset.set_milliseconds(ahead_ms);
-            metrics.store.up.set(keys.store_is_reachable());
+            metrics.store.up.set(keys.is_store_reachable());
             let warnings = store.warnings();
             for warning in StoreWarning::ALL {
                 let is_so = warnings.contains(&warning);
-                metrics.store.warning.of([warning.kind().into()]).set(is_so);
+                metrics.store.warning.with_labels([warning.kind().into()]).set(is_so);
             }
             let memory = store.memory();
             metrics.store.memory_used.set(memory.map_or(0, |memory| memory.used));
-            metrics.store.memory_max.set(memory.map_or(0, |memory| memory.most));
+            metrics.store.memory_max.set(memory.map_or(0, |memory| memory.limit));
             for (event, total) in keys.events() {
-                metrics.store.key_cache.of([event.into()]).reach(total);
+                metrics.store.key_cache.with_labels([event.into()]).raise_to(total);
             }
             metrics.requests.body_bytes_buffered.set(bodies.bytes());
             metrics.requests.head_bytes_buffered.set(heads.in_use());
             metrics.requests.in_flight.set(drain.running());
             if let Some(sinks) = sinks.upgrade() {
-                metrics.log.access_dropped.reach(sinks.access_log.dropped());
+                metrics.log.access_dropped.raise_to(sinks.access_log.dropped());
             }
         });
     }
 }
 
-/// The time limits of attempts, kept in the background.
+/// The time limits of attempts, enforced in the background.
 fn deadlines(drain: &Drain, background: &Runtime) -> Deadlines {
     let deadlines = Deadlines::new(drain.clone());
-    background.spawn(deadlines.clone().keep());
+    background.spawn(deadlines.clone().run());
     deadlines
 }
 
-/// Looks for what needs attention, if there is a console to show it.
+/// Watches for facts that need attention, if there is a console to show them.
 fn attention(
     config: &Config,
-    sinks: &Sinks,
+    sinks: &RequestReporters,
     background: &Runtime,
     stop: &watch::Sender<bool>,
-) -> Option<Arc<Attention>> {
+) -> Option<Arc<AttentionMonitor>> {
     config.console.listen?;
-    let attention = Arc::new(Attention::new(Arc::clone(&sinks.metrics)));
+    let attention = Arc::new(AttentionMonitor::new(Arc::clone(&sinks.metrics)));
     background.spawn(Arc::clone(&attention).watch(stop.subscribe()));
     Some(attention)
+}
+
+/// Maximum size of the file with settings for agents.
+const SETTINGS_BYTES_MAX: u64 = 256 * 1024;
+
+/// The sign-in of agents; `None` if it is off.
+pub(super) fn build_sign_ins(
+    config: &Config,
+    documents: Arc<dyn SignInStore>,
+    keys: &Arc<dyn KeyStore>,
+    time: &Arc<StoreTime>,
+) -> Option<Arc<AgentSignIns>> {
+    let section = &config.sign_in;
+    let settings = SignInSettings {
+        lifetimes: TokenLifetimes {
+            access_seconds: section.access_seconds,
+            sign_in_seconds: section.sign_in_seconds,
+        },
+        codes_max: section.codes_max,
+    };
+    let build = || {
+        let (keys, time) = (Arc::clone(keys), Arc::clone(time));
+        AgentSignIns::new(documents, keys, time, config.gateway.key_prefix.clone(), settings)
+    };
+    section.enabled.then(|| Arc::new(build()))
+}
+
+/// The settings for signed-in agents; `None` if agents cannot sign in.
+///
+/// # Errors
+/// The file with their settings cannot be used.
+pub(super) fn agent_settings(config: &Config) -> Result<Option<SignedInAgents>, StartError> {
+    let section = &config.sign_in;
+    if !section.enabled {
+        return Ok(None);
+    }
+    let settings = section
+        .managed_settings
+        .as_deref()
+        .map(read_managed_settings)
+        .transpose();
+    let wrong = |why| StartError::Configuration(format!("[sign_in] managed_settings: {why}"));
+    let settings = settings.map_err(wrong)?;
+    Ok(Some(SignedInAgents { settings }))
+}
+
+/// OpenID providers at which everybody has an account, or can create one.
+const OPEN_TO_EVERYBODY: [&str; 14] = [
+    "accounts.google.com",
+    "login.microsoftonline.com/common/v2.0",
+    "login.microsoftonline.com/consumers/v2.0",
+    "login.microsoftonline.com/organizations/v2.0",
+    // The tenant of personal accounts.
+    "login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
+    "appleid.apple.com",
+    "www.facebook.com",
+    "www.linkedin.com/oauth",
+    "gitlab.com",
+    "id.twitch.tv/oauth2",
+    "api.login.yahoo.com",
+    "access.line.me",
+    "kauth.kakao.com",
+    "www.paypal.com",
+];
+
+/// A warning if a template may give keys to people who should not get one.
+pub(super) fn template_warning(config: &Config) -> Option<String> {
+    let template = config
+        .sign_in
+        .template
+        .as_ref()
+        .filter(|template| template.groups.is_none())?;
+    let issuer = &config.console.openid.as_ref()?.issuer;
+    let place = issuer.strip_prefix("https://")?.trim_end_matches('/');
+    let is_open = OPEN_TO_EVERYBODY.iter().any(|open| open.eq_ignore_ascii_case(place));
+    is_open.then(|| {
+        format!(
+            "[sign_in.template] gives a key, paid by account `{}`, to everybody with an account at {issuer}, and everybody can create \
+             an account there: set `groups` to limit it to their members",
+            template.account
+        )
+    })
+}
+
+/// Reads the file with settings for agents. The error names the file and says what is wrong with it.
+pub(super) fn read_managed_settings(path: &Path) -> Result<ManagedSettings, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let bytes = std::fs::metadata(path).map_err(|error| wrong(&error))?.len();
+    if bytes > SETTINGS_BYTES_MAX {
+        let why = format!("has {bytes} bytes, more than {SETTINGS_BYTES_MAX}");
+        return Err(wrong(&why));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let object: Map<String, Value> =
+        serde_json::from_str(&text).map_err(|error| wrong(&format_args!("give a JSON object: {error}")))?;
+    Ok(ManagedSettings::new(&object))
 }

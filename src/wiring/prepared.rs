@@ -1,5 +1,5 @@
-//! What a start needs besides the store: read, opened and warmed up before the store is asked for, so that a process that
-//! takes another one's place keeps it for as short a time as can be.
+//! Everything that a start needs besides the store: read, opened and warmed up before the store is opened, so that an upgrade is
+//! without the store for as short a time as possible.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,46 +10,43 @@ use crate::{
     domain::catalogue::Catalogue,
     edges::{
         resolver::{Resolver, ResolverSettings},
-        switches::Switches,
+        switches::ProviderSwitches,
     },
-    gateway::log_entry::Sinks,
-    journal::lanes::{Lanes, Place},
-    providers::{
-        live::{Live, LiveCell},
-        pools::Pools,
-    },
+    gateway::log_entry::RequestReporters,
+    journal::handle::{ProcessJournals, StartRole},
+    providers::{ConfigSnapshot, CurrentConfig, pools::Pools},
     telemetry::{
         access_log::{AccessLog, AccessLogTarget},
         metrics::Metrics,
     },
     wiring::{
         StartError, catalogue,
-        process::Process,
+        process::ProcessOwner,
         reload::{self, ReloadTrigger, Reloader},
         tls,
     },
 };
 
-/// All that is there before the store is.
-pub(crate) struct Prepared {
+/// The parts that are built before the store is opened.
+pub(crate) struct PreparedStart {
     pub(super) config: Arc<Config>,
-    pub(super) tls: Arc<tls::Listeners>,
-    pub(super) sinks: Arc<Sinks>,
-    pub(super) switches: Arc<Switches>,
+    pub(super) tls: Arc<tls::TlsListeners>,
+    pub(super) sinks: Arc<RequestReporters>,
+    pub(super) switches: Arc<ProviderSwitches>,
     pub(super) resolver: Arc<Resolver>,
-    pub(super) live: Arc<LiveCell>,
+    pub(super) live: Arc<CurrentConfig>,
     pub(super) reloader: Reloader,
     pub(super) reload: ReloadTrigger,
-    pub(super) lanes: Lanes,
+    pub(super) lanes: ProcessJournals,
     pub(super) stop: watch::Sender<bool>,
 }
 
-impl Prepared {
+impl PreparedStart {
     /// Reads what the configuration names, opens the journal and resolves the providers' names.
     pub(super) fn build(
         config: Config,
         conf: &Path,
-        (process, place): (Process, Place),
+        (process, place): (ProcessOwner, StartRole),
         background: &Runtime,
     ) -> Result<Self, StartError> {
         let config = Arc::new(config);
@@ -57,19 +54,20 @@ impl Prepared {
         let catalogue = Arc::new(catalogue::build(&config)?);
         let tls = Arc::new(tls::build(&config)?);
         let sinks = Arc::new(sinks(&config, &catalogue)?);
-        let switches = Switches::open(&config.admin.audit.with_file_name("providers-off.json"))
-            .map_err(|error| StartError::failed("the providers that are switched off", error))?;
-        let lanes = Lanes::open(&config.journal, place).map_err(|error| StartError::failed("the journal", error))?;
+        let switches = ProviderSwitches::open(&config.admin.audit.with_file_name("providers-off.json"))
+            .map_err(|error| StartError::failed("the list of disabled providers", error))?;
+        let lanes =
+            ProcessJournals::open(&config.journal, place).map_err(|error| StartError::failed("the journal", error))?;
         let (stop, stopped) = watch::channel(false);
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
         background.spawn(Arc::clone(&resolver).run(stopped.clone()));
-        // Bounded by the lookups' own time limit; the first request then finds addresses.
+        // Bounded by the timeout of lookups; the first request then finds addresses.
         background.block_on(resolver.first_pass());
         let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
         background.block_on(pools.update());
         let pools_task = background.spawn(Arc::clone(&pools).run(stopped));
-        let live = Live::new(Arc::clone(&config), catalogue, pools);
-        let live = Arc::new(LiveCell::new(live));
+        let live = ConfigSnapshot::new(Arc::clone(&config), catalogue, pools);
+        let live = Arc::new(CurrentConfig::new(live));
         let reload = ReloadTrigger::new(&sinks);
         let reloader = Reloader {
             conf: conf.to_owned(),
@@ -105,8 +103,8 @@ fn resolver_settings(config: &Config) -> ResolverSettings {
     }
 }
 
-fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
-    let models: Vec<&str> = catalogue.models().map(|model| model.name.as_str()).collect();
+fn sinks(config: &Config, catalogue: &Catalogue) -> Result<RequestReporters, StartError> {
+    let models: Vec<&str> = catalogue.served_models().map(|model| model.name.as_str()).collect();
     let providers: Vec<&str> = catalogue.providers().map(|provider| provider.name.as_str()).collect();
     let metrics = Metrics::new(&models, &providers).map_err(|error| StartError::failed("the metrics", error))?;
     let target = match &config.log.access {
@@ -116,7 +114,7 @@ fn sinks(config: &Config, catalogue: &Catalogue) -> Result<Sinks, StartError> {
     };
     let access_log = AccessLog::open(&target, config.log.access_queue_lines)
         .map_err(|error| StartError::failed("the access log", error))?;
-    Ok(Sinks {
+    Ok(RequestReporters {
         access_log,
         metrics: Arc::new(metrics),
     })

@@ -1,5 +1,5 @@
-//! Reloads everything at run time: when that is asked for (SIGHUP), and when a file that was read has changed. Either all of it takes effect,
-//! or nothing changes and the log says why.
+//! Reloads everything at run time: on request (SIGHUP), and when a file that was read has changed. Either all of it takes
+//! effect, or nothing changes and the log says why.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,65 +20,62 @@ use crate::{
     config::Config,
     domain::catalogue::Catalogue,
     edges::{clock, resolver::Resolver},
-    gateway::log_entry::Sinks,
-    providers::{
-        live::{Live, LiveCell},
-        pools::Pools,
-    },
+    gateway::log_entry::RequestReporters,
+    providers::{ConfigSnapshot, CurrentConfig, pools::Pools},
     telemetry::metrics::Metrics,
-    wiring::{StartError, catalogue, notify as service_manager, process::Process, tls},
+    wiring::{StartError, catalogue, process as service_manager, process::ProcessOwner, tls},
 };
 
-/// Editors write a file in several steps: this long after the last of them it is read.
+/// The time after the last change before files are read: editors write a file in several steps.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// How often a name that a new version needs is looked for before it serves.
+/// The interval at which the addresses of a new version are checked before it serves.
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
 
-/// Asks the reloader for a reload. Clones ask the same one.
+/// Triggers reloads. Clones trigger the same reloader.
 #[derive(Clone)]
 pub(crate) struct ReloadTrigger {
-    sinks: Arc<Sinks>,
+    sinks: Arc<RequestReporters>,
     asked: Arc<Notify>,
 }
 
 impl ReloadTrigger {
-    pub(super) fn new(sinks: &Arc<Sinks>) -> Self {
+    pub(super) fn new(sinks: &Arc<RequestReporters>) -> Self {
         Self {
             sinks: Arc::clone(sinks),
             asked: Arc::default(),
         }
     }
 
-    /// Has the configuration read again, and the access log go on in the file that is at its path. Returns at once.
-    pub(crate) fn ask(&self) {
+    /// Requests a reload, and reopens the access log at its path. Returns at once.
+    pub(crate) fn request(&self) {
         self.sinks.access_log.reopen();
         self.asked.notify_one();
     }
 }
 
-/// What a reload reads and replaces.
+/// The task that reloads, with what it reads and replaces.
 pub(crate) struct Reloader {
     /// The path of the configuration file.
     pub conf: PathBuf,
-    /// What the process was started with, which stays in force in what is read only then.
+    /// The configuration at the start, some of whose settings stay in force.
     pub started: Arc<Config>,
-    /// Holds the current version.
-    pub live: Arc<LiveCell>,
+    /// The current version.
+    pub live: Arc<CurrentConfig>,
     /// Resolves the providers' names in the background.
     pub resolver: Arc<Resolver>,
-    /// What the listeners show.
-    pub tls: Arc<tls::Listeners>,
-    /// Where the outcome is counted.
+    /// The listeners' certificates.
+    pub tls: Arc<tls::TlsListeners>,
+    /// Counts the results.
     pub metrics: Arc<Metrics>,
-    /// Ends the background work of the version in force.
+    /// The background work of the current version.
     pub pools_task: JoinHandle<()>,
-    /// What the files held before the start read them: what changes from then on is loaded anew.
-    pub contents: Contents,
-    /// Asks for reloads that no changed file is the reason of.
+    /// The contents of the files before the start read them: later changes are reloaded.
+    pub contents: FileDigests,
+    /// Requests reloads without a changed file.
     pub trigger: ReloadTrigger,
-    /// Only of its own process weir tells the service manager.
-    pub process: Process,
+    /// The owner of the process: weir notifies the service manager only in its own one.
+    pub process: ProcessOwner,
 }
 
 impl Reloader {
@@ -87,12 +84,12 @@ impl Reloader {
         fail::fail_point!("reloader_begins");
         let changed = Arc::new(Notify::new());
         let mut refused = None;
-        let mut seen = Seen {
+        let mut seen = WatchedContents {
             live: std::mem::take(&mut self.contents),
-            refused: Contents::new(),
+            refused: FileDigests::new(),
         };
-        let mut _watched = Watched::start(&seen.paths(), &changed);
-        if self.look(None) != seen {
+        let mut _watched = FolderWatcher::start(&seen.paths(), &changed);
+        if self.read_contents(None) != seen {
             changed.notify_one();
         }
         loop {
@@ -104,51 +101,51 @@ impl Reloader {
             if !forced {
                 tokio::time::sleep(QUIET).await;
             }
-            let now = self.look(refused.as_ref());
+            let now = self.read_contents(refused.as_ref());
             if forced || now != seen {
-                // Only what it has asked for is waited for by the service manager.
-                let is_waited_for = forced && self.process == Process::Own;
+                // The service manager waits only for a reload that it has requested.
+                let is_waited_for = forced && self.process == ProcessOwner::Own;
                 if is_waited_for {
                     service_manager::reloading();
                 }
                 let (outcome, candidate) = self.reload(&stop).await;
-                self.tell(&outcome);
+                self.report_result(&outcome);
                 if is_waited_for {
-                    service_manager::ready();
+                    service_manager::notify_ready();
                 }
                 seen = now.after(outcome.is_ok(), candidate.as_ref());
                 refused = candidate.filter(|_| outcome.is_err());
             }
-            // What is named now may be elsewhere. A change from before the watch is found by one more look.
-            _watched = Watched::start(&seen.paths(), &changed);
-            if self.look(refused.as_ref()) != seen {
+            // Files that are named now may be elsewhere. A change before the new watch is found by checking once more.
+            _watched = FolderWatcher::start(&seen.paths(), &changed);
+            if self.read_contents(refused.as_ref()) != seen {
                 changed.notify_one();
             }
         }
         self.pools_task.abort();
     }
 
-    fn look(&self, refused: Option<&Candidate>) -> Seen {
-        Seen {
+    fn read_contents(&self, refused: Option<&Candidate>) -> WatchedContents {
+        WatchedContents {
             live: contents(&self.conf, &self.live.get().config),
-            refused: refused.map_or_else(Contents::new, |refused| contents(&self.conf, &refused.config)),
+            refused: refused.map_or_else(FileDigests::new, |refused| contents(&self.conf, &refused.config)),
         }
     }
 
-    fn tell(&self, outcome: &Result<(), StartError>) {
+    fn report_result(&self, outcome: &Result<(), StartError>) {
         match outcome {
-            Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration loaded anew"),
-            Err(error) => tracing::error!(%error, "the configuration was not loaded anew: the one in force stays"),
+            Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration reloaded"),
+            Err(error) => tracing::error!(%error, "the configuration was not reloaded: the current one stays in force"),
         }
         let (program, result) = (&self.metrics.program, if outcome.is_ok() { "ok" } else { "failed" });
-        program.reloads.of([result.into()]).inc();
+        program.reloads.with_labels([result.into()]).inc();
         program.reload_failed.set(outcome.is_err());
         if outcome.is_ok() {
             program.reloaded_at.set(clock::unix_seconds());
         }
     }
 
-    /// The outcome, and the configuration that was read, if one was.
+    /// Reloads; returns the result, and the configuration if it could be read.
     async fn reload(&mut self, stop: &watch::Receiver<bool>) -> (Result<(), StartError>, Option<Candidate>) {
         let conf = self.conf.clone();
         let read = tokio::task::spawn_blocking(move || read(&conf)).await;
@@ -160,8 +157,8 @@ impl Reloader {
         let outcome = match content {
             Ok((catalogue, identities)) => {
                 self.put_in_force(candidate.config.clone(), catalogue, stop).await;
-                tls::warn(&identities);
-                self.tls.show(identities);
+                tls::log_warnings(&identities);
+                self.tls.replace_certificates(identities);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -172,19 +169,16 @@ impl Reloader {
     async fn put_in_force(&mut self, mut config: Config, catalogue: Catalogue, stop: &watch::Receiver<bool>) {
         let before = self.live.get();
         for setting in config.needs_restart(&self.started) {
-            tracing::warn!(
-                setting,
-                "changed in the configuration; that takes effect with the next start"
-            );
+            tracing::warn!(setting, "a setting was changed that takes effect with the next start");
         }
         let repriced = catalogue.repriced_under_one_version(&before.catalogue);
         if !repriced.is_empty() {
             tracing::warn!(
                 models = repriced.join(", "),
-                "prices changed but not their version: give the price list a new one, or older charges cannot be computed again"
+                "prices have changed but not their version: give the price list a new version, or older charges cannot be recomputed"
             );
         }
-        // Keys are made with the prefix of the start, so they are taken with it too.
+        // Keys are created with the prefix at the start, so they are accepted with it too.
         config.gateway.key_prefix = before.config.gateway.key_prefix.clone();
         let hosts = catalogue::hosts(&catalogue);
         let both: BTreeSet<(String, u16)> = hosts
@@ -193,19 +187,20 @@ impl Reloader {
             .chain(catalogue::hosts(&before.catalogue))
             .collect();
         self.resolver.set_hosts(both.into_iter().collect());
-        self.resolved(&hosts, config.upstream.resolve_timeout).await;
+        self.wait_for_addresses(&hosts, config.upstream.resolve_timeout).await;
         let pools = Arc::new(Pools::build(&catalogue, &self.resolver, Some(&before.pools)));
         pools.update().await;
-        catalogue::tell_metrics(&self.metrics, &catalogue);
+        catalogue::add_metric_labels(&self.metrics, &catalogue);
         let task = tokio::spawn(Arc::clone(&pools).run(stop.clone()));
-        self.live.set(Live::new(Arc::new(config), Arc::new(catalogue), pools));
-        // From here on nothing asks for names that have gone, but requests that run already, which have theirs.
+        self.live
+            .set(ConfigSnapshot::new(Arc::new(config), Arc::new(catalogue), pools));
+        // From here on, only running requests use removed names, and these have their addresses.
         self.resolver.set_hosts(hosts);
         std::mem::replace(&mut self.pools_task, task).abort();
     }
 
     /// Waits for the addresses of new names, so that their first requests find them; bounded.
-    async fn resolved(&self, hosts: &[(String, u16)], wait: Duration) {
+    async fn wait_for_addresses(&self, hosts: &[(String, u16)], wait: Duration) {
         let all = async {
             while !hosts
                 .iter()
@@ -215,36 +210,38 @@ impl Reloader {
             }
         };
         if tokio::time::timeout(wait, all).await.is_err() {
-            tracing::warn!("not every provider's name is resolved; those providers answer 503 until it is");
+            tracing::warn!(
+                "some providers' names are not resolved; requests to these providers get 503 until they are"
+            );
         }
     }
 }
 
-/// A configuration that was read, and the files that it names as they were before they were read.
+/// A configuration that was read, and the contents of the files that it names, from before they were read.
 struct Candidate {
     config: Config,
-    contents: Contents,
+    contents: FileDigests,
 }
 
-/// What the files hold that a configuration names.
-type Content = (Catalogue, tls::Identities);
+/// The contents of the files that a configuration names.
+type ConfigContents = (Catalogue, tls::Identities);
 
-/// Reads a configuration, and what it names.
-fn read(conf: &Path) -> Result<(Candidate, Result<Content, StartError>), StartError> {
+/// Reads a configuration and the files that it names.
+fn read(conf: &Path) -> Result<(Candidate, Result<ConfigContents, StartError>), StartError> {
     let config = Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))?;
     let contents = contents(conf, &config);
     let content = catalogue::build(&config).and_then(|catalogue| {
-        let identities = tls::read(&config).map_err(|errors| catalogue::refused(&errors))?;
+        let identities = tls::read(&config).map_err(|errors| catalogue::config_error(&errors))?;
         Ok((catalogue, identities))
     });
     Ok((Candidate { config, contents }, content))
 }
 
-/// Files, each with a digest of what it holds. A file that is not there, and a folder, count by their name alone.
-pub(super) type Contents = BTreeMap<PathBuf, [u8; 32]>;
+/// Files, each with a digest of its contents. A missing file and a folder have the digest of nothing.
+pub(super) type FileDigests = BTreeMap<PathBuf, [u8; 32]>;
 
-/// What the files hold that say something about a configuration.
-pub(super) fn contents(conf: &Path, config: &Config) -> Contents {
+/// The contents of all files that affect a configuration.
+pub(super) fn contents(conf: &Path, config: &Config) -> FileDigests {
     let mut files = catalogue::files(config);
     files.insert(conf.to_owned());
     files.extend(tls::files(config));
@@ -255,21 +252,21 @@ pub(super) fn contents(conf: &Path, config: &Config) -> Contents {
     files.into_iter().map(digest).collect()
 }
 
-/// What a look at the files found.
+/// The contents of all watched files.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    /// Those of the version in force.
-    live: Contents,
-    /// Those of the version that was refused last: once they change it may be accepted.
-    refused: Contents,
+struct WatchedContents {
+    /// The files of the current version.
+    live: FileDigests,
+    /// The files of the version that was refused last: once they change, it may be accepted.
+    refused: FileDigests,
 }
 
-impl Seen {
+impl WatchedContents {
     fn paths(&self) -> BTreeSet<PathBuf> {
         self.live.keys().chain(self.refused.keys()).cloned().collect()
     }
 
-    /// What was found, with what a reload then read: a file counts as it was when it was looked at first.
+    /// These contents after a reload. A file counts with the earliest contents that were seen.
     fn after(self, accepted: bool, candidate: Option<&Candidate>) -> Self {
         let Self { live, refused } = self;
         let mut read = candidate
@@ -283,16 +280,16 @@ impl Seen {
         match accepted {
             true => Self {
                 live: read,
-                refused: Contents::new(),
+                refused: FileDigests::new(),
             },
             false => Self { live, refused: read },
         }
     }
 }
 
-/// Whether an event in a watched folder may be about a file that is read. Logs and stores may lie beside it and are written
-/// to all the time, so what is written to counts by its name; a file that comes, goes or is renamed may be any of them.
-fn matters(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
+/// Whether an event in a watched folder may concern a file that is read. Logs and stores in the same folder are written all the
+/// time, so a write counts only by the file's name; creating, removing or renaming any file counts.
+fn is_relevant(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
     match event.kind {
         EventKind::Access(_) => false,
         EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => true,
@@ -303,12 +300,12 @@ fn matters(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
     }
 }
 
-/// Watches the folders of files: a file that an editor or a tool puts in another's place is a new file.
-struct Watched {
+/// Watches the folders of files, because an editor or a tool may replace a file by a new one.
+struct FolderWatcher {
     _watcher: Option<RecommendedWatcher>,
 }
 
-impl Watched {
+impl FolderWatcher {
     fn start(files: &BTreeSet<PathBuf>, changed: &Arc<Notify>) -> Self {
         let changed = Arc::clone(changed);
         let names: BTreeSet<OsString> = files
@@ -316,7 +313,7 @@ impl Watched {
             .filter_map(|file| Some(file.file_name()?.to_owned()))
             .collect();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| matters(&event, &names)) {
+            if event.is_ok_and(|event| is_relevant(&event, &names)) {
                 changed.notify_one();
             }
         });
@@ -327,7 +324,7 @@ impl Watched {
                 return Self { _watcher: None };
             }
         };
-        // A folder that is not there yet shows in the nearest one that is.
+        // A folder that does not exist yet appears in its nearest existing ancestor.
         let folders: BTreeSet<&Path> = files
             .iter()
             .map(|file| {

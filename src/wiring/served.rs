@@ -1,31 +1,31 @@
-//! The models and providers that the admin API shows and switches, from this process's parts.
+//! The models and providers that the admin API shows and can disable, from this process's parts.
 
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    admin::Providers,
-    api::providers::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView},
+    admin::ProviderDirectory,
+    api::node::{CredentialView, ModelView, PassedOverView, PlaceView, ProviderView},
     domain::{
         catalogue::{Catalogue, Model},
         money::price::Price,
         rules::Provider,
         strict_toml::nearest,
     },
-    edges::{clock, switches::Switches},
+    edges::{clock, switches::ProviderSwitches},
     providers::{
-        live::LiveCell,
-        pools::{CredentialState, PassedOver, PlaceState, Pool},
+        CurrentConfig,
+        pools::{BackendState, CredentialState, OpenCircuit, Pool},
     },
 };
 
-/// What the admin API shows and switches.
-pub(super) struct Served {
-    live: Arc<LiveCell>,
-    switches: Arc<Switches>,
+/// The models and providers for the admin API.
+pub(super) struct ServedCatalogue {
+    live: Arc<CurrentConfig>,
+    switches: Arc<ProviderSwitches>,
 }
 
-impl Served {
-    pub(super) fn new(live: &Arc<LiveCell>, switches: &Arc<Switches>) -> Self {
+impl ServedCatalogue {
+    pub(super) fn new(live: &Arc<CurrentConfig>, switches: &Arc<ProviderSwitches>) -> Self {
         Self {
             live: Arc::clone(live),
             switches: Arc::clone(switches),
@@ -33,21 +33,21 @@ impl Served {
     }
 }
 
-impl Providers for Served {
+impl ProviderDirectory for ServedCatalogue {
     fn models(&self) -> Vec<ModelView> {
         models(&self.live.get().catalogue, &self.switches)
     }
 
     fn model_named(&self, name: &str) -> Result<String, Option<String>> {
         let live = self.live.get();
-        let near = || nearest(name, live.catalogue.models().map(|model| model.name.as_str())).map(str::to_owned);
-        let found = live.catalogue.named(name);
+        let near = || nearest(name, live.catalogue.served_models().map(|model| model.name.as_str())).map(str::to_owned);
+        let found = live.catalogue.find_name_or_alias(name);
         found.map(|model| model.name.clone()).ok_or_else(near)
     }
 
     fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>> {
         let live = self.live.get();
-        live.catalogue.named(model)?.prices.get(provider).cloned()
+        live.catalogue.find_name_or_alias(model)?.prices.get(provider).cloned()
     }
 
     fn providers(&self) -> Vec<ProviderView> {
@@ -57,7 +57,7 @@ impl Providers for Served {
             let credentials = pool.map(|pool| {
                 let state = |one: &Arc<CredentialState>| CredentialView {
                     name: one.credential.name.clone(),
-                    rests_seconds: one.rests_until(now).map_or(0, |until| (until - now).as_secs()),
+                    rests_seconds: one.cooldown_end(now).map_or(0, |until| (until - now).as_secs()),
                 };
                 pool.credentials.iter().map(state).collect()
             });
@@ -83,7 +83,7 @@ impl Providers for Served {
 }
 
 fn places(pool: &Pool, now: Instant) -> Vec<PlaceView> {
-    let view = |place: PlaceState| PlaceView {
+    let view = |place: BackendState| PlaceView {
         address: place.address.to_string(),
         origin: format!(
             "{}://{}",
@@ -92,22 +92,22 @@ fn places(pool: &Pool, now: Instant) -> Vec<PlaceView> {
         ),
         ejected_seconds: place.ejected_until.map_or(0, |until| (until - now).as_secs().max(1)),
     };
-    let mut places: Vec<PlaceView> = pool.all_places(now).into_iter().map(view).collect();
-    // Operations that share a place show it once.
+    let mut places: Vec<PlaceView> = pool.backend_states(now).into_iter().map(view).collect();
+    // A backend that several operations share is shown once.
     places.sort();
     places.dedup();
     places
 }
 
 fn passed_over(pool: &Pool, now: Instant) -> Vec<PassedOverView> {
-    let view = |one: PassedOver| PassedOverView {
+    let view = |one: OpenCircuit| PassedOverView {
         model: one.upstream_model,
         asked_again_seconds: (one.until - now).as_secs(),
     };
-    pool.models_passed_over(now).into_iter().map(view).collect()
+    pool.open_circuits(now).into_iter().map(view).collect()
 }
 
-fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
+fn models(catalogue: &Catalogue, switches: &ProviderSwitches) -> Vec<ModelView> {
     let serves = |model: &&Arc<Model>| {
         let mut providers = model.providers.iter();
         providers.any(|provider| provider.is_on() && !switches.is_off(&provider.name))
@@ -116,11 +116,11 @@ fn models(catalogue: &Catalogue, switches: &Switches) -> Vec<ModelView> {
         name: model.name.clone(),
         display_name: model.display_name.clone(),
         aliases: model.aliases.clone(),
-        provider: model.owner().to_owned(),
+        provider: model.preferred_provider().to_owned(),
         providers: model.providers.iter().map(|provider| provider.name.clone()).collect(),
         protocols: model.protocols_served(|provider| switches.is_off(provider)),
         context_tokens: model.context_tokens,
         prices: model.prices.clone(),
     };
-    catalogue.models().filter(serves).map(view).collect()
+    catalogue.served_models().filter(serves).map(view).collect()
 }

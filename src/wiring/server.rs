@@ -7,40 +7,42 @@ use tokio::sync::watch;
 
 use crate::{
     config::Config,
-    side::unix_socket::Claim,
+    side::unix_socket::SocketClaim,
     wiring::{
         StartError,
-        bounds::Addresses,
-        listen_fds, listeners,
-        phase::ServerPhases,
-        process::Process,
-        running::{Running, ServerEnd},
-        services::{self, Ending, Origin, Services},
-        signals::{self, TerminationWatch},
-        upgrade::{Launch, predecessor::Predecessor},
+        listeners::{self, Addresses},
+        process::{ProcessOwner, ServerPhases},
+        running::{self, RunningWeir, ServerEnd, TerminationWatch},
+        services::{self, LifecycleControl, ProcessOrigin, Services},
+        upgrade::{Launch, handover::Predecessor},
     },
 };
 
-/// Starts everything; returns when it serves, with the bound addresses. To be called before there are threads that read the environment.
-/// `launch` says how the next process is started, if there may be one; `predecessor` is the one whose place this one takes.
+/// Starts everything; returns the addresses once it serves. Must be called before threads read the environment. `launch` says
+/// how to start a successor, if upgrades are possible; `predecessor` is the process that this one replaces.
 pub(super) fn start(
     config: Config,
     conf: &Path,
     launch: Option<Launch>,
     predecessor: Option<&mut Predecessor>,
-) -> Result<(Running, Addresses), StartError> {
-    let at: Vec<_> = listeners::wanted(&config).iter().map(|listener| listener.at).collect();
-    let activated = listen_fds::take(&at)?;
+) -> Result<(RunningWeir, Addresses), StartError> {
+    let at: Vec<_> = listeners::configured_listeners(&config)
+        .iter()
+        .map(|listener| listener.at)
+        .collect();
+    let activated = listeners::take_activated(&at)?;
     let background = services::background()?;
     let no_signals = |error| StartError::failed("listening for signals", error);
-    let phase = background.block_on(async { signals::phase() }).map_err(no_signals)?;
+    let phase = background
+        .block_on(async { running::watch_phase() })
+        .map_err(no_signals)?;
     let claim = if predecessor.is_some() {
-        Claim::Handed
+        SocketClaim::FromServingProcess
     } else {
-        Claim::Left
+        SocketClaim::FromDeadProcess
     };
-    let origin = Origin {
-        process: Process::Own,
+    let origin = ProcessOrigin {
+        process: ProcessOwner::Own,
         activated,
         predecessor,
     };
@@ -48,14 +50,14 @@ pub(super) fn start(
     let reload = services.parts().reload.clone();
     services
         .background()
-        .block_on(async { signals::reload_on_hangup(reload) })
+        .block_on(async { running::reload_on_hangup(reload) })
         .map_err(no_signals)?;
     let mut server = Server::new_with_opt_and_conf(None, server_conf());
     server.bootstrap();
     let phases = ServerPhases::follow(server.watch_execution_phase(), services.background().handle());
     let order = watch::Sender::new(false);
     let termination = TerminationWatch(order.subscribe());
-    let ending = Ending {
+    let ending = LifecycleControl {
         phase,
         server: ServerEnd {
             order: Some(order),
@@ -65,7 +67,7 @@ pub(super) fn start(
         launch,
         claim,
     };
-    let (running, bounds) = services.join(&mut server, ending)?;
+    let (running, bounds) = services.attach_to(&mut server, ending)?;
     run(server, termination)?;
     let addresses = running.background.block_on(bounds.addresses())?;
     Ok((running, addresses))
@@ -88,10 +90,10 @@ fn server_conf() -> ServerConf {
         // Each service has one thread, and the gateway a service for each of its threads (docs/benchmarks.md, "Threads").
         threads: 1,
         work_stealing: false,
-        // Pingora is told to end when the gateway has drained.
+        // Pingora is ended when the gateway has drained.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
-        // Timers of its own would wake a thread a hundred times a second, for as long as the process runs.
+        // Pingora's own timers would wake a thread a hundred times a second.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
         ..ServerConf::default()
     }

@@ -12,42 +12,39 @@ use tokio::{
 use crate::{
     admin::Upgrades,
     config::Config,
-    journal::lanes::Place,
-    side::unix_socket::Claim,
+    journal::handle::StartRole,
+    side::unix_socket::SocketClaim,
     wiring::{
         StartError,
-        assembly::{self, Side},
-        bounds::Bounds,
-        configuration::load,
-        descriptors::Descriptors,
-        listeners::{self, GATEWAY, Listeners},
+        assembly::{self, SideState},
+        listeners::{self, BoundAddresses, GATEWAY, ListeningSockets},
+        load,
         node::Node,
-        parts::Parts,
-        phase::{Phase, ServerPhases},
-        prepared::Prepared,
-        process::Process,
-        running::{Running, ServerEnd},
+        parts::NodeParts,
+        prepared::PreparedStart,
+        process::{Descriptors, Phase, ProcessOwner, ServerPhases},
+        running::{RunningWeir, ServerEnd},
         stop::CUT_WAIT,
-        trust,
-        upgrade::{self, Launch, Upgrader, predecessor::Predecessor},
+        tls,
+        upgrade::{self, Launch, Upgrader, handover::Predecessor},
     },
 };
 
-/// Pingora's own count of tries; weir's rules (`upstream.rs`) end sooner.
+/// Pingora's own limit of tries; weir's rules (`upstream.rs`) end sooner.
 const TRIES_MAX: usize = 16;
 
-/// The grace period of a server whose configuration has none: Pingora's.
+/// Pingora's default grace period.
 const GRACE_PERIOD: Duration = Duration::from_secs(300);
 
 /// weir's services, built from a configuration, before they are part of a server.
 ///
-/// These are the gateway and all that `weir serve` has beside it: the listeners for metrics and health, for the public record, for the
-/// admin API, for the console and for the redirect to TLS, as far as they are configured; and the background work for them, on threads
-/// of weir's own: settlement, the journal, the log's feeders, health checks, names, reloads.
+/// These are the gateway and everything else in `weir serve`: the listeners for metrics and health, the public record, the
+/// admin API, the console and the redirect to TLS, as far as they are configured, and the background work, on weir's own
+/// threads: settlement, the journal, feeding the log, health checks, name resolution and reloads.
 ///
-/// Everything that can fail fails here, before the server runs: the configuration and the files that it names are read, the journal and
-/// the store are opened, and every TCP address is bound. Only the admin API's unix socket is taken when the server runs; where that
-/// fails an error is logged and `/readyz` says `admin_not_listening`.
+/// Everything that can fail fails here, before the server runs: the configuration and the files that it names are read, the
+/// journal and the store are opened, and every TCP address is bound. Only the admin API's unix socket is opened when the server
+/// runs; if that fails, an error is logged and `/readyz` reports `admin_not_listening`.
 ///
 /// # Example
 ///
@@ -65,47 +62,46 @@ const GRACE_PERIOD: Duration = Duration::from_secs(300);
 /// }
 /// ```
 pub struct Services {
-    process: Process,
-    parts: Parts,
-    listeners: Arc<Listeners>,
+    process: ProcessOwner,
+    parts: NodeParts,
+    listeners: Arc<ListeningSockets>,
     background: Runtime,
 }
 
-/// How a process comes by what it serves with.
-pub(super) struct Origin<'a> {
-    pub(super) process: Process,
-    /// Sockets that a service manager has handed over.
+/// The owner of the process, and what it inherits.
+pub(super) struct ProcessOrigin<'a> {
+    pub(super) process: ProcessOwner,
+    /// Sockets from a service manager.
     pub(super) activated: Vec<TcpListener>,
-    /// The process whose place this one takes.
+    /// The process that this one replaces.
     pub(super) predecessor: Option<&'a mut Predecessor>,
 }
 
-/// How weir is told of its end, and what comes after it.
-pub(super) struct Ending {
+/// How weir learns of its end, and how an upgrade replaces it.
+pub(super) struct LifecycleControl {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) server: ServerEnd,
-    /// How long requests may go on when nothing new is taken.
+    /// How long running requests may go on after the gateway has closed.
     pub(super) drain_time: Duration,
-    /// How the next process is started, if there may be one.
+    /// How to start a successor; `None` if upgrades are not possible.
     pub(super) launch: Option<Launch>,
-    /// Whom the admin API's socket may be taken from.
-    pub(super) claim: Claim,
+    /// From which process the admin API's socket may be taken.
+    pub(super) claim: SocketClaim,
 }
 
 impl Services {
     /// Builds the services of a configuration file, and binds their addresses.
     ///
-    /// It waits for files, the store and the names of providers, so it is not to be called in asynchronous code.
+    /// It blocks on files, the store and the names of providers, so do not call it in asynchronous code.
     ///
-    /// # Errors
-    /// [`StartError::Configuration`] where the file, or a file that it names, has a mistake; [`StartError::Listen`] where an address
-    /// cannot be had; [`StartError::Failed`] where the journal or the store cannot be opened, for example because another process
-    /// serves with them.
+    /// # Errors [`StartError::Configuration`] if the file, or a file that it names, has a mistake; [`StartError::Listen`] if an
+    /// address cannot be used; [`StartError::Failed`] if the journal or the store cannot be opened, for example because another
+    /// process uses them.
     pub fn from_file(conf: impl AsRef<Path>) -> Result<Self, StartError> {
         let conf = conf.as_ref();
-        let origin = Origin {
-            process: Process::Foreign,
-            // Those of the environment are the process's, which may have listeners of its own.
+        let origin = ProcessOrigin {
+            process: ProcessOwner::Foreign,
+            // Sockets in the environment belong to the process, which may have its own listeners.
             activated: Vec::new(),
             predecessor: None,
         };
@@ -114,16 +110,16 @@ impl Services {
 
     /// Adds the services to a server that does not run yet. They start and end with it.
     ///
-    /// When the server begins to shut down, weir takes nothing new and lets running requests end: for `[gateway] drain_seconds`, or until
-    /// five seconds before the server's `grace_period_seconds` are over if that is sooner. What runs then ends with its protocol's error.
-    /// Every request is charged, and everything is written, before the grace period is over; [`Node::finish`] waits for it.
+    /// When the server begins to shut down, weir accepts nothing new and lets running requests end: for `[gateway]
+    /// drain_seconds`, or until five seconds before the end of the server's `grace_period_seconds` if that is sooner. Requests
+    /// that still run then end with their protocol's error. Every request is charged, and everything is written, before the
+    /// grace period ends; [`Node::finish`] waits for that.
     ///
-    /// # Errors
-    /// [`StartError::Configuration`] where the server is to run as a daemon of Pingora's, or to take the sockets of a process before
-    /// it (`--upgrade`), and where a file of `weir.toml` has a mistake; [`StartError::Failed`] where there are no descriptors or threads
-    /// left.
+    /// # Errors [`StartError::Configuration`] if the server is set to run as a daemon of Pingora, or to take the sockets of an
+    /// earlier process (`--upgrade`), or if a file of `weir.toml` has a mistake; [`StartError::Failed`] if no descriptors or
+    /// threads are left.
     pub fn add_to(self, server: &mut Server) -> Result<Node, StartError> {
-        check(server)?;
+        check_server(server)?;
         let config = &self.parts.config.gateway;
         let gateway = self.listeners.address(GATEWAY, config.listen);
         let drain_time = within_grace(config.drain, server.configuration.grace_period_seconds);
@@ -131,48 +127,48 @@ impl Services {
             tracing::warn!(
                 drain_seconds = config.drain.as_secs(),
                 used = drain_time.as_secs(),
-                "the server's grace_period_seconds is too short for [gateway] drain_seconds: what runs is ended before it is over"
+                "the server's grace_period_seconds is too short for [gateway] drain_seconds: running requests are ended earlier"
             );
         }
         let ServerPhases { phase, ended } =
             ServerPhases::follow(server.watch_execution_phase(), self.background.handle());
-        let ending = Ending {
+        let ending = LifecycleControl {
             phase,
             server: ServerEnd { order: None, ended },
             drain_time,
             launch: None,
-            claim: Claim::Left,
+            claim: SocketClaim::FromDeadProcess,
         };
-        let (running, _) = self.join(server, ending)?;
+        let (running, _) = self.attach_to(server, ending)?;
         Node::start(running, gateway)
     }
 
-    /// Builds the services, with threads of `background`.
+    /// Builds the services, with background work on `background`.
     pub(super) fn open(
         config: Config,
         conf: &Path,
         background: Runtime,
-        origin: Origin<'_>,
+        origin: ProcessOrigin<'_>,
     ) -> Result<Self, StartError> {
-        let Origin {
+        let ProcessOrigin {
             process,
             activated,
             predecessor,
         } = origin;
-        let wanted = listeners::wanted(&config);
-        let bind = |inherited| background.block_on(async { Listeners::open(wanted, activated, inherited) });
+        let wanted = listeners::configured_listeners(&config);
+        let bind = |inherited| background.block_on(async { ListeningSockets::open(wanted, activated, inherited) });
         let (parts, listeners) = match predecessor {
             None => {
-                let prepared = Prepared::build(config, conf, (process, Place::Alone), &background)?;
-                (Parts::open(prepared, Vec::new(), &background)?, bind(Vec::new())?)
+                let prepared = PreparedStart::build(config, conf, (process, StartRole::Alone), &background)?;
+                (NodeParts::open(prepared, Vec::new(), &background)?, bind(Vec::new())?)
             }
             Some(predecessor) => {
-                predecessor.keeps_as(&config)?;
-                let prepared = Prepared::build(config, conf, (process, Place::Successor), &background)?;
+                predecessor.check_locations(&config)?;
+                let prepared = PreparedStart::build(config, conf, (process, StartRole::Successor), &background)?;
                 let listeners = bind(predecessor.take_sockets())?;
-                // Nobody is served while the store is on its way, so it comes last.
+                // No request is served while the store is handed over, so it comes last.
                 let carried = predecessor.take_store()?;
-                (Parts::open(prepared, carried, &background)?, listeners)
+                (NodeParts::open(prepared, carried, &background)?, listeners)
             }
         };
         Ok(Self {
@@ -183,15 +179,19 @@ impl Services {
         })
     }
 
-    /// Adds the services to a server; the watches tell when each listens.
-    pub(super) fn join(self, server: &mut Server, ending: Ending) -> Result<(Running, Bounds), StartError> {
+    /// Adds the services to a server; the returned watches report when each listener is open.
+    pub(super) fn attach_to(
+        self,
+        server: &mut Server,
+        ending: LifecycleControl,
+    ) -> Result<(RunningWeir, BoundAddresses), StartError> {
         let Self {
             process,
             parts,
             listeners,
             background,
         } = self;
-        let Ending {
+        let LifecycleControl {
             phase,
             server: server_end,
             drain_time,
@@ -200,7 +200,7 @@ impl Services {
         } = ending;
         let ca_file = parts.config.upstream.ca_file.as_deref();
         let roots = ca_file
-            .map(trust::bundle)
+            .map(tls::joined_bundle)
             .transpose()
             .map_err(StartError::Configuration)?;
         let conf = Arc::new(gateway_conf(&parts.config, roots.as_ref()));
@@ -221,14 +221,14 @@ impl Services {
             turn: Mutex::default(),
             line: Mutex::default(),
         });
-        let side = Side {
+        let side = SideState {
             phase: phase.clone(),
             closing: side_closing.subscribe(),
             claims: claims.subscribe(),
             upgrades: upgrader.map(|upgrader| Arc::new(upgrader) as Arc<dyn Upgrades>),
         };
         let bounds = assembly::add(server, &conf, &parts, &listeners, &side)?;
-        let running = Running {
+        let running = RunningWeir {
             parts,
             background,
             process,
@@ -244,12 +244,12 @@ impl Services {
         Ok((running, bounds))
     }
 
-    /// The parts that they share.
-    pub(super) fn parts(&self) -> &Parts {
+    /// The parts that the services share.
+    pub(super) fn parts(&self) -> &NodeParts {
         &self.parts
     }
 
-    /// Where their background tasks run.
+    /// The runtime of the background tasks.
     pub(super) fn background(&self) -> &Runtime {
         &self.background
     }
@@ -261,7 +261,7 @@ impl fmt::Debug for Services {
     }
 }
 
-/// The threads of the background.
+/// The runtime for background tasks.
 pub(super) fn background() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -271,40 +271,40 @@ pub(super) fn background() -> Result<Runtime, StartError> {
         .map_err(|error| StartError::failed("background threads", error))
 }
 
-/// What the gateway's proxy is built with. Of the server's own configuration it takes nothing.
+/// Pingora's configuration for the gateway's proxy, which ignores the server's own configuration.
 fn gateway_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
         threads: 1,
         max_retries: TRIES_MAX,
-        // Each worker of the gateway has connections of its own.
+        // Each worker of the gateway has its own connections.
         upstream_keepalive_pool_size: Descriptors::share(config).pool.div_ceil(config.gateway.threads),
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
         ..ServerConf::default()
     }
 }
 
-/// Whether weir can be part of a server.
+/// Checks that weir can be part of a server.
 ///
 /// # Errors
-/// The server would run in another process than this one, or would take the sockets of one before it.
-fn check(server: &Server) -> Result<(), StartError> {
+/// The server would run in another process, or would take the sockets of an earlier one.
+fn check_server(server: &Server) -> Result<(), StartError> {
     let refused = |why: &str| Err(StartError::Configuration(why.to_owned()));
     if server.configuration.daemon {
         return refused(
-            "the server is to run as a daemon, in a process without weir's threads: leave it in the foreground, and have the service \
+            "the server is set to run as a daemon, in a process without weir's threads: run it in the foreground, and have the service \
              manager keep it running",
         );
     }
     if server.options.as_ref().is_some_and(|options| options.upgrade) {
         return refused(
-            "the server is to take the sockets of the process before (--upgrade): weir's journal and store cannot go along that way; stop \
+            "the server is set to take the sockets of an earlier process (--upgrade), which cannot hand over weir's journal and store: stop \
              that process and start this one without --upgrade",
         );
     }
     Ok(())
 }
 
-/// The time for running requests in a server that waits for `grace_period_seconds`: what is cut off then still gets its end.
+/// The drain time in a server with `grace_period_seconds`, so that requests that are cut off still end properly.
 fn within_grace(drain: Duration, grace_period_seconds: Option<u64>) -> Duration {
     let grace = grace_period_seconds.map_or(GRACE_PERIOD, Duration::from_secs);
     drain.min(grace.saturating_sub(CUT_WAIT))
@@ -318,7 +318,7 @@ mod tests {
 
     fn refusal(options: Option<Opt>, conf: ServerConf) -> Option<String> {
         let server = Server::new_with_opt_and_conf(options, conf);
-        check(&server).err().map(|error| error.to_string())
+        check_server(&server).err().map(|error| error.to_string())
     }
 
     #[test]

@@ -1,56 +1,53 @@
-//! Opens the store that the configuration asks for.
+//! Opens the configured store.
 
 use std::sync::Arc;
 
 use crate::{
-    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log_home::LogHome, secret_source},
+    config::{Config, RedisConfig, RedisModeConfig, StoreConfig, log::LogBackendConfig, secret_source},
     domain::{catalogue::SecretRef, keys::secret::Secret},
-    edges::{clock, limiter::Allowance},
+    edges::{clock, limiter::RateAllowance},
     store::{
         KeyStore,
         archive::Archive,
-        embedded::handover::{Carried, EmbeddedFiles},
-        key_cache::{KeyCacheSettings, UnknownSettings},
-        ledger::{LedgerStore, LogLists},
+        embedded::handover::{EmbeddedFiles, HandoverState},
+        key_cache::{KeyCacheSettings, UnknownKeySettings},
+        ledger::{LedgerStore, LogLists, StabilityStore},
         redis::{RedisLedger, RedisMode, RedisSettings, RedisStore},
-        sessions::SessionStore,
-        sign_ins::SignInStore,
-        stability::StabilityStore,
-        web_sessions::WebSessionStore,
+        sessions::{SessionStore, SignInStore, WebSessionStore},
     },
     wiring::StartError,
 };
 
-/// The section that has Redis.
+/// The section of Redis.
 const REDIS: &str = "[store.redis]";
 
-/// One engine, seen as what it keeps.
-pub(crate) struct Opened {
+/// An open store, as one interface for each kind of data.
+pub(crate) struct OpenStore {
     pub keys: Arc<dyn KeyStore>,
-    /// Who served the sessions whose state lies at a provider.
+    /// The provider and credential of each provider state.
     pub sessions: Arc<dyn SessionStore>,
-    /// What is kept of agents that sign in.
+    /// The sign-ins of agents.
     pub sign_ins: Arc<dyn SignInStore>,
     /// Accounts, quotas, holds and the log.
-    pub ledger: Ledger,
+    pub ledger: LedgerEngine,
     /// The hourly buckets.
     pub stability: Arc<dyn StabilityStore>,
     /// People's sessions in browsers.
     pub web_sessions: Arc<dyn WebSessionStore>,
-    /// Everything, for backups; `None` where others can read the store besides this process.
+    /// Everything, for backups; `None` if other processes can read the store too.
     pub archive: Option<Arc<dyn Archive>>,
 }
 
 /// The ledger's engine.
-pub(crate) enum Ledger {
-    /// Beside the keys' file, written behind.
+pub(crate) enum LedgerEngine {
+    /// In a file beside the keys', written behind.
     Embedded(Arc<EmbeddedFiles>),
     /// In the keys' Redis.
     Redis(Arc<RedisLedger>),
 }
 
-impl Ledger {
-    /// As what it does.
+impl LedgerEngine {
+    /// The ledger's interface.
     pub(crate) fn store(&self) -> Arc<dyn LedgerStore> {
         match self {
             Self::Embedded(files) => Arc::clone(&files.ledger) as Arc<dyn LedgerStore>,
@@ -58,7 +55,7 @@ impl Ledger {
         }
     }
 
-    /// As the lists of rows that the log is read from where the store is its home, or was before; `None` for an engine that has none.
+    /// The lists of rows, for the store as log backend or previous one; `None` for an engine without rows.
     pub(crate) fn lists(&self) -> Option<Arc<dyn LogLists>> {
         match self {
             Self::Embedded(_) => None,
@@ -67,19 +64,19 @@ impl Ledger {
     }
 }
 
-/// Opens it, with what the process before had that no file keeps; keys and sessions are two views of one engine. A Redis that
-/// does not answer is no error: weir starts, says 503, and recovers when it is there.
-pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartError> {
+/// Opens the store, with the predecessor's state that is in no file (`carried`). A Redis that does not answer is not an error:
+/// weir starts, answers 503, and recovers when Redis does.
+pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let files = EmbeddedFiles::open(&embedded.path, Arc::new(clock::unix_millis), carried)
                 .map_err(|error| StartError::failed("the embedded store", error))?;
             let files = Arc::new(files);
-            Ok(Opened {
+            Ok(OpenStore {
                 keys: Arc::clone(&files.keys) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&files.keys) as Arc<dyn SessionStore>,
                 sign_ins: Arc::clone(&files.keys) as Arc<dyn SignInStore>,
-                ledger: Ledger::Embedded(Arc::clone(&files)),
+                ledger: LedgerEngine::Embedded(Arc::clone(&files)),
                 stability: Arc::clone(&files.ledger) as Arc<dyn StabilityStore>,
                 web_sessions: Arc::clone(&files.keys) as Arc<dyn WebSessionStore>,
                 archive: Some(files),
@@ -89,21 +86,21 @@ pub(crate) fn open(config: &Config, carried: Carried) -> Result<Opened, StartErr
             let store = RedisStore::open(&redis_settings(redis)?)
                 .map_err(|error| StartError::failed("the Redis store", error))?;
             let store = Arc::new(store);
-            let keeps_rows = config.log.home == LogHome::Store;
-            Ok(Opened {
+            let keeps_rows = config.log.home == LogBackendConfig::Store;
+            Ok(OpenStore {
                 keys: Arc::clone(&store) as Arc<dyn KeyStore>,
                 sessions: Arc::clone(&store) as Arc<dyn SessionStore>,
                 sign_ins: Arc::clone(&store) as Arc<dyn SignInStore>,
                 stability: Arc::clone(&store) as Arc<dyn StabilityStore>,
                 web_sessions: Arc::clone(&store) as Arc<dyn WebSessionStore>,
-                ledger: Ledger::Redis(Arc::new(RedisLedger::new(store, keeps_rows))),
+                ledger: LedgerEngine::Redis(Arc::new(RedisLedger::new(store, keeps_rows))),
                 archive: None,
             })
         }
     }
 }
 
-/// How to reach the Redis that the configuration names.
+/// The settings of the configured Redis, with its secrets.
 pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
     let mode = match &redis.mode {
         RedisModeConfig::Standalone => RedisMode::Standalone,
@@ -115,14 +112,14 @@ pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, Start
         } => RedisMode::Sentinel {
             master_name: master_name.clone(),
             username: username.clone(),
-            password: required(REDIS, "sentinel_password", password.as_ref())?,
+            password: required_secret(REDIS, "sentinel_password", password.as_ref())?,
         },
     };
     Ok(RedisSettings {
         mode,
         nodes: redis.nodes.iter().map(ToString::to_string).collect(),
         username: redis.username.clone(),
-        password: required(REDIS, "password", redis.password.as_ref())?,
+        password: required_secret(REDIS, "password", redis.password.as_ref())?,
         database: i64::from(redis.database),
         tls: redis.tls,
         ca_file: redis.ca_file.clone(),
@@ -132,19 +129,23 @@ pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, Start
     })
 }
 
-/// The secret that a key refers to, which has to be there; `None` without a reference.
-pub(super) fn required(section: &str, key: &str, reference: Option<&SecretRef>) -> Result<Option<Secret>, StartError> {
+/// Reads the secret that a key refers to, which must exist; `None` without a reference.
+pub(super) fn required_secret(
+    section: &str,
+    key: &str,
+    reference: Option<&SecretRef>,
+) -> Result<Option<Secret>, StartError> {
     let Some(reference) = reference else { return Ok(None) };
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "{section} {key}: {reference} is not there"
+            "{section} {key}: {reference} is missing"
         ))),
         Err(reason) => Err(StartError::Configuration(format!("{section} {key}: {reason}"))),
     }
 }
 
-/// The cache's settings.
+/// The settings of the key cache.
 pub(crate) fn cache_settings(config: &Config) -> KeyCacheSettings {
     let cache = &config.key_cache;
     let unknown = &cache.unknown;
@@ -153,14 +154,14 @@ pub(crate) fn cache_settings(config: &Config) -> KeyCacheSettings {
         offline_lifetime: cache.offline,
         negative_lifetime: cache.negative,
         entries_max: cache.entries_max,
-        unknown: UnknownSettings {
+        unknown: UnknownKeySettings {
             entries_max: unknown.entries_max,
-            per_address: Allowance {
+            per_address: RateAllowance {
                 per_minute: unknown.per_minute,
                 burst: unknown.burst,
                 clients_max: unknown.addresses_max,
             },
-            in_all: Allowance {
+            in_all: RateAllowance {
                 per_minute: unknown.total_per_minute,
                 burst: unknown.total_burst,
                 clients_max: 1,

@@ -17,30 +17,29 @@ use crate::{
     api::node::Backup,
     cli::{
         admin_client::{AdminClient, AdminClientError},
-        partial_file::partial_path,
-        progress::{Progress, ProgressArgs, Unit},
+        output::{CommandProgress, ProgressArgs, ProgressUnit, partial_path},
         store::{BackupArgs, InitArgs, PruneArgs, RestoreArgs, StoreCommand},
     },
-    config::{Config, RedisConfig, StoreConfig, log_home::LogHome},
+    config::{Config, RedisConfig, StoreConfig, log::LogBackendConfig},
     domain::ledger::consumption::RETENTION_DAYS,
     edges::clock,
     store::{
         KeyStore, StoreError, StoreOpenError,
         archive::{
-            Archive, Archives, Item,
-            file::{self, BackupError, FORMAT, Header, Items, Trailer},
+            Archive, ArchiveItem, Archives,
+            file::{self, BackupError, BackupHeader, BackupItems, BackupTrailer, FORMAT},
         },
         embedded::{EmbeddedStore, ledger::EmbeddedLedger},
-        redis::{Adopt, Init, RedisLedger, RedisStore},
+        redis::{AdoptPolicy, InitOutcome, RedisLedger, RedisStore},
     },
-    wiring::{configuration::load, output::printed, runtimes::client_runtime, start_error::StartError, store},
+    wiring::{StartError, client_runtime, load, print_result, store},
 };
 
-/// How long Redis may take to be there.
+/// The timeout for connecting to Redis.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// How often it is asked until then.
+/// The interval between two tries.
 const CONNECT_EVERY: Duration = Duration::from_millis(50);
-/// Items that are put back in one go.
+/// Items that are restored in one call.
 const BATCH: usize = 500;
 const DAY_SECONDS: i64 = 24 * 3600;
 /// Pieces of a backup on their way to the file.
@@ -60,16 +59,16 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     } else {
         writeln!(out, "{text}")
     };
-    printed(written)
+    print_result(written)
 }
 
-/// Takes an embedded ledger into use as it is, whatever a journal knows.
+/// Accepts an embedded ledger as it is, no matter what a journal has.
 fn begin_ledger(folder: &Path) -> Result<(), StartError> {
     let begun = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).and_then(|ledger| ledger.begin(0));
     begun.map_err(|error| StartError::failed("the embedded ledger", error))
 }
 
-/// What is told to a person, and to a script.
+/// The output for people, and for scripts.
 type CommandOutput = (String, Value);
 
 fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
@@ -78,31 +77,35 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
         StoreConfig::Redis(redis) => redis,
         StoreConfig::Embedded(embedded) if args.adopt => {
             begin_ledger(&embedded.path)?;
-            let text = "the ledger is taken as it is: `weir serve` adds what the journal has".to_owned();
+            let text = "the ledger is accepted as it is: `weir serve` adds what the journal has".to_owned();
             return Ok((text, json!({ "engine": "embedded", "changed": true })));
         }
         StoreConfig::Embedded(_) => {
-            let text = "an embedded store needs no setting up: `weir serve` makes it".to_owned();
+            let text = "an embedded store needs no setup: `weir serve` creates it".to_owned();
             return Ok((text, json!({ "engine": "embedded", "changed": false })));
         }
     };
-    let adopt = if args.adopt { Adopt::Data } else { Adopt::Refuse };
-    let found = with_redis(redis, async |store| store.init(adopt).await.map_err(failed))?;
+    let adopt = if args.adopt {
+        AdoptPolicy::Data
+    } else {
+        AdoptPolicy::Refuse
+    };
+    let found = run_with_redis(redis, async |store| store.init(adopt).await.map_err(failed))?;
     let told = |text: &str, changed| (text.to_owned(), json!({ "engine": "redis", "changed": changed }));
     match found {
-        Init::Made => Ok(told("the Redis is set up", true)),
-        Init::Already => Ok(told("the Redis was set up already", false)),
-        Init::HasData => Err(StartError::failed(
+        InitOutcome::Made => Ok(told("the Redis is set up", true)),
+        InitOutcome::Already => Ok(told("the Redis is already set up", false)),
+        InitOutcome::HasData => Err(StartError::failed(
             "weir store init",
-            "this Redis has keys of weir but no generation, so part of its data was lost; put a backup into an emptied one \
-             with `weir store restore`, or take over what is left with --adopt",
+            "this Redis has keys of weir but no generation, so part of its data was lost; empty it and restore a backup with `weir \
+             store restore`, or accept what is left with --adopt",
         )),
     }
 }
 
 fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     if !args.force && args.out.exists() {
-        let what = format!("{} is there already; --force replaces it", args.out.display());
+        let what = format!("{} already exists; --force replaces it", args.out.display());
         return Err(StartError::Client(what));
     }
     let config = load(&args.store.conf)?;
@@ -113,7 +116,7 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
         Ok(end)
     });
     if written.is_err() {
-        // What is left of it is no use, and the error says what happened.
+        // A part is of no use, and the error says what happened.
         let _ = std::fs::remove_file(&partial);
     }
     let end = written?;
@@ -124,9 +127,9 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     ))
 }
 
-/// Writes the backup and syncs it. A running weir that owns the store is asked for it.
+/// Writes the backup and syncs it. If a running weir owns the store, that weir makes it.
 fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<(), StartError> {
-    let progress = Progress::start(progress, "Writing", Unit::Bytes, None);
+    let progress = CommandProgress::start(progress, "Writing", ProgressUnit::Bytes, None);
     let refused = |error: std::io::Error| file_failed(path, &error);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -150,7 +153,7 @@ fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<
                 Err(error) => return Err(StartError::Client(error.to_string())),
             }
         }
-        StoreConfig::Redis(redis) => with_redis(redis, async |store| {
+        StoreConfig::Redis(redis) => run_with_redis(redis, async |store| {
             let generation = store.known_generation().await.map_err(failed)?;
             let (archives, _) = redis_archives(&store, false);
             let mut counted = progress.count_writes(&mut file);
@@ -163,12 +166,12 @@ fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<
         .map_err(refused)
 }
 
-/// Whether nothing has come yet.
+/// Whether nothing was written yet.
 fn is_untouched(file: &BufWriter<File>) -> bool {
     file.buffer().is_empty() && file.get_ref().metadata().is_ok_and(|file| file.len() == 0)
 }
 
-async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Result<(), StartError> {
+async fn copy(archives: &Archives, header: &BackupHeader, out: &mut impl Write) -> Result<(), StartError> {
     let (to, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES_WAITING);
     let writing = async move {
         while let Some(piece) = pieces.recv().await {
@@ -176,16 +179,16 @@ async fn copy(archives: &Archives, header: &Header, out: &mut impl Write) -> Res
         }
         Ok::<_, std::io::Error>(())
     };
-    let (encoded, written) = tokio::join!(file::encode(archives, header, to), writing);
+    let (encoded, written) = tokio::join!(file::send_backup(archives, header, to), writing);
     written.map_err(|error| StartError::failed("the backup's file", error))?;
     encoded.map_err(failed)
 }
 
-/// Reads a backup to its end: whether it is whole.
-fn check(path: &Path, progress: ProgressArgs) -> Result<(Header, Trailer), BackupError> {
+/// Reads a backup to its end to check that it is complete.
+fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTrailer), BackupError> {
     let backup = File::open(path)?;
     let size = backup.metadata()?.len();
-    let progress = Progress::start(progress, "Checking", Unit::Bytes, Some(size));
+    let progress = CommandProgress::start(progress, "Checking", ProgressUnit::Bytes, Some(size));
     file::check(progress.count_reads(backup))
 }
 
@@ -200,26 +203,26 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
             let rows = client_runtime()?.block_on(async {
                 must_be_empty(&archives).await?;
                 let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
-                EmbeddedStore::restoring(&embedded.path).map_err(refused)?;
+                EmbeddedStore::begin_restore(&embedded.path).map_err(refused)?;
                 let rows = load_all(&archives, args, end.items).await?;
-                EmbeddedStore::restored(&embedded.path).map_err(refused)?;
+                EmbeddedStore::finish_restore(&embedded.path).map_err(refused)?;
                 Ok::<_, StartError>(rows)
             })?;
             drop(archives);
             begin_ledger(&embedded.path)?;
             rows
         }
-        StoreConfig::Redis(redis) => with_redis(redis, async |store| {
+        StoreConfig::Redis(redis) => run_with_redis(redis, async |store| {
             let (archives, ledger) = redis_archives(&store, keeps_rows);
             must_be_empty(&archives).await?;
             let rows = load_all(&archives, args, end.items).await?;
-            // The accounts first: a store that nodes believe has all of them.
+            // The accounts first: once nodes accept the store, it must have all of them.
             let generation = header.generation.as_deref();
-            ledger.restored(generation).await.map_err(failed)?;
-            let made = store.restored(generation).await.map_err(failed)?;
+            ledger.finish_restore(generation).await.map_err(failed)?;
+            let made = store.finish_restore(generation).await.map_err(failed)?;
             match made {
-                Init::Made => Ok(rows),
-                Init::Already | Init::HasData => Err(not_empty()),
+                InitOutcome::Made => Ok(rows),
+                InitOutcome::Already | InitOutcome::HasData => Err(not_empty()),
             }
         })?,
     };
@@ -229,29 +232,29 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
         String::new()
     } else {
         format!(
-            "; {left_out} rows of the log were left out, because this store keeps none. If the log's home lacks them, restore the \
-             backup into an empty Redis too, with `[log] former_home = \"store\"`, and run `weir log move` there"
+            "; {left_out} rows of the log were left out, because this store keeps no rows. If the log backend lacks them, also restore \
+             the backup into an empty Redis with `[log] former_home = \"store\"`, and run `weir log move` there"
         )
     };
-    let text = format!("{items} items of {} put back{more}", header.time);
+    let text = format!("{items} items from {} restored{more}", header.time);
     Ok((
         text,
         json!({ "items": items, "time": header.time, "rows_left_out": left_out }),
     ))
 }
 
-/// Whether rows of a backup are put back: into a Redis that is the log's home, or was before.
+/// Whether rows of a backup are restored: only into a Redis that is the log backend, or was the previous one.
 fn keeps_rows(config: &Config) -> bool {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
     let mut homes = [Some(&config.log.home), config.log.former_home.as_ref()].into_iter();
-    is_redis && homes.any(|home| home == Some(&LogHome::Store))
+    is_redis && homes.any(|home| home == Some(&LogBackendConfig::Store))
 }
 
-/// An operator's word that goes further than retention does by itself (`domain/ledger/retention.rs`).
+/// Runs `weir store prune`, which may remove more than retention does by itself (`domain/ledger/retention.rs`).
 fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {
-        let text = "Redis removes old daily sums and rows by itself, by its own clock".to_owned();
+        let text = "Redis itself removes old daily sums and rows, by its own clock".to_owned();
         return Ok((text, json!({ "engine": "redis", "sums": 0 })));
     };
     let refused = |why: &str| StartError::failed("weir store prune", why);
@@ -265,7 +268,7 @@ fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
     let sums = pruned.ok_or_else(|| {
         refused(&format!(
-            "nothing was changed: daily sums are kept for {RETENTION_DAYS} days, and {} is later than that by this machine's clock",
+            "nothing was changed: daily sums must be kept for {RETENTION_DAYS} days, and {} is less than that ago by this machine's clock",
             args.before
         ))
     })?;
@@ -287,15 +290,15 @@ async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
 fn not_empty() -> StartError {
     StartError::failed(
         "weir store restore",
-        "the store is not empty, and nothing was changed; a backup goes into an empty store that no weir has open",
+        "the store is not empty, and nothing was changed; restore a backup into an empty store that no weir has open",
     )
 }
 
-/// Puts all items back. Answers with how many of them are rows of the log.
+/// Restores all items. Returns how many of them are rows of the log.
 async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) -> Result<u64, StartError> {
-    let progress = Progress::start(args.progress, "Restoring", Unit::Items, Some(items_in_all));
+    let progress = CommandProgress::start(args.progress, "Restoring", ProgressUnit::Items, Some(items_in_all));
     let unreadable = |error: BackupError| StartError::failed("the backup", error);
-    let mut items = Items::open(&args.from).map_err(unreadable)?;
+    let mut items = BackupItems::open(&args.from).map_err(unreadable)?;
     let mut rows = 0;
     loop {
         let batch = items.next_batch(BATCH).map_err(unreadable)?;
@@ -305,13 +308,13 @@ async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) ->
         archives.load(&batch).await.map_err(failed)?;
         rows += batch
             .iter()
-            .map(|item| u64::from(matches!(item, Item::Row { .. })))
+            .map(|item| u64::from(matches!(item, ArchiveItem::Row { .. })))
             .sum::<u64>();
         progress.advance(batch.len() as u64);
     }
 }
 
-/// What an embedded store keeps, opened for this process alone.
+/// Everything in an embedded store, opened for this process alone.
 fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
@@ -319,15 +322,15 @@ fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-/// What a Redis keeps; rows of a backup are put back if it `keeps_rows`.
+/// Everything in a Redis; rows of a backup are restored if it `keeps_rows`.
 fn redis_archives(store: &Arc<RedisStore>, keeps_rows: bool) -> (Archives, Arc<RedisLedger>) {
     let ledger = Arc::new(RedisLedger::new(Arc::clone(store), keeps_rows));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
     (Archives(both), ledger)
 }
 
-/// Does something on a Redis that is connected.
-fn with_redis<T>(
+/// Connects to a Redis, and runs `work` on it.
+fn run_with_redis<T>(
     redis: &RedisConfig,
     work: impl AsyncFnOnce(Arc<RedisStore>) -> Result<T, StartError>,
 ) -> Result<T, StartError> {
@@ -339,14 +342,14 @@ fn with_redis<T>(
         tokio::select! {
             () = store.run(stop) => Err(StartError::failed("the Redis store", "it was closed")),
             done = async {
-                connected(&store).await?;
+                wait_for_redis(&store).await?;
                 work(Arc::clone(&store)).await
             } => done,
         }
     })
 }
 
-async fn connected(store: &RedisStore) -> Result<(), StartError> {
+async fn wait_for_redis(store: &RedisStore) -> Result<(), StartError> {
     let asking = async {
         while store.is_empty().await.is_err() {
             tokio::time::sleep(CONNECT_EVERY).await;
@@ -358,9 +361,9 @@ async fn connected(store: &RedisStore) -> Result<(), StartError> {
     store.is_empty().await.map(drop).map_err(failed)
 }
 
-fn header(engine: &str, generation: Option<String>) -> Header {
+fn header(engine: &str, generation: Option<String>) -> BackupHeader {
     let now = Timestamp::from_millisecond(clock::unix_millis());
-    Header {
+    BackupHeader {
         weir_backup: FORMAT,
         time: now.map_or_else(|_| String::new(), |now| now.to_string()),
         engine: engine.to_owned(),

@@ -1,32 +1,35 @@
-//! Reads the listeners' certificates, checks them, and exchanges them while connections come in.
+//! Reads and checks the listeners' certificates, and replaces them while connections come in; joins the certificate authorities
+//! trusted for providers.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
-    fs::File,
-    io::Read,
+    fs::{self, File},
+    io::{Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use jiff::Timestamp;
+use tempfile::NamedTempFile;
 
 use crate::{
     config::{
-        AdminTcpConfig, Config, secret_source,
-        tls::{CertificateConfig, TlsConfig},
+        AdminTcpConfig, Config,
+        gateway::{CertificateConfig, TlsConfig},
+        secret_source,
     },
     domain::strict_toml::FileError,
     edges::clock,
-    front::tls::{
-        certificate::Certificate,
-        listener::{Clients, Identity, Listener, Speaks, crypto},
-    },
+    front::tls::{AcceptedClients, Certificate, HttpVersions, TlsIdentity, TlsListener, crypto},
     telemetry::metrics::{CertificateEnd, Metrics},
     wiring::{StartError, catalogue},
 };
 
-/// The largest file that is read for a listener: a chain, a key, or authorities.
+/// Maximum size of a listener's file: a chain, a key, or authorities.
 const FILE_BYTES_MAX: usize = 256 * 1024;
-/// How long before its end a certificate is to be replaced, in seconds: two weeks. The alert of conf/prometheus has the same.
+/// How long before its end a certificate should be replaced, in seconds: two weeks, as in the alert of conf/prometheus.
 const RENEWED_BEFORE: i64 = 14 * 86_400;
 
 /// One value for each listener that may speak TLS.
@@ -54,7 +57,7 @@ impl<T> Default for ByListener<T> {
 }
 
 impl<T> ByListener<T> {
-    /// The values there are, with their sections' names.
+    /// The existing values, with the names of their sections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &T)> {
         let all = [
             ("gateway", &self.gateway),
@@ -67,13 +70,13 @@ impl<T> ByListener<T> {
     }
 }
 
-/// TLS of the listeners that have it.
-pub(crate) type Listeners = ByListener<Arc<Listener>>;
+/// The TLS of each listener that has it.
+pub(crate) type TlsListeners = ByListener<Arc<TlsListener>>;
 
-/// What the files of a configuration hold for each listener.
-pub(crate) type Identities = ByListener<Identity>;
+/// The certificates of each listener, as read from files.
+pub(crate) type Identities = ByListener<TlsIdentity>;
 
-/// Every file that is read, whether or not it is there.
+/// Every file that is read for the listeners, existing or not.
 pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
     let tcp = config.admin.tcp();
     let all = [
@@ -86,21 +89,21 @@ pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = tcp.map(|tcp| tcp.client_ca_file.clone()).into_iter().collect();
     for certificate in certificates {
         files.push(certificate.chain.clone());
-        files.extend(secret_source::path(&certificate.key));
+        files.extend(secret_source::secret_path(&certificate.key));
     }
     files
 }
 
-/// Reads what the listeners show.
+/// Reads the listeners' certificates.
 ///
 /// # Errors
-/// Every certificate that cannot be used, with its line.
+/// All certificates that cannot be used, with their lines.
 pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     let mut errors = Vec::new();
     let mut shown = |section, tls: &TlsConfig| {
-        tls.is_on().then(|| Identity {
+        tls.is_on().then(|| TlsIdentity {
             certificates: certificates(config, section, tls, &mut errors),
-            clients: Clients::All,
+            clients: AcceptedClients::All,
         })
     };
     let gateway = shown("gateway", &config.gateway.tls.tls);
@@ -118,14 +121,15 @@ pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     }
 }
 
-fn admin(config: &Config, tcp: AdminTcpConfig<'_>, errors: &mut Vec<FileError>) -> Identity {
-    let clients = bounded(tcp.client_ca_file).and_then(|pem| Clients::of(&pem).map_err(|error| error.to_string()));
+fn admin(config: &Config, tcp: AdminTcpConfig<'_>, errors: &mut Vec<FileError>) -> TlsIdentity {
+    let clients = bounded(tcp.client_ca_file)
+        .and_then(|pem| AcceptedClients::from_authorities(&pem).map_err(|error| error.to_string()));
     let clients = clients.unwrap_or_else(|why| {
         let path = tcp.client_ca_file.display();
         errors.push(fault(config, "admin.tls.client_ca_file", &format!("{path}: {why}")));
-        Clients::All
+        AcceptedClients::All
     });
-    Identity {
+    TlsIdentity {
         certificates: certificates(config, "admin", tcp.tls, errors),
         clients,
     }
@@ -145,9 +149,9 @@ fn certificates(config: &Config, section: &str, tls: &TlsConfig, errors: &mut Ve
 fn certificate(of: &CertificateConfig) -> Result<Certificate, String> {
     let path = of.chain.display();
     let chain = bounded(&of.chain).map_err(|why| format!("chain {path}: {why}"))?;
-    let key = match secret_source::content(&of.key, FILE_BYTES_MAX) {
+    let key = match secret_source::read_bytes(&of.key, FILE_BYTES_MAX) {
         Ok(Some(key)) => key,
-        Ok(None) => return Err(format!("key {}: is not there", of.key)),
+        Ok(None) => return Err(format!("key {}: is missing", of.key)),
         Err(why) => return Err(format!("key {}: {why}", of.key)),
     };
     Certificate::read(&chain, &key, &crypto()).map_err(|error| format!("chain {path}, key {}: {error}", of.key))
@@ -167,7 +171,7 @@ fn fault(config: &Config, key: &str, why: &str) -> FileError {
     config.catalogue.places.fault(key, format!("key `{key}`: {why}"))
 }
 
-/// What an operator should know of certificates that can be used.
+/// Warnings about certificates that can be used.
 pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
     let mut warnings = Vec::new();
     for (section, identity) in identities.iter() {
@@ -175,13 +179,15 @@ pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
             let what = format!("[{section}] certificate for {}", one.names());
             let until = day(one.valid_until());
             if one.valid_until() < now {
-                warnings.push(format!("{what}: ended at {until}, clients refuse it: replace it"));
+                warnings.push(format!("{what}: ended at {until}, so clients refuse it: replace it"));
             } else if one.valid_until() - now < RENEWED_BEFORE {
                 warnings.push(format!("{what}: ends at {until}, replace it before"));
             }
             if one.valid_from() > now {
                 let from = day(one.valid_from());
-                warnings.push(format!("{what}: begins at {from} only, clients refuse it until then"));
+                warnings.push(format!(
+                    "{what}: is valid only from {from}, clients refuse it until then"
+                ));
             }
             if !one.is_in_order() {
                 warnings.push(format!(
@@ -193,8 +199,8 @@ pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
     warnings
 }
 
-/// Tells the log what an operator should know of them.
-pub(crate) fn warn(identities: &Identities) {
+/// Logs warnings about certificates.
+pub(crate) fn log_warnings(identities: &Identities) {
     for warning in warnings(identities, clock::unix_seconds()) {
         tracing::warn!("{warning}");
     }
@@ -205,25 +211,25 @@ pub(crate) fn day(unix_seconds: i64) -> String {
     Timestamp::from_second(unix_seconds).map_or_else(|_| unix_seconds.to_string(), |time| time.to_string())
 }
 
-/// The listeners that have something to show, with their certificates read.
-pub(crate) fn build(config: &Config) -> Result<Listeners, StartError> {
-    let identities = read(config).map_err(|errors| catalogue::refused(&errors))?;
-    warn(&identities);
-    let made = |speaks, identity: Option<Identity>| {
-        let listener = identity.map(|identity| Listener::new(speaks, identity).map(Arc::new));
+/// The listeners with TLS, with their certificates.
+pub(crate) fn build(config: &Config) -> Result<TlsListeners, StartError> {
+    let identities = read(config).map_err(|errors| catalogue::config_error(&errors))?;
+    log_warnings(&identities);
+    let made = |speaks, identity: Option<TlsIdentity>| {
+        let listener = identity.map(|identity| TlsListener::new(speaks, identity).map(Arc::new));
         listener.transpose().map_err(|error| StartError::failed("TLS", error))
     };
     Ok(ByListener {
-        gateway: made(Speaks::Http2, identities.gateway)?,
-        stability: made(Speaks::Http2, identities.stability)?,
-        console: made(Speaks::Http2, identities.console)?,
-        admin: made(Speaks::Http1, identities.admin)?,
+        gateway: made(HttpVersions::Http2, identities.gateway)?,
+        stability: made(HttpVersions::Http2, identities.stability)?,
+        console: made(HttpVersions::Http2, identities.console)?,
+        admin: made(HttpVersions::Http1, identities.admin)?,
     })
 }
 
-impl Listeners {
-    /// Shows these from the next handshake on. Whether a listener speaks TLS at all does not change.
-    pub(crate) fn show(&self, identities: Identities) {
+impl TlsListeners {
+    /// Uses these certificates from the next handshake on. Whether a listener uses TLS at all does not change.
+    pub(crate) fn replace_certificates(&self, identities: Identities) {
         let pairs = [
             (&self.gateway, identities.gateway),
             (&self.stability, identities.stability),
@@ -232,17 +238,17 @@ impl Listeners {
         ];
         for (listener, identity) in pairs {
             if let (Some(listener), Some(identity)) = (listener, identity)
-                && let Err(error) = listener.show(identity)
+                && let Err(error) = listener.set_identity(identity)
             {
-                tracing::error!(%error, "the certificates were not exchanged: the ones in use stay");
+                tracing::error!(%error, "the certificates were not replaced: the current ones stay in use");
             }
         }
     }
 
-    /// Has the ends of the certificates in use read when somebody scrapes.
+    /// Adds a sampler for the ends of the certificates in use.
     pub(crate) fn observe(self: &Arc<Self>, metrics: &Metrics) {
         let listeners = Arc::clone(self);
-        metrics.sample(move |metrics| metrics.connections.show_certificates(listeners.ends()));
+        metrics.add_sampler(move |metrics| metrics.connections.set_certificate_ends(listeners.ends()));
     }
 
     /// The end of each certificate in use.
@@ -259,5 +265,49 @@ impl Listeners {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The platforms' PEM files with trusted roots; `SSL_CERT_FILE` precedes them.
+const PLATFORM_BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Joins the certificate authorities trusted for providers in one file: the platform's, and those of `[upstream] ca_file`, since
+/// Pingora reads either the platform's or one file. The file must exist until the server is built.
+pub(crate) fn joined_bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
+    let own = fs::read_to_string(ca_file).map_err(|error| {
+        format!(
+            "[upstream] ca_file {}: {error}; name a readable PEM file",
+            ca_file.display()
+        )
+    })?;
+    if !own.contains("-----BEGIN CERTIFICATE-----") {
+        return Err(format!(
+            "[upstream] ca_file {}: contains no PEM certificate",
+            ca_file.display()
+        ));
+    }
+    let mut joined = NamedTempFile::with_prefix("weir-roots-").map_err(|error| format!("temporary file: {error}"))?;
+    let platform = platform_bundle()
+        .and_then(|path| fs::read(path).ok())
+        .unwrap_or_default();
+    let written = joined
+        .write_all(&platform)
+        .and_then(|()| joined.write_all(b"\n"))
+        .and_then(|()| {
+            joined.write_all(own.as_bytes())?;
+            joined.flush()
+        });
+    written.map_err(|error| format!("temporary file: {error}"))?;
+    Ok(joined)
+}
+
+fn platform_bundle() -> Option<PathBuf> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain(PLATFORM_BUNDLES.iter().map(PathBuf::from))
+        .find(|path| path.is_file())
+}

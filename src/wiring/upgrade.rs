@@ -1,5 +1,7 @@
-//! An upgrade: the process that serves starts the next one, hands it the listening sockets and the embedded store, and ends
-//! with its last request. Until the next one serves, it can go back at any step.
+//! An upgrade: the serving process starts its successor, hands it the listening sockets and the embedded store, and ends with its
+//! last request. Until the successor serves, the upgrade can be undone at any step.
+
+pub(super) mod handover;
 
 use std::{
     ffi::OsString,
@@ -21,64 +23,60 @@ use tokio::{
 
 use crate::{
     admin::Upgrades,
-    api::node::Upgraded,
+    api::node::UpgradedProcess,
     config::{Config, StoreConfig},
     gateway::drain::Drain,
     journal::Journal,
-    side::unix_socket::Claim,
+    side::unix_socket::SocketClaim,
     store::embedded::{
-        handover::{Closed, EmbeddedFiles},
-        ownership::successor::Successor,
+        handover::{ClosedFiles, EmbeddedFiles},
+        ownership::Successor,
     },
     wiring::{
-        lanes::LeftLanes,
-        listeners::Listeners,
-        notify,
-        phase::Phase,
-        upgrade::message::{Offer, PROTOCOL, Take, Word},
+        listeners::ListeningSockets,
+        orphaned_journals::OrphanedJournals,
+        process::{self, Phase},
+        upgrade::handover::{PROTOCOL, StoreHandover, SuccessorMessage, UpgradeOffer},
     },
 };
 
-mod message;
-pub(super) mod predecessor;
-
-/// How long the next process may take to read all that it needs: a large journal takes minutes.
+/// The timeout for the successor to read all that it needs: a large journal takes minutes.
 const PREPARE_WAIT: Duration = Duration::from_secs(600);
-/// How long it may take from the store to serving. Requests wait meanwhile.
+/// The timeout from handing over the store until the successor serves. Requests wait meanwhile.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
-/// How long a process that has said nothing more may take to end by itself.
+/// The timeout for the end of a successor that has closed its connection.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// How a process like this one is started.
+/// How to start a successor.
 pub(super) struct Launch {
-    /// The program as it was called: another file may be there by now.
+    /// The program as it was called; a newer file may be there by now.
     pub(super) program: OsString,
     pub(super) conf: PathBuf,
     pub(super) ready_file: Option<PathBuf>,
 }
 
-/// What an upgrade needs of the process that serves.
+/// Upgrades the serving process, with the parts of it that this needs.
 pub(super) struct Upgrader {
     pub(super) launch: Launch,
     pub(super) kept_in: String,
-    pub(super) listeners: Arc<Listeners>,
-    pub(super) left: Arc<LeftLanes>,
+    pub(super) listeners: Arc<ListeningSockets>,
+    pub(super) left: Arc<OrphanedJournals>,
     pub(super) journal: Arc<Journal>,
-    /// The embedded store, if it is one.
+    /// The embedded store; `None` with Redis.
     pub(super) store: Option<Arc<EmbeddedFiles>>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) drain: Drain,
-    /// Turns true when the next process serves.
+    /// Turned true when the successor serves.
     pub(super) handed_over: watch::Sender<bool>,
     /// Has the admin socket claimed again.
-    pub(super) claims: watch::Sender<Claim>,
+    pub(super) claims: watch::Sender<SocketClaim>,
     pub(super) background: Handle,
     pub(super) turn: Mutex<()>,
-    /// The line to the next process, where the store is not asked over it.
+    /// The connection to the successor, if it is not used for the store.
     pub(super) line: Mutex<Option<tokio::net::UnixStream>>,
 }
 
-/// Where a configuration keeps keys, accounts and what this node owes.
+/// The locations of a configuration's store and journal, as text.
 pub(super) fn kept_in(config: &Config) -> String {
     let store = match &config.store {
         StoreConfig::Embedded(embedded) => format!("[store.embedded] path {}", embedded.path.display()),
@@ -92,55 +90,55 @@ pub(super) fn kept_in(config: &Config) -> String {
 
 #[async_trait]
 impl Upgrades for Upgrader {
-    async fn upgrade(self: Arc<Self>) -> Result<Upgraded, String> {
-        // It goes on also when nobody waits for the answer.
+    async fn upgrade(self: Arc<Self>) -> Result<UpgradedProcess, String> {
+        // It goes on even if the caller of the admin API disconnects.
         let background = self.background.clone();
-        let done = background.spawn(async move { self.once().await });
+        let done = background.spawn(async move { self.run_upgrade().await });
         done.await.map_err(|error| error.to_string())?
     }
 }
 
 impl Upgrader {
-    async fn once(&self) -> Result<Upgraded, String> {
+    async fn run_upgrade(&self) -> Result<UpgradedProcess, String> {
         let Ok(_turn) = self.turn.try_lock() else {
-            return Err("an upgrade is under way already".to_owned());
+            return Err("an upgrade is already running".to_owned());
         };
         if *self.handed_over.borrow() {
-            return Err("another process has taken this one's place already".to_owned());
+            return Err("this process is already replaced by another one".to_owned());
         }
-        self.still_serving()?;
-        notify::reloading();
-        tracing::info!(program = %self.launch.program.to_string_lossy(), "starting the process that is to take this one's place");
-        match self.attempt().await {
+        self.check_serving()?;
+        process::reloading();
+        tracing::info!(program = %self.launch.program.to_string_lossy(), "upgrade: starting the next process");
+        match self.start_successor().await {
             Ok(pid) => {
-                notify::succeeded_by(pid);
-                if let Err(error) = self.journal.note_draining() {
-                    tracing::warn!(%error, "a start while this process ends will find the journal in use");
+                process::succeeded_by(pid);
+                if let Err(error) = self.journal.mark_draining() {
+                    tracing::warn!(%error, "the journal cannot be marked as draining: a start while this process ends will find it in use");
                 }
                 let running = self.drain.running();
                 self.handed_over.send_replace(true);
                 tracing::info!(
                     pid,
                     running,
-                    "the next process serves, this one ends with its last request"
+                    "the next process serves; this one ends with its last request"
                 );
-                Ok(Upgraded { pid, running })
+                Ok(UpgradedProcess { pid, running })
             }
             Err(why) => {
-                self.left.look_again().await;
-                // The next one may have had its path already.
-                self.claims.send_replace(Claim::Handed);
-                notify::ready();
-                tracing::error!(%why, "the upgrade has failed, this process goes on serving");
+                self.left.resume_looking().await;
+                // The successor may already have replaced the socket.
+                self.claims.send_replace(SocketClaim::FromServingProcess);
+                process::notify_ready();
+                tracing::error!(%why, "the upgrade failed; this process goes on serving");
                 Err(why)
             }
         }
     }
 
-    /// The id of the process that serves now.
-    async fn attempt(&self) -> Result<u32, String> {
-        self.left.leave().await;
-        let told = |error: io::Error| format!("the next process cannot be told anything: {error}");
+    /// Tries to start a successor; returns its process id once it serves.
+    async fn start_successor(&self) -> Result<u32, String> {
+        self.left.close_all().await;
+        let told = |error: io::Error| format!("no connection to the next process: {error}");
         let (here, there) = UnixStream::pair().map_err(told)?;
         let here = Arc::new(here);
         let mut child = self.launch.start(there).map_err(|error| {
@@ -151,29 +149,33 @@ impl Upgrader {
         let mut closed = None;
         let serving = tokio::select! {
             serving = self.exchange(&here, &mut closed) => serving,
-            () = self.stopping() => Err(Failure::Said("weir is being stopped".to_owned())),
+            () = self.wait_for_stop() => Err(UpgradeFailure::Said("weir is stopping".to_owned())),
         };
         let serving = match serving {
-            Ok(()) => self.give(&mut closed, &here).await.map_err(Failure::from),
+            Ok(()) => self.give_store(&mut closed, &here).await.map_err(UpgradeFailure::from),
             Err(failure) => Err(failure),
         };
         let Err(failure) = serving else {
             tokio::spawn(async move { child.wait().await });
             return Ok(pid);
         };
-        let why = failure.why(&mut child).await;
+        let why = failure.into_reason(&mut child).await;
         if let Some(closed) = closed {
             closed
                 .take_back()
-                .map_err(|error| format!("{why}; and then the store was not opened again: {error}"))?;
+                .map_err(|error| format!("{why}; in addition, the store could not be opened again: {error}"))?;
         }
         Err(why)
     }
 
-    /// All that is said, up to the word that the next one serves.
-    async fn exchange<'s>(&'s self, here: &Arc<UnixStream>, closed: &mut Option<Closed<'s>>) -> Result<(), Failure> {
-        let sockets = self.listeners.offered()?;
-        let offer = Offer {
+    /// Exchanges all messages until the successor reports that it serves.
+    async fn exchange<'s>(
+        &'s self,
+        here: &Arc<UnixStream>,
+        closed: &mut Option<ClosedFiles<'s>>,
+    ) -> Result<(), UpgradeFailure> {
+        let sockets = self.listeners.sockets_for_successor()?;
+        let offer = UpgradeOffer {
             protocol: PROTOCOL,
             sockets: sockets
                 .iter()
@@ -182,84 +184,87 @@ impl Upgrader {
             kept_in: self.kept_in.clone(),
         };
         let descriptors: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
-        message::send_offer(here, &offer, &descriptors)?;
-        heard(here, PREPARE_WAIT).await?;
+        handover::send_offer(here, &offer, &descriptors)?;
+        wait_for_message(here, PREPARE_WAIT).await?;
         let carried = match &self.store {
             Some(store) => {
-                let (files, carried) = store.close().await.map_err(|error| Failure::Said(error.to_string()))?;
+                let (files, carried) = store
+                    .close()
+                    .await
+                    .map_err(|error| UpgradeFailure::Said(error.to_string()))?;
                 *closed = Some(files);
                 Some(carried)
             }
             None => None,
         };
-        let line = message::text(&Take { carried })?;
+        let line = handover::message_line(&StoreHandover { carried })?;
         let sent = blocking(here, move |stream| {
             stream.set_write_timeout(Some(TAKE_WAIT))?;
-            message::send_line(stream, &line)
+            handover::send_line(stream, &line)
         });
         sent.await?;
-        heard(here, TAKE_WAIT).await
+        wait_for_message(here, TAKE_WAIT).await
     }
 
-    /// What this process needs of the store from now on it asks the next one. That waits for this one as long as the line is
+    /// From now on, this process calls the store through its successor, which waits for this process as long as the connection is
     /// open.
-    async fn give(&self, closed: &mut Option<Closed<'_>>, here: &UnixStream) -> io::Result<()> {
+    async fn give_store(&self, closed: &mut Option<ClosedFiles<'_>>, here: &UnixStream) -> io::Result<()> {
         let line = here.try_clone()?;
         line.set_nonblocking(true)?;
         let line = tokio::net::UnixStream::from_std(line)?;
         match closed.take() {
-            Some(closed) => closed.give_to(Successor::on(line)),
+            Some(closed) => closed.give_to(Successor::new(line)),
             None => *self.line.lock().await = Some(line),
         }
         Ok(())
     }
 
-    fn still_serving(&self) -> Result<(), String> {
+    fn check_serving(&self) -> Result<(), String> {
         match *self.phase.borrow() {
             Phase::Serving => Ok(()),
-            Phase::Draining | Phase::Stopping => Err("weir is being stopped".to_owned()),
+            Phase::Draining | Phase::Stopping => Err("weir is stopping".to_owned()),
         }
     }
 
-    async fn stopping(&self) {
+    async fn wait_for_stop(&self) {
         let mut phase = self.phase.clone();
         let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
     }
 }
 
-/// Why the next process has not said that it serves.
+/// Why the successor does not serve.
 #[derive(Debug)]
-enum Failure {
-    /// It has said why, or this process knows.
+enum UpgradeFailure {
+    /// The successor has reported the reason, or this process knows it.
     Said(String),
-    /// The line is at its end, and so is the process.
+    /// The connection was closed, so the successor has probably ended.
     Ended,
-    /// It has said nothing in time, or nothing that can be understood.
+    /// The successor has sent nothing in time, or nothing valid.
     Unheard(String),
 }
 
-impl Failure {
-    /// Sees to it that the process has ended, and says why it does not serve.
-    async fn why(self, child: &mut Child) -> String {
+impl UpgradeFailure {
+    /// Makes sure that the successor has ended, and returns why it does not serve.
+    async fn into_reason(self, child: &mut Child) -> String {
         let why = match self {
             Self::Said(why) => why,
             Self::Ended => match timeout(END_WAIT, child.wait()).await {
                 Ok(Ok(status)) => {
                     return format!(
-                        "the new process has ended ({status}) before it served; what it said is in weir's log"
+                        "the new process ended ({status}) before it served; its messages are in weir's log"
                     );
                 }
                 Ok(Err(_)) | Err(_) => "the new process has closed its standard input".to_owned(),
             },
-            Self::Unheard(why) => format!("the new process did not come up: {why}"),
+            Self::Unheard(why) => format!("the new process did not start: {why}"),
         };
-        // It may still think that it is to serve. One that has ended cannot be killed.
+        // It may still try to serve. Killing one that has ended does nothing.
         let _ = child.kill().await;
         why
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for UpgradeFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Ended,
@@ -268,15 +273,15 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Waits for the next good word.
-async fn heard(here: &Arc<UnixStream>, wait: Duration) -> Result<(), Failure> {
+/// Waits for the successor's next message; an error if it reports a failure.
+async fn wait_for_message(here: &Arc<UnixStream>, wait: Duration) -> Result<(), UpgradeFailure> {
     let word = blocking(here, move |stream| {
         stream.set_read_timeout(Some(wait))?;
-        message::receive::<Word>(stream)
+        handover::receive::<SuccessorMessage>(stream)
     });
     match word.await? {
-        Word::Prepared | Word::Serving => Ok(()),
-        Word::Failed(why) => Err(Failure::Said(why)),
+        SuccessorMessage::Prepared | SuccessorMessage::Serving => Ok(()),
+        SuccessorMessage::Failed(why) => Err(UpgradeFailure::Said(why)),
     }
 }
 
@@ -297,7 +302,7 @@ impl Launch {
         if let Some(file) = &self.ready_file {
             command.arg("--ready-file").arg(file);
         }
-        // It is the service manager's main process from then on, and has to be heard.
+        // It becomes the service manager's main process, whose watchdog messages must count.
         command.env_remove("WATCHDOG_PID");
         command.stdin(Stdio::from(OwnedFd::from(line))).spawn()
     }

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 use weir::parts::{
-    BodyRules, Break, EditError, Framing, HEAP_BYTES_MAX, JsonEnd, Observed, Observer, Operation, Progress, Protocol,
-    RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
+    AnswerFraming, AnswerReport, BodyRules, Break, EditError, HEAP_BYTES_MAX, JsonEnd, JsonEndProgress, Observer,
+    Operation, Protocol, RequestFacts, ResponseRewriter, RuleFile, ScanLimits, compile, edit_body, scan,
 };
 
 pub(crate) use files::{journal_frames, journal_records, price_list, provider_file};
@@ -107,14 +107,14 @@ when = { root_field = "type", present = true }
 /// another framing, a failure can always be said in band.
 pub(crate) fn sse(data: &[u8]) {
     for protocol in PROTOCOLS {
-        let observer = split_does_not_matter(protocol, Framing::Sse, data);
-        if observer.framing() != Framing::Sse {
+        let observer = split_does_not_matter(protocol, AnswerFraming::Sse, data);
+        if observer.framing() != AnswerFraming::Sse {
             continue;
         }
         let tail = observer
             .failure_tail(Break::ProviderCut)
             .expect("an SSE stream can always tell of a failure");
-        let mut whole = Observer::new(protocol, Framing::Sse);
+        let mut whole = Observer::new(protocol, AnswerFraming::Sse);
         whole.push(data);
         whole.push(&tail);
         assert!(
@@ -126,9 +126,9 @@ pub(crate) fn sse(data: &[u8]) {
 
 /// Gemini's JSON array: as for SSE; a failure tail, where there is one, leaves valid JSON if the text was valid so far.
 pub(crate) fn json_array(data: &[u8]) {
-    let observer = split_does_not_matter(Protocol::Gemini, Framing::JsonArray, data);
+    let observer = split_does_not_matter(Protocol::Gemini, AnswerFraming::JsonArray, data);
     if let Some(tail) = observer.failure_tail(Break::ProviderCut) {
-        let mut whole = Observer::new(Protocol::Gemini, Framing::JsonArray);
+        let mut whole = Observer::new(Protocol::Gemini, AnswerFraming::JsonArray);
         whole.push(data);
         whole.push(&tail);
         assert!(
@@ -144,9 +144,9 @@ pub(crate) fn unary(data: &[u8]) {
     let end = data.iter().rposition(|byte| matches!(byte, b'}' | b']'));
     let closed = data.get(..=end.unwrap_or_default()).unwrap_or_default();
     for protocol in PROTOCOLS {
-        split_does_not_matter(protocol, Framing::Json, closed);
-        let observer = split_does_not_matter(protocol, Framing::Json, data);
-        assert!(observer.framing() != Framing::Json || observer.failure_tail(Break::ProviderCut).is_none());
+        split_does_not_matter(protocol, AnswerFraming::Json, closed);
+        let observer = split_does_not_matter(protocol, AnswerFraming::Json, data);
+        assert!(observer.framing() != AnswerFraming::Json || observer.failure_tail(Break::ProviderCut).is_none());
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn rules(data: &[u8]) {
         (provider.body, provider.response)
     });
     let headers = HeaderMap::new();
-    for framing in [Framing::Sse, Framing::Json, Framing::JsonArray] {
+    for framing in [AnswerFraming::Sse, AnswerFraming::Json, AnswerFraming::JsonArray] {
         assert_eq!(
             rewritten(response, &headers, framing, data, 1),
             rewritten(response, &headers, framing, data, data.len().max(1)),
@@ -257,7 +257,7 @@ pub(crate) fn rules(data: &[u8]) {
 }
 
 /// An answer with its edits, when it comes in pieces of this size.
-fn rewritten(rules: &BodyRules, headers: &HeaderMap, framing: Framing, data: &[u8], size: usize) -> Vec<u8> {
+fn rewritten(rules: &BodyRules, headers: &HeaderMap, framing: AnswerFraming, data: &[u8], size: usize) -> Vec<u8> {
     let facts = RequestFacts {
         operation: Operation::Messages,
         model: "m",
@@ -276,21 +276,21 @@ fn end_in_pieces(data: &[u8], size: usize) -> Option<usize> {
     data.chunks(size)
         .enumerate()
         .find_map(|(number, piece)| match end.push(piece) {
-            Progress::More => None,
-            Progress::CompleteAt(at) => Some(number * size + at),
+            JsonEndProgress::More => None,
+            JsonEndProgress::CompleteAt(at) => Some(number * size + at),
         })
 }
 
 /// Reads `data` whole, byte by byte and in pieces whose sizes come from the data itself.
-fn split_does_not_matter(protocol: Protocol, framing: Framing, data: &[u8]) -> Observer {
+fn split_does_not_matter(protocol: Protocol, framing: AnswerFraming, data: &[u8]) -> Observer {
     let mut whole = Observer::new(protocol, framing);
     whole.push(data);
     assert!(whole.heap_bytes() <= HEAP_BYTES_MAX);
-    let expected: Observed = whole.observed();
+    let expected: AnswerReport = whole.observed();
     let mut bytes = Observer::new(protocol, framing);
     data.iter().for_each(|byte| bytes.push(std::slice::from_ref(byte)));
     assert_eq!(bytes.observed(), expected, "byte by byte");
-    assert_eq!(bytes.made(), whole.made(), "byte by byte");
+    assert_eq!(bytes.created_state(), whole.created_state(), "byte by byte");
     assert_eq!(bytes.first_content_seen(), whole.first_content_seen());
     let mut pieces = Observer::new(protocol, framing);
     let mut rest = data;
@@ -300,7 +300,7 @@ fn split_does_not_matter(protocol: Protocol, framing: Framing, data: &[u8]) -> O
         rest = after;
     }
     assert_eq!(pieces.observed(), expected, "in pieces");
-    assert_eq!(pieces.made(), whole.made(), "in pieces");
+    assert_eq!(pieces.created_state(), whole.created_state(), "in pieces");
     let estimates = [&bytes, &pieces].map(Observer::output_estimate);
     assert_eq!(estimates, [whole.output_estimate(); 2]);
     whole

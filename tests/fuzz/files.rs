@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use weir::parts::frame::{Found, Frames, HEAD, HEADER, seal};
+use weir::parts::frame::{FrameOutcome, FrameReader, HEAD, HEADER, seal};
 use weir::parts::{PriceList, RuleFile, compile, reread};
 
 /// The number of the segment that the frames are said to be in.
@@ -49,18 +49,18 @@ pub(crate) fn journal_frames(data: &[u8]) {
 fn payloads(file: &Arc<File>, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     file.set_len(0).expect("an empty file");
     file.write_all_at(bytes, 0).expect("a written file");
-    let mut frames = Frames::new(Arc::clone(file), SEGMENT, HEADER as u64, bytes.len() as u64);
+    let mut frames = FrameReader::new(Arc::clone(file), SEGMENT, HEADER as u64, bytes.len() as u64);
     let (mut all, mut behind) = (Vec::new(), HEADER as u64);
     loop {
         let is_bad = match frames.next_frame().expect("a readable file") {
-            Found::Frame { at, payload } => {
+            FrameOutcome::Frame { at, payload } => {
                 assert!(at >= behind && !payload.is_empty(), "frames go forward");
                 behind = at + (HEAD + payload.len()) as u64;
                 all.push((at, payload.to_vec()));
                 false
             }
-            Found::End => return all,
-            Found::Bad { .. } => true,
+            FrameOutcome::End => return all,
+            FrameOutcome::Bad { .. } => true,
         };
         if is_bad && !frames.skip_damage().expect("a readable file") {
             return all;

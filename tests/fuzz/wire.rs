@@ -1,8 +1,8 @@
 //! What comes over a client's connection before anything trusts it: heads, chunks, PROXY headers, coded bodies.
 
-use weir::parts::chunked::{ChunkFault, Chunked, Trailers};
+use weir::parts::chunked::{ChunkFault, ChunkedContent, ChunkedTrailers};
 use weir::parts::decoding::{Decoding, Following};
-use weir::parts::head::{Framing, HeadEnd, HeadFault, HeadLimits, check};
+use weir::parts::head::{HeadEnd, HeadFault, HeadLimits, RequestFraming, check};
 use weir::parts::{Coding, proxy_protocol};
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {
@@ -33,23 +33,23 @@ pub(crate) fn request_head(data: &[u8]) {
     };
     let (lengths, codings) = (named("content-length"), named("transfer-encoding"));
     match framing {
-        Framing::Chunked => {
+        RequestFraming::Chunked => {
             assert!(lengths.is_empty() && codings.len() == 1 && codings[0].eq_ignore_ascii_case(b"chunked"))
         }
-        Framing::Empty | Framing::Length(_) => {
+        RequestFraming::Empty | RequestFraming::Length(_) => {
             assert!(codings.is_empty() && lengths.len() <= 1);
             let said = lengths.first().map_or(0, |digits| {
                 let digits = String::from_utf8(digits.clone()).expect("digits");
                 digits.parse::<u64>().expect("a length that was let in is a number")
             });
-            assert_eq!(framing == Framing::Empty, said == 0);
-            assert!(framing == Framing::Empty || framing == Framing::Length(said));
+            assert_eq!(framing == RequestFraming::Empty, said == 0);
+            assert!(framing == RequestFraming::Empty || framing == RequestFraming::Length(said));
         }
     }
     assert!(named("host").len() <= 1 && (request.version == Some(0) || named("host").len() == 1));
 }
 
-fn head_in_pieces(data: &[u8], step: usize) -> Result<Option<(usize, Framing)>, HeadFault> {
+fn head_in_pieces(data: &[u8], step: usize) -> Result<Option<(usize, RequestFraming)>, HeadFault> {
     let mut end = HeadEnd::default();
     let mut came = 0;
     while came < data.len() {
@@ -73,14 +73,14 @@ pub(crate) fn chunked_body(data: &[u8]) {
 }
 
 fn end_of_chunks(data: &[u8], step: usize) -> Result<Option<usize>, ChunkFault> {
-    let (mut body, mut trailers) = (Chunked::default(), None);
+    let (mut body, mut trailers) = (ChunkedContent::default(), None);
     for (number, piece) in data.chunks(step).enumerate() {
         let mut content = 0;
         if trailers.is_none() {
             let Some(here) = body.push(piece)? else {
                 continue;
             };
-            (trailers, content) = (Some(Trailers::default()), here);
+            (trailers, content) = (Some(ChunkedTrailers::default()), here);
         }
         if let Some(trailers) = &mut trailers
             && let Some(here) = trailers.push(&piece[content..])?
@@ -121,14 +121,14 @@ pub(crate) fn proxy_header(data: &[u8]) {
     let mut came = 0;
     while let Ok(progress) = proxy_protocol::read(&data[..came]) {
         match progress {
-            proxy_protocol::Progress::Needs(more) => {
+            proxy_protocol::ProxyHeaderProgress::Needs(more) => {
                 assert!(more > 0 && came + more <= proxy_protocol::HEADER_BYTES_MAX);
                 if came + more > data.len() {
                     return;
                 }
                 came += more;
             }
-            proxy_protocol::Progress::Whole(_) => {
+            proxy_protocol::ProxyHeaderProgress::Whole(_) => {
                 let one_more = [&data[..came], b"x"].concat();
                 assert!(
                     proxy_protocol::read(&one_more).is_err(),

@@ -294,7 +294,7 @@ fn a_provider_whose_successes_never_begin_is_passed_over() {
     let metrics = weir.metrics();
     let passed_over = metrics
         .lines()
-        .find_map(|line| line.strip_prefix("weir_provider_passed_over_total{provider=\"first\"} "));
+        .find_map(|line| line.strip_prefix("weir_provider_skipped_requests_total{provider=\"first\"} "));
     assert!(passed_over.unwrap().parse::<u64>().unwrap() >= 500, "{passed_over:?}");
 }
 
@@ -602,7 +602,7 @@ fn over_http2_an_answer_that_is_only_a_head_is_none() {
     }
     wait_until("it is passed over", || {
         weir.metrics()
-            .contains("weir_provider_models_passed_over{provider=\"first\"}")
+            .contains("weir_provider_circuits_open{provider=\"first\"}")
     });
 }
 

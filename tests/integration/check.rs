@@ -233,12 +233,12 @@ fn providers_that_are_off_take_one_line_behind_what_matters() {
         panic!("{text}")
     };
     assert!(log.starts_with("warning: ") && log.contains("the log"), "{text}");
-    let absent = "warning: no provider is on, so no model can be asked; set one of their secrets: ";
+    let absent = "warning: no provider is on, so no model can be used; set one of their secrets: ";
     assert!(
         off.starts_with(absent) && off.contains("anthropic (env:ANTHROPIC_API_KEY)"),
         "{text}"
     );
-    assert!(off.ends_with("; because weir.toml says so: openai"), "{text}");
+    assert!(off.ends_with("; disabled in weir.toml: openai"), "{text}");
     assert!(ok.starts_with("ok: ") && ok.contains(" (0 on) and "), "{text}");
 
     let conf = "[rules]\nshipped = false\nfolder = \"rules\"\n[prices]\nfile = \"prices.toml\"\n";
@@ -383,7 +383,7 @@ fn certificates_are_told_with_their_names_and_ends() {
     let output = check(folder.path(), &[]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.contains("certificate: [gateway] good for api.test, *.b.test until 2040-01-01T00:00:00Z (RSA key)"),
+        text.contains("certificate: [gateway] valid for api.test, *.b.test until 2040-01-01T00:00:00Z (RSA key)"),
         "{text}"
     );
     assert!(

@@ -409,7 +409,7 @@ fn a_403_about_an_object_is_the_clients_and_rests_no_credential() {
     let weir = Weir::start(&provider.base_url());
     let key = weir.key().text;
     let resting = |count: u8| {
-        let line = format!("weir_provider_credentials_resting{{provider=\"gemini\"}} {count}");
+        let line = format!("weir_provider_credentials_cooling_down{{provider=\"gemini\"}} {count}");
         weir.metrics().contains(&line)
     };
     let of_the_request = [

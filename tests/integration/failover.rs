@@ -135,7 +135,7 @@ fn the_statuses_of_a_front_without_a_working_server_are_the_providers_failures()
         }
         wait_until("it to be passed over", || {
             let metrics = weir.metrics();
-            metrics.contains(&format!("weir_provider_models_passed_over{{provider=\"{status}\"}} 1"))
+            metrics.contains(&format!("weir_provider_circuits_open{{provider=\"{status}\"}} 1"))
         });
     }
     // Statuses beside them are not asked again at another provider: nobody has said what they mean.
@@ -239,15 +239,15 @@ fn a_silent_or_closing_provider_fails_a_few_and_later_requests_avoid_it() {
         weir.exchange(&ask(&key, "first-closes"));
         let listed = weir.cli(&["provider", "list"], &[]);
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        listed.contains("passed over for first-closes (asked again in ")
+        listed.contains("skipped for first-closes (tried again in ")
             && weir
                 .metrics()
-                .contains("weir_provider_models_passed_over{provider=\"closes\"} 1")
+                .contains("weir_provider_circuits_open{provider=\"closes\"} 1")
     });
     let metrics = weir.metrics();
     let passed_over = metrics
         .lines()
-        .find_map(|line| line.strip_prefix("weir_provider_passed_over_total{provider=\"closes\"} "));
+        .find_map(|line| line.strip_prefix("weir_provider_skipped_requests_total{provider=\"closes\"} "));
     assert!(passed_over.unwrap().parse::<u64>().unwrap() >= 20, "{passed_over:?}");
 }
 
@@ -369,7 +369,7 @@ free = true
     });
     wait_until("its rest is over", || {
         weir.metrics()
-            .contains("weir_provider_credentials_resting{provider=\"one\"} 0")
+            .contains("weir_provider_credentials_cooling_down{provider=\"one\"} 0")
     });
     held_by_one(&weir, &key, "one-model", &limiting.free, || limiting.with_a() - 1);
 }
@@ -398,12 +398,12 @@ fn a_place_that_is_readmitted_is_tried_by_one_request_while_the_others_go_elsewh
     wait_until("the place is ejected", || {
         weir.exchange(&ask(&key, "one-model"));
         weir.metrics()
-            .contains("weir_provider_places_ejected{provider=\"one\"} 1")
+            .contains("weir_provider_backends_ejected{provider=\"one\"} 1")
     });
     assert_eq!(asked.load(Ordering::SeqCst), EJECTED_AFTER);
     wait_until("its time is over", || {
         weir.metrics()
-            .contains("weir_provider_places_ejected{provider=\"one\"} 0")
+            .contains("weir_provider_backends_ejected{provider=\"one\"} 0")
     });
     held_by_one(&weir, &key, "one-model", &free, || {
         asked.load(Ordering::SeqCst) - EJECTED_AFTER

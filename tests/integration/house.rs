@@ -12,6 +12,7 @@ mod circles;
 mod directions;
 mod guards;
 mod imports;
+mod names;
 mod source;
 mod tokens;
 mod walk;

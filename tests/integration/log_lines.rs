@@ -152,7 +152,7 @@ fn a_provider_that_cannot_be_reached_is_a_warning_with_its_cause() {
     let told = lines_about(&mut weir, &id);
     let (last, before) = told.split_last().expect("a line");
     assert!(
-        last.contains("no connection to the provider") && last.contains("ConnectRefused"),
+        last.contains("cannot connect to the provider") && last.contains("ConnectRefused"),
         "{told:#?}"
     );
     assert!(

@@ -94,7 +94,7 @@ fn a_database_is_set_up_by_its_owner_and_written_by_a_role_with_few_rights() {
     let unread = weir.cli(&["log", "query"], &[]);
     let error = String::from_utf8(unread.stderr).unwrap();
     assert!(
-        !unread.status.success() && error.contains("the log's home cannot be read"),
+        !unread.status.success() && error.contains("the log backend cannot be read"),
         "{error}"
     );
     wait_until("weir to say what to do", || weir.logs().contains("weir log init"));

@@ -115,7 +115,7 @@ fn rows_of_two_nodes_are_read_together_from_postgres_and_never_with_a_gap() {
     for words in [vec!["log", "query"], vec!["log", "export", "--format", "csv"]] {
         // Its processes end one by one.
         let error = wait_for("postgres to be away", || told(&nodes[0], &words).err());
-        assert!(error.contains("the log's home cannot be read"), "{error}");
+        assert!(error.contains("the log backend cannot be read"), "{error}");
     }
     server.up();
     wait_until("postgres to be read again", || {

@@ -47,7 +47,7 @@ fn a_panic_before_the_provider_is_asked_is_500_for_one_request() {
         wait_until("the panic to be counted", || {
             metric(&weir, &["panic"]).is_some_and(|count| count >= 1.0)
         });
-        wait_until("the panic to be told", || weir.logs().contains("a part of weir failed"));
+        wait_until("the panic to be told", || weir.logs().contains("weir panicked"));
     }
 }
 

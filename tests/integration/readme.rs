@@ -1,17 +1,15 @@
-//! The README's own commands, as they stand there.
+//! The commands of docs/start.md, as they stand there.
 
 use std::process::Command;
 
 use crate::harness::WeirBuilder;
 use crate::harness::sample::SampleProvider;
 
-const README: &str = include_str!("../../README.md");
+const START: &str = include_str!("../../docs/start.md");
 
-/// The commands of the numbered step `step` of the section `section`.
-fn commands(section: &str, step: usize) -> String {
-    let section = README.split(&format!("\n## {section}\n")).nth(1).unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let step = section.split(&format!("\n{step}. ")).nth(1).unwrap();
+/// The commands of the step with this number.
+fn commands(step: usize) -> String {
+    let step = START.split(&format!("\n{step}. ")).nth(1).unwrap();
     step.split("```").nth(1).unwrap().to_owned()
 }
 
@@ -19,9 +17,8 @@ fn commands(section: &str, step: usize) -> String {
 fn from_the_first_account_to_the_first_answer_by_copy_and_paste() {
     let provider = SampleProvider::start();
     let weir = WeirBuilder::new().provider("anthropic", &provider.base_url()).start();
-    let section = "Run it with a real provider";
     // Steps 1 and 2, building and starting, are done: this is the other shell.
-    let script = [commands(section, 3), commands(section, 4)].concat();
+    let script = [commands(3), commands(4)].concat();
     let script = script
         .replace("target/release/weir", env!("CARGO_BIN_EXE_weir"))
         .replace("conf/weir.toml", weir.folder().join("weir.toml").to_str().unwrap())

@@ -159,7 +159,7 @@ fn check_notices_passwords_and_certificates_that_are_not_there() {
         );
     }
     assert!(
-        said.contains("env:WEIR_TEST_NOT_SET is not there, set the variable"),
+        said.contains("env:WEIR_TEST_NOT_SET is missing, set the variable"),
         "{said}"
     );
     std::fs::write(folder.path().join("gone"), "secret").unwrap();
@@ -171,7 +171,7 @@ fn check_notices_passwords_and_certificates_that_are_not_there() {
     .unwrap();
     let said = text(&check(&conf, &[]).stderr);
     assert!(
-        said.contains("holds no PEM certificate") && said.lines().count() == 1,
+        said.contains("contains no PEM certificate") && said.lines().count() == 1,
         "{said}"
     );
     // What another engine would need is asked for when it is chosen.

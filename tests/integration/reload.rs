@@ -211,7 +211,7 @@ fn what_needs_a_restart_is_told_with_each_reload_until_it_is_taken_back() {
         count += 1;
         wait_until("the file is read anew", || reloads(&weir, "ok") == count);
         wait_until("that to be told", || {
-            weir.logs().matches("configuration loaded anew").count() == count
+            weir.logs().matches("configuration reloaded").count() == count
         });
         told()
     };

@@ -90,10 +90,10 @@ fn a_limited_credential_rests_and_the_other_serves() {
     assert_eq!(limited, 1, "it is not asked again while it rests");
     let listed = weir.cli(&["provider", "list"], &[]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains("a (rests ") && listed.contains("on "), "{listed}");
+    assert!(listed.contains("a (cools down ") && listed.contains("on "), "{listed}");
     assert!(
         weir.metrics()
-            .contains("weir_provider_credentials_resting{provider=\"one\"} 1")
+            .contains("weir_provider_credentials_cooling_down{provider=\"one\"} 1")
     );
 }
 
@@ -205,7 +205,7 @@ fn a_dead_place_costs_no_request_and_is_left_out() {
     assert_eq!(alive.count(), 20);
     assert!(
         weir.metrics()
-            .contains("weir_provider_places_ejected{provider=\"one\"} 1")
+            .contains("weir_provider_backends_ejected{provider=\"one\"} 1")
     );
     let host = alive.base_url().replace("http://", "");
     assert_eq!(alive.last().header("host"), Some(host.as_str()));
@@ -384,7 +384,7 @@ fn an_error_that_means_a_refused_credential_is_not_the_clients_business() {
     assert_eq!((provider.count(), asked.len()), (2, 2), "the other credential is tried");
     assert!(
         weir.metrics()
-            .contains("weir_provider_credentials_resting{provider=\"one\"} 2")
+            .contains("weir_provider_credentials_cooling_down{provider=\"one\"} 2")
     );
     let logs = weir.logs();
     for name in ["a", "b"] {

@@ -263,7 +263,7 @@ fn a_broken_configuration_leaves_the_old_process_serving_and_is_named() {
     let moved = good.replace(journal.to_str().unwrap(), elsewhere.to_str().unwrap());
     std::fs::write(&conf, moved).unwrap();
     let said = refused(&weir);
-    assert!(said.contains("takes a restart") && said.contains("elsewhere"), "{said}");
+    assert!(said.contains("needs a restart") && said.contains("elsewhere"), "{said}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = format!("listen = \"{}\"", taken.local_addr().unwrap());
     std::fs::write(&conf, good.replacen("listen = \"127.0.0.1:0\"", &taken, 1)).unwrap();
@@ -281,8 +281,8 @@ fn a_broken_configuration_leaves_the_old_process_serving_and_is_named() {
 fn a_new_process_that_is_killed_before_it_serves_leaves_the_old_one_serving() {
     // Where the new process stops: before it asks for the store, and when it has it.
     for (place, said) in [
-        ("successor_prepared", "all is read but the store"),
-        ("successor_has_the_store", "the store is this process's now"),
+        ("successor_prepared", "everything but the store is ready"),
+        ("successor_has_the_store", "this process has the store now"),
     ] {
         on_each_store(|stored| {
             let halting = Halting::start();

@@ -205,7 +205,7 @@ fn rows_are_found_by_their_tags_and_providers_see_none() {
         assert_eq!(rows.as_array().unwrap().len(), found, "{tag}");
     }
     let refused = weir.cli(&["usage", "--account", "tests", "--tag", "session=0b7c-4"], &[]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no sums are kept of sessions"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("sums are not kept for sessions"));
 }
 
 #[test]

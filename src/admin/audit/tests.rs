@@ -12,7 +12,7 @@ fn record(key_id: &str) -> AuditedChange {
         peer: Default::default(),
         operation: "key.update".into(),
         key_id: key_id.to_owned(),
-        values: serde_json::Value::Null,
+        values: Value::Null,
     }
 }
 
@@ -60,7 +60,7 @@ fn a_fifo_is_refused_at_once() {
         refused
             .expect_err("a FIFO")
             .to_string()
-            .contains("it is a FIFO, give a file")
+            .contains("it is a FIFO: configure a file")
     );
 }
 
@@ -87,7 +87,7 @@ fn a_disk_that_hangs_refuses_changes_in_time_and_takes_one_thread() {
         });
         for change in changes.collect::<Vec<_>>() {
             let error = change.await.expect("no panic").expect_err("nothing is on disk");
-            assert!(error.to_string().contains("the disk takes too long"), "{error}");
+            assert!(error.to_string().contains("the disk is too slow"), "{error}");
         }
         // The second thread is left for others.
         spawn_blocking(|| ()).await.expect("a thread");
@@ -108,7 +108,7 @@ async fn a_line_that_nobody_waits_for_any_more_is_taken_back() {
     let file = Arc::clone(&audit.file).lock_owned().await;
     let (tell, told) = oneshot::channel();
     drop(told);
-    write(&file, b"late\n", tell);
+    append_line(&file, b"late\n", tell);
     drop(file);
     assert_eq!(std::fs::read(&path).expect("there"), before);
     audit.record(record("second")).await.expect("written");

@@ -1,30 +1,30 @@
-//! Keys in the admin API: found by what people know of them, page by page.
+//! Lists keys by filters, page by page.
 
 use futures_util::{StreamExt, stream};
 
-use super::shown;
+use super::key_details;
 use crate::{
-    admin::{Admin, accounts, ask::Answered, author::Author},
+    admin::{Admin, accounts, errors::AdminHandler, peer::Author},
     api::{
         error::AdminError,
-        keys::{Key, Keys, ListKeys},
+        keys::{KeyDetails, KeyList, ListKeys},
         values::{Moment, Usd},
     },
     store::KeyView,
 };
 
-/// Keys in one answer, unless asked otherwise.
+/// The default number of keys in an answer.
 const LIST_DEFAULT: usize = 100;
-/// Keys in one answer, at the most.
+/// The maximum number of keys in an answer.
 const LIST_MAX: usize = 1000;
-/// Questions to the store at one time while a list is made.
+/// The maximum number of concurrent calls to the store for one list.
 const SPENDS_AT_ONCE: usize = 16;
-/// Keys whose spending one request may ask the store for. What is left is for the next one, from where this one ends.
+/// The maximum number of keys whose spending one request reads. The next request continues from there.
 const SPENDS_MAX: usize = 2000;
 
 impl ListKeys {
-    /// Whether it takes any key.
-    fn is_all(&self) -> bool {
+    /// Whether it has no filter.
+    fn is_unfiltered(&self) -> bool {
         let times = [self.used_since, self.unused_since, self.expires_before];
         self.account.is_none()
             && self.search.is_none()
@@ -32,8 +32,8 @@ impl ListKeys {
             && times.into_iter().all(|time| time.is_none())
     }
 
-    /// Whether it takes a key, what that has spent apart.
-    fn takes(&self, view: &KeyView) -> bool {
+    /// Whether a key matches all filters but that of spending.
+    fn matches(&self, view: &KeyView) -> bool {
         let (record, used) = (&view.record, view.last_used);
         let has = |search: &String| {
             let search = search.to_lowercase();
@@ -43,7 +43,7 @@ impl ListKeys {
         };
         let has_expired = |end: Moment| record.expires_at.is_some_and(|at| at < end.seconds());
         let was_used = |since: Moment| used.is_some_and(|at| at >= since.seconds());
-        // A key made after that time had no chance before it.
+        // A key that was made after that time does not count as unused.
         let is_unused = |since: Moment| record.created_at < since.seconds() && !was_used(since);
         self.account
             .as_ref()
@@ -54,43 +54,43 @@ impl ListKeys {
             && self.expires_before.is_none_or(has_expired)
     }
 
-    /// Whether a key has spent enough. One whose spending the store does not tell has not.
-    fn takes_spending(&self, key: &Key) -> bool {
+    /// Whether a key matches the filter of spending. A key whose spending is unknown does not.
+    fn matches_spending(&self, key: &KeyDetails) -> bool {
         self.spent_usd
             .is_none_or(|Usd(least)| key.spent_nano_usd.is_some_and(|spent| spent >= least))
     }
 }
 
-impl Answered for ListKeys {
-    async fn answer(self, admin: &Admin, _: Author) -> Result<Keys, AdminError> {
+impl AdminHandler for ListKeys {
+    async fn answer(self, admin: &Admin, _: Author) -> Result<KeyList, AdminError> {
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         if let Some(account) = &self.account {
-            accounts::existing(admin, account.as_str()).await?;
+            accounts::existing_account(admin, account.as_str()).await?;
         }
-        // Few of many keys may be wanted: look through them in large steps.
-        let asked = if self.is_all() { limit } else { LIST_MAX };
+        // Few of many keys may match, so read them in large pages.
+        let asked = if self.is_unfiltered() { limit } else { LIST_MAX };
         let mut after = self.after.clone();
         let (mut keys, mut looked_at) = (Vec::new(), 0);
         loop {
             let page = admin.store.list(after.as_ref(), asked).await?;
             let more = page.len() == asked;
             after = page.last().map(|view| view.record.id.clone()).filter(|_| more);
-            let candidates = page.into_iter().filter(|view| self.takes(view));
-            let found = stream::iter(candidates).map(async |view| shown(admin, &view).await);
+            let candidates = page.into_iter().filter(|view| self.matches(view));
+            let found = stream::iter(candidates).map(async |view| key_details(admin, &view).await);
             let mut found = found.buffered(SPENDS_AT_ONCE);
             while let Some(key) = found.next().await {
                 looked_at += 1;
                 let id = key.id.clone();
-                if self.takes_spending(&key) {
+                if self.matches_spending(&key) {
                     keys.push(key);
                 }
                 if keys.len() == limit || looked_at == SPENDS_MAX {
-                    return Ok(Keys { keys, next: Some(id) });
+                    return Ok(KeyList { keys, next: Some(id) });
                 }
             }
             if after.is_none() {
-                return Ok(Keys { keys, next: None });
+                return Ok(KeyList { keys, next: None });
             }
         }
     }

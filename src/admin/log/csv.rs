@@ -1,17 +1,17 @@
-//! Rows as CSV: fixed columns, quoted as RFC 4180 says, and no cell that a spreadsheet takes for a formula.
+//! Rows as CSV: fixed columns, quoted by RFC 4180, without cells that a spreadsheet would take for a formula.
 
 use std::{
     borrow::Cow,
     io::{self, Write},
 };
 
-use Cell::{Empty, Number, Text, Time};
+use CsvCell::{Empty, Number, Text, Time};
 use jiff::Timestamp;
 
 use crate::domain::ledger::consumption::Row;
 
-/// What stands in a cell.
-enum Cell<'a> {
+/// The value of a cell.
+enum CsvCell<'a> {
     Text(Cow<'a, str>),
     Number(i128),
     /// Milliseconds since the Unix epoch.
@@ -19,11 +19,11 @@ enum Cell<'a> {
     Empty,
 }
 
-/// A column: its name, and what stands in it.
-type Column = (&'static str, fn(&Row) -> Cell<'_>);
+/// A column: its name and its value.
+type CsvColumn = (&'static str, fn(&Row) -> CsvCell<'_>);
 
-/// The columns, in this order. New ones come at the end.
-const COLUMNS: [Column; 42] = [
+/// The columns, in this order. New ones are added at the end.
+const COLUMNS: [CsvColumn; 42] = [
     ("time", |row| Time(row.time_ms)),
     ("request_id", |row| text(&row.request_id)),
     ("account", |row| text(&row.account)),
@@ -45,9 +45,11 @@ const COLUMNS: [Column; 42] = [
     ("web_searches", |row| number(row.usage.web_searches)),
     ("web_fetches", |row| number(row.usage.web_fetches)),
     ("usage_source", |row| text(row.usage_source.as_str())),
-    ("service_tier", |row| known(row.modifiers.service_tier.as_deref())),
-    ("speed", |row| known(row.modifiers.speed.as_deref())),
-    ("geo", |row| known(row.modifiers.geo.as_deref())),
+    ("service_tier", |row| {
+        optional_text(row.modifiers.service_tier.as_deref())
+    }),
+    ("speed", |row| optional_text(row.modifiers.speed.as_deref())),
+    ("geo", |row| optional_text(row.modifiers.geo.as_deref())),
     ("price_version", |row| text(&row.price_version)),
     ("cost_nano_usd", |row| number(row.cost_nano_usd.nanos())),
     ("latency_ms", |row| number(row.latency_ms)),
@@ -70,21 +72,21 @@ const COLUMNS: [Column; 42] = [
     ("output_image", |row| number(row.usage.output_image)),
 ];
 
-fn text(text: &str) -> Cell<'_> {
+fn text(text: &str) -> CsvCell<'_> {
     Text(Cow::Borrowed(text))
 }
 
-fn known(text: Option<&str>) -> Cell<'_> {
+fn optional_text(text: Option<&str>) -> CsvCell<'_> {
     Text(Cow::Borrowed(text.unwrap_or_default()))
 }
 
-fn number<'a>(number: impl Into<i128>) -> Cell<'a> {
+fn number<'a>(number: impl Into<i128>) -> CsvCell<'a> {
     Number(number.into())
 }
 
-/// What each model consumed, as the JSON that the other form of the log has; empty where there was one model.
-fn parts(row: &Row) -> Cell<'_> {
-    // Nothing in a part cannot be JSON.
+/// The usage of each model as JSON, as in JSON lines; empty if there was one model.
+fn parts(row: &Row) -> CsvCell<'_> {
+    // Every part can be written as JSON.
     let json = |row: &Row| serde_json::to_string(&row.parts).unwrap_or_default();
     if row.parts.is_empty() {
         Empty
@@ -93,26 +95,26 @@ fn parts(row: &Row) -> Cell<'_> {
     }
 }
 
-fn tags(row: &Row) -> Cell<'_> {
+fn tags(row: &Row) -> CsvCell<'_> {
     let tags: Vec<&str> = row.tags.iter().map(|tag| tag.as_str()).collect();
     Text(Cow::Owned(tags.join(" ")))
 }
 
-/// The first line.
-pub(super) fn heading() -> Vec<u8> {
+/// The header line.
+pub(super) fn header_line() -> Vec<u8> {
     format!("{}\r\n", COLUMNS.map(|(name, _)| name).join(",")).into_bytes()
 }
 
-/// Adds a line.
-pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
+/// Appends the line of a row.
+pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     for (place, (_, cell)) in COLUMNS.iter().enumerate() {
         if place > 0 {
             out.push(b',');
         }
         match cell(row) {
-            Text(text) => put(&text, out),
+            Text(text) => write_text(&text, out),
             Number(number) => write!(out, "{number}")?,
-            // RFC 3339, or the number itself where it is no time.
+            // RFC 3339, or the number itself if it is out of range.
             Time(unix_ms) => match Timestamp::from_millisecond(unix_ms) {
                 Ok(time) => write!(out, "{time}")?,
                 Err(_) => write!(out, "{unix_ms}")?,
@@ -124,8 +126,9 @@ pub(super) fn record(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// A text as a cell. Some of them come from clients and providers: one that a spreadsheet would compute gets a `'` in front.
-fn put(text: &str, out: &mut Vec<u8>) {
+/// Appends a text as a cell. Texts may come from clients and providers, so one that a spreadsheet would evaluate gets a `'` in
+/// front.
+fn write_text(text: &str, out: &mut Vec<u8>) {
     let is_quoted = text.contains(['"', ',', '\r', '\n']);
     if is_quoted {
         out.push(b'"');
@@ -162,14 +165,14 @@ mod tests {
             ("", ""),
         ] {
             let mut out = Vec::new();
-            put(text, &mut out);
+            write_text(text, &mut out);
             assert_eq!(out, written.as_bytes());
         }
     }
 
     #[test]
     fn a_line_has_a_cell_for_each_column() {
-        let mut out = heading();
+        let mut out = header_line();
         let row = Row {
             parts: Vec::new(),
             model_asked: "m".into(),
@@ -179,7 +182,7 @@ mod tests {
             },
             ..row("a", 1, "req_1", 1_793_491_200_000, NanoUsd::from_nanos(7))
         };
-        record(&row, &mut out).unwrap();
+        write_row(&row, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!((lines[0].len(), lines[1].len()), (COLUMNS.len(), COLUMNS.len()));
@@ -212,7 +215,7 @@ mod tests {
             attempts: None,
             ..row
         };
-        record(&row, &mut of_earlier).unwrap();
+        write_row(&row, &mut of_earlier).unwrap();
         assert!(of_earlier.ends_with(b",,,0,0,0,0,0,1290\r\n"));
     }
 }

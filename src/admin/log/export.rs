@@ -1,52 +1,53 @@
-//! The log in one answer, as long as it may be: rows are read, written in a form and sent at the same time.
+//! Exports of the log in one answer of any length: rows are read, written and sent concurrently.
 
 use std::{io, time::Duration};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, error::SendError};
 
-use super::{csv, cursor};
+use super::csv;
+use crate::admin::log;
 use crate::{
-    admin::{Admin, author::Author},
+    admin::{Admin, peer::Author},
     api::{
-        Question,
+        AdminQuestion,
         error::AdminError,
         log::{ExportLog, LogForm, LogRow},
     },
     domain::ledger::consumption::Row,
     edges::{
         clock,
-        low_priority::{LowPriority, NotDone},
+        low_priority::{LowPriorityThreads, NotDone},
     },
     sinks::{
         asks::PAGE_ROWS_MAX,
-        files::Export,
+        files::ParquetExport,
         reading::{LogReadError, LogRows},
     },
 };
 
-/// Rows that are read and written together: some 1 KB each, and up to six times as many are on their way. With fewer an export is slower,
-/// and takes no less memory.
+/// Rows that are read and written together: about 1 KB each, and up to six batches are in memory. Smaller batches would be slower
+/// without using less memory.
 const ROWS_AT_ONCE: usize = PAGE_ROWS_MAX;
-/// How many of these wait to be written, and pieces of what was written to be sent.
+/// How many batches wait to be written, and how many pieces wait to be sent.
 const WAITING: usize = 2;
-/// How long a file in one piece may take; it goes no further then.
+/// The maximum time for a file in one piece, which ends there.
 const FILE_WITHIN: Duration = Duration::from_secs(30);
 
-/// How rows are written.
-enum Form {
+/// Writes rows in one of the formats.
+enum ExportWriter {
     JsonLines,
     Csv,
-    Parquet(Box<Export>),
+    Parquet(Box<ParquetExport>),
 }
 
-impl Form {
+impl ExportWriter {
     fn new(form: LogForm) -> Result<Self, AdminError> {
         Ok(match form {
             LogForm::JsonLines => Self::JsonLines,
             LogForm::Csv => Self::Csv,
             LogForm::Parquet => {
-                let export = Export::begin().map_err(|error| AdminError::failed(error.to_string()))?;
+                let export = ParquetExport::begin().map_err(|error| AdminError::failed(error.to_string()))?;
                 Self::Parquet(Box::new(export))
             }
         })
@@ -54,7 +55,7 @@ impl Form {
 
     fn begin(&self) -> Vec<u8> {
         match self {
-            Self::Csv => csv::heading(),
+            Self::Csv => csv::header_line(),
             Self::JsonLines | Self::Parquet(_) => Vec::new(),
         }
     }
@@ -70,12 +71,12 @@ impl Form {
             }
             Self::Csv => {
                 for row in &rows {
-                    csv::record(row, &mut out)?;
+                    csv::write_row(row, &mut out)?;
                 }
             }
             Self::Parquet(export) => {
                 for row in rows {
-                    out.extend(export.row(row)?);
+                    out.extend(export.add_row(row)?);
                 }
             }
         }
@@ -90,38 +91,38 @@ impl Form {
     }
 }
 
-/// What breaks an export off.
+/// Why an export was broken off.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error(transparent)]
     Read(#[from] LogReadError),
     #[error("rows cannot be written: {0}")]
     Write(#[from] io::Error),
-    #[error("nobody reads it any more")]
-    Left,
+    #[error("the reader closed the connection")]
+    ReaderGone,
 }
 
 impl<T> From<SendError<T>> for ExportError {
     fn from(_: SendError<T>) -> Self {
-        Self::Left
+        Self::ReaderGone
     }
 }
 
 impl Admin {
-    /// The pieces of an export. One that breaks off ends with an error: it is not whole.
+    /// The pieces of an export. An incomplete export ends with an error.
     ///
     /// # Errors
-    /// It cannot be begun.
+    /// The export cannot begin.
     pub(crate) async fn export_log(
         &self,
         author: &Author,
         export: ExportLog,
     ) -> Result<mpsc::Receiver<io::Result<Bytes>>, AdminError> {
-        author.peer.check(ExportLog::ROLE)?;
+        author.peer.check_role(ExportLog::ROLE)?;
         let (form, asked) = export.parts();
-        let form = Form::new(form)?;
+        let form = ExportWriter::new(form)?;
         let mut rows = asked.rows(self).await?;
-        // What can be said before the first row is said as an error.
+        // Errors before the first row are returned as the answer.
         let mut first = Vec::new();
         while first.is_empty() && rows.cursor().is_some() {
             first = rows.next(ROWS_AT_ONCE).await?;
@@ -132,30 +133,30 @@ impl Admin {
         let (to, pieces) = mpsc::channel(WAITING);
         let writing = self.exporting.clone();
         tokio::spawn(async move {
-            let broken = match write(&writing, form, first, rows, &to).await {
-                Ok(()) | Err(ExportError::Left) => return,
+            let broken = match stream_rows(&writing, form, first, rows, &to).await {
+                Ok(()) | Err(ExportError::ReaderGone) => return,
                 Err(error) => error,
             };
-            tracing::error!(error = %broken, "an export of the log was broken off");
-            // The client gets no end, so that it does not take a part for all.
+            tracing::error!(error = %broken, "an export of the log failed");
+            // The answer has no proper end, so that the client does not take a part for all rows.
             let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
         });
         Ok(pieces)
     }
 
-    /// The same in one piece, of up to so many rows.
+    /// An export in one piece, of at most `rows_max` rows.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The rows cannot be read or written.
     pub(crate) async fn log_file(
         &self,
         author: &Author,
         export: ExportLog,
         rows_max: usize,
-    ) -> Result<LogFile, AdminError> {
-        author.peer.check(ExportLog::ROLE)?;
+    ) -> Result<LogExportFile, AdminError> {
+        author.peer.check_role(ExportLog::ROLE)?;
         let (form, asked) = export.parts();
-        let mut form = Form::new(form)?;
+        let mut form = ExportWriter::new(form)?;
         let mut rows = asked.rows(self).await?;
         let failed = |error: io::Error| AdminError::failed(error.to_string());
         let (mut bytes, mut left) = (form.begin(), rows_max);
@@ -163,20 +164,20 @@ impl Admin {
         while left > 0 && rows.cursor().is_some() && clock::instant() < until {
             let next = rows.next(ROWS_AT_ONCE.min(left)).await?;
             left = left.saturating_sub(next.len());
-            let (same, piece) = written(&self.exporting, form, next).await.map_err(failed)?;
+            let (same, piece) = write_rows(&self.exporting, form, next).await.map_err(failed)?;
             form = same;
             bytes.extend(piece);
         }
-        let next = rows.cursor().map(cursor::text);
+        let next = rows.cursor().map(log::write_cursor);
         bytes.extend(form.end().map_err(failed)?);
-        Ok(LogFile { bytes, next })
+        Ok(LogExportFile { bytes, next })
     }
 }
 
-/// Reads further rows while those before them are written.
-async fn write(
-    writing: &LowPriority,
-    mut form: Form,
+/// Reads further rows while the previous ones are written.
+async fn stream_rows(
+    writing: &LowPriorityThreads,
+    mut form: ExportWriter,
     first: Vec<Row>,
     mut rows: LogRows,
     to: &mpsc::Sender<io::Result<Bytes>>,
@@ -194,7 +195,7 @@ async fn write(
         Ok::<_, ExportError>(())
     });
     while let Some(rows) = unwritten.recv().await {
-        let (same, piece) = written(writing, form, rows).await?;
+        let (same, piece) = write_rows(writing, form, rows).await?;
         form = same;
         if !piece.is_empty() {
             to.send(Ok(piece.into())).await?;
@@ -205,8 +206,12 @@ async fn write(
     Ok(())
 }
 
-/// Writes further rows, on a thread that nobody waits for.
-async fn written(writing: &LowPriority, mut form: Form, rows: Vec<Row>) -> io::Result<(Form, Vec<u8>)> {
+/// Writes rows on a low-priority thread.
+async fn write_rows(
+    writing: &LowPriorityThreads,
+    mut form: ExportWriter,
+    rows: Vec<Row>,
+) -> io::Result<(ExportWriter, Vec<u8>)> {
     let work = writing.run(move || {
         let piece = form.rows(rows)?;
         Ok((form, piece))
@@ -216,9 +221,9 @@ async fn written(writing: &LowPriority, mut form: Form, rows: Vec<Row>) -> io::R
 
 /// Rows of the log in one piece.
 #[derive(Debug)]
-pub(crate) struct LogFile {
+pub(crate) struct LogExportFile {
     /// The file.
     pub(crate) bytes: Vec<u8>,
-    /// A cursor from which further rows come; `None`: it has all.
+    /// The cursor of further rows; `None` if the file is complete.
     pub(crate) next: Option<String>,
 }

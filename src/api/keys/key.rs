@@ -1,4 +1,4 @@
-//! Keys as answers show them.
+//! Keys in answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,65 +10,65 @@ use crate::{
             key::{KeyId, KeyRecord, KeyState, KeyView},
             secret::ServiceKey,
         },
-        ledger::{KeySpend, OnExhausted, Reset, period::resets_at},
+        ledger::{KeySpend, OnExhausted, QuotaReset, period::resets_at},
         money::NanoUsd,
         version::Version,
     },
 };
 
-/// Some keys.
+/// A page of keys.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Keys {
-    /// The keys, by their ids.
-    pub(crate) keys: Vec<Key>,
-    /// The last one that was looked at, where there may be others behind it.
+pub(crate) struct KeyList {
+    /// The keys, in the order of their ids.
+    pub(crate) keys: Vec<KeyDetails>,
+    /// The last key that was searched, if there may be others after it.
     pub(crate) next: Option<KeyId>,
 }
 
 /// A key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Key {
+pub(crate) struct KeyDetails {
     /// Its id.
     pub(crate) id: KeyId,
-    /// The version of all that can be changed of it.
+    /// The version of its changeable properties.
     pub(crate) version: Version,
-    /// What its owner calls it.
+    /// Its name for people.
     pub(crate) name: String,
     /// The account that pays.
     pub(crate) account: String,
-    /// Whether it is withdrawn.
+    /// Whether it is revoked.
     pub(crate) state: KeyStanding,
-    /// When it was made.
+    /// When it was created.
     pub(crate) created_at: Option<Moment>,
-    /// When it ends; null: never.
+    /// When it expires; null: never.
     pub(crate) expires_at: Option<Moment>,
-    /// When it was withdrawn.
+    /// When it was revoked.
     pub(crate) revoked_at: Option<Moment>,
     /// When it was last used; null: never.
     pub(crate) last_used: Option<Moment>,
     /// The models that it may request; null: all.
     pub(crate) models: Option<Vec<String>>,
-    /// The end of its text.
+    /// The last characters of its text.
     pub(crate) hint: String,
-    /// The text before the present one, while it works.
-    pub(crate) former: Option<FormerText>,
-    /// What it may spend per period; null: unlimited.
+    /// The former text, while it works.
+    pub(crate) former: Option<FormerTextView>,
+    /// The quota: how much it may spend per period; null: unlimited.
     pub(crate) quota_usd: Option<Usd>,
-    /// The same in nano-USD.
+    /// The same amount in nano-USD.
     pub(crate) quota_nano_usd: Option<NanoUsd>,
-    /// When the quota begins anew.
-    pub(crate) reset: Reset,
-    /// The next time that it does.
+    /// When the quota resets.
+    pub(crate) reset: QuotaReset,
+    /// The time of the next reset.
     pub(crate) resets_at: Option<Moment>,
-    /// What it has spent in the period of its quota; null: the store does not tell.
+    /// The amount spent in the current quota period; null: unknown.
     pub(crate) spent_usd: Option<Usd>,
-    /// The same in nano-USD.
+    /// The same amount in nano-USD.
     pub(crate) spent_nano_usd: Option<NanoUsd>,
-    /// What it has spent in each period.
+    /// The amounts spent in each period.
     pub(crate) spent: Option<PeriodSpend>,
     /// The holds of its running requests.
     pub(crate) held_usd: Option<Usd>,
-    /// The same in nano-USD.
+    /// The same amount in nano-USD.
     pub(crate) held_nano_usd: Option<NanoUsd>,
     /// Running requests.
     pub(crate) running: Option<u64>,
@@ -76,26 +76,26 @@ pub(crate) struct Key {
     pub(crate) rpm: Option<u64>,
     /// Tokens per minute, input and output; null: no limit.
     pub(crate) tpm: Option<u64>,
-    /// Requests running at one time; null: no limit.
+    /// Concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// What becomes of a running answer when the quota is used up.
+    /// What happens to a running answer when the quota is used up.
     pub(crate) on_exhausted: OnExhausted,
-    /// How many times the quota an answer that may finish can cost; null: no bound.
+    /// The maximum cost of an answer that may finish, as a multiple of the quota; null: no limit.
     pub(crate) finish_factor: Option<u32>,
-    /// At which parts of the quota somebody is told; null: as the account says, or else the configuration.
+    /// The percentages of the quota at which notices are sent; null: as set for the account, or else as configured.
     pub(crate) notify_percent: Option<Percents>,
-    /// Its text, where it was made just now.
+    /// Its text, if it has just been made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<KeyText>,
 }
 
-/// Whether a key is withdrawn.
+/// Whether a key is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyStanding {
-    /// It is not.
+    /// It is not revoked.
     Active,
-    /// It is.
+    /// It is revoked.
     Revoked,
 }
 
@@ -109,7 +109,7 @@ impl KeyStanding {
     }
 }
 
-/// The text of a key that was made just now. It shows in JSON and nowhere else.
+/// The text of a new or rotated key. Only JSON shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct KeyText(String);
@@ -126,16 +126,16 @@ impl std::fmt::Debug for KeyText {
     }
 }
 
-/// The text before the present one.
+/// The former text of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FormerText {
-    /// Its end.
+pub(crate) struct FormerTextView {
+    /// Its last characters.
     pub(crate) hint: String,
-    /// Until then it works.
+    /// Until when it works.
     pub(crate) until: Option<Moment>,
 }
 
-/// What a key has spent in the periods of now.
+/// What a key has spent in the current periods.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the names say it")]
 pub(crate) struct PeriodSpend {
@@ -167,16 +167,16 @@ impl From<&KeySpend> for PeriodSpend {
     }
 }
 
-impl Key {
-    /// A key with what it has spent, if the store tells it, at a time in milliseconds since the Unix epoch.
-    pub(crate) fn of(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64) -> Self {
+impl KeyDetails {
+    /// A key with its spending, if that is known. `now_ms` is in milliseconds since the Unix epoch.
+    pub(crate) fn from_view(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64) -> Self {
         let KeyView { record, last_used, .. } = view;
         let terms = &record.terms;
         let spent = spend.map(|spend| match terms.reset {
-            Reset::None => spend.all,
-            Reset::Daily => spend.day,
-            Reset::Weekly => spend.week,
-            Reset::Monthly => spend.month,
+            QuotaReset::None => spend.all,
+            QuotaReset::Daily => spend.day,
+            QuotaReset::Weekly => spend.week,
+            QuotaReset::Monthly => spend.month,
         });
         let held = spend.map(|spend| spend.held);
         let (state, revoked_at) = match record.state {
@@ -196,7 +196,7 @@ impl Key {
             last_used: time(*last_used),
             models: record.models.clone(),
             hint: record.hint.clone(),
-            former: FormerText::of(record, now_ms.div_euclid(1000)),
+            former: FormerTextView::from_record(record, now_ms.div_euclid(1000)),
             quota_usd: terms.quota.map(Usd),
             quota_nano_usd: terms.quota,
             reset: terms.reset,
@@ -217,16 +217,16 @@ impl Key {
         }
     }
 
-    /// The same with its text, which was made just now.
+    /// Adds the text, which has just been made.
     pub(crate) fn with_text(self, text: &ServiceKey) -> Self {
         let key = Some(KeyText(text.as_str().to_owned()));
         Self { key, ..self }
     }
 }
 
-impl FormerText {
-    fn of(record: &KeyRecord, now: i64) -> Option<Self> {
-        let former = record.former.as_ref().filter(|former| former.is_good(now))?;
+impl FormerTextView {
+    fn from_record(record: &KeyRecord, now: i64) -> Option<Self> {
+        let former = record.former.as_ref().filter(|former| former.is_valid(now))?;
         Some(Self {
             hint: former.hint.clone(),
             until: Moment::of_seconds(former.until),
@@ -234,11 +234,11 @@ impl FormerText {
     }
 }
 
-/// A key that is not there any more.
+/// A deleted key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DeletedKey {
     /// The key.
     pub(crate) id: KeyId,
-    /// True.
+    /// Always true.
     pub(crate) deleted: bool,
 }

@@ -1,4 +1,4 @@
-//! Questions about whether the log is whole: its sums, its home, its counters and the journal.
+//! Questions about the completeness of the log: its sums, its backends, its counters and the journal.
 
 use std::fmt;
 
@@ -6,13 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{names::AccountId, question, schema::schema, values::Usd},
-    Day,
+    super::{question, values::Usd},
+    UtcDay,
 };
+use crate::api::{schema, values::AccountId};
 use crate::domain::{
     ledger::{
-        counters::{Basis, CounterDifference},
-        daily_sums::{Difference, Subject, Sums},
+        counters::{CounterBasis, CounterDifference},
+        daily_sums::{SumDifference, SumSubject, Sums},
         period::Period,
     },
     money::NanoUsd,
@@ -20,7 +21,7 @@ use crate::domain::{
 };
 
 schema!(Period, { "type": "string", "description": "all, or such as d20261121, w2026W47 and m202611" });
-schema!(Basis, { "enum": ["daily sums", "counters of its keys"] });
+schema!(CounterBasis, { "enum": ["daily sums", "counters of its keys"] });
 
 /// Declares questions about a day of an account.
 macro_rules! of_day {
@@ -32,19 +33,19 @@ macro_rules! of_day {
             /// The account.
             pub(crate) account: AccountId,
             /// The day.
-            pub(crate) day: Day,
+            pub(crate) day: UtcDay,
         }
     )* };
 }
 
 of_day! {
-    /// Compares the daily sums of an account with its rows: those at the log's home, and of this node those on their way there.
+    /// Compares the daily sums of an account with its rows: those in the log backend, and this node's rows on their way there.
     VerifyLog;
-    /// Puts the sums of the rows in the place of the daily sums.
+    /// Replaces the daily sums by the sums of the rows.
     MendLog;
-    /// Brings the rows that the log's home lacks there from the home before it.
+    /// Copies rows that are missing in the log backend from the former backend.
     FillLogHome;
-    /// Removes rows from the store that was the log's home before, if the home is found to have all of that day.
+    /// Removes rows from the store, the former log backend, if the present backend has all rows of that day.
     RemoveFormerRows;
 }
 
@@ -53,94 +54,94 @@ question!(MendLog => MendedDay: POST "/v1/log/mend", Owner; const IS_LONG: bool 
 question!(FillLogHome => FilledDay: POST "/v1/log/home/fill", Owner; const IS_LONG: bool = true;);
 question!(RemoveFormerRows => RemovedDay: POST "/v1/log/former/remove", Owner; const IS_LONG: bool = true;);
 
-/// What a comparison of a day with its rows has found.
+/// The result of comparing a day with its rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VerifiedDay {
     /// The account.
     pub(crate) account: String,
     /// The day.
-    pub(crate) day: Day,
-    /// The name of the log's home.
+    pub(crate) day: UtcDay,
+    /// The name of the log backend.
     pub(crate) home: String,
-    /// How many rows it has.
+    /// The number of rows in the log backend.
     pub(crate) rows: u64,
-    /// How many rows of this node are on their way there.
+    /// The number of this node's rows on their way there.
     pub(crate) on_their_way: u64,
-    /// How many of all are further ones of requests that have a row already.
+    /// The number of duplicate rows, of requests that already have a row.
     pub(crate) again: u64,
-    /// The lanes of nodes that may yet bring rows which the sums count, where anything differs: the day is open, not wrong.
+    /// If anything differs: the nodes whose journals may still bring rows that the sums count. Then the day is open, not wrong.
     pub(crate) behind: Vec<String>,
-    /// How many rows the sums count more than there are.
+    /// How many more rows the sums count than there are.
     pub(crate) missing: u64,
-    /// Whether the keys' sums add up to the account's.
+    /// Whether the sums of the keys add up to the account's.
     pub(crate) sums_agree: bool,
-    /// What differs.
+    /// The differences.
     pub(crate) differences: Vec<SumsDifference>,
 }
 
-/// A day whose sums are those of its rows by now.
+/// A day whose sums are now those of its rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MendedDay {
     /// The account.
     pub(crate) account: String,
     /// The day.
-    pub(crate) day: Day,
-    /// That they are.
+    pub(crate) day: UtcDay,
+    /// Always true.
     pub(crate) mended: bool,
 }
 
-/// A day whose rows were brought to the log's home.
+/// A day whose rows were copied to the log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilledDay {
     /// The account.
     pub(crate) account: String,
     /// The day.
-    pub(crate) day: Day,
-    /// The home's name.
+    pub(crate) day: UtcDay,
+    /// The name of the log backend.
     pub(crate) home: String,
-    /// How many were brought.
+    /// The number of copied rows.
     pub(crate) rows: u64,
 }
 
-/// A day whose rows have left the store that was the log's home.
+/// A day whose rows were removed from the store, the former log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RemovedDay {
     /// The account.
     pub(crate) account: String,
     /// The day.
-    pub(crate) day: Day,
-    /// How many were removed.
+    pub(crate) day: UtcDay,
+    /// The number of removed rows.
     pub(crate) rows: u64,
-    /// Whether the home has all of the day, and the store none. If not, all that the store had is still there.
+    /// Whether the log backend has all rows of the day, and the store none. If not, the store still has all its rows.
     pub(crate) proven: bool,
 }
 
-/// Sums of one subject and model that differ.
+/// Differing sums of one subject and model.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SumsDifference {
-    /// Whose they are.
+    /// The subject of the sums.
     pub(crate) of: SumsSubject,
     /// The id of the key, or the tag.
     pub(crate) name: Option<String>,
     /// The model.
     pub(crate) model: String,
-    /// What is kept, as far as it differs.
+    /// The stored sums that differ.
     pub(crate) kept: DifferingSums,
-    /// What the rows add up to, as far as it differs.
+    /// The sums of the rows that differ.
     pub(crate) rows: DifferingSums,
 }
 
-/// Whose sums or counters.
+/// The subject of sums or counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SumsSubject {
-    /// The account's.
+    /// The account.
     Account,
-    /// A key's.
+    /// A key.
     Key,
-    /// Those of all tags beyond the limit of a day.
+    /// All tags beyond the limit of a day.
     OtherTags,
-    /// A tag's.
+    /// A tag.
     Tag,
 }
 
@@ -155,31 +156,31 @@ impl fmt::Display for SumsSubject {
     }
 }
 
-/// Those of some sums that differ from others.
+/// The values of sums that differ from others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DifferingSums {
-    /// How many rows there are.
+    /// The number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u64>,
-    /// How many of them have another status than 2xx.
+    /// The number of rows with another status than 2xx.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) errors: Option<u64>,
-    /// Their cost.
+    /// The cost of the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost_usd: Option<Usd>,
-    /// Their cost.
+    /// The cost of the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost_nano_usd: Option<NanoUsd>,
-    /// Their counts.
+    /// The counts of the rows.
     #[serde(flatten)]
     pub(crate) usage: Usage,
-    /// The sum of the rows' digests, where nothing else differs: then another column of some row does.
+    /// The sum of the rows' digests, if nothing else differs: then another column of some row does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
 
 impl DifferingSums {
-    fn of(sums: &Sums, others: &Sums) -> Self {
+    fn between(sums: &Sums, others: &Sums) -> Self {
         let cost = (sums.cost_nano_usd != others.cost_nano_usd).then_some(sums.cost_nano_usd);
         let mut counts = sums.usage.parts();
         for (count, other) in counts.iter_mut().zip(others.usage.parts()) {
@@ -197,113 +198,113 @@ impl DifferingSums {
             errors: (sums.errors != others.errors).then_some(sums.errors),
             cost_usd: cost.map(Usd),
             cost_nano_usd: cost,
-            usage: Usage::of_parts(counts),
+            usage: Usage::from_parts(counts),
             digest: is_of_columns.then(|| format!("{:012x}", sums.digest)),
         }
     }
 }
 
-impl From<&Difference> for SumsDifference {
-    fn from(difference: &Difference) -> Self {
+impl From<&SumDifference> for SumsDifference {
+    fn from(difference: &SumDifference) -> Self {
         let (of, name) = match &difference.subject {
-            Subject::Account => (SumsSubject::Account, None),
-            Subject::Key(id) => (SumsSubject::Key, Some(id.as_str())),
-            Subject::OtherTags => (SumsSubject::OtherTags, None),
-            Subject::Tag(tag) => (SumsSubject::Tag, Some(tag.as_str())),
+            SumSubject::Account => (SumsSubject::Account, None),
+            SumSubject::Key(id) => (SumsSubject::Key, Some(id.as_str())),
+            SumSubject::OtherTags => (SumsSubject::OtherTags, None),
+            SumSubject::Tag(tag) => (SumsSubject::Tag, Some(tag.as_str())),
         };
         Self {
             of,
             name: name.map(str::to_owned),
             model: difference.model.to_string(),
-            kept: DifferingSums::of(&difference.kept, &difference.of_rows),
-            rows: DifferingSums::of(&difference.of_rows, &difference.kept),
+            kept: DifferingSums::between(&difference.kept, &difference.of_rows),
+            rows: DifferingSums::between(&difference.of_rows, &difference.kept),
         }
     }
 }
 
-/// Says that these days of all accounts were compared and nothing differs. It counts if yesterday is among them.
+/// Reports that these days of all accounts were compared without differences. Counts as a verification if yesterday is included.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoteVerifiedLog {
     /// The first day.
-    pub(crate) from: Day,
-    /// The first day that is too late.
-    pub(crate) until: Day,
+    pub(crate) from: UtcDay,
+    /// The day after the last one.
+    pub(crate) until: UtcDay,
 }
 
-question!(NoteVerifiedLog => NotedVerified: POST "/v1/log/verified", Owner);
+question!(NoteVerifiedLog => VerificationReply: POST "/v1/log/verified", Owner);
 
-/// Whether it counts.
+/// The result of reporting a verification.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct NotedVerified {
-    /// Whether yesterday is among the days.
+pub(crate) struct VerificationReply {
+    /// Whether it counts: yesterday is one of the days.
     pub(crate) counts: bool,
 }
 
-/// Tells where the log is.
+/// Shows the log backends.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowLogHome {}
 
-question!(ShowLogHome => LogHome: GET "/v1/log/home", Viewer);
+question!(ShowLogHome => LogBackendView: GET "/v1/log/home", Viewer);
 
-/// Where the log is.
+/// The log backends.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct LogHome {
-    /// The name of its home: store, files or postgres.
+pub(crate) struct LogBackendView {
+    /// The name of the log backend: store, files or postgres.
     pub(crate) home: String,
-    /// The name of the home before it; null: none is named.
+    /// The name of the former backend; null: none is configured.
     pub(crate) former: Option<String>,
-    /// The first day that rows are kept of.
-    pub(crate) from: Day,
-    /// The first day that is yet to come.
-    pub(crate) until: Day,
+    /// The first day whose rows are kept.
+    pub(crate) from: UtcDay,
+    /// Tomorrow.
+    pub(crate) until: UtcDay,
 }
 
-/// Compares the counters that quotas are checked by with the daily sums.
+/// Compares the counters of quotas with the daily sums.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VerifyCounters {
     /// The account.
     pub(crate) account: AccountId,
-    /// Of periods that have one of the days from this one on.
-    pub(crate) from: Day,
-    /// The first day that is too late.
-    pub(crate) until: Day,
+    /// The first day. The periods that contain one of the days are compared.
+    pub(crate) from: UtcDay,
+    /// The day after the last one.
+    pub(crate) until: UtcDay,
 }
 
 question!(VerifyCounters => VerifiedCounters: GET "/v1/log/counters", Viewer; const IS_LONG: bool = true;);
 
-/// What a comparison of counters has found.
+/// The result of comparing counters.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VerifiedCounters {
     /// The account.
     pub(crate) account: String,
     /// The periods whose counters were compared.
     pub(crate) compared: Vec<Period>,
-    /// Periods whose counters changed whenever they were looked at: nothing is known of them.
+    /// Periods whose counters kept changing while they were read: their result is unknown.
     pub(crate) moving: Vec<Period>,
-    /// Whether the account is older than the sums: its counter of all it has spent is compared with those of its keys alone.
+    /// Whether the account is older than the sums. If so, its counter of total spending is compared with those of its keys only.
     pub(crate) older_than_sums: bool,
-    /// What differs.
+    /// The differences.
     pub(crate) differences: Vec<WrongCounter>,
 }
 
-/// A counter that is not what it is compared with.
+/// A counter that differs from the expected value.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WrongCounter {
-    /// Whose it is.
+    /// The subject of the counter.
     pub(crate) of: SumsSubject,
     /// The key's id.
     pub(crate) name: Option<String>,
     /// The period.
     pub(crate) period: Period,
-    /// What it says.
+    /// The value of the counter.
     pub(crate) counter_usd: Usd,
-    /// What it should say.
+    /// The expected value.
     pub(crate) expected_usd: Usd,
-    /// What it is compared with.
-    pub(crate) by: Basis,
+    /// The source of the expected value.
+    pub(crate) by: CounterBasis,
 }
 
 impl From<&CounterDifference> for WrongCounter {
@@ -316,61 +317,61 @@ impl From<&CounterDifference> for WrongCounter {
             period: difference.period,
             counter_usd: Usd(difference.counter),
             expected_usd: Usd(difference.expected),
-            by: difference.by,
+            by: difference.basis,
         }
     }
 }
 
-/// Compares rows that the journals of this process still have with those of the log, a portion at a time.
+/// Compares the rows in this process's journals with those of the log, a portion at a time.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VerifyJournal {
-    /// Of requests that ended on this day or later.
-    pub(crate) from: Day,
-    /// The first day that is too late.
-    pub(crate) until: Day,
-    /// Of this account alone.
+    /// The first day: only requests that ended on it or later.
+    pub(crate) from: UtcDay,
+    /// The day after the last one.
+    pub(crate) until: UtcDay,
+    /// Only rows of this account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<AccountId>,
-    /// From a place in the journals on, as the answer before has it.
+    /// The `next` of the previous answer: continues from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<String>,
 }
 
 question!(VerifyJournal => JournalDays: GET "/v1/log/journal", Viewer; const IS_LONG: bool = true;);
 
-/// Compares them, and brings what the log's home lacks.
+/// Compares the rows in this process's journals with those of the log, and copies missing ones to the log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct FillFromJournal(pub(crate) VerifyJournal);
 
 question!(FillFromJournal => JournalDays: POST "/v1/log/journal/fill", Owner; const IS_LONG: bool = true;);
 
-/// What a portion of the journals has.
+/// The result for a portion of the journals.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JournalDays {
-    /// Its days, of each account.
-    pub(crate) days: Vec<JournalDay>,
-    /// Where the next portion begins; null: that was all.
+    /// The result for each account and day.
+    pub(crate) days: Vec<JournalDayView>,
+    /// Where the next portion begins; null: this was the last one.
     pub(crate) next: Option<String>,
 }
 
-/// What the journals have of a day of an account.
+/// The journals' rows of one account and day.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct JournalDay {
+pub(crate) struct JournalDayView {
     /// The account.
     pub(crate) account: String,
     /// The day.
-    pub(crate) day: Day,
-    /// Rows that were looked for in the log.
+    pub(crate) day: UtcDay,
+    /// The number of rows that were searched for in the log.
     pub(crate) rows: u64,
-    /// How many of them it lacked.
+    /// How many of them were missing.
     pub(crate) missing: u64,
-    /// How many have another charge there.
+    /// How many have another charge in the log.
     pub(crate) differing: u64,
-    /// How many of the missing ones were brought.
+    /// How many of the missing rows were copied.
     pub(crate) brought: u64,
-    /// The ids of the first requests that were missing.
+    /// The ids of the first missing requests.
     pub(crate) requests: Vec<String>,
 }
 

@@ -1,29 +1,29 @@
-//! A key as it is printed for people.
+//! Prints a key for people.
 
 use std::{fmt::Display, io::Write};
 
 use crate::{
     api::{
-        keys::{Key, PeriodSpend},
+        keys::{KeyDetails, PeriodSpend},
         values::Percents,
     },
-    cli::limits::DEFAULT,
-    domain::ledger::Reset,
+    cli::args::DEFAULT,
+    domain::ledger::QuotaReset,
 };
 
-/// How a quota that is not there is shown.
+/// The text for no quota.
 const UNLIMITED: &str = "Unlimited";
 
-/// The quota and its period in few words.
-pub(super) fn quota(key: &Key) -> String {
+/// The quota and its period as a short text.
+pub(super) fn quota(key: &KeyDetails) -> String {
     match (key.quota_usd, key.reset) {
         (None, _) => UNLIMITED.to_owned(),
-        (Some(quota), Reset::None) => quota.to_string(),
+        (Some(quota), QuotaReset::None) => quota.to_string(),
         (Some(quota), reset) => format!("{quota} {}", reset.as_str()),
     }
 }
 
-/// What was spent in the periods of now, in USD.
+/// The amounts spent in the current periods, in USD.
 fn spent_in_words(spent: &PeriodSpend) -> String {
     format!(
         "{} USD today, {} USD this week, {} USD this month, {} USD in all",
@@ -31,13 +31,13 @@ fn spent_in_words(spent: &PeriodSpend) -> String {
     )
 }
 
-/// A value, or the word for none.
+/// A value, or `none`.
 fn or(value: Option<impl Display>, none: &str) -> String {
     value.map_or_else(|| none.to_owned(), |value| value.to_string())
 }
 
-/// One line for each that is known of a key; a fresh key comes last, with a word of warning.
-pub(super) fn print(key: &Key, out: &mut impl Write) -> std::io::Result<()> {
+/// Prints a key, one line for each property; a new key's text comes last, with a warning.
+pub(super) fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
     let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<12} {value}");
     line("id", &key.id)?;
     line("version", &key.version)?;
@@ -69,7 +69,7 @@ pub(super) fn print(key: &Key, out: &mut impl Write) -> std::io::Result<()> {
     line("finish_factor", &or(key.finish_factor, "none"))?;
     line(
         "notify_percent",
-        &or(key.notify_percent.map(Percents::in_words), DEFAULT),
+        &or(key.notify_percent.map(Percents::to_text), DEFAULT),
     )?;
     if let Some(text) = &key.key {
         line("key", &text.expose())?;

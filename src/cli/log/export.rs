@@ -1,4 +1,4 @@
-//! `weir log export`: the log as weir writes it, into a file that is there whole or not at all.
+//! `weir log export`: writes the log to a file, which appears only when it is complete.
 
 use std::{
     fs::OpenOptions,
@@ -11,25 +11,24 @@ use std::{
 use clap::Args;
 use indicatif::HumanBytes;
 
-use super::filter::FilterArgs;
+use crate::cli::log::FilterArgs;
 use crate::{
     api::{
-        log::{Day, ExportLog, LogForm},
-        wire::Call,
+        log::{ExportLog, LogForm, UtcDay},
+        wire::AdminCall,
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        limits::one_of,
-        partial_file::partial_path,
-        progress::{Progress, ProgressArgs, Unit},
+        args::one_of,
+        output::{CommandProgress, ProgressArgs, ProgressUnit, partial_path},
     },
-    domain::ledger::usage_report,
+    domain::ledger::reports,
     edges::clock,
 };
 
-/// Rows are for the eyes of whoever exports them.
+/// Only the user who exports the rows may read them.
 const MODE: u32 = 0o600;
-/// How long the next piece may take: all rows may have to be looked through for it.
+/// The timeout for the next piece: all rows may have to be searched for it.
 const PIECE_WAIT: Duration = Duration::from_secs(600);
 const DAY_SECONDS: i64 = 24 * 3600;
 /// The bytes of a date such as 2026-11-01.
@@ -44,10 +43,10 @@ pub struct ExportArgs {
     /// One JSON object per line, CSV with a heading, or Parquet
     #[arg(long, value_parser = one_of::<LogForm>(&["jsonl", "csv", "parquet"]))]
     pub(crate) format: LogForm,
-    /// Where to write, whole or not at all [default: standard output]
+    /// The file to write, which appears only when it is complete [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long, requires = "out")]
     pub force: bool,
     #[command(flatten)]
@@ -63,10 +62,10 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         return download(args, client, out).await;
     };
     if !args.force && path.exists() {
-        let what = format!("{} is there already; --force replaces it", path.display());
+        let what = format!("{} already exists; --force replaces it", path.display());
         return Err(AdminClientError::Usage(what));
     }
-    // Renamed when it is whole, so that nobody takes a part for all.
+    // Renamed when it is complete, so that nobody mistakes a part for the whole.
     let partial = partial_path(path);
     let failed = |path: &Path, source| AdminClientError::File {
         path: path.to_owned(),
@@ -85,45 +84,45 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         other => other,
     });
     if written.is_err() {
-        // What is left of it is no use, and the error says what happened.
+        // A part is of no use, and the error says what happened.
         let _ = std::fs::remove_file(&partial);
     }
     written
 }
 
 async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let asked = Call::of(&ExportLog::new(args.format, args.filter.asked()));
-    let Call { target, .. } = asked.map_err(|error| AdminClientError::Usage(error.to_string()))?;
+    let asked = AdminCall::from_question(&ExportLog::new(args.format, args.filter.query()));
+    let AdminCall { target, .. } = asked.map_err(|error| AdminClientError::Usage(error.to_string()))?;
     let mut rows = RowsWriter::new(args, out);
     let read = client.download_within(PIECE_WAIT, &target, &mut rows).await;
     read.map_err(|error| match error {
         AdminClientError::AnswerLost { why, .. } => {
-            let advice = "what came of it is not all; weir's own log says why it broke off, then export again";
-            AdminClientError::Refused(format!("the export was broken off: {why}; {advice}"))
+            let advice = "the output is incomplete; weir's own log says why it broke off; then export again";
+            AdminClientError::Refused(format!("the export broke off: {why}; {advice}"))
         }
         other => other,
     })
 }
 
-/// Writes an export on, and shows how far it is: rows come by day, and in two of the forms a row begins with its time.
+/// Passes an export on, and shows its progress: rows come by day, and in two of the forms a row begins with its time.
 struct RowsWriter<'a, W> {
     out: &'a mut W,
-    progress: Progress,
+    progress: CommandProgress,
     form: LogForm,
     /// The day of the first row, in days since the Unix epoch.
     first_day: Option<i64>,
-    /// The day behind the last that may come.
+    /// The day after the last possible one.
     end_day: i64,
     bytes: u64,
 }
 
 impl<'a, W: Write> RowsWriter<'a, W> {
     fn new(args: &ExportArgs, out: &'a mut W) -> Self {
-        // A terminal that the rows go to shows by itself how far they are.
+        // A terminal that shows the rows needs no progress.
         let quiet = args.progress.quiet || (args.out.is_none() && io::stdout().is_terminal());
         let unit = match args.format {
-            LogForm::JsonLines | LogForm::Csv => Unit::Days,
-            LogForm::Parquet => Unit::Bytes,
+            LogForm::JsonLines | LogForm::Csv => ProgressUnit::Days,
+            LogForm::Parquet => ProgressUnit::Bytes,
         };
         let until = args
             .filter
@@ -131,7 +130,7 @@ impl<'a, W: Write> RowsWriter<'a, W> {
             .map_or_else(clock::unix_seconds, |until| until.seconds() - 1);
         Self {
             out,
-            progress: Progress::start(ProgressArgs { quiet }, "Exporting", unit, None),
+            progress: CommandProgress::start(ProgressArgs { quiet }, "Exporting", unit, None),
             form: args.format,
             first_day: None,
             end_day: until.div_euclid(DAY_SECONDS) + 1,
@@ -146,7 +145,7 @@ impl<'a, W: Write> RowsWriter<'a, W> {
             return;
         }
         let Some(day) = latest_day(piece) else { return };
-        let reached = usage_report::day(day.0);
+        let reached = reports::day_of_date(day.0);
         let since = |first: i64, day: i64| u64::try_from(day - first).unwrap_or_default();
         let first = *self.first_day.get_or_insert_with(|| {
             self.progress.set_total(since(reached, self.end_day));
@@ -172,10 +171,13 @@ impl<W: Write> Write for RowsWriter<'_, W> {
 }
 
 /// The day of the latest row that begins in a piece of JSON lines or CSV.
-fn latest_day(piece: &[u8]) -> Option<Day> {
+fn latest_day(piece: &[u8]) -> Option<UtcDay> {
     let of_row = |row: &[u8]| {
         let time = row.strip_prefix(br#"{"time":""#).unwrap_or(row);
-        std::str::from_utf8(time.get(..DATE_LENGTH)?).ok()?.parse::<Day>().ok()
+        std::str::from_utf8(time.get(..DATE_LENGTH)?)
+            .ok()?
+            .parse::<UtcDay>()
+            .ok()
     };
     piece.rsplit(|byte| *byte == b'\n').find_map(of_row)
 }

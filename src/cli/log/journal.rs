@@ -1,28 +1,27 @@
-//! The journal of the node that is asked: whether the log has the rows that it still has.
+//! `weir log verify`: checks that the log has the rows that the node's journal still has.
 
 use std::io::Write;
 
-use super::{days::VERIFY_WAIT, home};
+use crate::cli::log::{VERIFY_WAIT, backend};
 use crate::{
-    api::log::checks::{FillFromJournal, JournalDay, VerifyJournal},
+    api::log::checks::{FillFromJournal, JournalDayView, VerifyJournal},
     cli::admin_client::{AdminClient, AdminClientError},
 };
 
-/// What helps against other charges where the store is the home: a home of its own gets all rows that the journal still has.
-const NAME_A_HOME: &str =
-    "keep the journal, and name files or postgres in `[log] home`, which get its rows as they are";
+/// The advice for different charges if the store is the log backend: a new backend gets all rows that the journal still has.
+const NAME_A_HOME: &str = "keep the journal, and set `[log] home` to files or postgres, which get its rows unchanged";
 
-/// What has been found.
+/// The result of comparing the journal's rows with the log.
 #[derive(Debug, Default)]
-pub(super) struct OfJournal {
+pub(super) struct JournalReport {
     rows: u64,
     missing: u64,
     brought: u64,
     differing: u64,
 }
 
-impl OfJournal {
-    /// Compares all of them, some at a time, and tells what is missing or differs. `fills`: what is missing is brought.
+impl JournalReport {
+    /// Compares all rows, some per call, and prints what is missing or differs. With `fills`, missing rows are copied.
     pub(super) async fn compare(
         client: &AdminClient,
         mut asked: VerifyJournal,
@@ -33,9 +32,9 @@ impl OfJournal {
         loop {
             let reply = if fills {
                 let fill = FillFromJournal(asked.clone());
-                client.ask_within(VERIFY_WAIT, None, &fill).await?
+                client.request_within(VERIFY_WAIT, None, &fill).await?
             } else {
-                client.ask_within(VERIFY_WAIT, None, &asked).await?
+                client.request_within(VERIFY_WAIT, None, &asked).await?
             };
             let answer = reply.read()?;
             for day in &answer.days {
@@ -48,7 +47,7 @@ impl OfJournal {
         }
     }
 
-    fn add(&mut self, day: &JournalDay, json: bool, out: &mut impl Write) -> std::io::Result<()> {
+    fn add(&mut self, day: &JournalDayView, json: bool, out: &mut impl Write) -> std::io::Result<()> {
         self.rows += day.rows;
         self.missing += day.missing;
         self.brought += day.brought;
@@ -73,37 +72,40 @@ impl OfJournal {
             )?;
         }
         if day.brought > 0 {
-            writeln!(out, "{whose}  {} rows brought", day.brought)?;
+            writeln!(out, "{whose}  {} rows copied", day.brought)?;
         }
         if day.differing > 0 {
             let differing = day.differing;
-            writeln!(out, "{whose}  journal: {differing} rows have another charge in the log")?;
+            writeln!(
+                out,
+                "{whose}  journal: {differing} rows have a different charge in the log"
+            )?;
         }
         Ok(())
     }
 
-    /// Tells how much was compared.
-    pub(super) fn tell(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(out, "{} rows of this node's journal looked for in {home}", self.rows)
+    /// Prints how much was compared.
+    pub(super) fn print_totals(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(out, "{} rows of this node's journal compared with {home}", self.rows)
     }
 
-    /// What is wrong, and what to do; `None`: nothing.
+    /// What is wrong, and what to do; `None` if nothing is wrong.
     pub(super) fn fault(&self, home: &str) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();
-        let corrects = if home == home::shown(home::STORE) {
+        let corrects = if home == backend::backend_name(backend::STORE) {
             NAME_A_HOME
         } else {
-            "take them out there, and --fill brings them as they were"
+            "remove them there, and --fill copies them again from the journal"
         };
         if lacking > 0 {
             faults.push(format!(
-                "{home} lacks {lacking} rows that this node's journal has and that it was given: --fill brings them"
+                "{home} has lost {lacking} rows that this node's journal still has: --fill copies them"
             ));
         }
         if self.differing > 0 {
             faults.push(format!(
-                "{} rows in {home} have another charge than in this node's journal: {corrects}",
+                "{} rows in {home} have a different charge than in this node's journal: {corrects}",
                 self.differing
             ));
         }

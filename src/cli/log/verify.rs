@@ -1,28 +1,25 @@
-//! `weir log verify`: whether the daily sums are the sums of their rows at the log's home, and whether counters and journal say the
-//! same.
+//! `weir log verify`: checks that the daily sums match their rows in the log backend, and that counters and journal match them.
 
 use std::io::Write;
 
 use clap::Args;
 use jiff::Span;
 
-use super::{
-    counters::Counters,
-    days::{self, VERIFY_WAIT, date, shown},
-    home,
-    journal::OfJournal,
-};
 use crate::{
     api::{
         log::{
-            Day,
-            checks::{LogHome, MendLog, NoteVerifiedLog, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog},
+            UtcDay,
+            checks::{
+                LogBackendView, MendLog, NoteVerifiedLog, VerifiedDay, VerifyCounters, VerifyJournal, VerifyLog,
+                WrongCounter,
+            },
         },
-        names::AccountId,
+        values::AccountId,
     },
     cli::{
         admin_client::{AdminClient, AdminClientError, ClientArgs},
-        progress::{Progress, ProgressArgs, Unit},
+        log::{self, VERIFY_WAIT, backend, date, difference_text, journal::JournalReport, subject_text},
+        output::{CommandProgress, ProgressArgs, ProgressUnit},
     },
 };
 
@@ -31,20 +28,20 @@ use crate::{
 pub struct VerifyArgs {
     /// The first day, in UTC
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
-    pub(crate) from: Option<Day>,
+    pub(crate) from: Option<UtcDay>,
     /// Only days before this one
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
-    pub(crate) until: Option<Day>,
-    /// So many days, yesterday the last of them
+    pub(crate) until: Option<UtcDay>,
+    /// The number of days, ending yesterday
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
     pub days: Option<u16>,
     /// Only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Put the sums of the rows in the place of those that differ
+    /// Replace daily sums that differ by the sums of the rows
     #[arg(long)]
     pub mend: bool,
-    /// Bring the rows that the log's home lacks, from this node's journal and from the home before
+    /// Copy rows that the log backend lacks, from this node's journal and the previous log backend
     #[arg(long)]
     pub fill: bool,
     #[command(flatten)]
@@ -55,36 +52,36 @@ pub struct VerifyArgs {
     pub client: ClientArgs,
 }
 
-/// What has been found.
+/// The results so far.
 #[derive(Default)]
-struct Found {
+struct VerifyTotals {
     rows: u64,
     on_their_way: u64,
-    /// Days of an account with a difference, and how many of them are mended.
+    /// Days of accounts with a difference, and how many of them are corrected.
     wrong: u64,
     mended: u64,
-    /// Days of an account whose rows have not all come to the home yet.
+    /// Days of accounts whose rows are not all in the log backend yet.
     open: u64,
-    counters: Counters,
-    journal: OfJournal,
+    counters: CounterChecks,
+    journal: JournalReport,
 }
 
 impl VerifyArgs {
-    /// The first day, and the one behind the last.
-    fn range(&self, today: Day) -> (Day, Day) {
-        let first = |days| Day(today.0.saturating_sub(Span::new().days(days)));
+    /// The first day, and the one after the last.
+    fn range(&self, today: UtcDay) -> (UtcDay, UtcDay) {
+        let first = |days| UtcDay(today.0.saturating_sub(Span::new().days(days)));
         let first = self.days.map(first);
         let (from, until) = (self.from.or(first), self.until);
         (from.unwrap_or(today), until.unwrap_or(today))
     }
 }
 
-/// Runs the command and prints what differs, and how much was compared. An error where something differs and stays so.
+/// Runs the command and prints what differs, and how much was compared. An error if a difference remains.
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    let mut found = Found::default();
-    let homes = home::of(client).await?;
+    let mut found = VerifyTotals::default();
+    let homes = backend::read_log_backends(client).await?;
     let account = args.account.as_ref();
-    let (from, until) = args.range(days::today());
+    let (from, until) = args.range(log::today());
     let json = args.client.json;
     if from < until {
         let asked = VerifyJournal {
@@ -93,15 +90,15 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
             account: account.cloned(),
             after: None,
         };
-        found.journal = OfJournal::compare(client, asked, (args.fill, json), out).await?;
+        found.journal = JournalReport::compare(client, asked, (args.fill, json), out).await?;
     }
-    let progress = Progress::start(args.progress, "Comparing", Unit::Days, None);
-    let mut lines = progress.above(&mut *out);
-    let accounts = days::each(client, account, (from, until), &progress, async |account, day| {
+    let progress = CommandProgress::start(args.progress, "Comparing", ProgressUnit::Days, None);
+    let mut lines = progress.lines_above(&mut *out);
+    let accounts = log::for_each_day(client, account, (from, until), &progress, async |account, day| {
         found
             .compare(args, (client, &homes), (account, day), &mut lines)
             .await?;
-        // Once for each account, when its sums are as they will be.
+        // Once per account, after its last day, when its sums are final.
         if day.0.saturating_add(Span::new().days(1)) >= until.0 {
             let account = account.clone();
             let asked = VerifyCounters { account, from, until };
@@ -111,28 +108,28 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     })
     .await?;
     drop(progress);
-    let home = home::shown(&homes.home);
+    let home = backend::backend_name(&homes.home);
     if !json {
-        found.tell(accounts, home, out)?;
+        found.print_totals(accounts, home, out)?;
     }
     let faults = found.faults(home);
     if !faults.is_empty() {
         return Err(AdminClientError::Refused(faults.join("; ")));
     }
-    // Only all of it says that the log is whole.
+    // Only a complete comparison proves that the log is complete.
     if account.is_some() || found.open > 0 {
         return Ok(());
     }
-    client.ask(&NoteVerifiedLog { from, until }).await.map(drop)
+    client.request(&NoteVerifiedLog { from, until }).await.map(drop)
 }
 
-impl Found {
-    /// Compares one day of one account, and again once it is filled.
+impl VerifyTotals {
+    /// Compares one day of one account, and again after rows were copied.
     async fn compare(
         &mut self,
         args: &VerifyArgs,
-        (client, homes): (&AdminClient, &LogHome),
-        (account, day): (&AccountId, Day),
+        (client, homes): (&AdminClient, &LogBackendView),
+        (account, day): (&AccountId, UtcDay),
         out: &mut impl Write,
     ) -> Result<(), AdminClientError> {
         let asked = VerifyLog {
@@ -140,58 +137,58 @@ impl Found {
             day,
         };
         let json = args.client.json;
-        let mut outcome = ask(client, &asked, json, out).await?;
-        if outcome.state != State::Proven && args.fill && homes.former.is_some() && homes.home != home::STORE {
-            let rows = home::fill(client, account, day).await?;
+        let mut outcome = compare_day(client, &asked, json, out).await?;
+        if outcome.state != DayState::Proven && args.fill && homes.former.is_some() && homes.home != backend::STORE {
+            let rows = backend::fill(client, account, day).await?;
             if !json {
-                writeln!(out, "{account}  {day}  {rows} rows brought")?;
+                writeln!(out, "{account}  {day}  {rows} rows copied")?;
             }
-            outcome = ask(client, &asked, json, out).await?;
+            outcome = compare_day(client, &asked, json, out).await?;
         }
         self.rows += outcome.rows;
         self.on_their_way += outcome.on_their_way;
-        self.open += u64::from(outcome.state == State::Open);
-        self.wrong += u64::from(matches!(outcome.state, State::Differs | State::Twice));
-        if args.mend && outcome.state == State::Differs {
+        self.open += u64::from(outcome.state == DayState::Open);
+        self.wrong += u64::from(matches!(outcome.state, DayState::Differs | DayState::Twice));
+        if args.mend && outcome.state == DayState::Differs {
             let mend = MendLog {
                 account: account.clone(),
                 day,
             };
-            client.ask_within(VERIFY_WAIT, None, &mend).await?;
+            client.request_within(VERIFY_WAIT, None, &mend).await?;
             self.mended += 1;
             if !json {
-                writeln!(out, "{account}  {day}  mended")?;
+                writeln!(out, "{account}  {day}  corrected")?;
             }
         }
         Ok(())
     }
 
-    /// Tells how much was compared.
-    fn tell(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
+    /// Prints how much was compared.
+    fn print_totals(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{accounts} accounts")?;
         writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
         if self.on_their_way > 0 {
             let what = "compared with the same sums";
             writeln!(out, "{} rows on their way to {home} {what}", self.on_their_way)?;
         }
-        self.journal.tell(home, out)?;
-        self.counters.tell(out)?;
+        self.journal.print_totals(home, out)?;
+        self.counters.print_totals(out)?;
         if self.open > 0 {
-            let what = "a day of an account each, are open: rows of them may still be on their way";
+            let what = "a day of an account each, are open: some of their rows may still be on their way";
             writeln!(out, "{} comparisons, {what}", self.open)?;
         }
         Ok(())
     }
 
-    /// What is wrong and stays so, and what to do about it.
+    /// The remaining faults, and what to do about them.
     fn faults(&self, home: &str) -> Vec<String> {
         let mut faults = Vec::new();
         let left = self.wrong - self.mended;
         if left > 0 {
             faults.push(format!(
-                "on {left} days {home} does not have what the sums say; --fill brings what this node's journal or the home before has \
-                 and it lacks, --mend puts the sums of the rows in the place of those that differ, and docs/log.md says what to do \
-                 about rows that are there twice"
+                "on {left} days the rows in {home} do not match the sums; --fill copies missing rows from this node's journal or the \
+                 previous log backend, --mend replaces the sums that differ by those of the rows, and docs/log.md says what to do \
+                 about duplicate rows"
             ));
         }
         faults.extend(self.journal.fault(home));
@@ -200,26 +197,26 @@ impl Found {
     }
 }
 
-/// What a comparison of a day has found.
-struct Outcome {
+/// The result of comparing a day.
+struct DayResult {
     rows: u64,
     on_their_way: u64,
-    state: State,
+    state: DayState,
 }
 
-/// How a day stands.
+/// The state of a day.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DayState {
     Proven,
-    /// It may still get rows.
+    /// The day may still get rows.
     Open,
     Differs,
-    /// Rows are there twice.
+    /// There are duplicate rows.
     Twice,
 }
 
-impl State {
-    fn of(answer: &VerifiedDay) -> Self {
+impl DayState {
+    fn from_answer(answer: &VerifiedDay) -> Self {
         match (answer.again, answer.behind.as_slice(), answer.differences.as_slice()) {
             (1.., _, _) => Self::Twice,
             (0, [_, ..], _) => Self::Open,
@@ -229,53 +226,135 @@ impl State {
     }
 }
 
-/// Compares the rows of a day of an account with the daily sums, and tells what differs, or which lanes may still bring rows that the
-/// sums count.
-async fn ask(
+/// Compares the rows of a day of an account with the daily sums, and prints what differs, or which journals may still send rows
+/// that the sums include.
+async fn compare_day(
     client: &AdminClient,
     asked: &VerifyLog,
     json: bool,
     out: &mut impl Write,
-) -> Result<Outcome, AdminClientError> {
-    let reply = client.ask_within(VERIFY_WAIT, None, asked).await?;
+) -> Result<DayResult, AdminClientError> {
+    let reply = client.request_within(VERIFY_WAIT, None, asked).await?;
     let answer = reply.read()?;
-    let state = State::of(&answer);
-    if json && state != State::Proven {
+    let state = DayState::from_answer(&answer);
+    if json && state != DayState::Proven {
         writeln!(out, "{}", reply.text)?;
     } else if !json {
-        tell(&answer, state, out)?;
+        print_day(&answer, state, out)?;
     }
-    Ok(Outcome {
+    Ok(DayResult {
         rows: answer.rows,
         on_their_way: answer.on_their_way,
         state,
     })
 }
 
-/// Tells what is not as it should be.
-fn tell(answer: &VerifiedDay, state: State, out: &mut impl Write) -> std::io::Result<()> {
-    let place = format!("{}  {}  {}", answer.account, answer.day, home::shown(&answer.home));
-    if state == State::Open {
+/// Prints what is wrong with a day.
+fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std::io::Result<()> {
+    let place = format!(
+        "{}  {}  {}",
+        answer.account,
+        answer.day,
+        backend::backend_name(&answer.home)
+    );
+    if state == DayState::Open {
         let (lanes, missing) = (answer.behind.join(", "), answer.missing);
         return writeln!(
             out,
-            "{place}: open: {lanes} may still bring rows; {missing} rows that the sums count are not there"
+            "{place}: open: {lanes} may still send rows; {missing} rows that the sums include are missing"
         );
     }
     for difference in &answer.differences {
-        writeln!(out, "{place}: {}", shown(difference))?;
+        writeln!(out, "{place}: {}", difference_text(difference))?;
     }
     if !answer.differences.is_empty() {
         let which = if answer.sums_agree {
-            "the sums agree with each other: rows are missing, changed or twice there"
+            "the sums agree with each other: rows are missing, changed or duplicated there"
         } else {
             "the sums do not agree with each other: they are wrong, not the rows"
         };
         writeln!(out, "{place}: {which}")?;
     }
-    if state == State::Twice {
+    if state == DayState::Twice {
         let again = answer.again;
-        writeln!(out, "{place}: {again} rows are of requests that have one there already")?;
+        writeln!(out, "{place}: {again} rows are duplicates")?;
     }
     Ok(())
+}
+
+/// The results for all accounts.
+#[derive(Debug, Default)]
+pub(super) struct CounterChecks {
+    /// Periods of accounts that were compared.
+    compared: usize,
+    /// Counters that differ.
+    wrong: usize,
+    /// Periods of accounts whose counters changed too often to be compared.
+    moving: usize,
+    /// Accounts that are older than the sums.
+    older: usize,
+}
+
+impl CounterChecks {
+    /// Compares the counters of an account in the periods that contain one of these days, and prints what differs.
+    pub(super) async fn compare(
+        &mut self,
+        client: &AdminClient,
+        asked: &VerifyCounters,
+        json: bool,
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
+        let reply = client.request_within(VERIFY_WAIT, None, asked).await?;
+        let answer = reply.read()?;
+        self.compared += answer.compared.len();
+        self.moving += answer.moving.len();
+        self.older += usize::from(answer.older_than_sums);
+        self.wrong += answer.differences.len();
+        if json && !answer.differences.is_empty() {
+            writeln!(out, "{}", reply.text)?;
+            return Ok(());
+        }
+        for difference in &answer.differences {
+            writeln!(out, "{}  {}", asked.account, counter_text(difference))?;
+        }
+        Ok(())
+    }
+
+    /// Prints how much was compared.
+    pub(super) fn print_totals(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let compared = self.compared;
+        writeln!(out, "counters of {compared} periods compared with the daily sums")?;
+        if self.moving > 0 {
+            let moving = self.moving;
+            writeln!(out, "counters of {moving} periods changed too often and were skipped")?;
+        }
+        if self.older > 0 {
+            let older = self.older;
+            let what = "are older than the daily sums: their total spending was compared with their keys' counters";
+            writeln!(out, "{older} accounts {what}")?;
+        }
+        Ok(())
+    }
+
+    /// What is wrong, and what to do; `None` if nothing is wrong.
+    pub(super) fn fault(&self) -> Option<String> {
+        (self.wrong > 0).then(|| {
+            format!(
+                "{} counters do not match the daily sums: if the rows match the sums, the counter is wrong, and the key's quota with \
+                 it until the period ends; docs/log.md says what to do",
+                self.wrong
+            )
+        })
+    }
+}
+
+fn counter_text(difference: &WrongCounter) -> String {
+    format!(
+        "{}  {}: the counter says {} USD, the {} {} USD",
+        subject_text(difference.of, difference.name.as_deref()),
+        difference.period,
+        difference.counter_usd,
+        difference.by.as_str(),
+        difference.expected_usd,
+    )
 }

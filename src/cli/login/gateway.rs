@@ -1,5 +1,5 @@
-//! What a program asks a gateway to be signed in: the device flow (RFC 8628), refreshing (RFC 6749, section 6) and revocation
-//! (RFC 7009), at the addresses that the gateway's document names (RFC 8414).
+//! The client side of a sign-in at a gateway: the device flow (RFC 8628), refreshing (RFC 6749, section 6) and revocation
+//! (RFC 7009), at the endpoints that the gateway's document names (RFC 8414).
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,10 @@ use http::{Request, StatusCode, header};
 use serde_json::Value;
 
 use crate::{
-    domain::{keys::secret::Secret, sign_in::endpoint::Endpoint},
+    domain::{keys::secret::Secret, sign_in::SecureUrl},
     edges::{
         clock,
-        roots::RootsError,
-        web_client::{WebClient, WebError, WebLimits},
+        web_client::{RootsError, WebClient, WebError, WebLimits},
     },
 };
 
@@ -24,78 +23,78 @@ const LIMITS: WebLimits = WebLimits {
     answer_bytes_max: 64 * 1024,
     idle_max: 0,
 };
-/// How much longer to wait between two questions after one that came too soon (RFC 8628, section 3.5).
+/// The increase of the polling interval after a poll that came too soon (RFC 8628, section 3.5).
 const SLOWER_BY: Duration = Duration::from_secs(5);
-/// The bounds of what a gateway may name: the time between two questions, and how long a code lasts.
+/// The bounds for a gateway's polling interval, and for the lifetime of its code.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 const LASTS_MAX: Duration = Duration::from_secs(3600);
 
-/// The way to a gateway.
-pub(super) struct Gateway {
+/// A client of a gateway's sign-in endpoints.
+pub(super) struct SignInGateway {
     base: String,
     client: WebClient,
 }
 
-/// Where the gateway is asked.
+/// The URLs of the gateway's endpoints.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoints {
+pub(super) struct SignInEndpoints {
     device: String,
     token: String,
     revocation: String,
 }
 
-/// A sign-in that waits for its person.
-pub(super) struct Begun {
+/// A sign-in that waits for approval.
+pub(super) struct DeviceSignIn {
     device_code: Secret,
-    /// What the person compares.
+    /// The code that the person compares.
     pub(super) user_code: String,
-    /// Where the person decides.
+    /// The URL at which the person approves.
     pub(super) open: String,
     interval: Duration,
-    /// How long the code is good.
+    /// The lifetime of the code.
     pub(super) lasts: Duration,
 }
 
-/// What a machine that is signed in has.
+/// The tokens of a machine that is signed in.
 #[derive(Debug)]
-pub(super) struct Tokens {
+pub(super) struct MachineTokens {
     pub(super) access: Secret,
     pub(super) lasts_seconds: i64,
     pub(super) refresh: Secret,
 }
 
-/// Why a gateway gives no tokens. The texts have nothing that was sent or kept.
+/// Why a gateway gives no tokens. The texts contain no codes or tokens.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoTokens {
-    /// It has no document of sign-ins.
-    #[error("nobody can sign in there: it is no weir, or has no [sign_in] enabled = true")]
+pub(crate) enum TokenError {
+    /// The gateway has no document for sign-ins.
+    #[error("cannot sign in there: it is not a weir, or [sign_in] enabled is not true")]
     Closed,
     /// The sign-in was refused, in OAuth's words.
-    #[error("{}", told(.0))]
+    #[error("{}", error_text(.0))]
     Refused(String),
-    /// Nobody has approved the code in its time.
-    #[error("nobody has approved the code in time: begin anew")]
+    /// The code was not approved in time.
+    #[error("the code was not approved in time: sign in again")]
     Late,
-    /// It answers something else than the standards say.
-    #[error("it answers {0}, which no weir does")]
+    /// The response does not follow the standards.
+    #[error("unexpected response ({0}): is this a weir gateway?")]
     Odd(String),
-    /// There is no answer.
+    /// There was no response.
     #[error(transparent)]
     Web(#[from] WebError),
 }
 
-fn told(word: &str) -> &str {
+fn error_text(word: &str) -> &str {
     match word {
         "access_denied" => "the sign-in was refused",
-        "expired_token" => "nobody has approved the code in time: begin anew",
+        "expired_token" => "the code was not approved in time: sign in again",
         "slow_down" => "too many sign-ins at this time: try again in some minutes",
-        "temporarily_unavailable" => "it cannot look it up at this moment: try again",
+        "temporarily_unavailable" => "the gateway cannot check the sign-in at the moment: try again",
         other => other,
     }
 }
 
-impl Gateway {
-    /// The gateway at `https://host`, verified by these authorities or else by those of the machine.
+impl SignInGateway {
+    /// The gateway at `https://host`, verified by `ca` or else by the machine's authorities.
     pub(super) fn new(base: &str, ca: Option<&[u8]>) -> Result<Self, RootsError> {
         Ok(Self {
             base: base.to_owned(),
@@ -103,34 +102,34 @@ impl Gateway {
         })
     }
 
-    /// Where it is asked. Addresses of another server are not taken: the tokens are for this one.
-    pub(super) async fn discover(&self) -> Result<Endpoints, NoTokens> {
+    /// Reads the endpoints from the gateway's document. URLs of another server are refused: the tokens are for this one.
+    pub(super) async fn discover(&self) -> Result<SignInEndpoints, TokenError> {
         let request = Request::get(format!("{}{DISCOVERY}", self.base));
         let (status, document) = self.send(request, Bytes::new()).await?;
         if status == StatusCode::NOT_FOUND {
-            return Err(NoTokens::Closed);
+            return Err(TokenError::Closed);
         }
         let address = |name: &str| {
             let text = document.get(name).and_then(Value::as_str)?;
-            let endpoint = Endpoint::parse(text).filter(|endpoint| endpoint.origin() == self.base)?;
+            let endpoint = SecureUrl::parse(text).filter(|endpoint| endpoint.origin() == self.base)?;
             Some(format!("{}{}", self.base, endpoint.path))
         };
-        let odd = || NoTokens::Odd(format!("{status} without addresses of its own"));
-        Ok(Endpoints {
+        let odd = || TokenError::Odd(format!("{status} without endpoints of its own"));
+        Ok(SignInEndpoints {
             device: address("device_authorization_endpoint").ok_or_else(odd)?,
             token: address("token_endpoint").ok_or_else(odd)?,
             revocation: address("revocation_endpoint").ok_or_else(odd)?,
         })
     }
 
-    /// Begins to sign in.
-    pub(super) async fn begin(&self, at: &Endpoints) -> Result<Begun, NoTokens> {
+    /// Starts a sign-in.
+    pub(super) async fn begin(&self, at: &SignInEndpoints) -> Result<DeviceSignIn, TokenError> {
         let told = self.post(&at.device, &[("surface", "weir")]).await?;
         let seconds = |name: &str| told.get(name).and_then(Value::as_u64).map(Duration::from_secs);
         let text = |name: &str| told.get(name).and_then(Value::as_str).map(printable);
         let open = text("verification_uri_complete").or_else(|| text("verification_uri"));
         let begun = || {
-            Some(Begun {
+            Some(DeviceSignIn {
                 device_code: Secret::new(told.get("device_code")?.as_str()?),
                 user_code: text("user_code")?,
                 open: open?,
@@ -138,11 +137,16 @@ impl Gateway {
                 lasts: seconds("expires_in")?.min(LASTS_MAX),
             })
         };
-        begun().ok_or_else(|| NoTokens::Odd("without a code".to_owned()))
+        begun().ok_or_else(|| TokenError::Odd("without a code".to_owned()))
     }
 
-    /// The tokens, as soon as a person has approved the code that began then.
-    pub(super) async fn wait(&self, at: &Endpoints, begun: &Begun, began: Instant) -> Result<Tokens, NoTokens> {
+    /// Waits for a person to approve the code, whose lifetime began at `began`, and returns the tokens.
+    pub(super) async fn wait_for_approval(
+        &self,
+        at: &SignInEndpoints,
+        begun: &DeviceSignIn,
+        began: Instant,
+    ) -> Result<MachineTokens, TokenError> {
         let (code, mut interval) = (begun.device_code.expose(), begun.interval);
         loop {
             tokio::time::sleep(interval).await;
@@ -151,33 +155,33 @@ impl Gateway {
                 .await;
             match answer {
                 Ok(told) => return read(&told),
-                Err(NoTokens::Refused(word)) => match word.as_str() {
+                Err(TokenError::Refused(word)) => match word.as_str() {
                     "authorization_pending" | "temporarily_unavailable" => {}
                     "slow_down" => interval += SLOWER_BY,
-                    _ => return Err(NoTokens::Refused(word)),
+                    _ => return Err(TokenError::Refused(word)),
                 },
-                // The network may come back while the code is good.
-                Err(NoTokens::Web(_)) => {}
+                // The network may come back while the code is valid.
+                Err(TokenError::Web(_)) => {}
                 Err(other) => return Err(other),
             }
             if clock::instant().saturating_duration_since(began) >= begun.lasts {
-                return Err(NoTokens::Late);
+                return Err(TokenError::Late);
             }
         }
     }
 
-    /// New tokens in the place of those that a refresh token is of.
-    pub(super) async fn refresh(&self, at: &Endpoints, token: &str) -> Result<Tokens, NoTokens> {
+    /// Replaces the tokens of a refresh token by new ones.
+    pub(super) async fn refresh(&self, at: &SignInEndpoints, token: &str) -> Result<MachineTokens, TokenError> {
         let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
         read(&self.post(&at.token, &form).await?)
     }
 
     /// Ends the sign-in of a refresh token.
-    pub(super) async fn revoke(&self, at: &Endpoints, token: &str) -> Result<(), NoTokens> {
+    pub(super) async fn revoke(&self, at: &SignInEndpoints, token: &str) -> Result<(), TokenError> {
         self.post(&at.revocation, &[("token", token)]).await.map(drop)
     }
 
-    async fn post(&self, address: &str, form: &[(&str, &str)]) -> Result<Value, NoTokens> {
+    async fn post(&self, address: &str, form: &[(&str, &str)]) -> Result<Value, TokenError> {
         let body = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
@@ -187,36 +191,36 @@ impl Gateway {
             return Ok(told);
         }
         match told.get("error").and_then(Value::as_str) {
-            // Only words of the protocol: an answer may quote what it was sent.
+            // Only words of the protocol: a response may quote the request.
             Some(word) if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
-                Err(NoTokens::Refused(word.to_owned()))
+                Err(TokenError::Refused(word.to_owned()))
             }
-            _ => Err(NoTokens::Odd(status.to_string())),
+            _ => Err(TokenError::Odd(status.to_string())),
         }
     }
 
-    async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<(StatusCode, Value), NoTokens> {
+    async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<(StatusCode, Value), TokenError> {
         let request = request.header(header::ACCEPT, "application/json").body(body);
-        let request = request.map_err(|_| NoTokens::Web(WebError::Address))?;
+        let request = request.map_err(|_| TokenError::Web(WebError::Address))?;
         let answer = self.client.send(request).await?;
         let json = serde_json::from_slice(answer.body());
         Ok((answer.status(), json.unwrap_or(Value::Null)))
     }
 }
 
-fn read(told: &Value) -> Result<Tokens, NoTokens> {
+fn read(told: &Value) -> Result<MachineTokens, TokenError> {
     let text = |name: &str| told.get(name).and_then(Value::as_str).map(Secret::new);
     let tokens = || {
-        Some(Tokens {
+        Some(MachineTokens {
             access: text("access_token").filter(|token| token.expose().bytes().all(|byte| byte.is_ascii_graphic()))?,
             lasts_seconds: told.get("expires_in")?.as_i64()?,
             refresh: text("refresh_token")?,
         })
     };
-    tokens().ok_or_else(|| NoTokens::Odd("without tokens".to_owned()))
+    tokens().ok_or_else(|| TokenError::Odd("without tokens".to_owned()))
 }
 
-/// Without what could move a terminal's cursor.
+/// Removes characters that could control a terminal.
 fn printable(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(500).collect()
 }
@@ -239,7 +243,7 @@ mod tests {
         for name in ["access_token", "expires_in", "refresh_token"] {
             let mut part = whole.clone();
             part.as_object_mut().unwrap().remove(name);
-            assert!(matches!(read(&part), Err(NoTokens::Odd(_))), "{name}");
+            assert!(matches!(read(&part), Err(TokenError::Odd(_))), "{name}");
         }
         let two_lines = json!({ "access_token": "a\nb", "expires_in": 1, "refresh_token": "r" });
         assert!(read(&two_lines).is_err());

@@ -26,7 +26,7 @@ fn explained_with(
         response: None,
         model: None,
         operation: None,
-        headers: vec![explain::header("anthropic-beta: x").unwrap()],
+        headers: vec![explain::parse_header("anthropic-beta: x").unwrap()],
         query: None,
         conf: None,
         json: false,
@@ -126,5 +126,9 @@ fn what_cannot_be_explained_says_why() {
         fails(REQUEST, |args| args.operation = operation("count_tokens").ok()).contains("no endpoint for count_tokens")
     );
     assert!(fails(REQUEST, |args| args.request = "/nonexistent/file".into()).contains("/nonexistent/file"));
-    assert!(operation("message").is_err() && explain::header("a b: c").is_err() && explain::header("abc").is_err());
+    assert!(
+        operation("message").is_err()
+            && explain::parse_header("a b: c").is_err()
+            && explain::parse_header("abc").is_err()
+    );
 }

@@ -57,7 +57,7 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     let (told, asked) = run(all(verified(true, 2, false)), VERIFY).await;
     assert_eq!(
         told.unwrap(),
-        "1 accounts\n2 rows in files compared with their daily sums\n2 rows of this node's journal looked for in files\ncounters of \
+        "1 accounts\n2 rows in files compared with their daily sums\n2 rows of this node's journal compared with files\ncounters of \
          4 periods compared with the daily sums\n"
     );
     assert_eq!(asked[1].1, "/v1/log/journal?from=2026-11-01&until=2026-11-02&account=a");
@@ -79,7 +79,7 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     let (told, _) = run(all(verified(false, 1, true)), VERIFY).await;
     let told = told.unwrap();
     assert!(
-        told.contains("files: open: node_1 may still bring rows; 1 rows that the sums count are not there")
+        told.contains("files: open: node_1 may still send rows; 1 rows that the sums include are missing")
             && told.contains("1 comparisons, a day of an account each, are open"),
         "{told}"
     );
@@ -90,7 +90,7 @@ async fn verify_names_what_the_home_lacks_and_brings_it_from_the_home_before_if_
     let (told, _) = run(all(verified(true, 1, true)), VERIFY).await;
     let error = told.unwrap_err().to_string();
     assert!(
-        error.contains("on 1 days files does not have what the sums say") && error.contains("--fill"),
+        error.contains("on 1 days the rows in files do not match the sums") && error.contains("--fill"),
         "{error}"
     );
     let answers = vec![
@@ -104,10 +104,10 @@ async fn verify_names_what_the_home_lacks_and_brings_it_from_the_home_before_if_
     let (told, asked) = run(answers, &format!("{VERIFY} --fill")).await;
     let told = told.unwrap();
     assert!(
-        told.contains("a  2026-11-01  files: account model m: kept requests 2; rows requests 1"),
+        told.contains("a  2026-11-01  files: account model m: sums requests 2; rows requests 1"),
         "{told}"
     );
-    assert!(told.contains("1 rows brought"), "{told}");
+    assert!(told.contains("1 rows copied"), "{told}");
     assert_eq!(
         (asked[1].0.as_str(), asked[1].1.as_str()),
         ("POST", "/v1/log/journal/fill")
@@ -130,7 +130,7 @@ async fn verify_mends_the_sums_of_days_that_differ_and_of_no_others() {
     let mut answers = all(verified(true, 1, true));
     answers.insert(3, (200, mended));
     let (told, asked) = run(answers, &line).await;
-    assert!(told.unwrap().contains("a  2026-11-01  mended"));
+    assert!(told.unwrap().contains("a  2026-11-01  corrected"));
     let (method, path, body) = &asked[3];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/mend"));
     assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
@@ -173,9 +173,9 @@ async fn verify_names_counters_that_differ_and_rows_that_only_the_journal_has() 
         let (told, asked) = run(answers, VERIFY).await;
         let error = told.unwrap_err().to_string();
         for part in [
-            format!("{shown} lacks 6 rows that this node's journal has").as_str(),
-            format!("1 rows in {shown} have another charge").as_str(),
-            "1 counters differ from what they count",
+            format!("{shown} has lost 6 rows that this node's journal still has").as_str(),
+            format!("1 rows in {shown} have a different charge").as_str(),
+            "1 counters do not match the daily sums",
         ] {
             assert!(error.contains(part), "{error}");
         }
@@ -217,19 +217,23 @@ async fn move_brings_all_days_that_are_kept_and_only_to_the_home_there_is() {
         "log move --to files --account a",
     )
     .await;
-    assert_eq!(told.unwrap(), "a  2026-11-01  3 rows\n3 rows brought to files\n");
+    assert_eq!(told.unwrap(), "a  2026-11-01  3 rows\n3 rows copied to files\n");
     assert_eq!(asked.len(), 3);
     for (homes, flags, why) in [
         (
             home("store", Some("files")),
             "",
-            "the log's home is the store, not files",
+            "the log backend is the store, not files",
         ),
-        (home("files", None), "", "name the home before in `[log] former_home`"),
+        (
+            home("files", None),
+            "",
+            "name the previous log backend in `[log] former_home`",
+        ),
         (
             home("files", Some("postgres")),
             "--remove",
-            "and the home before is postgres",
+            "but the previous log backend is postgres",
         ),
     ] {
         let (told, asked) = run(vec![homes], &format!("log move --to files {flags}")).await;
@@ -252,15 +256,12 @@ async fn move_removes_the_rows_of_proven_days_from_the_store_and_says_how_many_s
     let (told, asked) = run(answers(removed(0, true)), line).await;
     assert_eq!(
         told.unwrap(),
-        "a  2026-11-01  3 rows, 5 removed\n3 rows brought to files\n5 rows removed from the store\n"
+        "a  2026-11-01  3 rows, 5 removed\n3 rows copied to files\n5 rows removed from the store\n"
     );
     let (method, path, body) = &asked[2];
     assert_eq!((method.as_str(), path.as_str()), ("POST", "/v1/log/former/remove"));
     assert_eq!(*body, json!({ "account": "a", "day": "2026-11-01" }));
     let (told, _) = run(answers(removed(0, false)), line).await;
     let error = told.unwrap_err().to_string();
-    assert!(
-        error.contains("1 days, of an account each, stay in the store"),
-        "{error}"
-    );
+    assert!(error.contains("1 days of accounts stay in the store"), "{error}");
 }

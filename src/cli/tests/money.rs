@@ -133,7 +133,7 @@ async fn a_credit_that_is_never_answered_names_the_id_that_makes_it_safe_to_repe
     let (out, asked) = run_losing(9, "account credit --id a --usd 5 --operation-id order-7").await;
     let said = out.unwrap_err().to_string();
     assert!(
-        said.contains("not known") && said.contains("--operation-id order-7"),
+        said.contains("may or may not have taken effect") && said.contains("--operation-id order-7"),
         "{said}"
     );
     assert_eq!(asked.len(), 2);
@@ -143,7 +143,7 @@ async fn a_credit_that_is_never_answered_names_the_id_that_makes_it_safe_to_repe
 async fn a_change_that_is_only_recorded_is_told_so() {
     let answer = || vec![(200, json!({ "id": "a", "applied": false }))];
     let (out, _) = run(answer(), "account credit --id a --usd 5").await;
-    assert!(out.unwrap().contains("is recorded and will hold"));
+    assert!(out.unwrap().contains("is recorded and takes effect"));
     let (out, _) = run(answer(), "account credit --id a --usd 5 --json").await;
     assert_eq!(out.unwrap(), "{\"id\":\"a\",\"applied\":false}\n");
 }

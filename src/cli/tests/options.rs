@@ -198,14 +198,14 @@ async fn an_update_of_nothing_is_a_mistake_before_anybody_is_asked() {
 async fn an_export_replaces_a_file_only_when_told_and_names_the_one_it_fails_on() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("log.jsonl");
-    std::fs::write(&out, "precious").unwrap();
+    fs::write(&out, "precious").unwrap();
     let command = |path: &Path, force: &str| format!("log export --format jsonl --out {}{force}", path.display());
     let empty = || vec![(200, json!({ "rows": [], "next": null }))];
     let (refused, asked) = run(empty(), &command(&out, "")).await;
     assert!(refused.unwrap_err().to_string().contains("--force") && asked.is_empty());
-    assert_eq!(std::fs::read(&out).unwrap(), b"precious");
+    assert_eq!(fs::read(&out).unwrap(), b"precious");
     run(empty(), &command(&out, " --force")).await.0.unwrap();
-    assert_eq!(std::fs::read(&out).unwrap(), b"{\"rows\":[],\"next\":null}");
+    assert_eq!(fs::read(&out).unwrap(), b"{\"rows\":[],\"next\":null}");
     let nowhere = folder.path().join("none/log.jsonl");
     let told = run(empty(), &command(&nowhere, "")).await.0.unwrap_err().to_string();
     assert!(told.contains(&nowhere.display().to_string()), "{told}");

@@ -1,7 +1,10 @@
 //! Tests of `config::log_postgres`, `config::log_bucket` and `config::log_events`.
 
 use super::*;
-use crate::config::{JournalSink, log_bucket::LogBucketConfig, log_home::LogHome, log_postgres::PostgresTls};
+use crate::config::{
+    JournalSink,
+    log::{LogBackendConfig, LogBucketConfig, PostgresTls},
+};
 
 const HOME: &str = "[log]\nhome = \"postgres\"\n[log.postgres]\nurl = \"env:URL\"\n";
 const REDIS: &str = "[store]\nengine = \"redis\"\n";
@@ -10,7 +13,7 @@ const BUCKET: &str = "[log]\nhome = \"files\"\n[log.files.bucket]\nname = \"weir
 
 fn bucket(more: &str) -> LogBucketConfig {
     let config = parse(&format!("{BUCKET}{more}")).unwrap();
-    let LogHome::Files(files) = &config.log.home else {
+    let LogBackendConfig::Files(files) = &config.log.home else {
         panic!("{:?}", config.log.home)
     };
     files.bucket.clone().unwrap()
@@ -30,7 +33,7 @@ fn a_bucket_is_one_of_s3_unless_another_server_is_named() {
     let said = bucket("endpoint = \"http://minio:9000\"\nallow_http = true\n");
     assert_eq!(said.endpoint(), "http://minio:9000");
     // Without a name there is none, and the files are in a folder.
-    let LogHome::Files(files) = parse("[log]\nhome = \"files\"\n").unwrap().log.home else {
+    let LogBackendConfig::Files(files) = parse("[log]\nhome = \"files\"\n").unwrap().log.home else {
         panic!("files are the home")
     };
     assert_eq!(files.bucket, None);
@@ -74,7 +77,7 @@ fn what_is_wrong_with_a_bucket_is_told_with_its_key() {
 #[test]
 fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
     let config = parse(HOME).unwrap();
-    let LogHome::Postgres(postgres) = &config.log.home else {
+    let LogBackendConfig::Postgres(postgres) = &config.log.home else {
         panic!("{:?}", config.log.home)
     };
     assert_eq!(postgres.tls, PostgresTls::VerifyFull);
@@ -88,18 +91,18 @@ fn a_home_in_postgres_demands_a_proven_server_and_is_kept_for() {
         "{REDIS}[log]\nhome = \"store\"\n[log.postgres]\nurl = \"env:URL\"\n"
     ))
     .unwrap();
-    assert_eq!(other.log.home, LogHome::Store);
+    assert_eq!(other.log.home, LogBackendConfig::Store);
 }
 
 #[test]
 fn the_home_before_is_another_one_and_has_its_own_section() {
     let config = parse(&HOME.replace("[log]\n", "[log]\nformer_home = \"files\"\n")).unwrap();
     assert!(
-        matches!(config.log.former_home, Some(LogHome::Files(_))),
+        matches!(config.log.former_home, Some(LogBackendConfig::Files(_))),
         "{:?}",
         config.log
     );
-    assert!(matches!(config.log.home, LogHome::Postgres(_)));
+    assert!(matches!(config.log.home, LogBackendConfig::Postgres(_)));
     assert_eq!(
         config.journal.sinks.len(),
         2,
@@ -109,10 +112,10 @@ fn the_home_before_is_another_one_and_has_its_own_section() {
     let back = home.replace("home = \"postgres\"", "home = \"store\"\nformer_home = \"postgres\"");
     assert!(matches!(
         parse(&back).unwrap().log.former_home,
-        Some(LogHome::Postgres(_))
+        Some(LogBackendConfig::Postgres(_))
     ));
     let of_store = home.replace("[log]\n", "[log]\nformer_home = \"store\"\n");
-    assert_eq!(parse(&of_store).unwrap().log.former_home, Some(LogHome::Store));
+    assert_eq!(parse(&of_store).unwrap().log.former_home, Some(LogBackendConfig::Store));
     assert_eq!(parse(HOME).unwrap().log.former_home, None);
     for former in ["postgres", "paper"] {
         let error = one_error(&HOME.replace("[log]\n", &format!("[log]\nformer_home = \"{former}\"\n")));
@@ -123,8 +126,8 @@ fn the_home_before_is_another_one_and_has_its_own_section() {
 #[test]
 fn the_log_is_at_home_in_files_beside_an_embedded_store_and_in_a_redis_that_says_nothing() {
     let files = |text: &str| match parse(text).unwrap().log.home {
-        LogHome::Files(files) => Some(files.path),
-        LogHome::Store | LogHome::Postgres(_) => None,
+        LogBackendConfig::Files(files) => Some(files.path),
+        LogBackendConfig::Store | LogBackendConfig::Postgres(_) => None,
     };
     assert_eq!(files(""), Some("/var/lib/weir/log".into()));
     let embedded = "[store.embedded]\npath = \"/data/store\"\n";
@@ -143,12 +146,12 @@ fn an_embedded_store_is_no_home_and_was_none() {
     for (line, told) in [
         (
             "home = \"store\"",
-            "weir.toml:4: key `log.home`: an embedded store keeps no rows, write \"files\", or \"postgres\" with [log.postgres] url",
+            "weir.toml:4: key `log.home`: an embedded store keeps no rows: give \"files\", or \"postgres\" with [log.postgres] url",
         ),
         (
             "former_home = \"store\"",
-            "weir.toml:4: key `log.former_home`: an embedded store has no rows to read, write \"files\" or \"postgres\", or take this \
-             line out",
+            "weir.toml:4: key `log.former_home`: an embedded store has no rows to read: give \"files\" or \"postgres\", or remove \
+             this line",
         ),
     ] {
         assert_eq!(one_error(&format!("{sections}{line}\n")), told);
@@ -161,8 +164,8 @@ fn an_embedded_store_is_no_home_and_was_none() {
 #[test]
 fn rows_wait_for_others_for_half_a_minute_where_other_nodes_read_them_and_else_for_an_hour() {
     let seconds = |text: &str| match parse(text).unwrap().log.home {
-        LogHome::Files(files) => files.longest.as_secs(),
-        LogHome::Store | LogHome::Postgres(_) => panic!("files are the home"),
+        LogBackendConfig::Files(files) => files.longest.as_secs(),
+        LogBackendConfig::Store | LogBackendConfig::Postgres(_) => panic!("files are the home"),
     };
     let shared = format!("{REDIS}[log]\nhome = \"files\"\n");
     for (text, default) in [("[log]\nhome = \"files\"\n", 3600), (shared.as_str(), 30)] {

@@ -1,7 +1,7 @@
 //! Tests of `config::openid`.
 
 use super::*;
-use crate::domain::role::Role;
+use crate::domain::sign_in::Role;
 
 /// A whole section, with `more` in it.
 fn section(more: &str) -> String {
@@ -90,7 +90,7 @@ fn a_template_is_for_people_whom_the_provider_vouches_for() {
     for (wrong, said) in [
         ("quota_usd = \"-1\"", "zero or more"),
         ("quota_usd = \"many\"", "sign_in.template.quota_usd"),
-        ("reset = \"monthly\"", "only a quota begins anew"),
+        ("reset = \"monthly\"", "only a quota can be reset"),
         (
             "quota_usd = \"1\"\nreset = \"hourly\"",
             "none, daily, weekly or monthly",

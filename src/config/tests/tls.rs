@@ -1,7 +1,7 @@
 //! Tests of `config::tls`.
 
 use super::*;
-use crate::config::tls::CertificateConfig;
+use crate::config::gateway::CertificateConfig;
 
 const GATEWAY_CERTIFICATE: &str = "[[gateway.tls.certificate]]\nchain = \"c.pem\"\nkey = \"file:c.key\"\n";
 
@@ -47,7 +47,7 @@ fn the_admin_api_over_tcp_has_tls_and_asks_for_certificates_in_any_case() {
     assert!(one_error(listen).starts_with("weir.toml:2: key `admin.listen`: needs TLS"));
     let open = one_error(&format!("{listen}{certificate}"));
     assert!(
-        open.starts_with("weir.toml:2: key `admin.listen`: takes clients with a certificate only"),
+        open.starts_with("weir.toml:2: key `admin.listen`: accepts only clients with a certificate"),
         "{open}"
     );
     let idle = one_error(certificate);
@@ -62,10 +62,10 @@ fn the_admin_api_over_tcp_has_tls_and_asks_for_certificates_in_any_case() {
 #[test]
 fn a_redirect_needs_something_to_redirect_to_and_a_port_of_its_own() {
     let redirect = |port| format!("[gateway.tls]\nredirect_listen = \"127.0.0.1:{port}\"\n");
-    assert!(one_error(&redirect(80)).contains("there is nothing to send clients to"));
+    assert!(one_error(&redirect(80)).contains("needs a listener with TLS to redirect to"));
     let taken = one_error(&format!("{}{GATEWAY_CERTIFICATE}", redirect(8080)));
     assert!(
-        taken.starts_with("weir.toml:2: key `gateway.tls.redirect_listen`: the gateway listens there already"),
+        taken.starts_with("weir.toml:2: key `gateway.tls.redirect_listen`: the gateway already listens there"),
         "{taken}"
     );
     assert!(parse(&format!("{}{GATEWAY_CERTIFICATE}", redirect(80))).is_ok());

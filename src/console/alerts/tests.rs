@@ -38,11 +38,11 @@ fn whatever_is_no_list_of_alerts_is_said_without_its_words() {
     ] {
         assert_eq!(
             why(StatusCode::OK, body),
-            "its answer is not a list of alerts",
+            "its response is not a list of alerts",
             "{body}"
         );
     }
-    assert_eq!(why(StatusCode::FOUND, "canary"), "it answers 302");
+    assert_eq!(why(StatusCode::FOUND, "canary"), "it responded with status 302");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The provider as it is known here: its document and its keys, asked for when they are needed.
+//! The OpenID provider's metadata and keys, fetched when they are needed.
 
 use std::{
     sync::Arc,
@@ -6,48 +6,50 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::domain::sign_in::endpoint::Endpoint;
-
-use super::{
-    failure::Failure,
-    fetch::Fetch,
-    id_token::{self, Expected, Fault},
-    keys::Keys,
-    metadata::{self, Metadata},
+use crate::{
+    console::openid::{
+        SignInFailure,
+        id_token::{self, ExpectedClaims, IdTokenFault, IdTokenKeys},
+    },
+    domain::sign_in::SecureUrl,
+    edges::web_client::{RootsError, WebClient, WebLimits, roots_with_platform},
 };
 
-/// How long the document is good without being read again.
+/// How long metadata and keys are used without fetching them again.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long it is good while the provider does not say anything newer.
+/// How long they are used while they cannot be fetched again.
 const USABLE: Duration = Duration::from_secs(24 * 3600);
-/// How long nobody asks again after a failure.
+/// The pause after a failed fetch.
 const REST: Duration = Duration::from_secs(2);
 
-/// What is known of it, and the way to ask it.
-pub(super) struct Provider {
+/// An OpenID provider, with what is known of it.
+pub(super) struct OpenIdProvider {
     issuer: String,
-    fetch: Fetch,
-    document: ArcSwapOption<Document>,
-    /// Held by whoever asks for the document, so that it is asked for once; when that failed last, and why.
+    fetch: OpenIdClient,
+    document: ArcSwapOption<CachedMetadata>,
+    /// Held while the metadata is fetched, so that it is fetched once. Holds the time and reason of the last failure.
     asking: Mutex<Option<(Instant, String)>>,
-    keys: ArcSwapOption<KeySet>,
+    keys: ArcSwapOption<CachedKeys>,
 }
 
-struct Document {
-    metadata: Arc<Metadata>,
+struct CachedMetadata {
+    metadata: Arc<OpenIdMetadata>,
     read: Instant,
 }
 
-struct KeySet {
-    keys: Keys,
+struct CachedKeys {
+    keys: IdTokenKeys,
     read: Instant,
 }
 
-impl Provider {
-    pub(super) fn new(issuer: String, fetch: Fetch) -> Self {
+impl OpenIdProvider {
+    pub(super) fn new(issuer: String, fetch: OpenIdClient) -> Self {
         Self {
             issuer,
             fetch,
@@ -57,21 +59,21 @@ impl Provider {
         }
     }
 
-    /// The way to it.
-    pub(super) fn fetch(&self) -> &Fetch {
+    /// The client for its endpoints.
+    pub(super) fn client(&self) -> &OpenIdClient {
         &self.fetch
     }
 
-    /// What it said of itself last, however long ago.
-    pub(super) fn known(&self) -> Option<Arc<Metadata>> {
+    /// Its last known metadata, of any age.
+    pub(super) fn last_metadata(&self) -> Option<Arc<OpenIdMetadata>> {
         Some(Arc::clone(&self.document.load_full()?.metadata))
     }
 
-    /// What it says of itself.
+    /// Its metadata.
     ///
     /// # Errors
-    /// It cannot be asked, or says nothing usable.
-    pub(super) async fn metadata(&self, now: Instant) -> Result<Arc<Metadata>, String> {
+    /// The metadata cannot be fetched, or is not usable.
+    pub(super) async fn metadata(&self, now: Instant) -> Result<Arc<OpenIdMetadata>, String> {
         let within = |limit: Duration| {
             let known = self.document.load_full()?;
             (now.saturating_duration_since(known.read) < limit).then(|| Arc::clone(&known.metadata))
@@ -80,7 +82,7 @@ impl Provider {
             return Ok(fresh);
         }
         let mut failed = self.asking.lock().await;
-        // Somebody may have asked meanwhile.
+        // Another task may have fetched it in the meantime.
         if let Some(fresh) = within(FRESH) {
             return Ok(fresh);
         }
@@ -89,12 +91,15 @@ impl Provider {
             .filter(|(at, _)| now.saturating_duration_since(*at) < REST);
         let asked = match rests {
             Some((_, why)) => Err(why.clone()),
-            None => self.ask().await.inspect_err(|why| *failed = Some((now, why.clone()))),
+            None => self
+                .fetch_metadata()
+                .await
+                .inspect_err(|why| *failed = Some((now, why.clone()))),
         };
         match asked {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
-                let document = Document {
+                let document = CachedMetadata {
                     metadata: Arc::clone(&metadata),
                     read: now,
                 };
@@ -104,72 +109,243 @@ impl Provider {
             }
             Err(why) => {
                 let known = within(USABLE).ok_or_else(|| why.clone())?;
-                tracing::warn!(%why, "the OpenID provider's document is that of before");
+                tracing::warn!(%why, "cannot fetch the OpenID provider's metadata: the previous metadata is used");
                 Ok(known)
             }
         }
     }
 
-    /// The claims of a token that is signed by a key of the provider and says what is expected. The provider is asked for its keys
-    /// anew where none of the known ones has signed it, once, for it changes them when it likes; and as often as for its document,
-    /// for it may have withdrawn one that somebody else has, too.
-    pub(super) async fn verified(
+    /// The claims of a token that is signed by one of the provider's keys and matches `expected`. The keys are fetched again,
+    /// once, if none of the known ones has signed the token, because the provider may change them at any time; and as often as
+    /// the metadata, because it may have withdrawn a key that somebody else knows.
+    pub(super) async fn verify(
         &self,
-        metadata: &Metadata,
+        metadata: &OpenIdMetadata,
         token: &str,
-        expected: &Expected<'_>,
+        expected: &ExpectedClaims<'_>,
         now: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, SignInFailure> {
         let known = self.keys.load_full();
         let within = |limit: Duration| {
             let known = known.as_ref()?;
             (now.saturating_duration_since(known.read) < limit).then_some(&known.keys)
         };
         let fresh = within(FRESH).map(|keys| id_token::check(token, keys, expected));
-        if let Some(checked) = fresh.filter(|checked| *checked != Err(Fault::Signature)) {
-            return checked.map_err(Failure::Token);
+        if let Some(checked) = fresh.filter(|checked| *checked != Err(IdTokenFault::Signature)) {
+            return checked.map_err(SignInFailure::Token);
         }
         let set = match self.fetch.get(&metadata.jwks_uri, None).await {
             Ok(set) => set,
             Err(why) => {
-                // Those that were fresh have been tried.
+                // Fresh keys have been tried already.
                 let usable = within(USABLE).filter(|_| within(FRESH).is_none());
-                let keys = usable.ok_or_else(|| Failure::Provider(why.message.clone()))?;
-                tracing::warn!(why = %why.message, "the OpenID provider's keys are those of before");
-                return id_token::check(token, keys, expected).map_err(Failure::Token);
+                let keys = usable.ok_or_else(|| SignInFailure::Provider(why.message.clone()))?;
+                tracing::warn!(why = %why.message, "cannot fetch the OpenID provider's keys: the previous keys are used");
+                return id_token::check(token, keys, expected).map_err(SignInFailure::Token);
             }
         };
-        let keys = Keys::read(&set);
+        let keys = IdTokenKeys::read(&set);
         let checked = id_token::check(token, &keys, expected);
-        self.keys.store(Some(Arc::new(KeySet { keys, read: now })));
-        checked.map_err(Failure::Token)
+        self.keys.store(Some(Arc::new(CachedKeys { keys, read: now })));
+        checked.map_err(SignInFailure::Token)
     }
 
-    async fn ask(&self) -> Result<Metadata, String> {
-        let address = metadata::address(&self.issuer);
-        let endpoint = Endpoint::parse(&address).ok_or_else(|| format!("{address} is no address with https"))?;
+    async fn fetch_metadata(&self) -> Result<OpenIdMetadata, String> {
+        let address = document_url(&self.issuer);
+        let endpoint = SecureUrl::parse(&address).ok_or_else(|| format!("{address} is not an https URL"))?;
         let document = self.fetch.get(&endpoint, None).await.map_err(|why| why.message)?;
-        Metadata::read(&document, &self.issuer)
+        OpenIdMetadata::read(&document, &self.issuer)
     }
+}
+
+/// The path of the metadata document, below the issuer.
+const DOCUMENT: &str = "/.well-known/openid-configuration";
+
+/// The parts of the metadata that weir uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OpenIdMetadata {
+    pub(super) authorization_endpoint: SecureUrl,
+    pub(super) token_endpoint: SecureUrl,
+    pub(super) jwks_uri: SecureUrl,
+    pub(super) userinfo_endpoint: Option<SecureUrl>,
+    pub(super) end_session_endpoint: Option<SecureUrl>,
+    /// Whether the provider accepts the client secret by HTTP basic authentication: the default, unless it lists only other
+    /// methods.
+    pub(super) accepts_basic: bool,
+    /// Whether it names itself in every authorization response (RFC 9207).
+    pub(super) iss_in_answers: bool,
+}
+
+/// The URL of an issuer's metadata document.
+pub(super) fn document_url(issuer: &str) -> String {
+    format!("{}{DOCUMENT}", issuer.trim_end_matches('/'))
+}
+
+impl OpenIdMetadata {
+    /// Reads the metadata document of an issuer.
+    ///
+    /// # Errors
+    /// What is wrong with the document.
+    pub(super) fn read(document: &Value, issuer: &str) -> Result<Self, String> {
+        if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
+            return Err("its document is from another issuer: `issuer` of [console.openid] must equal the document's, to the last character".to_owned());
+        }
+        let optional = |name: &str| SecureUrl::parse(document.get(name)?.as_str()?);
+        let endpoint = |name: &str| {
+            optional(name).ok_or_else(|| format!("its document has no usable {name}: it must be an https URL"))
+        };
+        let methods = document
+            .get("token_endpoint_auth_methods_supported")
+            .and_then(Value::as_array);
+        let takes = |method: &str| methods.is_none_or(|methods| methods.iter().any(|one| one == method));
+        Ok(Self {
+            authorization_endpoint: endpoint("authorization_endpoint")?,
+            token_endpoint: endpoint("token_endpoint")?,
+            jwks_uri: endpoint("jwks_uri")?,
+            userinfo_endpoint: optional("userinfo_endpoint"),
+            end_session_endpoint: optional("end_session_endpoint"),
+            accepts_basic: takes("client_secret_basic"),
+            iss_in_answers: document.get("authorization_response_iss_parameter_supported") == Some(&Value::Bool(true)),
+        })
+    }
+}
+
+/// The limits of a request: the total time includes name resolution. Key sets of large providers have about ten thousand bytes.
+const LIMITS: WebLimits = WebLimits {
+    connect: Duration::from_secs(5),
+    total: Some(Duration::from_secs(5)),
+    answer_bytes_max: 256 * 1024,
+    idle_max: 0,
+};
+
+/// Sends requests to the provider. Certificates are always verified.
+pub(super) struct OpenIdClient {
+    client: WebClient,
+}
+
+/// Why a request to the provider failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OpenIdRequestError {
+    /// The provider's error code (RFC 6749, section 5.2), if it sent one.
+    pub(super) error: Option<String>,
+    /// What happened, for operators. Contains nothing that was sent.
+    pub(super) message: String,
+}
+
+impl OpenIdRequestError {
+    fn because(message: impl Into<String>) -> Self {
+        Self {
+            error: None,
+            message: message.into(),
+        }
+    }
+}
+
+impl OpenIdClient {
+    /// Trusts the platform's certificate authorities and those in `ca`, the content of a PEM file.
+    ///
+    /// # Errors
+    /// No certificate authority is usable.
+    pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, RootsError> {
+        let client = WebClient::with_roots(roots_with_platform(ca)?, LIMITS)?;
+        Ok(Self { client })
+    }
+
+    pub(super) async fn get(&self, from: &SecureUrl, authorization: Option<&str>) -> Result<Value, OpenIdRequestError> {
+        self.send(Method::GET, from, authorization, None).await
+    }
+
+    /// Sends a form.
+    pub(super) async fn post(
+        &self,
+        to: &SecureUrl,
+        form: &str,
+        authorization: Option<&str>,
+    ) -> Result<Value, OpenIdRequestError> {
+        self.send(Method::POST, to, authorization, Some(form)).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        at: &SecureUrl,
+        authorization: Option<&str>,
+        form: Option<&str>,
+    ) -> Result<Value, OpenIdRequestError> {
+        let place = at.with_query("");
+        let about = |why: OpenIdRequestError| OpenIdRequestError {
+            message: format!("{place}: {}", why.message),
+            ..why
+        };
+        let request = build_request((method, &place), authorization, form)
+            .map_err(|error| OpenIdRequestError::because(error.to_string()))
+            .map_err(about)?;
+        let answer = self.client.send(request).await;
+        let answer = answer
+            .map_err(|error| OpenIdRequestError::because(error.to_string()))
+            .map_err(about)?;
+        read_response(answer.status(), answer.body()).map_err(about)
+    }
+}
+
+fn build_request(
+    (method, at): (Method, &str),
+    authorization: Option<&str>,
+    form: Option<&str>,
+) -> http::Result<Request<Bytes>> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(at)
+        .header(header::ACCEPT, "application/json");
+    if let Some(authorization) = authorization {
+        request = request.header(header::AUTHORIZATION, authorization);
+    }
+    if form.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    }
+    request.body(Bytes::copy_from_slice(form.unwrap_or_default().as_bytes()))
+}
+
+fn read_response(status: StatusCode, body: &[u8]) -> Result<Value, OpenIdRequestError> {
+    let json = serde_json::from_slice::<Value>(body).ok();
+    if status != StatusCode::OK {
+        let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
+        // Only error codes of the protocol: other text may quote what was sent.
+        let error = error
+            .filter(|error| error.len() <= 64 && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+        let said = error.map(|error| format!(" and the error {error}")).unwrap_or_default();
+        return Err(OpenIdRequestError {
+            error: error.map(str::to_owned),
+            message: format!("it responded with status {}{said}", status.as_u16()),
+        });
+    }
+    json.ok_or_else(|| OpenIdRequestError::because("its response is not JSON"))
+}
+
+/// The `Basic` credentials of a client. Both parts are form-encoded first (RFC 6749, section 2.3.1).
+pub(super) fn basic_credentials(id: &str, secret: &str) -> String {
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    format!(
+        "Basic {}",
+        STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret)))
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-
+    use super::*;
+    use crate::edges::clock;
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     use ring::signature::{Ed25519KeyPair, KeyPair};
     use serde_json::json;
+    use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
 
-    use super::*;
-    use crate::edges::clock;
-
     const ISSUER: &str = "https://login.example";
-    const EXPECTED: Expected<'_> = Expected {
+    const EXPECTED: ExpectedClaims<'_> = ExpectedClaims {
         issuer: ISSUER,
         client_id: "weir",
         nonce: "n",
@@ -227,13 +403,11 @@ mod tests {
             "issuer": ISSUER, "authorization_endpoint": endpoint("auth"), "token_endpoint": endpoint("token"),
             "jwks_uri": endpoint("keys"),
         });
-        let metadata = Metadata::read(&document, ISSUER).unwrap();
-        let provider = Provider::new(ISSUER.to_owned(), Fetch::new(None).unwrap());
+        let metadata = OpenIdMetadata::read(&document, ISSUER).unwrap();
+        let provider = OpenIdProvider::new(ISSUER.to_owned(), OpenIdClient::new(None).unwrap());
         let start = clock::instant();
         let believed = async |seed, after| {
-            let checked = provider
-                .verified(&metadata, &token(seed), &EXPECTED, start + after)
-                .await;
+            let checked = provider.verify(&metadata, &token(seed), &EXPECTED, start + after).await;
             (checked.is_ok(), site.asked.load(Ordering::SeqCst))
         };
         let moment = Duration::from_secs(1);
@@ -250,5 +424,60 @@ mod tests {
         assert_eq!(believed(1, 2 * FRESH).await, (false, 4), "it is not back again");
         assert_eq!(believed(2, FRESH + USABLE - moment).await, (true, 5));
         assert_eq!(believed(2, FRESH + USABLE).await, (false, 6));
+    }
+
+    #[test]
+    fn the_document_is_the_issuers_own_and_has_what_is_needed() {
+        let issuer = "https://login.example/realm";
+        assert_eq!(
+            document_url(issuer),
+            "https://login.example/realm/.well-known/openid-configuration"
+        );
+        assert_eq!(document_url("https://a/"), "https://a/.well-known/openid-configuration");
+        let document = json!({
+            "issuer": issuer,
+            "authorization_endpoint": "https://login.example/auth",
+            "token_endpoint": "https://login.example/token",
+            "jwks_uri": "https://login.example/keys",
+        });
+        let read = |document: &Value| OpenIdMetadata::read(document, issuer);
+        let metadata = read(&document).unwrap();
+        assert!(metadata.accepts_basic && !metadata.iss_in_answers && metadata.userinfo_endpoint.is_none());
+        for (member, value) in [
+            ("issuer", json!("https://login.example/realm/")),
+            ("token_endpoint", json!("http://login.example/token")),
+            ("jwks_uri", json!(null)),
+        ] {
+            let mut wrong = document.clone();
+            wrong[member] = value;
+            let said = read(&wrong).unwrap_err();
+            assert!(said.contains(member), "{said}");
+        }
+        let mut post = document;
+        post["token_endpoint_auth_methods_supported"] = json!(["client_secret_post"]);
+        assert!(!read(&post).unwrap().accepts_basic);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_words_of_the_protocol_alone() {
+        let refused = |body: &str| read_response(StatusCode::BAD_REQUEST, body.as_bytes()).unwrap_err();
+        let told = refused(r#"{"error":"invalid_grant","error_description":"canary"}"#);
+        assert_eq!(told.error.as_deref(), Some("invalid_grant"));
+        assert_eq!(told.message, "it responded with status 400 and the error invalid_grant");
+        for body in ["canary", r#"{"error":"Canary!"}"#, r#"{"error":7}"#] {
+            assert_eq!(
+                (refused(body).error, refused(body).message.as_str()),
+                (None, "it responded with status 400")
+            );
+        }
+        assert!(read_response(StatusCode::FOUND, b"{}").is_err() && read_response(StatusCode::OK, b"canary").is_err());
+    }
+
+    #[test]
+    fn a_client_is_encoded_as_in_a_form() {
+        assert_eq!(
+            basic_credentials("a b", "c:d"),
+            format!("Basic {}", STANDARD.encode("a+b:c%3Ad"))
+        );
     }
 }

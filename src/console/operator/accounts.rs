@@ -1,4 +1,4 @@
-//! Accounts: their balances, and the forms that change them.
+//! The pages of accounts: their balances, and the forms that change them.
 
 use std::cmp::Ordering;
 
@@ -8,59 +8,58 @@ use maud::{Markup, html};
 use crate::{
     api::{
         accounts::{
-            Account, AccountFacts, AccountState, AdjustAccount, CreateAccount, CreditAccount, ListAccounts,
+            AccountDetails, AccountFacts, AccountState, AdjustAccount, CreateAccount, CreditAccount, ListAccounts,
             ResumeAccount, ShowAccount, SuspendAccount, UpdateAccount,
         },
         error::AdminError,
-        names::AccountId,
         usage::{CostsByDay, ShowUsage},
-        values::Moment,
+        values::{AccountId, Moment},
     },
     console::{
-        answer::Answer,
-        desk::{Desk, below},
-        fields::{Fields, query},
-        forms::{Field, changed, read},
-        frame::Page,
-        limits, usage_chart, view,
+        PageContext, below,
+        forms::{InputField, changed_value, parse_field},
+        key_page,
+        layout::{self, HtmlPage, PageResponse},
+        request::{FormFields, to_query},
+        usage_table,
     },
     domain::{
-        ledger::{OperationId, usage_report::SplitBy},
+        ledger::{OperationId, reports::SplitBy},
         money::NanoUsd,
     },
 };
 
-/// The days by which the present rate is told.
+/// The number of days from which the current rate is computed.
 const WEEK: i64 = 7;
-/// The days beyond which no end is told.
+/// The maximum number of days for which an end is predicted.
 const YEAR: i64 = 365;
 /// Accounts on one page.
 const PAGE: u64 = 50;
 
-pub(super) async fn list(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let after = desk.query.text("after");
+pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let after = context.query.text("after");
     let page = ListAccounts {
-        after: desk.query.given("after").map(str::to_owned),
+        after: context.query.non_empty("after").map(str::to_owned),
         limit: Some(PAGE),
     };
-    let answer = desk.look(page).await?;
+    let answer = context.fetch(page).await?;
     let (accounts, next) = (&answer.accounts, answer.next.as_deref().unwrap_or_default());
     let content = html! {
-        @if accounts.is_empty() { p class="card" { "There are no accounts" @if !after.is_empty() { " behind this one" } "." } }
+        @if accounts.is_empty() { p class="card" { "There are no accounts" @if !after.is_empty() { " after this one" } "." } }
         @else { (table(accounts)) }
-        @if !next.is_empty() { p class="pages" { a href={ "/accounts" (query(&[("after", next)])) } { "More accounts" } } }
+        @if !next.is_empty() { p class="pages" { a href={ "/accounts" (to_query(&[("after", next)])) } { "More accounts" } } }
         section class="card" aria-labelledby="create" {
             h2 id="create" { "New account" }
-            (create_form(desk))
+            (create_form(context))
         }
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Accounts".to_owned(),
         content,
     })
 }
 
-fn table(accounts: &[Account]) -> Markup {
+fn table(accounts: &[AccountDetails]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Accounts" {
             table class="list" {
@@ -73,12 +72,12 @@ fn table(accounts: &[Account]) -> Markup {
                     @for account in accounts {
                         @let (id, facts) = (&account.id, &account.facts);
                         tr {
-                            th scope="row" { a href=(below("/accounts", id)) { (view::name(id)) } }
+                            th scope="row" { a href=(below("/accounts", id)) { (layout::name(id)) } }
                             td { (state(facts)) }
-                            td class="figure" { (view::money(Some(facts.balance_usd), "")) }
-                            td class="figure" { (view::money(Some(facts.held_usd), "")) }
-                            td class="figure" { (view::money(Some(facts.spent_usd), "")) }
-                            td class="figure" { (view::thousands(facts.running)) }
+                            td class="figure" { (layout::money(Some(facts.balance_usd), "")) }
+                            td class="figure" { (layout::money(Some(facts.held_usd), "")) }
+                            td class="figure" { (layout::money(Some(facts.spent_usd), "")) }
+                            td class="figure" { (layout::thousands(facts.running)) }
                         }
                     }
                 }
@@ -98,90 +97,90 @@ fn state(account: &AccountFacts) -> Markup {
     html! { span class={ "pill " (colour) } { (word) } }
 }
 
-fn create_form(desk: &Desk<'_>) -> Markup {
+fn create_form(context: &PageContext<'_>) -> Markup {
     let action = "/accounts";
-    let balance = Field::text("balance_usd", "Balance in USD", "", "0");
+    let balance = InputField::text("balance_usd", "Balance in USD", "", "0");
     let content = html! {
-        (desk.forms.input(action, &Field::needed("id", "Name")))
-        (desk.forms.input(action, &balance))
+        (context.forms.input(action, &InputField::required("id", "Name")))
+        (context.forms.input(action, &balance))
         button { "Create the account" }
     };
-    desk.forms.form(action, "fields", &content)
+    context.forms.form(action, "fields", &content)
 }
 
-pub(super) async fn create(desk: &Desk<'_>, form: &Fields) -> Result<Answer, AdminError> {
+pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Result<PageResponse, AdminError> {
     let account = CreateAccount {
         balance_usd: form
-            .given("balance_usd")
-            .map(|_| read(form, "balance_usd"))
+            .non_empty("balance_usd")
+            .map(|_| parse_field(form, "balance_usd"))
             .transpose()?,
         operation_id: OperationId::parse(form.text("operation")),
-        ..CreateAccount::new(read(form, "id")?)
+        ..CreateAccount::new(parse_field(form, "id")?)
     };
-    let made = desk.ask(account).await?;
-    Ok(Answer::see(&below("/accounts", &made.id)))
+    let made = context.change(account).await?;
+    Ok(PageResponse::redirect(&below("/accounts", &made.id)))
 }
 
-pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Page, AdminError> {
-    let account = desk.look(ShowAccount { id: read_id(id)? }).await?;
+pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage, AdminError> {
+    let account = context.fetch(ShowAccount { id: read_id(id)? }).await?;
     let (id, facts) = (account.id.as_str(), &account.facts);
     let used = ShowUsage {
         account: Some(read_id(id)?),
         by: Some(SplitBy::Model),
         ..ShowUsage::default()
     };
-    let used = desk.look(used).await?;
+    let used = context.fetch(used).await?;
     let at = |verb: &str| below(&below("/accounts", id), verb);
     let is_suspended = facts.state == AccountState::Suspended;
     let content = html! {
-        p class="state" { (state(facts)) " created " (view::at(facts.created_at, "at an unknown time")) " UTC" }
+        p class="state" { (state(facts)) " created " (layout::timestamp(facts.created_at, "at an unknown time")) " UTC" }
         dl class="figures" {
-            div class="card" { dt { "Balance" } dd { (view::money(Some(facts.balance_usd), "")) } }
-            div class="card" { dt { "Held" } dd { (view::money(Some(facts.held_usd), "")) } }
-            div class="card" { dt { "Spent so far" } dd { (view::money(Some(facts.spent_usd), "")) } }
-            div class="card" { dt { "Running" } dd { (view::thousands(facts.running)) } }
+            div class="card" { dt { "Balance" } dd { (layout::money(Some(facts.balance_usd), "")) } }
+            div class="card" { dt { "Held" } dd { (layout::money(Some(facts.held_usd), "")) } }
+            div class="card" { dt { "Spent so far" } dd { (layout::money(Some(facts.spent_usd), "")) } }
+            div class="card" { dt { "Running" } dd { (layout::thousands(facts.running)) } }
         }
         p class="pages" {
-            a href={ "/keys" (query(&[("account", id)])) } { "Its keys" } " "
-            a href={ "/usage" (query(&[("account", id)])) } { "Its use" } " "
-            a href={ "/log" (query(&[("account", id)])) } { "Its log" }
+            a href={ "/keys" (to_query(&[("account", id)])) } { "Its keys" } " "
+            a href={ "/usage" (to_query(&[("account", id)])) } { "Its use" } " "
+            a href={ "/log" (to_query(&[("account", id)])) } { "Its log" }
         }
         h2 { "Spent in the last 30 days" }
-        @if let Some(end) = BalanceEnd::of(facts, &used.costs) { p class="lead" { (end.sentence()) } }
-        (usage_chart::of_usage(&used, true))
+        @if let Some(end) = BalanceEnd::predict(facts, &used.costs) { p class="lead" { (end.sentence()) } }
+        (usage_table::usage_chart(&used, true))
         div class="cards" {
-            section class="card" { h2 { "Credit" } (credit(desk, &at("credit"))) }
-            section class="card" { h2 { "Adjust" } (adjust(desk, &at("adjust"))) }
-            section class="card" { h2 { "Limits" } (limits_form(desk, &at("limits"), facts)) }
+            section class="card" { h2 { "Credit" } (credit(context, &at("credit"))) }
+            section class="card" { h2 { "Adjust" } (adjust(context, &at("adjust"))) }
+            section class="card" { h2 { "Limits" } (limits_form(context, &at("limits"), facts)) }
             section class="card" {
                 h2 { @if is_suspended { "Resume" } @else { "Suspend" } }
                 @if is_suspended {
                     p { "Requests of its keys are refused now." }
-                    (desk.forms.button(&at("resume"), "Resume the account", ""))
+                    (context.forms.button(&at("resume"), "Resume the account", ""))
                 } @else {
-                    p { "No request of its keys is admitted from then on; those that run go on." }
-                    (desk.forms.button(&at("suspend"), "Suspend the account", "danger"))
+                    p { "No further requests of its keys are admitted; running ones continue." }
+                    (context.forms.button(&at("suspend"), "Suspend the account", "danger"))
                 }
             }
         }
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: id.to_owned(),
         content,
     })
 }
 
-/// When a balance ends, if as much is spent each day as in the last seven days, or since the account was made.
+/// When a balance runs out at the rate of the last seven days, or since the account was created.
 #[derive(Debug, PartialEq, Eq)]
 struct BalanceEnd {
     a_day: NanoUsd,
-    /// The days until then, and the date; `None`: later than in a year.
+    /// The days until then, and the date; `None` if it is more than a year away.
     at: Option<(i64, Date)>,
 }
 
 impl BalanceEnd {
-    /// By an account and what it has used by the day. `None` if nothing is left, or nothing was spent.
-    fn of(account: &AccountFacts, used: &CostsByDay) -> Option<Self> {
+    /// The prediction from an account's daily costs; `None` if no balance is left or nothing was spent.
+    fn predict(account: &AccountFacts, used: &CostsByDay) -> Option<Self> {
         let today = used.until.0.yesterday().ok()?;
         let age = account.created_at.map_or(WEEK, |Moment(created)| {
             let created = created.to_zoned(TimeZone::UTC).date();
@@ -209,87 +208,92 @@ impl BalanceEnd {
     }
 
     fn sentence(&self) -> String {
-        let rate = format!("At the rate of the last days, ${} a day, the balance", self.a_day);
+        let rate = format!("At the current rate, ${} a day, the balance", self.a_day);
         match self.at {
-            Some((0, _)) => format!("{rate} ends today."),
-            Some((1, date)) => format!("{rate} ends tomorrow, {date}."),
-            Some((days, date)) => format!("{rate} ends on {date}, in {days} days."),
+            Some((0, _)) => format!("{rate} runs out today."),
+            Some((1, date)) => format!("{rate} runs out tomorrow, {date}."),
+            Some((days, date)) => format!("{rate} runs out on {date}, in {days} days."),
             None => format!("{rate} lasts for more than a year."),
         }
     }
 }
 
-fn credit(desk: &Desk<'_>, action: &str) -> Markup {
+fn credit(context: &PageContext<'_>, action: &str) -> Markup {
     let content = html! {
-        (desk.forms.input(action, &Field::needed("usd", "Amount in USD")))
+        (context.forms.input(action, &InputField::required("usd", "Amount in USD")))
         button { "Add to the balance" }
     };
-    desk.forms.form(action, "fields", &content)
+    context.forms.form(action, "fields", &content)
 }
 
-fn adjust(desk: &Desk<'_>, action: &str) -> Markup {
+fn adjust(context: &PageContext<'_>, action: &str) -> Markup {
     let content = html! {
-        (desk.forms.input(action, &Field::needed("usd", "Amount in USD, with - to take away")))
-        (desk.forms.input(action, &Field::needed("reason", "Reason, for the audit record")))
+        (context.forms.input(action, &InputField::required("usd", "Amount in USD, with - to take away")))
+        (context.forms.input(action, &InputField::required("reason", "Reason, for the audit record")))
         button { "Adjust the balance" }
     };
-    desk.forms.form(action, "fields", &content)
+    context.forms.form(action, "fields", &content)
 }
 
-fn limits_form(desk: &Desk<'_>, action: &str, account: &AccountFacts) -> Markup {
+fn limits_form(context: &PageContext<'_>, action: &str, account: &AccountFacts) -> Markup {
     let low = account.low_balance_usd.map(|low| low.to_string()).unwrap_or_default();
     let content = html! {
         input type="hidden" name="version" value=(account.version);
-        (limits::rates(&desk.forms, action, [account.rpm, account.tpm, account.concurrency]))
-        (desk.forms.input(action, &Field::text("low_balance_usd", "Balance that counts as low, USD", &low, "None")))
-        (limits::notify(&desk.forms, action, account.notify_percent, "As the configuration says"))
+        (key_page::rate_inputs(&context.forms, action, [account.rpm, account.tpm, account.concurrency]))
+        (context.forms.input(action, &InputField::text("low_balance_usd", "Balance that counts as low, USD", &low, "None")))
+        (key_page::notice_input(&context.forms, action, account.notify_percent, "As configured"))
         button { "Change the limits" }
     };
-    desk.forms.form(action, "fields", &content)
+    context.forms.form(action, "fields", &content)
 }
 
 fn read_id(text: &str) -> Result<AccountId, AdminError> {
     text.parse().map_err(|why: String| AdminError::of_field("account", why))
 }
 
-pub(super) async fn change(desk: &Desk<'_>, id: &str, verb: &str, form: &Fields) -> Result<Answer, AdminError> {
+pub(super) async fn change(
+    context: &PageContext<'_>,
+    id: &str,
+    verb: &str,
+    form: &FormFields,
+) -> Result<PageResponse, AdminError> {
     let account = read_id(id)?;
     let operation_id = OperationId::parse(form.text("operation"));
     match verb {
         "credit" => {
             let credit = CreditAccount {
                 id: account,
-                usd: read(form, "usd")?,
+                usd: parse_field(form, "usd")?,
                 operation_id,
             };
-            desk.ask(credit).await?;
+            context.change(credit).await?;
         }
         "adjust" => {
             let adjustment = AdjustAccount {
                 id: account,
-                usd: read(form, "usd")?,
-                reason: read(form, "reason")?,
+                usd: parse_field(form, "usd")?,
+                reason: parse_field(form, "reason")?,
                 operation_id,
             };
-            desk.ask(adjustment).await?;
+            context.change(adjustment).await?;
         }
         "limits" => {
-            let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+            let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
             let update = UpdateAccount {
-                low_balance_usd: changed(form, "low_balance_usd")?,
-                notify_percent: changed(form, "notify_percent")?,
+                low_balance_usd: changed_value(form, "low_balance_usd")?,
+                notify_percent: changed_value(form, "notify_percent")?,
                 rpm,
                 tpm,
                 concurrency,
                 ..UpdateAccount::new(account)
             };
-            desk.ask_seen(form.given("version"), update).await?;
+            context.change_seen(form.non_empty("version"), update).await?;
         }
-        "suspend" => drop(desk.ask(SuspendAccount { id: account }).await?),
-        "resume" => drop(desk.ask(ResumeAccount { id: account }).await?),
-        _ => return Err(AdminError::not_found("There is no such page.")),
+        "suspend" => drop(context.change(SuspendAccount { id: account }).await?),
+        "resume" => drop(context.change(ResumeAccount { id: account }).await?),
+        _ => return Err(AdminError::not_found("This page does not exist.")),
     }
-    Ok(Answer::see(&below("/accounts", id)))
+    Ok(PageResponse::redirect(&below("/accounts", id)))
 }
 
 #[cfg(test)]
@@ -311,7 +315,7 @@ mod tests {
             paid_this_month: NanoUsd::ZERO,
             created_at: created.parse::<Moment>().unwrap().seconds(),
         };
-        Account::from(&view).facts
+        AccountDetails::from(&view).facts
     }
 
     #[test]
@@ -324,16 +328,13 @@ mod tests {
             { "name": "a", "cost_nano_usd": [900, 0, 0, 0, 0, 0, 0, 70] },
             { "name": null, "cost_nano_usd": [900, 0, 0, 0, 0, 0, 70, 0] },
         ]));
-        let end = |balance, created: &str| BalanceEnd::of(&account(balance, created), &spent).map(|end| end.sentence());
+        let end =
+            |balance, created: &str| BalanceEnd::predict(&account(balance, created), &spent).map(|end| end.sentence());
         let old = "2026-01-01T00:00:00Z";
-        let sentence = |end: &str| {
-            Some(format!(
-                "At the rate of the last days, $0.00000002 a day, the balance {end}"
-            ))
-        };
-        assert_eq!(end(140, old), sentence("ends on 2026-12-03, in 7 days."));
-        assert_eq!(end(19, old), sentence("ends today."));
-        assert_eq!(end(39, old), sentence("ends tomorrow, 2026-11-27."));
+        let sentence = |end: &str| Some(format!("At the current rate, $0.00000002 a day, the balance {end}"));
+        assert_eq!(end(140, old), sentence("runs out on 2026-12-03, in 7 days."));
+        assert_eq!(end(19, old), sentence("runs out today."));
+        assert_eq!(end(39, old), sentence("runs out tomorrow, 2026-11-27."));
         assert_eq!(end(20 * 366, old), sentence("lasts for more than a year."));
         assert_eq!(end(0, old), None);
         // Made yesterday: 140 in two days.
@@ -343,6 +344,6 @@ mod tests {
             "{young}"
         );
         let nothing = used(json!([]));
-        assert_eq!(BalanceEnd::of(&account(5, old), &nothing), None);
+        assert_eq!(BalanceEnd::predict(&account(5, old), &nothing), None);
     }
 }

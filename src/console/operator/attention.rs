@@ -1,23 +1,22 @@
-//! The overview's first section: what needs attention on this node, at providers and accounts, and the alerts of Prometheus.
+//! The overview's first section: problems of this node, providers and accounts, and the alerts of Prometheus.
 
 use maud::{Markup, html};
 
 use crate::{
-    api::{accounts::Account, providers::ProviderView, usage::Overview},
+    api::{accounts::AccountDetails, node::ProviderView, usage::Overview},
     console::{
         alerts::{Alert, AlertState},
-        desk::below,
-        view,
+        below, layout,
     },
-    domain::faults::stability::{Health, ModelWindow, Window},
-    stability::public::look::label,
+    domain::faults::stability::{Health, ModelWindow, StabilityWindow},
+    stability::public::page,
 };
 
-/// The most alerts of Prometheus that are listed.
+/// The maximum number of listed alerts of Prometheus.
 const ALERTS_MAX: usize = 50;
 
-/// What the section is made of.
-pub(super) struct Attention<'a> {
+/// The content of the section.
+pub(super) struct AttentionSection<'a> {
     /// Sentences about this node.
     pub(super) troubles: Vec<String>,
     /// The admin API's overview.
@@ -25,18 +24,18 @@ pub(super) struct Attention<'a> {
     /// The admin API's providers.
     pub(super) providers: &'a [ProviderView],
     /// The public record.
-    pub(super) window: Option<&'a Window>,
-    /// The alerts of Prometheus, or why they are not known; `None` without its address.
+    pub(super) window: Option<&'a StabilityWindow>,
+    /// The alerts of Prometheus, or why they are unknown; `None` if its address is not configured.
     pub(super) alerts: Option<&'a Result<Vec<Alert>, String>>,
 }
 
-impl Attention<'_> {
-    /// A line for each matter, the gravest kind first, or that there is none.
+impl AttentionSection<'_> {
+    /// A line for each problem, the most severe kind first, or that there is none.
     pub(super) fn section(&self) -> Markup {
-        let unwell: Vec<(&str, String)> = self.providers.iter().filter_map(unwell).collect();
+        let unwell: Vec<(&str, String)> = self.providers.iter().filter_map(provider_problems).collect();
         let models = self.window.iter().flat_map(|window| &window.models);
-        let failing: Vec<Markup> = models.filter_map(failing).collect();
-        let low = low(self.all);
+        let failing: Vec<Markup> = models.filter_map(failing_model).collect();
+        let low = low_balances(self.all);
         let is_quiet = self
             .alerts
             .is_none_or(|alerts| matches!(alerts, Ok(none) if none.is_empty()));
@@ -50,15 +49,15 @@ impl Attention<'_> {
                     ul class="plain" {
                         @for trouble in &self.troubles { li { span class="pill u" { "This node" } " " (trouble) } }
                         @for (name, why) in &unwell {
-                            li { span class="pill d" { "Provider" } " " a href="/providers" { (view::name(name)) } ": " (why) }
+                            li { span class="pill d" { "Provider" } " " a href="/providers" { (layout::name(name)) } ": " (why) }
                         }
                         @for line in failing.iter().chain(&low) { (line) }
-                        @if let Some(alerts) = self.alerts { (listed(alerts)) }
+                        @if let Some(alerts) = self.alerts { (alert_lines(alerts)) }
                     }
                 }
                 @if self.alerts.is_none() {
                     p class="none" {
-                        "This is what the node knows of itself. Conditions on rates, and those of other nodes, need Prometheus: "
+                        "Only problems that this node knows itself are listed. Alerts on rates, and on other nodes, need Prometheus: "
                         code { "[console] prometheus_url" } " (docs/console.md)."
                     }
                 }
@@ -67,8 +66,8 @@ impl Attention<'_> {
     }
 }
 
-/// What of a provider that is configured does not work now.
-fn unwell(provider: &ProviderView) -> Option<(&str, String)> {
+/// What does not work now at a configured provider.
+fn provider_problems(provider: &ProviderView) -> Option<(&str, String)> {
     let mut faults = Vec::new();
     if !provider.configured {
         return None;
@@ -79,53 +78,53 @@ fn unwell(provider: &ProviderView) -> Option<(&str, String)> {
     let credentials = provider.credentials.iter();
     let resting = credentials.filter(|one| one.rests_seconds > 0).count();
     if resting > 0 {
-        faults.push(format!("{resting} of its credentials rest"));
+        faults.push(format!("{resting} of its credentials are cooling down"));
     }
     match provider.places_ejected {
         0 => {}
-        ejected => faults.push(format!("{ejected} of its addresses left out after failures")),
+        ejected => faults.push(format!("{ejected} of its addresses are skipped after failures")),
     }
     match provider.passed_over.len() {
         0 => {}
-        models => faults.push(format!("passed over for {models} models")),
+        models => faults.push(format!("skipped for {models} models after failures")),
     }
     (!faults.is_empty()).then(|| (provider.name.as_str(), faults.join(", ")))
 }
 
-/// A model that the public record of this hour calls degraded or worse.
-fn failing(model: &ModelWindow) -> Option<Markup> {
+/// A model that the public record of this hour labels degraded or unstable.
+fn failing_model(model: &ModelWindow) -> Option<Markup> {
     let (_, counters) = model.hours.last()?;
     let health = counters.health();
     if !matches!(health, Health::Degraded | Health::Unstable) {
         return None;
     }
-    let figures = counters.figures();
+    let figures = counters.stats();
     Some(html! {
         li {
-            (label::pill(health)) " " a href=(below("/models", &model.name)) { (view::name(&model.name)) } ": "
+            (page::pill(health)) " " a href=(below("/models", &model.name)) { (layout::name(&model.name)) } ": "
             (format!("{:.2}", figures.success_rate)) " % of this hour's requests succeeded"
             @if counters.ttft_count > 0 { ", with a mean first token of " (format!("{:.0}", figures.avg_ttft_ms)) " ms" }
         }
     })
 }
 
-/// The accounts whose balance is low, and how many others there are.
-fn low(all: &Overview) -> Vec<Markup> {
+/// The accounts with a low balance, and the number of those that are not listed.
+fn low_balances(all: &Overview) -> Vec<Markup> {
     let unnamed = all.low_count.saturating_sub(all.low.len() as u64);
-    let account = |account: &Account| {
+    let account = |account: &AccountDetails| {
         let (id, balance) = (&account.id, account.facts.balance_nano_usd);
         html! {
             li {
-                span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (view::name(id)) }
+                span class="pill d" { "Account" } " " a href=(below("/accounts", id)) { (layout::name(id)) }
                 ": " (match balance.nanos() {
                     1.. => "the balance is low",
                     0 => "nothing is left of the balance",
                     _ => "the balance is overdrawn",
-                }) ", " (view::amount(balance))
+                }) ", " (layout::amount(balance))
             }
         }
     };
-    let others = html! { li { span class="pill d" { "Account" } " " (view::thousands(unnamed)) " others, too" } };
+    let others = html! { li { span class="pill d" { "Account" } " " (layout::thousands(unnamed)) " more" } };
     all.low
         .iter()
         .map(account)
@@ -133,11 +132,11 @@ fn low(all: &Overview) -> Vec<Markup> {
         .collect()
 }
 
-/// The alerts of Prometheus, or that they are not known.
-fn listed(alerts: &Result<Vec<Alert>, String>) -> Markup {
+/// The alerts of Prometheus, or why they are unknown.
+fn alert_lines(alerts: &Result<Vec<Alert>, String>) -> Markup {
     let alerts = match alerts {
         Ok(alerts) => alerts,
-        Err(why) => return html! { li { span class="pill d" { "Prometheus" } " its alerts are not known: " (why) } },
+        Err(why) => return html! { li { span class="pill d" { "Prometheus" } " its alerts are unknown: " (why) } },
     };
     let unnamed = alerts.len().saturating_sub(ALERTS_MAX);
     html! {
@@ -148,11 +147,11 @@ fn listed(alerts: &Result<Vec<Alert>, String>) -> Markup {
                     AlertState::Pending | AlertState::Inactive => span class="pill d" { "Pending" },
                 }
                 @let summary = &alert.annotations.summary;
-                " " @if !summary.is_empty() { (view::name(summary)) ": " } (view::name(&alert.labels.alertname))
+                " " @if !summary.is_empty() { (layout::name(summary)) ": " } (layout::name(&alert.labels.alertname))
                 " since " time datetime=(alert.since) { (alert.since.strftime("%Y-%m-%d %H:%M:%S")) }
             }
         }
-        @if unnamed > 0 { li { span class="pill d" { "Prometheus" } " " (unnamed) " other alerts, too" } }
+        @if unnamed > 0 { li { span class="pill d" { "Prometheus" } " " (unnamed) " more alerts" } }
     }
 }
 
@@ -164,15 +163,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::usage::{CostsByDay, Dearest, UsageSums},
+        api::usage::{CostsByDay, TopCosts, UsageSums},
         domain::{
-            faults::stability::{Counters, Hour},
-            ledger::{daily_costs::DailyCosts, daily_sums::Sums},
+            faults::stability::{Hour, StabilityCounters},
+            ledger::{daily_sums::Sums, reports::DailyCosts},
             money::NanoUsd,
         },
     };
 
-    fn section(window: Option<&Window>, alerts: Option<&Result<Vec<Alert>, String>>) -> String {
+    fn section(window: Option<&StabilityWindow>, alerts: Option<&Result<Vec<Alert>, String>>) -> String {
         let none = UsageSums::from(&Sums::default());
         let all = Overview {
             accounts: 0,
@@ -186,8 +185,8 @@ mod tests {
             spent_nano_usd: NanoUsd::ZERO,
             today: none.clone(),
             month: none,
-            spent: CostsByDay::of(&DailyCosts::new(0..=0), 1),
-            dearest: Dearest {
+            spent: CostsByDay::from_costs(&DailyCosts::new(0..=0), 1),
+            dearest: TopCosts {
                 accounts: Vec::new(),
                 keys: Vec::new(),
                 models: Vec::new(),
@@ -195,7 +194,7 @@ mod tests {
             low_count: 0,
             low: Vec::new(),
         };
-        let attention = Attention {
+        let attention = AttentionSection {
             troubles: Vec::new(),
             all: &all,
             providers: &[],
@@ -225,7 +224,7 @@ mod tests {
         assert!(quiet.contains("Nothing now.") && !quiet.contains(needed), "{quiet}");
         let away = section(None, Some(&Err("no answer within 2 s".to_owned())));
         assert!(
-            !away.contains("Nothing now.") && away.contains("not known: no answer within 2 s"),
+            !away.contains("Nothing now.") && away.contains("unknown: no answer within 2 s"),
             "{away}"
         );
         let alerts = |count: usize| {
@@ -239,26 +238,26 @@ mod tests {
             (2, ALERTS_MAX - 2)
         );
         assert!(
-            !all.contains("other alerts") && all.contains("<bdi>Alert0</bdi> since <time"),
+            !all.contains("more alerts") && all.contains("<bdi>Alert0</bdi> since <time"),
             "{all}"
         );
         let words = "<bdi>&lt;b&gt;too hot&lt;/b&gt;</bdi>: <bdi>Alert1</bdi> since \
              <time datetime=\"2026-11-27T03:18:58.5Z\">2026-11-27 03:18:58</time>";
         assert!(all.contains(words), "{all}");
-        assert!(section(None, Some(&alerts(ALERTS_MAX + 3))).contains("3 other alerts, too"));
+        assert!(section(None, Some(&alerts(ALERTS_MAX + 3))).contains("3 more alerts"));
     }
 
     #[test]
     fn models_are_named_whose_requests_fail_in_this_hour() {
-        let counted = |requests, successes| Counters {
+        let counted = |requests, successes| StabilityCounters {
             requests,
             successes,
             ttft_ms: 4_000,
             ttft_count: 2,
-            ..Counters::default()
+            ..StabilityCounters::default()
         };
         let now = Hour::from_number(500_000);
-        let hour = |models: &[(&str, Counters)]| {
+        let hour = |models: &[(&str, StabilityCounters)]| {
             models
                 .iter()
                 .map(|(name, counters)| ((*name).to_owned(), *counters))
@@ -272,7 +271,7 @@ mod tests {
         ]);
         let before = hour(&[("good", counted(100, 0))]);
         let buckets = BTreeMap::from([(now, this), (now.plus(-1), before)]);
-        let text = section(Some(&Window::new(now, [], &buckets)), None);
+        let text = section(Some(&StabilityWindow::new(now, [], &buckets)), None);
         assert_eq!(text.matches("<li>").count(), 2, "{text}");
         let bad = "Unstable</span> <a href=\"/models/bad\"><bdi>bad</bdi></a>: 90.00 % of this hour's requests succeeded, \
              with a mean first token of 2000 ms";

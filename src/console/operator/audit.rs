@@ -1,4 +1,4 @@
-//! The audit record: who changed what, the latest first.
+//! The page of the audit record: who changed what, the latest first.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -10,18 +10,22 @@ use crate::{
         sessions::Door,
         values::Moment,
     },
-    console::{desk::Desk, fields::query, frame::Page, view},
+    console::{
+        PageContext,
+        layout::{self, HtmlPage},
+        request::to_query,
+    },
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
+pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
     let number = |text: &str| {
         let number = text.parse::<u64>();
-        number.map_err(|_| AdminError::of_field("before", format!("`{text}` is no whole number")))
+        number.map_err(|_| AdminError::of_field("before", format!("`{text}` is not a whole number")))
     };
-    let before = desk.query.given("before").map(number).transpose()?;
-    let answer = desk.look(ListAuditedChanges { before }).await?;
+    let before = context.query.non_empty("before").map(number).transpose()?;
+    let answer = context.fetch(ListAuditedChanges { before }).await?;
     let content = html! {
-        p class="lead" { "The changes in this node's record, each written before it was made." }
+        p class="lead" { "The changes made at this node. Each was recorded before it was made." }
         @if answer.changes.is_empty() { p class="card" { "No changes" @if before.is_some() { " before" } "." } }
         @else {
             div class="scroll" tabindex="0" role="region" aria-label="Changes" {
@@ -35,10 +39,10 @@ pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
             }
         }
         @if let Some(next) = answer.next {
-            p class="pages" { a href={ "/audit" (query(&[("before", &next.to_string())])) } { "Earlier changes" } }
+            p class="pages" { a href={ "/audit" (to_query(&[("before", &next.to_string())])) } { "Earlier changes" } }
         }
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Audit".to_owned(),
         content,
     })
@@ -54,21 +58,21 @@ fn row(line: &AuditLine) -> Markup {
             values,
         }) => html! {
             tr {
-                th scope="row" class="whole" { (view::at(Moment::of_millis(*time_unix_ms), "unknown")) }
-                td { (view::name(&who(peer))) }
+                th scope="row" class="whole" { (layout::timestamp(Moment::of_millis(*time_unix_ms), "unknown")) }
+                td { (layout::name(&who(peer))) }
                 td class="whole" { (operation) }
                 td { code { (key_id) } }
                 td {
                     @match values {
-                        Value::Object(values) => (told(values)),
-                        other => (view::name(&other.to_string())),
+                        Value::Object(values) => (values_text(values)),
+                        other => (layout::name(&other.to_string())),
                     }
                 }
             }
         },
-        // Half a line of a disk that was full, say.
+        // For instance, half a line that a full disk left.
         AuditLine::Other(other) => html! {
-            tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (view::name(&other.to_string())) } }
+            tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (layout::name(&other.to_string())) } }
         },
     }
 }
@@ -98,11 +102,11 @@ fn who(peer: &AuditPeer) -> String {
     }
 }
 
-fn told(values: &Map<String, Value>) -> Markup {
+fn values_text(values: &Map<String, Value>) -> Markup {
     html! {
         @for (place, (field, value)) in values.iter().enumerate() {
             @if place > 0 { "; " }
-            (field) " " (view::name(&match value {
+            (field) " " (layout::name(&match value {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             }))

@@ -1,68 +1,67 @@
-//! The consumption log, with the filters of `weir log query`, page by page.
+//! The page of the consumption log, with the filters of `weir log query`.
 
 use maud::{Markup, html};
 use serde_json::json;
 
 use crate::{
-    admin::log::export::LogFile,
+    admin::log::export::LogExportFile,
     api::{
         error::AdminError,
-        log::{ExportLog, ListNewestRows, LogForm, LogRow, LookedThrough, NotAForm, QueryLog},
+        log::{ExportLog, ListNewestRows, LogForm, LogRow, QueryLog, SearchPosition, UnknownLogForm},
     },
     console::{
-        answer::Answer,
-        desk::Desk,
-        fields::{query, question},
-        frame::Page,
-        rows, view,
+        PageContext,
+        layout::{self, HtmlPage, PageResponse},
+        request::{read_question, to_query},
+        rows,
     },
 };
 
 /// Rows on one page.
 const PAGE: usize = 25;
-/// How long a page may look for rows; what it has not looked through is one link further.
+/// How long one page may search for rows, in milliseconds; a link continues the search.
 const LOOK_MS: u64 = 150;
-/// The order that is not the usual one.
+/// The name of the order that is not the default.
 const OLDEST: &str = "oldest";
-/// How far the page looks back unless asked otherwise.
+/// How many hours the page looks back by default.
 const HOURS: &str = "24";
-/// The most rows of an export, some 10 MB.
+/// The maximum number of rows of an export, about 10 MB.
 const EXPORTED_MAX: usize = 10_000;
-/// The forms of an export, as people call them.
+/// The formats of an export, and their names for people.
 const FORMS: [(LogForm, &str); 3] = [
     (LogForm::JsonLines, "JSON lines"),
     (LogForm::Csv, "CSV"),
     (LogForm::Parquet, "Parquet"),
 ];
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let wanted = |name: &str| desk.query.text(name);
-    let (filter, order, cursor) = (filter(desk), Order::of(wanted("order")), wanted("cursor"));
-    let found = match look(desk, &filter, order, cursor).await {
+pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let wanted = |name: &str| context.query.text(name);
+    let (filter, order, cursor) = (filter(context), RowOrder::from_query(wanted("order")), wanted("cursor"));
+    let found = match find_rows(context, &filter, order, cursor).await {
         Ok(found) => found,
-        // What is wrong with a filter belongs beside it.
+        // An error in a filter is shown below the filters.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Log".to_owned(),
         content: html! { (filters(&filter, order)) (found) },
     })
 }
 
-/// What comes first.
+/// The order of the rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum RowOrder {
     Newest,
-    /// By day, account and time, as `weir log query` has them, wherever they are.
+    /// By day, account and time, as in `weir log query`.
     Oldest,
 }
 
-impl Order {
-    fn of(text: &str) -> Self {
+impl RowOrder {
+    fn from_query(text: &str) -> Self {
         if text == OLDEST { Self::Oldest } else { Self::Newest }
     }
 
-    /// As a query has it; the usual one need not be named.
+    /// The order as a query's value; empty for the default.
     fn name(self) -> &'static str {
         match self {
             Self::Newest => "",
@@ -71,46 +70,51 @@ impl Order {
     }
 }
 
-/// Looks for the rows of a page.
-async fn look(desk: &Desk<'_>, filter: &Filter<'_>, order: Order, cursor: &str) -> Result<Markup, AdminError> {
+/// Searches for the rows of a page.
+async fn find_rows(
+    context: &PageContext<'_>,
+    filter: &LogPageFilter<'_>,
+    order: RowOrder,
+    cursor: &str,
+) -> Result<Markup, AdminError> {
     let asked = QueryLog {
         limit: Some(PAGE),
         lines: Some(true),
         look_ms: Some(LOOK_MS),
-        ..question(&[&filter[..], &[("cursor", cursor)]].concat())?
+        ..read_question(&[&filter[..], &[("cursor", cursor)]].concat())?
     };
     Ok(match order {
-        Order::Newest => {
-            let page = desk.look(ListNewestRows(asked)).await?;
-            let looked_through = html! { ": " (view::thousands(page.looked_at as u64)) " rows" };
+        RowOrder::Newest => {
+            let page = context.fetch(ListNewestRows(asked)).await?;
+            let looked_through = html! { ": " (layout::thousands(page.looked_at as u64)) " rows" };
             let ways = (page.next.as_deref(), page.unknown_model.as_deref());
-            found(&page.rows, ways, &looked_through, (filter, order, cursor))
+            found_rows(&page.rows, ways, &looked_through, (filter, order, cursor))
         }
-        Order::Oldest => {
-            let page = desk.look(asked).await?;
+        RowOrder::Oldest => {
+            let page = context.fetch(asked).await?;
             let looked_through = page.looked_through.as_ref().map(looked_through).unwrap_or_default();
             let ways = (page.next.as_deref(), page.unknown_model.as_deref());
-            found(&page.rows, ways, &looked_through, (filter, order, cursor))
+            found_rows(&page.rows, ways, &looked_through, (filter, order, cursor))
         }
     })
 }
 
-/// The rows of an answer, and the ways on from them.
-fn found(
+/// The rows of an answer, and the links to further ones.
+fn found_rows(
     rows: &[LogRow],
     (next, unknown_model): (Option<&str>, Option<&str>),
     looked_through: &Markup,
-    (filter, order, cursor): (&Filter<'_>, Order, &str),
+    (filter, order, cursor): (&LogPageFilter<'_>, RowOrder, &str),
 ) -> Markup {
     let further_on = match order {
-        _ if rows.is_empty() => "Look further",
-        Order::Newest => "Older rows",
-        Order::Oldest => "Further rows",
+        _ if rows.is_empty() => "Search further",
+        RowOrder::Newest => "Older rows",
+        RowOrder::Oldest => "Further rows",
     };
     html! {
         @if rows.is_empty() {
             p class="card" {
-                @if next.is_some() { "None among those looked through so far" (looked_through) "." }
+                @if next.is_some() { "None among the rows searched so far" (looked_through) "." }
                 @else { "No rows" @if !cursor.is_empty() { " more" } " in this time." }
                 @if let Some(unknown_model) = unknown_model { " " (unknown_model) }
             }
@@ -119,25 +123,25 @@ fn found(
             (exports(filter, order, cursor))
         }
         @if let Some(next) = next {
-            @let further = query(&[&filter[..], &[("order", order.name()), ("cursor", next)]].concat());
+            @let further = to_query(&[&filter[..], &[("order", order.name()), ("cursor", next)]].concat());
             p class="pages" { a href={ "/log" (further) } { (further_on) } }
         }
     }
 }
 
-fn looked_through(looked: &LookedThrough) -> Markup {
+fn looked_through(looked: &SearchPosition) -> Markup {
     let (account, rows) = (&looked.before_account, looked.rows_of_account);
     html! {
         ": all before " (looked.before_day)
-        @if !account.is_empty() { ", of that day the accounts before " (view::name(account)) }
-        @if rows > 0 { ", and " (view::thousands(rows as u64)) " rows of the next" }
+        @if !account.is_empty() { ", of that day the accounts before " (layout::name(account)) }
+        @if rows > 0 { ", and " (layout::thousands(rows as u64)) " rows of the next one" }
     }
 }
 
-fn exports(filter: &Filter<'_>, order: Order, cursor: &str) -> Markup {
-    // An export begins with the oldest row.
-    let from = if order == Order::Oldest { cursor } else { "" };
-    let export = query(&[&filter[..], &[("cursor", from)]].concat());
+fn exports(filter: &LogPageFilter<'_>, order: RowOrder, cursor: &str) -> Markup {
+    // An export starts at the oldest row.
+    let from = if order == RowOrder::Oldest { cursor } else { "" };
+    let export = to_query(&[&filter[..], &[("cursor", from)]].concat());
     html! {
         p class="pages" {
             @for (form, name) in FORMS {
@@ -145,18 +149,18 @@ fn exports(filter: &Filter<'_>, order: Order, cursor: &str) -> Markup {
             }
         }
         p class="none" {
-            @if order == Order::Oldest { "From the first row of this page on" } @else { "All of this time, from the oldest row on" }
-            ", at most " (view::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
-            " rows. A file that has not all of them is called weir-log-part; weir log export writes all."
+            @if order == RowOrder::Oldest { "Starting at this page's first row" } @else { "All rows of this time, starting at the oldest" }
+            ", at most " (layout::thousands(EXPORTED_MAX.try_into().unwrap_or(u64::MAX)))
+            " rows. An incomplete file is named weir-log-part; weir log export writes all rows."
         }
     }
 }
 
-/// What is asked for, by the names of its fields.
-type Filter<'a> = [(&'static str, &'a str); 8];
+/// The filter, as names and values of its fields.
+type LogPageFilter<'a> = [(&'static str, &'a str); 8];
 
-fn filter<'a>(desk: &Desk<'a>) -> Filter<'a> {
-    let wanted = |name: &str| desk.query.text(name);
+fn filter<'a>(context: &PageContext<'a>) -> LogPageFilter<'a> {
+    let wanted = |name: &str| context.query.text(name);
     let from = wanted("from");
     let hours = match (wanted("hours"), from) {
         ("", "") => HOURS,
@@ -174,22 +178,26 @@ fn filter<'a>(desk: &Desk<'a>) -> Filter<'a> {
     ]
 }
 
-/// The rows from a place on, as a file. The name of one that has not all says so; where its last line may, it says from where on
-/// there are more: `{"next":"..."}`.
-pub(super) async fn export(desk: &Desk<'_>, form: &str) -> Result<Answer, AdminError> {
+/// The rows from the cursor on, as a file. An incomplete file has another name, and in JSON lines its last line has the cursor of
+/// the next row: `{"next":"..."}`.
+pub(super) async fn export(context: &PageContext<'_>, form: &str) -> Result<PageResponse, AdminError> {
     let form: LogForm = form
         .parse()
-        .map_err(|error: NotAForm| AdminError::not_found(error.to_string()))?;
-    let asked = question(&[&filter(desk)[..], &[("cursor", desk.query.text("cursor"))]].concat())?;
-    let LogFile { mut bytes, next } = desk.log_file(ExportLog::new(form, asked), EXPORTED_MAX).await?;
+        .map_err(|error: UnknownLogForm| AdminError::not_found(error.to_string()))?;
+    let asked = read_question(&[&filter(context)[..], &[("cursor", context.query.text("cursor"))]].concat())?;
+    let LogExportFile { mut bytes, next } = context.log_file(ExportLog::new(form, asked), EXPORTED_MAX).await?;
     let name = if next.is_some() { "weir-log-part" } else { "weir-log" };
     if let Some(next) = next.filter(|_| form == LogForm::JsonLines) {
         bytes.extend(format!("{}\n", json!({ "next": next })).into_bytes());
     }
-    Ok(Answer::download(&format!("{name}.{form}"), form.media(), bytes))
+    Ok(PageResponse::download(
+        &format!("{name}.{form}"),
+        form.media_type(),
+        bytes,
+    ))
 }
 
-fn filters(filter: &Filter<'_>, order: Order) -> Markup {
+fn filters(filter: &LogPageFilter<'_>, order: RowOrder) -> Markup {
     let names = [
         "Account",
         "Key id",
@@ -208,8 +216,8 @@ fn filters(filter: &Filter<'_>, order: Order) -> Markup {
             label {
                 span { "Order" }
                 select name="order" {
-                    option value="" selected[order == Order::Newest] { "Newest first" }
-                    option value=(OLDEST) selected[order == Order::Oldest] { "Oldest first" }
+                    option value="" selected[order == RowOrder::Newest] { "Newest first" }
+                    option value=(OLDEST) selected[order == RowOrder::Oldest] { "Oldest first" }
                 }
             }
             button { "Show" }

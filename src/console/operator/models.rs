@@ -1,4 +1,4 @@
-//! The models that are served: by whom, in which protocols, at what price, and how they did.
+//! The page of served models: their providers, protocols, prices and health.
 
 use std::sync::Arc;
 
@@ -7,48 +7,48 @@ use maud::{Markup, html};
 use crate::{
     api::{
         error::AdminError,
-        providers::{ListModels, ModelView},
+        node::{ListModels, ModelView},
     },
     console::{
-        desk::{Desk, below},
-        frame::Page,
-        view,
+        PageContext, below,
+        layout::{self, HtmlPage},
+        request::to_query,
     },
     domain::{
-        faults::stability::{Health, Window},
-        money::price::Price,
+        faults::stability::{Health, StabilityWindow},
+        money::price::{Price, Tier, TokenPrice},
         wire::Protocol,
     },
-    stability::public::look::label,
+    stability::public::page,
 };
 
-pub(super) async fn page(desk: &Desk<'_>) -> Result<Page, AdminError> {
-    let listed = desk.look(ListModels {}).await?;
-    let search = desk.query.text("search").to_lowercase();
+pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
+    let listed = context.fetch(ListModels {}).await?;
+    let search = context.query.text("search").to_lowercase();
     let is_wanted = |model: &&ModelView| {
         let mut names = model.aliases.iter().chain([&model.name, &model.display_name]);
         names.any(|name| name.to_lowercase().contains(&search))
     };
     let models: Vec<&ModelView> = listed.models.iter().filter(is_wanted).collect();
-    let window = desk.source.window();
+    let window = context.source.window();
     let content = html! {
         form method="get" action="/models" class="filter" role="search" {
-            label { span { "Name or alias" } input type="search" name="search" value=(desk.query.text("search")); }
+            label { span { "Name or alias" } input type="search" name="search" value=(context.query.text("search")); }
             button { "Find" }
         }
         @if models.is_empty() {
-            p class="card" { "No models" @if search.is_empty() { ": no provider is on" } @else { " like this" } "." }
+            p class="card" { "No models" @if search.is_empty() { ": no provider is enabled" } @else { " like this" } "." }
         } @else { (table(&models, window.as_ref())) }
     };
-    Ok(Page {
+    Ok(HtmlPage {
         title: "Models".to_owned(),
         content,
     })
 }
 
-fn table(models: &[&ModelView], window: Option<&Window>) -> Markup {
+fn table(models: &[&ModelView], window: Option<&StabilityWindow>) -> Markup {
     html! {
-        p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier; a model's page has all of them." }
+        p class="lead" { (models.len()) " models. Prices in USD per million tokens, of the first tier; a model's page shows all its prices." }
         div class="scroll" tabindex="0" role="region" aria-label="Models" {
             table class="list" {
                 thead { tr {
@@ -61,7 +61,7 @@ fn table(models: &[&ModelView], window: Option<&Window>) -> Markup {
     }
 }
 
-fn row(model: &ModelView, window: Option<&Window>) -> Markup {
+fn row(model: &ModelView, window: Option<&StabilityWindow>) -> Markup {
     let name = model.name.as_str();
     let found = window.and_then(|window| window.find(name));
     let health = found.map_or(Health::NoData, |model| model.total.health());
@@ -69,25 +69,187 @@ fn row(model: &ModelView, window: Option<&Window>) -> Markup {
     let protocols: Vec<&str> = model.protocols.iter().copied().map(Protocol::as_str).collect();
     html! {
         tr {
-            th scope="row" { a href=(below("/models", name)) { (view::name(name)) } @if !aliases.is_empty() { small { " also " (view::name(&aliases)) } } }
-            td { (label::pill(health)) }
+            th scope="row" { a href=(below("/models", name)) { (layout::name(name)) } @if !aliases.is_empty() { small { " also " (layout::name(&aliases)) } } }
+            td { (page::pill(health)) }
             td { (protocols.join(", ")) }
             td {
                 @for provider in &model.providers {
-                    div { (view::name(provider)) " " (price(model.prices.get(provider))) }
+                    div { (layout::name(provider)) " " (price(model.prices.get(provider))) }
                 }
             }
-            td class="figure" { (view::figure(model.context_tokens, "unknown")) }
+            td class="figure" { (layout::count_or(model.context_tokens, "unknown")) }
         }
     }
 }
 
-/// The price of the first tier; a provider that is off has none.
+/// The price of the first tier; `None` if the provider is off.
 fn price(price: Option<&Arc<Price>>) -> Markup {
     let tier = price.map(|price| price.tariff().and_then(|tariff| tariff.tiers.first()));
     match tier {
         None => html! { span class="none" { "off" } },
         Some(None) => html! { span class="none" { "free" } },
         Some(Some(tier)) => html! { "$" (tier.input) " / $" (tier.output) },
+    }
+}
+
+pub(super) async fn model_page(context: &PageContext<'_>, name: &str) -> Result<HtmlPage, AdminError> {
+    let listed = context.fetch(ListModels {}).await?;
+    let mut models = listed.models.iter();
+    let model = models
+        .find(|model| model.name == name)
+        .ok_or_else(|| AdminError::not_found("No enabled provider serves a model of this name."))?;
+    let window = context.source.window();
+    let found = window.as_ref().and_then(|window| window.find(name));
+    let health = found.map_or(Health::NoData, |model| model.total.health());
+    let of_model = to_query(&[("model", name)]);
+    let content = html! {
+        p class="state" { (page::pill(health)) " " (layout::name(&model.display_name)) }
+        p class="pages" { a href={ "/usage" (of_model) } { "Its use" } " " a href={ "/log" (of_model) } { "Its log" } }
+        dl class="facts" {
+            dt { "Aliases" } dd { (names(model.aliases.iter().map(String::as_str))) }
+            dt { "Protocols" } dd { (names(model.protocols.iter().copied().map(Protocol::as_str))) }
+            dt { "Context" } dd { (layout::count_or(model.context_tokens, "unknown")) }
+        }
+        @for provider in &model.providers {
+            section class="card" {
+                h2 { (layout::name(provider)) }
+                @match model.prices.get(provider) {
+                    None => p class="none" { "Off" },
+                    Some(price) => { (all_prices(provider, price)) },
+                }
+            }
+        }
+    };
+    Ok(HtmlPage {
+        title: name.to_owned(),
+        content,
+    })
+}
+
+fn names<'a>(list: impl ExactSizeIterator<Item = &'a str>) -> Markup {
+    html! {
+        @if list.len() == 0 { span class="none" { "none" } }
+        @for (place, one) in list.enumerate() { @if place > 0 { ", " } (layout::name(one)) }
+    }
+}
+
+/// All prices of a model but those that are zero. In USD, per million tokens and per call.
+fn all_prices(provider: &str, price: &Price) -> Markup {
+    let Some(tariff) = price.tariff() else {
+        return html! { p { "Free" } };
+    };
+    let (factors, per_call) = (&tariff.multipliers, &tariff.per_call);
+    let factors = [
+        ("service tier", &factors.service_tier),
+        ("speed", &factors.speed),
+        ("geo", &factors.geo),
+    ];
+    let calls = [
+        ("web search", per_call.web_search),
+        ("web fetch", per_call.web_fetch),
+        ("file search", per_call.file_search),
+        ("code interpreter", per_call.code_interpreter),
+        ("image generation", per_call.image_generation),
+        ("request", per_call.request),
+    ];
+    let special = [("Reasoning", tariff.reasoning), ("Input by tools", tariff.tool_input)];
+    html! {
+        p class="none" { "USD per million tokens" }
+        (tiers(&format!("Prices of {provider}"), &tariff.tiers))
+        ul class="plain" {
+            @for (name, price) in special { @if let Some(price) = price { li { (name) ": $" (price) } } }
+            @for (call, usd) in calls { @if usd.pico_usd() > 0 { li { "Each " (call) ": $" (usd) } } }
+            @for (of, factors) in factors {
+                @for (name, factor) in factors { li { "Times " (factor) " for " (of) " " (name) } }
+            }
+        }
+        @for (tier, prices) in &tariff.service_tier_prices {
+            p { "Service tier " (tier) }
+            (tiers(&format!("Prices of {provider}, service tier {tier}"), prices))
+        }
+        p class="none" { "From " (layout::name(&tariff.source)) ", version " (price.version()) }
+    }
+}
+
+/// The prices of a tier. Those of audio and images come with the price that applies without one of their own.
+fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
+    let (input, output, read) = (tier.input, tier.output, tier.cache_read);
+    [
+        ("Input", input, None),
+        ("Output", output, None),
+        ("Cache read", read, None),
+        ("Cache write", tier.cache_write_short, None),
+        ("Cache write, long", tier.cache_write_long, None),
+        ("Input, audio", tier.input_audio, Some(input)),
+        ("Input, images", tier.input_image, Some(input)),
+        ("Cache read, audio", tier.cache_read_audio, Some(read)),
+        ("Cache read, images", tier.cache_read_image, Some(read)),
+        ("Output, audio", tier.output_audio, Some(output)),
+        ("Output, images", tier.output_image, Some(output)),
+    ]
+}
+
+/// A table of prices by prompt size, with `called` as its accessible name. Prices of audio and images are shown only if they
+/// differ from the ones that they replace.
+fn tiers(called: &str, tiers: &[Tier]) -> Markup {
+    let of_tiers: Vec<_> = tiers.iter().map(prices).collect();
+    let is_own = |place: usize| {
+        let mut prices = of_tiers.iter().filter_map(|prices| prices.get(place));
+        prices.any(|(_, price, usual)| Some(*price) != *usual)
+    };
+    let names = of_tiers.first().into_iter().flatten().enumerate();
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(called) {
+            table class="list" {
+                thead { tr {
+                    th scope="col" { "Prompt" }
+                    @for (place, (name, ..)) in names { @if is_own(place) { th scope="col" class="figure" { (name) } } }
+                } }
+                tbody { @for (tier, prices) in tiers.iter().zip(&of_tiers) { tr {
+                    th scope="row" {
+                        @match tier.above_input_tokens {
+                            0 => "Any",
+                            above => { "Above " (layout::thousands(above)) },
+                        }
+                    }
+                    @for (place, (_, price, _)) in prices.iter().enumerate() {
+                        @if is_own(place) { td class="figure" { "$" (price) } }
+                    }
+                } } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::money::price::PriceList;
+
+    #[test]
+    fn all_prices_of_a_model_are_shown() {
+        let list = "version = \"v7\"\n[[price]]\nname = \"m\"\nsource = \"the vendor's page\"\n\
+            tiers = [{ input = \"3\", output = \"15\", cache_read = \"0.3\", output_image = \"120\" }, { above_input_tokens = 200000, input = \"6\", output = \"22.5\" }]\n\
+            reasoning = \"16\"\nper_call = { web_search = \"0.01\" }\nmultipliers = { speed = { fast = \"2.5\" } }";
+        let list = PriceList::read("p.toml", list).unwrap();
+        let shown = all_prices("p", list.find("m", "p").unwrap()).into_string();
+        assert!(
+            !shown.contains("sound") && shown.contains(">Output, images<") && shown.contains(">$120<"),
+            "{shown}"
+        );
+        for part in [
+            ">$0.3<",
+            "Above 200,000",
+            ">$22.5<",
+            "Reasoning: $16",
+            "Each web search: $0.01",
+            "Times 2.5 for speed fast",
+            "the vendor's page",
+            "version v7",
+        ] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        assert_eq!(shown.matches("Each ").count(), 1, "what costs nothing is left out");
+        assert_eq!(all_prices("p", &Price::free()).into_string(), "<p>Free</p>");
     }
 }

@@ -1,4 +1,4 @@
-//! How an operator comes in: by a link that `weir console open` prints, or by the OpenID provider.
+//! Operators sign in by a link that `weir console open` prints, or by the OpenID provider.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,40 +9,38 @@ use maud::{Markup, html};
 use crate::{
     admin::Admin,
     console::{
-        answer::Answer,
-        ask::Ask,
-        cookie,
-        frame::{Frame, Page},
+        layout::{HtmlPage, Layout, PageResponse},
         link::{Links, Operator},
-        openid::{self, Failure, OpenId},
-        session::Sessions,
+        openid::{self, OpenId, SignInFailure},
+        request::PageRequest,
+        session::{self, BrowserSessions},
     },
-    edges::limiter::{Allowance, Limiter, client::Client},
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
 };
 
 /// How often one address may try to sign in.
-const SIGN_INS: Allowance = Allowance {
+const SIGN_INS: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
 
-/// Where the provider sends the browser back to.
+/// The path to which the provider sends the browser back.
 const RETURN: &str = "/openid/return";
 
-/// The ways into the console.
-pub(crate) struct Doors {
-    /// The links that were asked for on the machine.
+/// The ways to sign in to the console.
+pub(crate) struct SignInMethods {
+    /// The links that were issued on the machine.
     links: Arc<Links>,
     /// The OpenID provider, if there is one.
     openid: Option<OpenId>,
-    sign_ins: Limiter<Client>,
+    sign_ins: Limiter<ClientAddress>,
     trusted: Vec<IpNet>,
 }
 
-impl Doors {
-    /// For those who open one of the links or whom the provider vouches for; `trusted` are proxies in front, and `start` is a
-    /// time before the first request.
+impl SignInMethods {
+    /// Sign-in by `links` and, if configured, by `openid`. `trusted` are the proxies in front; `start` must be before the first
+    /// request.
     pub(crate) fn new(links: Arc<Links>, openid: Option<OpenId>, trusted: Vec<IpNet>, start: Instant) -> Self {
         Self {
             links,
@@ -52,108 +50,118 @@ impl Doors {
         }
     }
 
-    /// The page behind a link. It opens nothing by itself: whoever only looks at the link, such as a chat that shows a preview,
-    /// does not use it up.
-    pub(super) fn page(&self, ask: &Ask) -> Answer {
-        let query = ask.query();
-        let Some(code) = query.given("code") else {
-            return self.needed();
+    /// The page behind a link. Reading it does not use the link up, so a chat's preview does no harm: only its form opens a
+    /// session.
+    pub(super) fn link_page(&self, request: &PageRequest) -> PageResponse {
+        let query = request.query();
+        let Some(code) = query.non_empty("code") else {
+            return self.sign_in_page();
         };
         let content = html! {
             form method="post" action="/open" class="card" autocomplete="off" {
                 input type="hidden" name="code" value=(code);
-                p { "This link opens one session. It is good once, for 60 seconds." }
+                p { "This link opens one session. It is valid once, for 60 seconds." }
                 button autofocus { "Open the console" }
             }
         };
-        Answer::page(StatusCode::OK, framed(&titled("Sign in", content)))
+        PageResponse::page(StatusCode::OK, framed(&titled("Sign in", content)))
     }
 
     /// Begins a session by a link.
-    pub(super) async fn open(&self, sessions: &Sessions, ask: &Ask) -> Answer {
-        if let Err(refused) = self.admit(ask) {
+    pub(super) async fn open_by_link(&self, sessions: &BrowserSessions, request: &PageRequest) -> PageResponse {
+        if let Err(refused) = self.admit(request) {
             return *refused;
         }
-        let Some(operator) = self.links.take(ask.form().text("code"), ask.now) else {
+        let Some(operator) = self.links.redeem(request.form().text("code"), request.now) else {
             let content = html! {
-                p class="card" role="alert" { "This link was used, or its 60 seconds are over." } (self.how())
+                p class="card" role="alert" { "This link was used, or is older than 60 seconds." } (self.instructions())
             };
-            return Answer::page(
+            return PageResponse::page(
                 StatusCode::FORBIDDEN,
-                framed(&titled("The link is not good any more", content)),
+                framed(&titled("The link is no longer valid", content)),
             );
         };
-        begin(sessions, &operator, ask).await
+        begin(sessions, &operator, request).await
     }
 
-    /// Sends the browser to the provider. It is told so by a page: a form may lead to its own site only, by the page's policy.
-    pub(super) async fn ask_provider(&self, ask: &Ask) -> Answer {
+    /// Sends the browser to the provider, by a page that refreshes: the policy of the page with the form allows no redirect to
+    /// another site.
+    pub(super) async fn redirect_to_provider(&self, request: &PageRequest) -> PageResponse {
         let Some(openid) = &self.openid else {
-            return self.needed();
+            return self.sign_in_page();
         };
-        if let Err(refused) = self.admit(ask) {
+        if let Err(refused) = self.admit(request) {
             return *refused;
         }
         let begun = match self.base() {
-            Ok(base) => openid.begin(&format!("{base}{RETURN}"), ask.now).await,
+            Ok(base) => openid.begin(&format!("{base}{RETURN}"), request.now).await,
             Err(failure) => Err(failure),
         };
         let begun = match begun {
             Ok(begun) => begun,
-            Err(failure) => return self.failed(&failure),
+            Err(failure) => return self.failure_page(&failure),
         };
         let content = html! {
             p class="card" { "You are being sent to " a href=(begun.to) { (openid.name()) } "." }
         };
-        let page = Answer::page(StatusCode::OK, framed(&titled("Sign in", content)));
+        let page = PageResponse::page(StatusCode::OK, framed(&titled("Sign in", content)));
         let Ok(refresh) = HeaderValue::from_str(&format!("0; url={}", begun.to)) else {
-            return self.failed(&Failure::Provider("its address cannot be sent to a browser".to_owned()));
+            return self.failure_page(&SignInFailure::Provider(
+                "its address cannot be sent in a header".to_owned(),
+            ));
         };
-        page.going_on(refresh)
-            .with_cookie(cookie::OPENID.set(&begun.text, ask.way()))
+        page.with_refresh(refresh)
+            .with_cookie(session::OPENID.set(&begun.text, request.connection_security()))
     }
 
     /// The page that the provider sends the browser back to.
-    pub(super) fn returned(&self, ask: &Ask) -> Answer {
+    pub(super) fn return_page(&self, request: &PageRequest) -> PageResponse {
         if self.openid.is_none() {
-            return self.needed();
+            return self.sign_in_page();
         }
-        let content = openid::returned::form(&ask.query(), RETURN, "Open the console");
-        Answer::page(StatusCode::OK, framed(&titled("Sign in", content)))
+        let content = openid::return_form(&request.query(), RETURN, "Open the console");
+        PageResponse::page(StatusCode::OK, framed(&titled("Sign in", content)))
     }
 
-    /// Begins a session by what the provider says.
-    pub(super) async fn finish(&self, sessions: &Sessions, api: &Admin, ask: &Ask) -> Answer {
+    /// Finishes the sign-in and opens a session.
+    pub(super) async fn finish(&self, sessions: &BrowserSessions, api: &Admin, request: &PageRequest) -> PageResponse {
         let Some(openid) = &self.openid else {
-            return self.needed();
+            return self.sign_in_page();
         };
-        if let Err(refused) = self.admit(ask) {
+        if let Err(refused) = self.admit(request) {
             return *refused;
         }
-        let (form, text) = (ask.form(), cookie::OPENID.read(&ask.headers, ask.way()));
+        let (form, text) = (
+            request.form(),
+            session::OPENID.read(&request.headers, request.connection_security()),
+        );
         let finished = match self.base() {
-            Ok(base) => openid.finish(&format!("{base}{RETURN}"), (&form, text), ask.now).await,
+            Ok(base) => {
+                openid
+                    .finish(&format!("{base}{RETURN}"), (&form, text), request.now)
+                    .await
+            }
             Err(failure) => Err(failure),
         };
         let finished = finished.and_then(|person| openid.operator(person));
-        let over = cookie::OPENID.clear(ask.way());
+        let over = session::OPENID.clear(request.connection_security());
         let operator = match finished {
             Ok(operator) => operator,
-            Err(failure) => return self.failed(&failure).with_cookie(over),
+            Err(failure) => return self.failure_page(&failure).with_cookie(over),
         };
-        if let Err(refused) = api.signs_in(operator.peer(), operator.role).await {
+        if let Err(refused) = api.record_sign_in(operator.peer(), operator.role).await {
             let content = html! { p class="card" role="alert" { (refused.message) } };
-            return Answer::page(refused.status(), framed(&titled("Nobody was signed in", content)));
+            return PageResponse::page(refused.status(), framed(&titled("Nobody was signed in", content)));
         }
-        begin(sessions, &operator, ask).await.with_cookie(over)
+        begin(sessions, &operator, request).await.with_cookie(over)
     }
 
-    /// What is shown to somebody who has signed out: whom the provider has vouched for is still signed in there.
-    pub(super) fn left(&self, operator: &Operator) -> Answer {
-        let Some(openid) = self.openid.as_ref().filter(|_| operator.is_vouched_for()) else {
-            return Answer::see("/open");
+    /// The page after signing out. People who came from the OpenID provider may still be signed in there.
+    pub(super) fn signed_out_page(&self, operator: &Operator) -> PageResponse {
+        let Some(openid) = self.openid.as_ref().filter(|_| operator.came_from_openid()) else {
+            return PageResponse::redirect("/open");
         };
-        let end = self.base().ok().and_then(|base| openid.end_of_session(&base));
+        let end = self.base().ok().and_then(|base| openid.sign_out_url(&base));
         let content = html! {
             div class="card" {
                 p { "You are signed out of this console. At " (openid.name()) " you may still be signed in." }
@@ -161,26 +169,26 @@ impl Doors {
                 p { a href="/open" { "Sign in again" } }
             }
         };
-        Answer::page(StatusCode::OK, framed(&titled("Signed out", content)))
+        PageResponse::page(StatusCode::OK, framed(&titled("Signed out", content)))
     }
 
-    /// What is shown without a session.
-    pub(super) fn needed(&self) -> Answer {
+    /// The page that is shown without a session.
+    pub(super) fn sign_in_page(&self) -> PageResponse {
         let content = html! {
-            p class="lead" { "Nobody is signed in here, or the session has ended." } (self.how())
+            p class="lead" { "You are not signed in, or your session has ended." } (self.instructions())
         };
-        Answer::page(StatusCode::UNAUTHORIZED, framed(&titled("Sign in", content)))
+        PageResponse::page(StatusCode::UNAUTHORIZED, framed(&titled("Sign in", content)))
     }
 
-    /// Whether somebody may try to sign in now.
-    fn admit(&self, ask: &Ask) -> Result<(), Box<Answer>> {
-        if !ask.is_own() {
+    /// Refuses forms of other sites, and too many attempts from one address.
+    fn admit(&self, request: &PageRequest) -> Result<(), Box<PageResponse>> {
+        if !request.is_same_origin() {
             let content = html! { p class="card" role="alert" { "This form does not come from the console. Nothing was opened." } };
             let page = framed(&titled("Forbidden", content));
-            return Err(Box::new(Answer::page(StatusCode::FORBIDDEN, page)));
+            return Err(Box::new(PageResponse::page(StatusCode::FORBIDDEN, page)));
         }
-        let client = Client::of(ask.peer, &ask.headers, &self.trusted);
-        self.sign_ins.try_acquire(client, ask.now).map_err(|wait| {
+        let client = ClientAddress::from_headers(request.peer, &request.headers, &self.trusted);
+        self.sign_ins.try_acquire(client, request.now).map_err(|wait| {
             let wait = wait.as_secs() + 1;
             let content = html! {
                 p class="card" role="alert" {
@@ -188,24 +196,24 @@ impl Doors {
                 }
             };
             let page = framed(&titled("Too many attempts", content));
-            Box::new(Answer::page(StatusCode::TOO_MANY_REQUESTS, page))
+            Box::new(PageResponse::page(StatusCode::TOO_MANY_REQUESTS, page))
         })
     }
 
-    /// Where browsers reach the console.
-    fn base(&self) -> Result<String, Failure> {
-        self.links.base().ok_or(Failure::Busy)
+    /// The console's address for browsers.
+    fn base(&self) -> Result<String, SignInFailure> {
+        self.links.base().ok_or(SignInFailure::Busy)
     }
 
-    fn failed(&self, failure: &Failure) -> Answer {
-        if let Some(why) = failure.told() {
-            tracing::warn!(%why, "a sign-in by the OpenID provider has failed");
+    fn failure_page(&self, failure: &SignInFailure) -> PageResponse {
+        if let Some(why) = failure.log_text() {
+            tracing::warn!(%why, "a sign-in by the OpenID provider failed");
         }
-        let content = html! { div class="card" role="alert" { (failure.page()) } (self.how()) };
-        Answer::page(failure.status(), framed(&titled("Nobody was signed in", content)))
+        let content = html! { div class="card" role="alert" { (failure.markup()) } (self.instructions()) };
+        PageResponse::page(failure.status(), framed(&titled("Nobody was signed in", content)))
     }
 
-    fn how(&self) -> Markup {
+    fn instructions(&self) -> Markup {
         html! {
             @if let Some(openid) = &self.openid {
                 form method="post" action="/openid" class="card" {
@@ -216,27 +224,27 @@ impl Doors {
                 p { "On the machine that weir runs on, as a member of the group of its admin socket:" }
                 pre { code { "weir console open" } }
                 p { "It prints a link that opens a session once, within 60 seconds. " code { "--role viewer" } " or "
-                    code { "--role operator" } " opens one that may do less." }
+                    code { "--role operator" } " opens one with fewer rights." }
             }
         }
     }
 }
 
-async fn begin(sessions: &Sessions, operator: &Operator, ask: &Ask) -> Answer {
-    // A session of before is not taken over: the new one has a text of its own.
-    if let Some(before) = cookie::CONSOLE.read(&ask.headers, ask.way()) {
-        // Where the store is away it ends by itself, later: nobody has its text but this browser.
+async fn begin(sessions: &BrowserSessions, operator: &Operator, request: &PageRequest) -> PageResponse {
+    // A previous session is not reused: the new one has its own text.
+    if let Some(before) = session::CONSOLE.read(&request.headers, request.connection_security()) {
+        // If the store is unreachable, it ends later by itself: only this browser knows its text.
         let _ = sessions.close(before).await;
     }
-    let id = sessions.open(operator, ask.now).await;
-    Answer::see("/").with_cookie(cookie::CONSOLE.set(&id, ask.way()))
+    let id = sessions.open(operator, request.now).await;
+    PageResponse::redirect("/").with_cookie(session::CONSOLE.set(&id, request.connection_security()))
 }
 
 /// A document without a session.
-pub(super) fn framed(page: &Page) -> Markup {
-    let frame = Frame {
+pub(super) fn framed(page: &HtmlPage) -> Markup {
+    let frame = Layout {
         style: "/style.css",
-        door: "weir console",
+        site_name: "weir console",
         pages: &[],
         current: "",
         who: html! {},
@@ -244,8 +252,8 @@ pub(super) fn framed(page: &Page) -> Markup {
     frame.document(page)
 }
 
-fn titled(title: &str, content: Markup) -> Page {
-    Page {
+fn titled(title: &str, content: Markup) -> HtmlPage {
+    HtmlPage {
         title: title.to_owned(),
         content,
     }

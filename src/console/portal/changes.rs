@@ -1,19 +1,25 @@
-//! What the owner of a key changes in the portal: its limits, its text, the agents that are signed in with it.
+//! The changes that a key's owner can make in the portal: limits, the key's text, and signing agents out.
 
 use http::StatusCode;
 
-use super::{Owner, Portal, ROOT, page};
+use super::{KeyOwner, Portal, ROOT, page};
 use crate::{
-    admin::{Peer, ask::Answered, author::Author},
+    admin::{AdminPeer, errors::AdminHandler, peer::Author},
     api::{
-        error::{AdminError, Code},
-        keys::{EndOverlap, Key, KeyText, LowerKey},
-        providers::ListModels,
+        error::{AdminError, AdminErrorCode},
+        keys::{EndOverlap, KeyDetails, KeyText, LowerKey},
+        node::ListModels,
         sessions::EndSignIns,
     },
-    console::{answer::Answer, ask::Ask, fields::Fields, forms::changed, key_view, limits, rotation, session::Session},
+    console::{
+        forms::changed_value,
+        key_page,
+        layout::PageResponse,
+        request::{FormFields, PageRequest},
+        session::BrowserSession,
+    },
     domain::keys::{
-        change::{MadeFrom, NotChanged},
+        change::{ChangePrecondition, KeyChangeError},
         key::KeyId,
         secret::ServiceKey,
     },
@@ -22,84 +28,86 @@ use crate::{
 impl Portal {
     pub(super) async fn change(
         &self,
-        session: &Session<Owner>,
+        session: &BrowserSession<KeyOwner>,
         at: &[&str],
-        form: &Fields,
-        ask: &Ask,
-    ) -> Result<Answer, AdminError> {
-        self.is_by_present_text(session).await?;
+        form: &FormFields,
+        request: &PageRequest,
+    ) -> Result<PageResponse, AdminError> {
+        self.check_present_text(session).await?;
         if let ["agents"] = at {
             let id = session.who.key.clone();
-            self.ask(session, EndSignIns { id }).await?;
-            return Ok(Answer::see(ROOT));
+            self.request_change(session, EndSignIns { id }).await?;
+            return Ok(PageResponse::redirect(ROOT));
         }
         let key = self.key(session).await?;
-        if key_view::has_expired(&key) || key_view::is_used_up(&key) {
+        if key_page::has_expired(&key) || key_page::is_used_up(&key) {
             return Err(AdminError::new(
-                Code::Forbidden,
-                "This key is used up or has expired: it can be looked at, and only an operator can change it.",
+                AdminErrorCode::Forbidden,
+                "This key is used up or has expired: only an operator can change it.",
             ));
         }
         let id = key.id;
         match at {
             ["rotate"] => {
-                let made = self.ask(session, rotation::question(session, id, form)?).await?;
-                return Ok(self.rotated(session, &made, &ask.base()).await);
+                let made = self
+                    .request_change(session, key_page::read_rotation(session, id, form)?)
+                    .await?;
+                return Ok(self.rotated(session, &made, &request.base()).await);
             }
-            ["end-overlap"] => self.ask(session, EndOverlap { id }).await?,
-            _ => self.ask(session, lowered(id, form)?).await?,
+            ["end-overlap"] => self.request_change(session, EndOverlap { id }).await?,
+            _ => self.request_change(session, read_lower(id, form)?).await?,
         };
-        Ok(Answer::see(ROOT))
+        Ok(PageResponse::redirect(ROOT))
     }
 
-    /// Asks for a change of the session's key, as long as the session was opened with its present text.
-    pub(super) async fn ask<Q: Answered>(
+    /// Makes a change of the session's key, if the session was opened with the key's present text.
+    pub(super) async fn request_change<Q: AdminHandler>(
         &self,
-        session: &Session<Owner>,
+        session: &BrowserSession<KeyOwner>,
         question: Q,
     ) -> Result<Q::Answer, AdminError> {
-        let Owner { key, digest } = &session.who;
+        let KeyOwner { key, digest } = &session.who;
         let author = Author {
-            peer: Peer::Owner(key.clone()),
-            from: MadeFrom::Text(*digest),
+            peer: AdminPeer::Owner(key.clone()),
+            from: ChangePrecondition::Text(*digest),
         };
-        self.api.ask(author, question).await
+        self.api.call(author, question).await
     }
 
-    /// Whoever has only the text of before looks, and changes nothing: it ends, and gives nothing that would last longer. Says so
-    /// before anything else is looked at; the store decides it again with the change.
-    pub(super) async fn is_by_present_text(&self, session: &Session<Owner>) -> Result<(), AdminError> {
+    /// Refuses changes by a session that was opened with a former text: it may only read, and end. Checked before anything else;
+    /// the store checks it again with the change.
+    pub(super) async fn check_present_text(&self, session: &BrowserSession<KeyOwner>) -> Result<(), AdminError> {
         let view = self.keys.by_id(&session.who.key).await?;
-        let from = MadeFrom::Text(session.who.digest);
-        let present = view.map_or(Err(NotChanged::OldText), |view| view.check_made_from(&from));
+        let from = ChangePrecondition::Text(session.who.digest);
+        let present = view.map_or(Err(KeyChangeError::OldText), |view| view.check_precondition(&from));
         Ok(present?)
     }
 
-    /// The session goes on with the new text of its key, which is shown once.
-    async fn rotated(&self, session: &Session<Owner>, made: &Key, base: &str) -> Answer {
+    /// Moves the session to the key's new text, and shows the text once.
+    async fn rotated(&self, session: &BrowserSession<KeyOwner>, made: &KeyDetails, base: &str) -> PageResponse {
         let text = made.key.as_ref().map_or("", KeyText::expose);
         if let Ok(key) = ServiceKey::parse(&self.prefix, text) {
-            let owner = Owner {
+            let owner = KeyOwner {
                 digest: key.digest(),
                 ..session.who.clone()
             };
-            // Where the store is away now, its owner signs in again, with the new text.
-            let _ = self.sessions.becomes(session, &owner).await;
+            // If the store is unreachable now, the owner has to sign in again, with the new text.
+            let _ = self.sessions.set_person(session, &owner).await;
         }
-        // The key has its new text: whatever cannot be read now, that is shown.
-        let listed = self.look(session, ListModels {}).await;
-        let page = page::rotated(made, &listed.unwrap_or_default().models, base);
-        Answer::page(StatusCode::OK, page::framed(Some(session), &page))
+        // The key has its new text now, so it is shown even if the models cannot be read.
+        let listed = self.fetch(session, ListModels {}).await;
+        let page = page::rotated_page(made, &listed.unwrap_or_default().models, base);
+        PageResponse::page(StatusCode::OK, page::framed(Some(session), &page))
     }
 }
 
 /// The limits that were changed.
-fn lowered(id: KeyId, form: &Fields) -> Result<LowerKey, AdminError> {
-    let [rpm, tpm, concurrency] = limits::changed_rates(form)?;
+fn read_lower(id: KeyId, form: &FormFields) -> Result<LowerKey, AdminError> {
+    let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
     Ok(LowerKey {
         id,
-        expires_at: changed(form, "expires_at")?,
-        quota_usd: changed(form, "quota_usd")?,
+        expires_at: changed_value(form, "expires_at")?,
+        quota_usd: changed_value(form, "quota_usd")?,
         rpm,
         tpm,
         concurrency,

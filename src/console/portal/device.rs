@@ -1,79 +1,82 @@
-//! Where the owner of a key lets an agent use it: they compare the code that the agent shows, and approve or refuse.
+//! The page on which a key's owner lets an agent use the key: they compare the agent's code, and approve or refuse.
 //!
-//! Nothing is approved by opening an address. Whoever sends a victim their own code (RFC 8628, section 5.4) meets the words of
-//! this page; codes that are guessed meet a limit for each address and each key.
+//! Opening a link approves nothing. Against attackers who send a victim their own code (RFC 8628, section 5.4), the page warns;
+//! against guessed codes, tries are limited for each address and each key.
 
 use http::{Method, StatusCode};
 use maud::{Markup, html};
 
-use super::{Owner, Portal, page, unavailable};
+use super::{KeyOwner, Portal, page, unavailable};
 use crate::{
     api::{error::AdminError, sessions::DecideSignIn},
     console::{
-        answer::Answer,
-        ask::Ask,
         forms::{Forms, NOT_GENUINE, is_genuine},
-        frame::Page,
+        layout::{self, HtmlPage, PageResponse},
         oauth::{OAuth, VERIFICATION},
-        session::Session,
-        view,
+        request::PageRequest,
+        session::BrowserSession,
     },
-    domain::sign_in::user_code::UserCode,
+    domain::sign_in::device_request::UserCode,
 };
 
 impl Portal {
-    /// The page on which a code is typed, or decided on.
-    pub(super) async fn device(&self, oauth: &OAuth, ask: &Ask) -> Answer {
-        let session = match self.signed_in(ask).await {
+    /// The page on which a code is entered, or approved or refused.
+    pub(super) async fn device(&self, oauth: &OAuth, request: &PageRequest) -> PageResponse {
+        let session = match self.find_session(request).await {
             Ok((_, session)) => session,
             Err(refused) => return *refused,
         };
-        match ask.method {
-            Method::GET => self.ask_for(oauth, &session, ask).await,
-            Method::POST => self.decide(&session, ask).await,
+        match request.method {
+            Method::GET => self.show_request(oauth, &session, request).await,
+            Method::POST => self.decide(&session, request).await,
             _ => {
-                let why = "This page is read with GET, and its form is sent with POST.";
-                page::refusal(StatusCode::METHOD_NOT_ALLOWED, why).allowing("GET, HEAD, POST")
+                let why = "This page supports GET, and POST for its form.";
+                page::refusal(StatusCode::METHOD_NOT_ALLOWED, why).with_allow("GET, HEAD, POST")
             }
         }
     }
 
-    async fn ask_for(&self, oauth: &OAuth, session: &Session<Owner>, ask: &Ask) -> Answer {
-        let typed = ask.query();
-        let Some(typed) = typed.given("user_code") else {
-            return shown(StatusCode::OK, session, &typing(None));
+    async fn show_request(
+        &self,
+        oauth: &OAuth,
+        session: &BrowserSession<KeyOwner>,
+        request: &PageRequest,
+    ) -> PageResponse {
+        let typed = request.query();
+        let Some(typed) = typed.non_empty("user_code") else {
+            return page_response(StatusCode::OK, session, &code_page(None));
         };
-        if let Err(answer) = self.try_code(session, ask) {
+        if let Err(answer) = self.try_code(session, request) {
             return *answer;
         }
         let waiting = match UserCode::parse(typed) {
             None => Ok(None),
-            Some(code) => oauth.sign_ins.waiting(&code).await.map(|found| Some((code, found?))),
+            Some(code) => oauth.sign_ins.pending(&code).await.map(|found| Some((code, found?))),
         };
         match waiting {
             Err(error) => unavailable(&error),
             Ok(None) => {
-                let why = "No agent waits with this code: it has expired, was used, or was mistyped.";
-                shown(StatusCode::NOT_FOUND, session, &typing(Some(why)))
+                let why = "No agent is waiting with this code: it has expired, was used, or was mistyped.";
+                page_response(StatusCode::NOT_FOUND, session, &code_page(Some(why)))
             }
             Ok(Some((code, waiting))) => match self.key(session).await {
                 Ok(key) => {
-                    let asked = Asked {
+                    let asked = DevicePrompt {
                         code: &code,
                         seconds: waiting.seconds,
                         name: &key.name,
                         hint: &key.hint,
                     };
-                    shown(StatusCode::OK, session, &asked.deciding(&Forms::new(session, None)))
+                    page_response(StatusCode::OK, session, &asked.page(&Forms::new(session, None)))
                 }
                 Err(refused) => page::refusal(refused.status(), &refused.to_string()),
             },
         }
     }
 
-    fn try_code(&self, session: &Session<Owner>, ask: &Ask) -> Result<(), Box<Answer>> {
-        let by_key = self.codes_of_keys.try_acquire(session.who.digest, ask.now);
-        let tried = self.codes.try_acquire(self.client(ask), ask.now).and(by_key);
+    fn try_code(&self, session: &BrowserSession<KeyOwner>, request: &PageRequest) -> Result<(), Box<PageResponse>> {
+        let by_key = self.codes_of_keys.try_acquire(session.who.digest, request.now);
+        let tried = self.codes.try_acquire(self.client(request), request.now).and(by_key);
         tried.map_err(|wait| {
             let seconds = wait.as_secs() + 1;
             let why = format!("Too many codes were tried: try again in {seconds} seconds.");
@@ -81,25 +84,25 @@ impl Portal {
         })
     }
 
-    async fn decide(&self, session: &Session<Owner>, ask: &Ask) -> Answer {
-        let form = ask.form();
-        if !is_genuine(session, ask, &form) {
+    async fn decide(&self, session: &BrowserSession<KeyOwner>, request: &PageRequest) -> PageResponse {
+        let form = request.form();
+        if !is_genuine(session, request, &form) {
             return page::refusal(StatusCode::FORBIDDEN, NOT_GENUINE);
         }
-        if let Err(answer) = self.try_code(session, ask) {
+        if let Err(answer) = self.try_code(session, request) {
             return *answer;
         }
         let is_approved = form.text("decision") == "approve";
         let work = async {
-            self.is_by_present_text(session).await?;
+            self.check_present_text(session).await?;
             let user_code = form.text("user_code").parse();
             let question = DecideSignIn {
                 id: session.who.key.clone(),
                 user_code: user_code.map_err(|error: &str| AdminError::of_field("user_code", error))?,
                 approve: is_approved,
             };
-            self.ask(session, question).await?;
-            Ok::<_, AdminError>(shown(StatusCode::OK, session, &decided(is_approved)))
+            self.request_change(session, question).await?;
+            Ok::<_, AdminError>(page_response(StatusCode::OK, session, &decision_page(is_approved)))
         };
         match work.await {
             Ok(answer) => answer,
@@ -108,12 +111,12 @@ impl Portal {
     }
 }
 
-fn shown(status: StatusCode, session: &Session<Owner>, page: &Page) -> Answer {
-    Answer::page(status, page::framed(Some(session), page))
+fn page_response(status: StatusCode, session: &BrowserSession<KeyOwner>, page: &HtmlPage) -> PageResponse {
+    PageResponse::page(status, page::framed(Some(session), page))
 }
 
-/// Where a code is typed. A GET: it changes nothing.
-fn typing(why: Option<&str>) -> Page {
+/// The page on which a code is entered. Its form uses GET because it changes nothing.
+fn code_page(why: Option<&str>) -> HtmlPage {
     let content = html! {
         @if let Some(why) = why { p class="card refused" role="alert" { (why) } }
         form method="get" action=(VERIFICATION) class="card fields" autocomplete="off" {
@@ -122,23 +125,23 @@ fn typing(why: Option<&str>) -> Page {
                 input type="text" name="user_code" required autofocus autocomplete="off" autocapitalize="characters"
                     spellcheck="false" placeholder="XXXX-XXXX";
             }
-            button { "Go on" }
+            button { "Continue" }
         }
         p class="pages" { a href="/portal" { "Back to the key" } }
     };
     titled("Sign an agent in", content)
 }
 
-/// What is decided on.
-struct Asked<'a> {
+/// An agent's request to use the key.
+struct DevicePrompt<'a> {
     code: &'a UserCode,
     seconds: i64,
     name: &'a str,
     hint: &'a str,
 }
 
-impl Asked<'_> {
-    fn deciding(&self, forms: &Forms<'_, Owner>) -> Page {
+impl DevicePrompt<'_> {
+    fn page(&self, forms: &Forms<'_, KeyOwner>) -> HtmlPage {
         let code = self.code.to_string();
         let fields = html! {
             input type="hidden" name="user_code" value=(code);
@@ -149,11 +152,11 @@ impl Asked<'_> {
         };
         let content = html! {
             section class="card" {
-                p { "An agent asks to use your key " strong { (view::name(self.name)) } ", which ends in " code { (self.hint) }
-                    ". It began " (self.seconds) " seconds ago and shows this code:" }
+                p { "An agent requests to use your key " strong { (layout::name(self.name)) } ", which ends in " code { (self.hint) }
+                    ". It began " (self.seconds) " seconds ago, and shows this code:" }
                 p class="compare" { (code) }
-                p { strong { "Approve only if you have started this yourself, just now, and your agent shows the very same code." }
-                    " Whoever has sent you a link or a code would use your key." }
+                p { strong { "Approve only if you started this yourself, just now, and your agent shows exactly this code." }
+                    " If somebody sent you a link or a code, they would be able to use your key." }
                 (forms.form(VERIFICATION, "fields", &fields))
             }
         };
@@ -161,10 +164,10 @@ impl Asked<'_> {
     }
 }
 
-fn decided(is_approved: bool) -> Page {
+fn decision_page(is_approved: bool) -> HtmlPage {
     let content: Markup = html! {
         p class="card" role="status" {
-            @if is_approved { "The agent is signed in within seconds. Go back to it; this page can be closed." }
+            @if is_approved { "The agent will be signed in within seconds. You can go back to it and close this page." }
             @else { "The agent was refused." }
         }
         p class="pages" { a href="/portal" { "To the key" } }
@@ -172,8 +175,8 @@ fn decided(is_approved: bool) -> Page {
     titled(if is_approved { "Approved" } else { "Refused" }, content)
 }
 
-fn titled(title: &str, content: Markup) -> Page {
-    Page {
+fn titled(title: &str, content: Markup) -> HtmlPage {
+    HtmlPage {
         title: title.to_owned(),
         content,
     }

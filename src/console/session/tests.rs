@@ -9,11 +9,11 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::{
-    admin::{Peer, sessions::Holder},
+    admin::{AdminPeer, sessions::SessionHolder},
     console::link::Operator,
-    domain::{keys::key::KeyId, role::Role},
+    domain::{keys::key::KeyId, sign_in::Role},
     edges::clock,
-    store::web_sessions::ListedWebSession,
+    store::sessions::ListedWebSession,
 };
 
 /// What docs/console.md promises.
@@ -41,7 +41,7 @@ impl Shelf {
 
 #[async_trait]
 impl WebSessionStore for Shelf {
-    async fn begin(&self, id: &SessionDigest, who: &str, lasts: Lifetime) -> Result<(), StoreError> {
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError> {
         assert_eq!((lasts.idle, lasts.whole), (HALF_AN_HOUR, HALF_A_DAY));
         self.open()?.insert(*id, who.to_owned());
         Ok(())
@@ -68,14 +68,14 @@ impl WebSessionStore for Shelf {
 }
 
 /// Two nodes at one store.
-fn nodes() -> (Arc<Shelf>, Sessions, Sessions) {
+fn nodes() -> (Arc<Shelf>, BrowserSessions, BrowserSessions) {
     let shelf = Arc::new(Shelf::default());
-    let node = || Sessions::new("door", Arc::clone(&shelf) as Arc<dyn WebSessionStore>);
+    let node = || BrowserSessions::new("door", Arc::clone(&shelf) as Arc<dyn WebSessionStore>);
     let (one, other) = (node(), node());
     (shelf, one, other)
 }
 
-async fn found(node: &Sessions, text: &str, now: Instant) -> Option<Session<String>> {
+async fn found(node: &BrowserSessions, text: &str, now: Instant) -> Option<BrowserSession<String>> {
     node.find(text, now).await.unwrap()
 }
 
@@ -91,7 +91,7 @@ async fn all_nodes_know_a_session_and_none_after_its_end() {
             assert!(found(node, made_up, now).await.is_none());
         }
     }
-    let other_door = Sessions::new("other door", Arc::clone(&one.store));
+    let other_door = BrowserSessions::new("other door", Arc::clone(&one.store));
     assert!(found(&other_door, &text, now).await.is_none());
     one.close(&text).await.unwrap();
     assert!(found(&other, &text, now).await.is_none() && found(&one, &text, now).await.is_none());
@@ -130,7 +130,7 @@ async fn whose_a_session_is_may_change_at_any_node() {
     let now = clock::instant();
     let text = one.open(&"me".to_owned(), now).await;
     let session = found(&other, &text, now).await.unwrap();
-    other.becomes(&session, &"me, rotated".to_owned()).await.unwrap();
+    other.set_person(&session, &"me, rotated".to_owned()).await.unwrap();
     assert_eq!(found(&one, &text, now).await.unwrap().who, "me, rotated");
 }
 
@@ -138,7 +138,7 @@ async fn whose_a_session_is_may_change_at_any_node() {
 async fn the_admin_api_reads_whose_the_sessions_of_both_doors_are() {
     let (shelf, ..) = nodes();
     let now = clock::instant();
-    let opened_by = Peer::Process {
+    let opened_by = AdminPeer::Process {
         uid: Some(7),
         pid: None,
     };
@@ -146,22 +146,28 @@ async fn the_admin_api_reads_whose_the_sessions_of_both_doors_are() {
     let operator = Operator { opened_by, role };
     let key = KeyId::parse("key_0123456789abcdef").unwrap();
     let digest = crate::store::contract::digest(1);
-    let owner = crate::console::portal::Owner {
+    let owner = crate::console::portal::KeyOwner {
         key: key.clone(),
         digest,
     };
-    let at = |door| Sessions::new(door, Arc::clone(&shelf) as Arc<dyn WebSessionStore>);
+    let at = |door| BrowserSessions::new(door, Arc::clone(&shelf) as Arc<dyn WebSessionStore>);
     at("console").open(&operator, now).await;
     at("portal").open(&owner, now).await;
     shelf
-        .begin(&SessionDigest::of("openid", "x"), "openid", LASTS)
+        .begin(&SessionDigest::of("openid", "x"), "openid", SESSION_LIFETIME)
         .await
         .unwrap();
     let listed = shelf.list_web_sessions(9).await.unwrap();
-    let mut holders: Vec<Holder> = listed.iter().filter_map(|one| Holder::read(&one.who)).collect();
-    holders.sort_by_key(|holder| matches!(holder, Holder::Portal { .. }));
+    let mut holders: Vec<SessionHolder> = listed.iter().filter_map(|one| SessionHolder::read(&one.who)).collect();
+    holders.sort_by_key(|holder| matches!(holder, SessionHolder::Portal { .. }));
     let opened_by = operator.opened_by;
-    assert_eq!(holders, [Holder::Console { opened_by, role }, Holder::Portal { key }]);
+    assert_eq!(
+        holders,
+        [
+            SessionHolder::Console { opened_by, role },
+            SessionHolder::Portal { key }
+        ]
+    );
 }
 
 #[tokio::test]
@@ -185,8 +191,8 @@ async fn a_token_is_good_for_one_session_one_operation_and_one_place() {
     let (mine, others) = (one.open(&"me", now).await, one.open(&"me", now).await);
     let token = found(&one, &mine, now).await.unwrap().token("op", "/keys");
     let mine = found(&other, &mine, now).await.unwrap();
-    assert!(mine.is_token(&token, "op", "/keys"), "at every node");
-    assert!(!mine.is_token(&token, "op2", "/keys") && !mine.is_token(&token, "op", "/keys/x"));
+    assert!(mine.is_valid_token(&token, "op", "/keys"), "at every node");
+    assert!(!mine.is_valid_token(&token, "op2", "/keys") && !mine.is_valid_token(&token, "op", "/keys/x"));
     let others = found(&one, &others, now).await.unwrap();
-    assert!(!others.is_token(&token, "op", "/keys") && !mine.is_token("", "op", "/keys"));
+    assert!(!others.is_valid_token(&token, "op", "/keys") && !mine.is_valid_token("", "op", "/keys"));
 }

@@ -1,40 +1,41 @@
-//! Builds the catalogue from provider files and weir.toml. All faults are collected, so one run reports them all.
+//! Builds the catalogue from provider files and weir.toml. Collects all faults, so that one run reports them all.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Catalogue, CatalogueSettings, LackingSecret, Places, ProviderOverride, SecretRef, Warning, models::Models, pricing,
+    Catalogue, CatalogueSettings, CatalogueWarning, MissingSecret, ProviderOverride, SecretRef, SettingLines,
+    models::ModelCollector, pricing,
 };
 use crate::domain::{
     keys::secret::Secret,
     money::price::PriceList,
     rules::{
         RuleFile,
-        compile::{Compiled, ONLY_CREDENTIAL, SecretPlace, compile},
+        compile::{CompiledProvider, CredentialSource, ONLY_CREDENTIAL, compile},
         endpoint::Origin,
     },
     strict_toml::{self, FileError, suggestion},
 };
 
-type Secrets<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
+type SecretLookup<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 
 impl Catalogue {
-    /// Compiles provider files and the settings of weir.toml. Every model needs a price at each of its providers that is on,
-    /// or `free = true`; a provider that is off needs none, because nothing is served by it. `secrets` looks a secret up: `Ok(None)` means that it is
-    /// not there, which switches the provider off with a warning, as an empty one does.
+    /// Compiles provider files and the settings of weir.toml. Every model needs `free = true`, or a price at each of its
+    /// providers that is on. `secrets` looks up a secret: `Ok(None)` means that it is absent, which switches the provider off
+    /// with a warning, as does an empty secret.
     ///
     /// # Errors
-    /// All faults found: in files, in settings, in secrets that are there but unusable.
+    /// All faults found: in files, in settings, in secrets that exist but are unusable.
     pub(crate) fn build(
         files: &[RuleFile],
         settings: &CatalogueSettings,
         prices: &PriceList,
         secrets: &dyn Fn(&SecretRef) -> Result<Option<Secret>, String>,
-    ) -> Result<(Self, Vec<Warning>), Vec<FileError>> {
+    ) -> Result<(Self, Vec<CatalogueWarning>), Vec<FileError>> {
         build(files, settings, Some(prices), secrets)
     }
 
-    /// The faults that [`Catalogue::build`] would find, where the price list itself has faults: as if everything had a price.
+    /// The faults that [`Catalogue::build`] would find if every model had a price: for a price list with faults of its own.
     pub(crate) fn faults_but_for_prices(
         files: &[RuleFile],
         settings: &CatalogueSettings,
@@ -44,14 +45,14 @@ impl Catalogue {
     }
 }
 
-/// Without `prices` no model lacks one.
+/// Builds the catalogue. Without `prices` no model needs one.
 fn build(
     files: &[RuleFile],
     settings: &CatalogueSettings,
     prices: Option<&PriceList>,
-    secrets: Secrets<'_>,
-) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
-    let Files {
+    secrets: SecretLookup<'_>,
+) -> Result<(Catalogue, Vec<CatalogueWarning>), Vec<FileError>> {
+    let CompiledFiles {
         mut compiled,
         broken,
         mut errors,
@@ -61,7 +62,7 @@ fn build(
     for (file, one) in &mut compiled {
         let own = ProviderOverride::default();
         let change = settings.overrides.get(&one.provider.name).unwrap_or(&own);
-        let mut completion = Completion {
+        let mut completion = ProviderCompletion {
             file,
             text: files
                 .iter()
@@ -74,7 +75,7 @@ fn build(
         };
         completion.complete(one, change);
     }
-    let mut models = Models::new(prices, &settings.places);
+    let mut models = ModelCollector::new(prices, &settings.places);
     let mut providers = Vec::new();
     for (file, one) in compiled {
         let provider = Arc::new(one.provider);
@@ -84,13 +85,17 @@ fn build(
         providers.push(provider);
     }
     models.add_settings(&settings.models, &providers, &broken);
-    let aliases = models.aliases();
+    let aliases = models.collect_aliases();
     errors.append(&mut models.errors);
     if !errors.is_empty() {
         return Err(errors);
     }
-    let models = models.found();
-    warnings.extend(prices.into_iter().flat_map(|prices| pricing::unused(prices, &models)));
+    let models = models.into_models();
+    warnings.extend(
+        prices
+            .into_iter()
+            .flat_map(|prices| pricing::unused_prices(prices, &models)),
+    );
     let catalogue = Catalogue {
         models,
         aliases,
@@ -99,16 +104,16 @@ fn build(
     Ok((catalogue, warnings))
 }
 
-/// The files that compile, the providers of those that do not, and why.
-struct Files<'f> {
-    compiled: Vec<(&'f str, Compiled)>,
-    /// Names of providers that are there, and of which nothing more is known.
+/// The compiled files, the providers of the files that do not compile, and their errors.
+struct CompiledFiles<'f> {
+    compiled: Vec<(&'f str, CompiledProvider)>,
+    /// Names of providers whose files do not compile.
     broken: BTreeSet<String>,
     errors: Vec<FileError>,
 }
 
-fn compile_all(files: &[RuleFile]) -> Files<'_> {
-    let mut all = Files {
+fn compile_all(files: &[RuleFile]) -> CompiledFiles<'_> {
+    let mut all = CompiledFiles {
         compiled: Vec::new(),
         broken: BTreeSet::new(),
         errors: Vec::new(),
@@ -118,7 +123,7 @@ fn compile_all(files: &[RuleFile]) -> Files<'_> {
             Ok(one) => match (all.compiled.iter()).find(|(_, other)| other.provider.name == one.provider.name) {
                 Some((other, _)) => all.errors.push(FileError {
                     key: Some("name".to_owned()),
-                    ..FileError::whole(
+                    ..FileError::for_file(
                         &file.name,
                         format!("provider `{}` is also in {other}", one.provider.name),
                     )
@@ -134,7 +139,7 @@ fn compile_all(files: &[RuleFile]) -> Files<'_> {
     all
 }
 
-/// The provider of a file that does not compile: by its `name`, or else by the file's own.
+/// The provider of a file that does not compile: its `name`, or else the file's name.
 fn presumed_provider(file: &RuleFile) -> String {
     let document = toml::de::DeTable::parse(&file.text).ok();
     let name = document.and_then(|document| Some(document.get_ref().get("name")?.get_ref().as_str()?.to_owned()));
@@ -145,7 +150,7 @@ fn presumed_provider(file: &RuleFile) -> String {
 }
 
 fn unknown_overrides(
-    compiled: &[(&str, Compiled)],
+    compiled: &[(&str, CompiledProvider)],
     broken: &BTreeSet<String>,
     settings: &CatalogueSettings,
 ) -> Vec<FileError> {
@@ -166,37 +171,37 @@ fn unknown_overrides(
         .collect()
 }
 
-/// A provider of a file is being completed.
-struct Completion<'c> {
+/// Completes the provider of a file with settings and secrets.
+struct ProviderCompletion<'c> {
     file: &'c str,
     text: &'c str,
-    places: &'c Places,
-    secrets: Secrets<'c>,
-    warnings: &'c mut Vec<Warning>,
+    places: &'c SettingLines,
+    secrets: SecretLookup<'c>,
+    warnings: &'c mut Vec<CatalogueWarning>,
     errors: &'c mut Vec<FileError>,
 }
 
-impl Completion<'_> {
-    fn wrong(&mut self, key: &str, message: &str) {
+impl ProviderCompletion<'_> {
+    fn report_fault(&mut self, key: &str, message: &str) {
         self.errors.push(self.places.fault(key, format!("{key}: {message}")));
     }
 
-    /// Applies the settings to a provider and looks its secrets up.
-    fn complete(&mut self, one: &mut Compiled, change: &ProviderOverride) {
+    /// Applies the settings to a provider and looks up its secrets.
+    fn complete(&mut self, one: &mut CompiledProvider, change: &ProviderOverride) {
         let provider = one.provider.name.clone();
         if let Some(base_url) = &change.base_url {
             match Origin::parse(base_url) {
-                Ok(origin) => one.provider.endpoints.move_to(&origin),
-                Err(error) => self.wrong(&format!("provider.{provider}.base_url"), &error.to_string()),
+                Ok(origin) => one.provider.endpoints.set_origin(&origin),
+                Err(error) => self.report_fault(&format!("provider.{provider}.base_url"), &error.to_string()),
             }
             one.provider.origins.clear();
         }
         if change.enabled == Some(false) {
-            self.warnings.push(Warning::Disabled { provider });
+            self.warnings.push(CatalogueWarning::Disabled { provider });
             return;
         }
         if let Some(secret) = &change.secret {
-            one.secrets = vec![SecretPlace {
+            one.secrets = vec![CredentialSource {
                 name: ONLY_CREDENTIAL.to_owned(),
                 weight: 1,
                 secret: secret.clone(),
@@ -208,19 +213,19 @@ impl Completion<'_> {
             let refused = match (self.secrets)(&secret) {
                 Ok(Some(found)) if !found.is_empty() => one.authorize(&place, found).err(),
                 Ok(found) => {
-                    let lacking = LackingSecret {
+                    let lacking = MissingSecret {
                         secret: secret.clone(),
                         is_empty: found.is_some(),
                     };
-                    one.provider.lacking_secrets.push(lacking.clone());
+                    one.provider.missing_secrets.push(lacking.clone());
                     let provider = provider.clone();
                     self.warnings.push(match several {
-                        true => Warning::CredentialLacking {
+                        true => CatalogueWarning::CredentialLacking {
                             provider,
                             name: place.name,
                             secret: lacking,
                         },
-                        false => Warning::SecretLacking {
+                        false => CatalogueWarning::SecretLacking {
                             provider,
                             secret: lacking,
                         },
@@ -231,7 +236,7 @@ impl Completion<'_> {
             };
             match (refused, &change.secret) {
                 (Some(message), Some(_)) => {
-                    self.wrong(&format!("provider.{provider}.secret"), &format!("{secret}: {message}"));
+                    self.report_fault(&format!("provider.{provider}.secret"), &format!("{secret}: {message}"));
                 }
                 (Some(message), None) => {
                     let lines = strict_toml::lines(self.text);
@@ -239,7 +244,7 @@ impl Completion<'_> {
                     self.errors.push(FileError {
                         line: place.iter().find_map(|key| lines.get(key)).copied(),
                         key: Some("secret".to_owned()),
-                        ..FileError::whole(self.file, format!("key `auth.secret`: {secret}: {message}"))
+                        ..FileError::for_file(self.file, format!("key `auth.secret`: {secret}: {message}"))
                     });
                 }
                 (None, _) => {}

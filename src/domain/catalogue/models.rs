@@ -1,35 +1,35 @@
-//! Reads the models of provider files and weir.toml, and collects all their faults.
+//! Reads the models of provider files and weir.toml. Collects all their faults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use super::{Model, Places, RawModel, pricing};
+use super::{Model, RawModel, SettingLines, pricing};
 use crate::domain::{
     money::price::PriceList,
     rules::Provider,
     strict_toml::{FileError, suggestion},
-    wire::{model_name, protocol::Protocol},
+    wire::{operation, protocol::Protocol},
 };
 
-/// The models found so far, each with where it stands.
-pub(super) struct Models<'a> {
+/// The models read so far, each with its place in a file.
+pub(super) struct ModelCollector<'a> {
     prices: Option<&'a PriceList>,
-    places: &'a Places,
-    found: BTreeMap<String, (Stand, Arc<Model>)>,
+    places: &'a SettingLines,
+    found: BTreeMap<String, (SourceLine, Arc<Model>)>,
     pub(super) errors: Vec<FileError>,
 }
 
-/// A file, and a line of it.
+/// A file and a line in it.
 #[derive(Clone)]
-struct Stand {
+struct SourceLine {
     file: String,
     line: Option<usize>,
 }
 
-impl<'a> Models<'a> {
-    pub(super) fn new(prices: Option<&'a PriceList>, places: &'a Places) -> Self {
+impl<'a> ModelCollector<'a> {
+    pub(super) fn new(prices: Option<&'a PriceList>, places: &'a SettingLines) -> Self {
         Self {
             prices,
             places,
@@ -39,20 +39,20 @@ impl<'a> Models<'a> {
     }
 
     /// The models by their names.
-    pub(super) fn found(self) -> BTreeMap<String, Arc<Model>> {
+    pub(super) fn into_models(self) -> BTreeMap<String, Arc<Model>> {
         let found = self.found.into_iter();
         found.map(|(name, (_, model))| (name, model)).collect()
     }
 
-    /// Every alias with the model it stands for; one that is a model's name or another's alias is a fault.
-    pub(super) fn aliases(&mut self) -> BTreeMap<String, String> {
+    /// Every alias with its model. An alias that is a model's name or an alias of another model is a fault.
+    pub(super) fn collect_aliases(&mut self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<String, String> = BTreeMap::new();
         for (name, (stand, model)) in &self.found {
             for alias in &model.aliases {
                 let taken = match aliases.get(alias) {
                     _ if self.found.contains_key(alias) => Some("a model's name".to_owned()),
-                    _ if !model_name::is_plausible(alias) => Some("not a model's name".to_owned()),
-                    Some(other) => Some(format!("an alias of `{other}` too")),
+                    _ if !operation::is_plausible(alias) => Some("not a valid model name".to_owned()),
+                    Some(other) => Some(format!("also an alias of `{other}`")),
                     None => None,
                 };
                 match taken {
@@ -62,7 +62,7 @@ impl<'a> Models<'a> {
                     Some(what) => self.errors.push(FileError {
                         line: stand.line,
                         key: Some("aliases".to_owned()),
-                        ..FileError::whole(
+                        ..FileError::for_file(
                             &stand.file,
                             format!("model `{name}`: key `aliases`: `{alias}` is {what}"),
                         )
@@ -77,11 +77,11 @@ impl<'a> Models<'a> {
         let other = self.found.get(&raw.name).map(|(other, _)| other.file.clone());
         let result = match other {
             Some(other) => Err(vec![("name", format!("model `{}` is also in {other}", raw.name))]),
-            None => model(raw, vec![Arc::clone(provider)], self.prices),
+            None => build_model(raw, vec![Arc::clone(provider)], self.prices),
         };
         match result {
             Ok(model) => {
-                let stand = Stand {
+                let stand = SourceLine {
                     file: file.to_owned(),
                     line: Some(line),
                 };
@@ -100,17 +100,17 @@ impl<'a> Models<'a> {
         for (index, raw) in models.iter().enumerate() {
             let mut faults = Vec::new();
             if models.iter().take(index).any(|earlier| earlier.name == raw.name) {
-                faults.push(("name", format!("model `{}` is there twice", raw.name)));
+                faults.push(("name", format!("model `{}` is defined twice", raw.name)));
             }
             let all_known = raw.providers.iter().all(|name| !broken.contains(name));
-            let served = named(&raw.providers, providers, broken, &mut faults);
+            let served = find_providers(&raw.providers, providers, broken, &mut faults);
             if !all_known || served.is_empty() {
-                // By whom it is served says what else it has to have.
-                spelled(raw, &mut faults);
+                // Further checks depend on its providers.
+                check_spelling(raw, &mut faults);
             } else {
-                match model(raw, served, self.prices) {
+                match build_model(raw, served, self.prices) {
                     Ok(model) => {
-                        let stand = Stand {
+                        let stand = SourceLine {
                             file: self.places.file().to_owned(),
                             line: self.places.lines.get(&format!("model.{}", index + 1)).copied(),
                         };
@@ -131,18 +131,18 @@ impl<'a> Models<'a> {
     }
 }
 
-/// The key at fault and the message.
+/// The key at fault, and the message.
 type ModelFault = (&'static str, String);
 
-/// The providers of these names, as far as they are there.
-fn named(
+/// The existing providers with these names. Reports unknown ones.
+fn find_providers(
     names: &[String],
     providers: &[Arc<Provider>],
     broken: &BTreeSet<String>,
     faults: &mut Vec<ModelFault>,
 ) -> Vec<Arc<Provider>> {
     if names.is_empty() {
-        let message = "key `providers` is missing: who serves the model".to_owned();
+        let message = "key `providers` is missing: give the providers that serve the model".to_owned();
         faults.push(("providers", message));
     }
     let mut found = Vec::new();
@@ -159,20 +159,24 @@ fn named(
     found
 }
 
-fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceList>) -> Result<Model, Vec<ModelFault>> {
+fn build_model(
+    raw: &RawModel,
+    providers: Vec<Arc<Provider>>,
+    prices: Option<&PriceList>,
+) -> Result<Model, Vec<ModelFault>> {
     let mut faults = Vec::new();
     let upstream_name = raw.upstream_name.as_ref().unwrap_or(&raw.name);
-    let created_unix = spelled(raw, &mut faults);
+    let created_unix = check_spelling(raw, &mut faults);
     let is_wrong = |(provider, name): &(&String, &String)| {
-        !model_name::is_plausible(name) || providers.iter().all(|known| known.name != **provider)
+        !operation::is_plausible(name) || providers.iter().all(|known| known.name != **provider)
     };
     for (provider, name) in raw.upstream_names.iter().filter(is_wrong) {
         let message = format!(
-            "key `upstream_names`: `{provider}` is not one of the model's providers, or `{name}` no model's name"
+            "key `upstream_names`: `{provider}` is not one of the model's providers, or `{name}` is not a valid model name"
         );
         faults.push(("upstream_names", message));
     }
-    let protocols = protocols(raw, &providers, &mut faults);
+    let protocols = served_protocols(raw, &providers, &mut faults);
     let found = prices.map(|prices| pricing::prices(raw, &providers, prices));
     let prices = found.unwrap_or_else(|| Ok(BTreeMap::new())).unwrap_or_else(|message| {
         faults.push(("price", message));
@@ -199,16 +203,15 @@ fn model(raw: &RawModel, providers: Vec<Arc<Provider>>, prices: Option<&PriceLis
     })
 }
 
-/// Checks what is wrong by itself, whoever serves the model; answers with when it appeared.
-fn spelled(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
+/// Checks the names and the date of a model, which do not depend on its providers. Returns when it appeared.
+fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
-        if name.is_some_and(|name| !model_name::is_plausible(name)) {
-            faults.push((key, format!("key `{key}`: a model's name is {}", model_name::RULE)));
+        if name.is_some_and(|name| !operation::is_plausible(name)) {
+            faults.push((key, format!("key `{key}`: a model's name is {}", operation::RULE)));
         }
     }
     if raw.name.contains(',') {
-        let message =
-            "key `name`: a comma separates the models that a key may use, so no model's name has one".to_owned();
+        let message = "key `name`: commas are not allowed, they separate the models that a key may use".to_owned();
         faults.push(("name", message));
     }
     let created = raw.created.as_deref().map_or(Ok(0), created_unix);
@@ -218,8 +221,8 @@ fn spelled(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     })
 }
 
-/// The protocols that a model is served through.
-fn protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
+/// The protocols in which a model is served.
+fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
     let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
     let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
     let protocols: Vec<Protocol> = match &raw.protocols {
@@ -236,7 +239,7 @@ fn protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<Model
         }
     };
     if protocols.is_empty() {
-        let message = "key `protocols`: the model is served through none".to_owned();
+        let message = "key `protocols`: the model is not served through any protocol".to_owned();
         faults.push(("protocols", message));
     }
     protocols

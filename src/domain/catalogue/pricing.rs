@@ -2,18 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Catalogue, Model, RawModel, Warning};
+use super::{Catalogue, CatalogueWarning, Model, RawModel};
 use crate::domain::{
     money::price::{Price, PriceList, SHIPPED_FILE},
     rules::Provider,
     strict_toml::suggestion,
-    wire::model_name,
+    wire::operation,
 };
 
 /// The model's price at each provider that is on, by the provider's name.
 ///
 /// # Errors
-/// One has none: what to write, and the nearest name there is.
+/// A provider has no price for the model: says what to write, and the nearest existing name.
 pub(super) fn prices(
     raw: &RawModel,
     providers: &[Arc<Provider>],
@@ -45,8 +45,8 @@ pub(super) fn prices(
         .as_ref()
         .map(|name| suggestion(name, list.iter().map(|(name, ..)| name)));
     Err(format!(
-        "model `{}` has no price at {}: write a [[price]] with name = \"{name}\" into the file of `[prices] file`, or \
-         `free = true` into the [[model]]{}",
+        "model `{}` has no price at {}: add a [[price]] with name = \"{name}\" to the file of `[prices] file`, or \
+         `free = true` to the [[model]]{}",
         raw.name,
         without.join(", "),
         near.unwrap_or_default()
@@ -59,21 +59,25 @@ pub(super) fn price_name(raw: &RawModel) -> &str {
 }
 
 impl Catalogue {
-    /// The models that a provider runs for a name that stands in a body, which reaches it as it is: those of which it is the
-    /// name there, or would be without the mark of a context window or the date of a snapshot.
-    pub(crate) fn run_as<'a>(&'a self, provider: &'a str, name: &'a str) -> impl Iterator<Item = &'a Arc<Model>> {
+    /// The models that a provider runs for a name in a body, which is forwarded unchanged: those with that name at the provider,
+    /// or with that name without the mark of a context window or the date of a snapshot.
+    pub(crate) fn models_run_as<'a>(
+        &'a self,
+        provider: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Model>> {
         let is_meant = move |model: &&Arc<Model>| {
             let upstream = model.upstream_name_by(provider);
             let is_served = model.providers.iter().any(|served| served.name == provider);
-            is_served && model_name::meanings(name).any(|name| name == upstream)
+            is_served && operation::name_candidates(name).any(|name| name == upstream)
         };
         self.models.values().filter(is_meant)
     }
 
-    /// The model that a provider names so in its answers, with what it costs there: by what it is called at the provider, by
-    /// its own name or an alias, or by one of these with a date behind it.
-    pub(crate) fn served_as(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
-        let undated = model_name::without_date(name);
+    /// The model that a provider means by a name in its answers, with its price there: by its name at the provider, its public
+    /// name or an alias, or one of these with a date appended.
+    pub(crate) fn find_served(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
+        let undated = operation::without_date(name);
         let is_called = |model: &Model, name: &str| {
             let upstream = model.upstream_name_by(provider);
             upstream == name || model.name == name || model.aliases.iter().any(|alias| alias == name)
@@ -94,8 +98,8 @@ impl Catalogue {
     }
 }
 
-/// The operator's prices that no model has, on or off: their names may be mistyped.
-pub(super) fn unused(list: &PriceList, models: &BTreeMap<String, Arc<Model>>) -> Vec<Warning> {
+/// The operator's prices that no model uses, whether on or off: their names may be mistyped.
+pub(super) fn unused_prices(list: &PriceList, models: &BTreeMap<String, Arc<Model>>) -> Vec<CatalogueWarning> {
     let named = |model: &&Arc<Model>, name: &str| !model.free && model.price == name;
     let mut warnings = Vec::new();
     for (name, provider, entry) in list.iter().filter(|(.., entry)| entry.file != SHIPPED_FILE) {
@@ -103,7 +107,7 @@ pub(super) fn unused(list: &PriceList, models: &BTreeMap<String, Arc<Model>>) ->
         let used = models
             .any(|model| provider.is_none_or(|only| model.providers.iter().any(|provider| provider.name == only)));
         if !used {
-            warnings.push(Warning::PriceUnused {
+            warnings.push(CatalogueWarning::PriceUnused {
                 file: entry.file.clone(),
                 line: entry.line,
                 name: name.to_owned(),

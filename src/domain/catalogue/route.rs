@@ -1,4 +1,4 @@
-//! What a route needs of the catalogue: the prices of its endpoints, fixed at admission, and why there is none.
+//! Routes with the prices of their endpoints, fixed at admission, and why a model has none.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct PricedRoute {
     pub model: SmolStr,
     /// The preferred endpoint.
     pub first: PricedEndpoint,
-    /// The further endpoints, in the route's order.
+    /// The other endpoints, in the route's order.
     pub others: Vec<PricedEndpoint>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct PricedEndpoint {
 }
 
 impl PricedRoute {
-    /// The endpoint with this index. An index that no endpoint has, which no route gives, stands for the first.
+    /// The endpoint with this index. An index out of range, which no route produces, returns the first endpoint.
     pub(crate) fn endpoint(&self, index: usize) -> &PricedEndpoint {
         let other = index.checked_sub(1).and_then(|index| self.others.get(index));
         other.unwrap_or(&self.first)
@@ -63,11 +63,11 @@ pub(crate) enum RouteError {
 impl RouteError {
     /// Why no endpoint serves an operation of the model.
     pub(crate) fn of(model: &Model, operation: Operation) -> Self {
-        let is_served = model.serving(operation).next().is_some();
+        let is_served = model.endpoints_for(operation).next().is_some();
         if is_served || !model.is_on() {
             return Self::ProviderOff;
         }
-        if operation.counts_tokens() && model.serves(operation.protocol()) {
+        if operation.is_token_count() && model.serves(operation.protocol()) {
             return Self::CountTokensUnsupported;
         }
         let served = |protocol: &Protocol| model.serves(*protocol);

@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::{
     keys::secret::Secret,
     money::price::{PriceList, SHIPPED_FILE},
-    rules::{RuleFile, pattern::matches, shipped},
+    rules::{RuleFile, condition::matches, shipped},
     strict_toml::FileError,
 };
 
@@ -12,11 +12,11 @@ mod pricing;
 mod secrets;
 
 /// The catalogue of these tests: what the shipped files give when the named secrets are there.
-pub(crate) fn with_secrets(there: &[&str], settings: &CatalogueSettings) -> (Catalogue, Vec<Warning>) {
+pub(crate) fn with_secrets(there: &[&str], settings: &CatalogueSettings) -> (Catalogue, Vec<CatalogueWarning>) {
     built(there, settings).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-fn built(there: &[&str], settings: &CatalogueSettings) -> Result<(Catalogue, Vec<Warning>), Vec<FileError>> {
+fn built(there: &[&str], settings: &CatalogueSettings) -> Result<(Catalogue, Vec<CatalogueWarning>), Vec<FileError>> {
     let secrets = |secret: &SecretRef| match secret {
         SecretRef::Env(name) if there.contains(&name.as_str()) => Ok(Some(Secret::new("secret-of-a-provider"))),
         SecretRef::File(path) if path == "/unreadable" => Err("permission denied".to_owned()),
@@ -32,7 +32,7 @@ fn prices() -> PriceList {
     });
     // In the shipped file's name, so that nobody is warned of them where they are not in use.
     let own = PriceList::read(SHIPPED_FILE, &format!("version = \"tests\"\n{}", own.concat()));
-    PriceList::shipped().unwrap().with(own.unwrap())
+    PriceList::shipped().unwrap().extended_by(own.unwrap())
 }
 
 fn refused(settings: &CatalogueSettings) -> String {
@@ -66,7 +66,12 @@ fn a_provider_without_its_secret_is_off_and_unlisted() {
             .to_string()
             .contains("`anthropic` is off: its secret env:ANTHROPIC_API_KEY is absent")
     );
-    assert!(catalogue.models().all(|model| model.owner() == "openai") && catalogue.models().count() == 5);
+    assert!(
+        catalogue
+            .served_models()
+            .all(|model| model.preferred_provider() == "openai")
+            && catalogue.served_models().count() == 5
+    );
     assert_eq!(catalogue.providers().count(), shipped().len());
     assert!(catalogue.find("claude-opus-5-5").is_some_and(|model| !model.is_on()));
 }
@@ -88,7 +93,7 @@ fn a_base_url_moves_every_endpoint_and_keeps_the_paths() {
         .unwrap();
     let hosts = gemini.hosts();
     assert!(hosts.iter().all(|host| *host == ("127.0.0.1".to_owned(), 9000)) && hosts.len() == 3);
-    let endpoint = gemini.endpoints.of(Operation::GenerateContent).unwrap();
+    let endpoint = gemini.endpoints.get(Operation::GenerateContent).unwrap();
     assert_eq!(
         (endpoint.origin.https, endpoint.fill("m").as_str()),
         (false, "/v1beta/models/m:generateContent")
@@ -104,8 +109,8 @@ fn a_disabled_provider_is_off_without_a_look_at_its_secret() {
         ..ProviderOverride::default()
     };
     let (catalogue, warnings) = with_secrets(&[], &change("openai", off));
-    assert_eq!(catalogue.models().count(), 0);
-    assert!(warnings.contains(&Warning::Disabled {
+    assert_eq!(catalogue.served_models().count(), 0);
+    assert!(warnings.contains(&CatalogueWarning::Disabled {
         provider: "openai".to_owned()
     }));
     let error = refused(&change(
@@ -172,7 +177,7 @@ fn wrong_models_of_the_settings_are_refused() {
     let base = settings_model("m", &["openai"]);
     for (model, what) in [
         (settings_model("a\u{202e}b", &["openai"]), "`name`"),
-        (settings_model("a,b", &["openai"]), "a comma separates"),
+        (settings_model("a,b", &["openai"]), "commas are not allowed"),
         (
             RawModel {
                 upstream_name: Some(String::new()),
@@ -192,7 +197,7 @@ fn wrong_models_of_the_settings_are_refused() {
                 protocols: Some(Vec::new()),
                 ..base.clone()
             },
-            "through none",
+            "through any protocol",
         ),
         (
             RawModel {
@@ -216,7 +221,7 @@ fn wrong_models_of_the_settings_are_refused() {
         models: vec![base.clone(), base],
         ..CatalogueSettings::default()
     });
-    assert!(error.contains("number 2: model `m` is there twice"), "{error}");
+    assert!(error.contains("number 2: model `m` is defined twice"), "{error}");
 }
 
 #[test]
@@ -353,24 +358,24 @@ fn a_provider_is_on_with_any_of_its_credentials() {
 fn places_take_the_endpoints_place() {
     let catalogue = own(OWN, &["A"]).unwrap();
     let provider = catalogue.providers().next().unwrap();
-    let places = provider.origins_of(Operation::Messages);
+    let places = provider.origins_for(Operation::Messages);
     assert_eq!(places.len(), 2);
     assert_eq!(
         (places[1].weight, places[1].health_path.as_deref()),
         (2, Some("/healthz"))
     );
     assert_eq!(provider.hosts()[0], ("eu.example".to_owned(), 443));
-    assert!(provider.origins_of(Operation::CountTokens).is_empty());
+    assert!(provider.origins_for(Operation::CountTokens).is_empty());
 }
 
 #[test]
 fn wrong_resilience_keys_are_refused_with_their_line() {
     for (from, to, what) in [
-        ("name = \"b\"", "name = \"a\"", "`a` is there twice"),
+        ("name = \"b\"", "name = \"a\"", "`a` is listed twice"),
         ("weight = 3", "weight = 0", "key `weight`"),
-        ("https://us.example", "https://eu.example", "is there twice"),
+        ("https://us.example", "https://eu.example", "is listed twice"),
         ("/healthz", "healthz", "key `health_path`"),
-        ("own-*", "*", "is every name"),
+        ("own-*", "*", "matches every name"),
         ("model = \"own-light\"", "model = \"nobody\"", "key `model`"),
         (
             "style = \"bearer\"",

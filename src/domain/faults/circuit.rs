@@ -1,32 +1,32 @@
-//! A circuit breaker with a slow start, for something that can fail: an address, a credential, a model at a provider.
-//! It has no clock: time is an argument.
+//! A circuit breaker with a slow start, for a backend, a credential or a model of a provider. It has no clock: time is an
+//! argument.
 //!
-//! Closed, it admits every request. After [`EJECTED_AFTER`] failures in a row it opens for [`EJECTED_FIRST`], twice as
-//! long each further time, at most [`EJECTED_MAX`]. Then it is half-open: one request probes, the others go elsewhere.
-//! Each success admits one more request at a time, a failure opens it again, and after [`READMITTED_AFTER`] successes
-//! it closes. It also closes when nobody has asked for [`FORGOTTEN_AFTER`], because so old a failure says nothing about
-//! today.
+//! A closed circuit admits every request. After [`EJECTED_AFTER`] failures in a row it opens for [`EJECTED_FIRST`], and for
+//! twice as long each further time, up to [`EJECTED_MAX`]. Then it is half-open: it admits one request as a probe, and the
+//! others go elsewhere. Each success raises the number of concurrent requests by one, a failure opens the circuit again, and
+//! [`READMITTED_AFTER`] successes close it. It also closes when it has not been used for [`FORGOTTEN_AFTER`], because such an
+//! old failure says nothing about the present.
 
 use std::time::{Duration, Instant};
 
 /// Failures in a row that open the circuit.
 pub(crate) const EJECTED_AFTER: u32 = 3;
-/// How long it opens the first time; doubled each further time.
+/// How long the circuit opens the first time; doubled each further time.
 pub(crate) const EJECTED_FIRST: Duration = Duration::from_secs(5);
-/// How long it opens at most, except by a longer rest.
+/// Maximum time the circuit opens, except by a longer cooldown.
 pub(crate) const EJECTED_MAX: Duration = Duration::from_secs(300);
 /// Successes that close a half-open circuit.
 pub(crate) const READMITTED_AFTER: u32 = 8;
-/// How long after its opening has ended an unused circuit closes.
+/// An unused circuit closes this long after its open time has ended.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// The state of one circuit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Circuit {
     state: CircuitState,
-    /// How often it was opened for failures since it was last closed.
+    /// How many times it was opened by failures since it was last closed.
     ejections: u32,
-    /// How often it was opened. Results of an earlier round are ignored.
+    /// How many times it was opened. Results of an earlier round are ignored.
     round: u64,
 }
 
@@ -51,19 +51,19 @@ impl Default for CircuitState {
     }
 }
 
-/// How a request was admitted; returned with its result.
+/// How a request was admitted. The caller hands it back with the request's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CircuitEntry {
     /// Through a closed circuit.
     Closed,
     /// As a probe of a half-open circuit.
     Probe {
-        /// The circuit's round at that time.
+        /// The circuit's round at the time.
         round: u64,
     },
-    /// Although the circuit was open, because there was nothing else to ask.
+    /// Although the circuit was not closed, because there was no alternative.
     LastResort {
-        /// The circuit's round at that time.
+        /// The circuit's round at the time.
         round: u64,
     },
 }
@@ -80,7 +80,7 @@ impl Circuit {
         }
     }
 
-    /// Until when no request is admitted; `None` if the circuit is not open.
+    /// The time until which no request is admitted; `None` if the circuit is not open.
     pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         match self.state {
             CircuitState::Open { until } if until > now => Some(until),
@@ -97,12 +97,12 @@ impl Circuit {
         }
     }
 
-    /// Admits a request, or returns `None`: it should go elsewhere.
+    /// Admits a request; `None` if it should go elsewhere.
     pub(crate) fn enter(&mut self, now: Instant) -> Option<CircuitEntry> {
         if !self.admits(now) {
             return None;
         }
-        self.forget(now);
+        self.close_if_forgotten(now);
         match &mut self.state {
             CircuitState::Closed { .. } => return Some(CircuitEntry::Closed),
             CircuitState::HalfOpen { running, .. } => *running += 1,
@@ -117,25 +117,25 @@ impl Circuit {
         Some(CircuitEntry::Probe { round: self.round })
     }
 
-    /// Admits a request that the circuit would not admit.
-    pub(crate) fn enter_anyway(&mut self, now: Instant) -> CircuitEntry {
-        self.forget(now);
+    /// Admits a request regardless of the circuit's state.
+    pub(crate) fn force_enter(&mut self, now: Instant) -> CircuitEntry {
+        self.close_if_forgotten(now);
         match self.state {
             CircuitState::Closed { .. } => CircuitEntry::Closed,
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => CircuitEntry::LastResort { round: self.round },
         }
     }
 
-    fn forget(&mut self, now: Instant) {
+    fn close_if_forgotten(&mut self, now: Instant) {
         if !matches!(self.state, CircuitState::Closed { .. }) && self.is_closed(now) {
             self.state = CircuitState::default();
             self.ejections = 0;
         }
     }
 
-    /// It worked for a request. True when that has closed it.
-    pub(crate) fn worked(&mut self, entry: CircuitEntry, now: Instant) -> bool {
-        self.leave(entry);
+    /// Records a success. Returns whether it closed the circuit.
+    pub(crate) fn on_success(&mut self, entry: CircuitEntry, now: Instant) -> bool {
+        self.on_no_result(entry);
         match (&mut self.state, entry) {
             (CircuitState::Closed { failures }, _) => *failures = 0,
             (_, CircuitEntry::Closed) => {}
@@ -159,8 +159,8 @@ impl Circuit {
         false
     }
 
-    /// It failed a request. True when that has opened it.
-    pub(crate) fn failed(&mut self, entry: CircuitEntry, now: Instant) -> bool {
+    /// Records a failure. Returns whether it opened the circuit.
+    pub(crate) fn on_failure(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         match (&mut self.state, entry) {
             (CircuitState::Closed { failures }, _) => {
                 *failures += 1;
@@ -170,7 +170,7 @@ impl Circuit {
             }
             (CircuitState::HalfOpen { .. }, CircuitEntry::Probe { round } | CircuitEntry::LastResort { round })
                 if round == self.round => {}
-            // Known already, or said of a time that is over.
+            // The failure is known already, or belongs to an earlier round.
             (CircuitState::Open { .. } | CircuitState::HalfOpen { .. }, _) => return false,
         }
         let doubled = EJECTED_FIRST.saturating_mul(1 << self.ejections.min(16));
@@ -179,8 +179,8 @@ impl Circuit {
         true
     }
 
-    /// A request ended without a word on whether it works.
-    pub(crate) fn leave(&mut self, entry: CircuitEntry) {
+    /// Records that a request ended without a result.
+    pub(crate) fn on_no_result(&mut self, entry: CircuitEntry) {
         if let (CircuitState::HalfOpen { running, .. }, CircuitEntry::Probe { round }) = (&mut self.state, entry)
             && round == self.round
         {
@@ -188,8 +188,8 @@ impl Circuit {
         }
     }
 
-    /// Nobody is to ask for so long, unless that was longer already.
-    pub(crate) fn rest(&mut self, pause: Duration, now: Instant) {
+    /// Keeps the circuit open for at least `pause` from `now`.
+    pub(crate) fn cool_down(&mut self, pause: Duration, now: Instant) {
         let until = now + pause;
         match &mut self.state {
             CircuitState::Open { until: known } => *known = until.max(*known),

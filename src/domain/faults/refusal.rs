@@ -1,4 +1,4 @@
-//! All reasons for which weir itself refuses a request, and how each is expressed in the three protocols.
+//! All reasons for which weir itself refuses a request, and their form in the three protocols.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use limit::Limit;
-pub(crate) use reply::Reply;
+pub(crate) use crate::domain::faults::refusal::limit::LimitRefusal;
+pub(crate) use crate::domain::faults::refusal::reply::RefusalReply;
 
-/// Whose share of the memory for request bodies it is.
+/// The owner of a share of the memory for request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyShare {
-    /// The API key's.
+    /// An API key.
     Key,
-    /// That of the client's address.
+    /// A client's address.
     Address,
 }
 
-/// A reason to refuse a request. Texts in it come from the client and are shown to the same client only.
+/// A reason to refuse a request. Texts in it come from the client and are shown only to the same client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     UnknownPath,
@@ -32,30 +32,29 @@ pub(crate) enum Refusal {
         /// The allowed methods, as in the `allow` header.
         allow: &'static str,
     },
-    /// A WebSocket is asked for, which is not offered (docs/interface.md, Endpoints).
+    /// The client requested a WebSocket, which is not offered (docs/interface.md, Endpoints).
     UpgradeUnavailable,
     /// The chat completions path, which weir does not offer.
     ChatCompletionsRemoved,
     /// The request has no credential.
     CredentialMissing,
-    /// One place holds two credentials, such as a header that was sent twice.
+    /// One place has two credentials, such as a header that was sent twice.
     CredentialAmbiguous,
-    /// The key does not exist, or has not the format of this service's keys.
+    /// The key does not exist, or does not have the format of this service's keys.
     KeyUnknown,
-    /// The key is unknown here and was not looked up, because its address, or all together, asked for too many unknown
-    /// keys.
+    /// The key is not cached and was not looked up, because its address, or all addresses together, sent too many unknown keys.
     KeyNotLookedUp {
-        /// How long until it may be looked up.
+        /// The time until it may be looked up.
         wait: Duration,
     },
-    /// The address asks too often what its keys have used.
+    /// The address requests the usage of its keys too often.
     OwnUsageLimited {
-        /// How long until it may ask again.
+        /// The time until the next request is allowed.
         wait: Duration,
     },
     /// The key was revoked.
     KeyRevoked,
-    /// The key was rotated, and the time of the text that was presented is over.
+    /// The key was rotated, and the presented text has ended.
     KeyReplaced,
     /// The key has expired.
     KeyExpired,
@@ -64,7 +63,7 @@ pub(crate) enum Refusal {
         /// The requested model name.
         model: String,
     },
-    /// The body names a model beside the one that is to answer, and the key may not use it.
+    /// The body names a second model for the provider to run, and the key may not use it.
     NamedModelNotAllowed {
         /// The name in the body.
         model: String,
@@ -85,12 +84,12 @@ pub(crate) enum Refusal {
     CountTokensUnsupported {
         /// The requested model name.
         model: String,
-        /// Models of the same protocol whose tokens can be counted, as many as fit into the message.
+        /// Models of the same protocol that support token counting, as many as fit into the message.
         possible: Vec<String>,
     },
-    /// The key counts tokens as often concurrently as it may.
+    /// The key has reached its limit of concurrent token counts.
     CountTokensBusy {
-        /// The most concurrent token counts of a key.
+        /// Maximum number of concurrent token counts of a key.
         concurrency: usize,
     },
     /// The model part of the path cannot be read.
@@ -105,19 +104,19 @@ pub(crate) enum Refusal {
         /// The codings that `content-encoding` names.
         encoding: String,
     },
-    /// The body does not follow its content coding: it is broken, cut, or followed by other data.
+    /// The body does not conform to its content coding: it is broken, cut off, or followed by other data.
     BodyEncodingInvalid {
         /// The content coding.
         encoding: &'static str,
     },
     /// The decoded body is too large.
     BodyTooLargeDecoded {
-        /// The largest body, in bytes.
+        /// Maximum size of a body, in bytes.
         limit_bytes: u64,
     },
     /// The body is too large.
     BodyTooLarge {
-        /// The largest body, in bytes.
+        /// Maximum size of a body, in bytes.
         limit_bytes: u64,
     },
     /// The body needs a declared length.
@@ -126,13 +125,13 @@ pub(crate) enum Refusal {
     BodyTimeout,
     /// The request's head is too large.
     HeadersTooLarge,
-    /// The request's head leaves open what is meant, or is not offered.
+    /// The request's head is ambiguous, or asks for something that is not offered.
     HeadInvalid(HeadFault),
     /// The request's head did not arrive in time.
     HeadTimeout,
-    /// The memory for heads that have not come to their end is used up, and this was the largest.
+    /// The memory for incomplete heads is used up, and this head was the largest.
     HeadGaveWay,
-    /// The chunks of the body do not follow their framing.
+    /// The chunked framing of the body is invalid.
     BodyFramingInvalid,
     /// An `expect` header other than `100-continue`.
     ExpectationUnknown,
@@ -143,32 +142,33 @@ pub(crate) enum Refusal {
         /// What is wrong with it, for the client.
         reason: String,
     },
-    /// The answer would end before its usage is known, or come without it.
+    /// The answer would end before its usage is known, or would not report it.
     UsageUnseen {
-        /// The member of the body that causes that.
+        /// The member of the body that causes this.
         place: &'static str,
     },
-    /// The account has created no state of this name at the provider.
+    /// The account has not created any state of this name at the provider.
     StateUnknown {
         kind: StateKind,
         /// The name in the request.
         id: String,
     },
-    /// As many requests run as may run at a time.
+    /// The limit of running requests is reached.
     TooManyRunning,
     /// The memory for request bodies is used up.
     BodyBudgetExhausted,
-    /// The share of it that one key or one address may hold is used up.
+    /// The share of that memory for one key or one address is used up.
     BodyShareUsed {
-        /// Whose share it is.
+        /// The owner of the share.
         whose: BodyShare,
         /// The share, in bytes.
         bytes_max: u64,
     },
-    /// Large bodies of the key are being read as many at once as may be, and further ones have waited in vain.
+    /// The limit of the key's large bodies that are read at the same time is reached, and this body waited too long for its
+    /// turn.
     BodyWorkLimited,
     /// A limit of the key or its account is reached.
-    Limited(Limit),
+    Limited(LimitRefusal),
     /// The store does not answer.
     StoreUnavailable,
     /// The journal cannot record the request's cost: it has no room, or its disk has failed.
@@ -198,8 +198,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Whether the request is to blame, or its key, and not the service: such a refusal counts in the key's rate.
-    pub(crate) fn is_of_client(&self) -> bool {
+    /// Whether the request or its key is at fault, not the service. Such a refusal counts against the key's rate limits.
+    pub(crate) fn is_client_fault(&self) -> bool {
         (400..500).contains(&self.status())
     }
 
@@ -215,7 +215,7 @@ impl Refusal {
             | Self::TagsInvalid(_)
             | Self::UsageUnseen { .. } => 400,
             Self::HeadInvalid(fault) => fault.status(),
-            // As the vendor says it of a response; of everything else it says 404.
+            // As at the vendor, which answers 404 for all other kinds of state.
             Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
             Self::CredentialMissing
             | Self::CredentialAmbiguous
@@ -258,7 +258,7 @@ impl Refusal {
         }
     }
 
-    /// The label for metrics and access log, out of a closed set.
+    /// The label in metrics and access log: one of a fixed set.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownPath => "unknown_path",

@@ -1,36 +1,36 @@
-//! Retry rules: what may be tried again, after which pause, and how much extra load a provider may get. Time and
-//! randomness are arguments.
+//! Retry rules: what may be retried, after which pause, and how much extra load a provider may get. Time and randomness are
+//! arguments.
 
 use std::time::Duration;
 
-/// The longest pause requested by a provider after which weir retries itself. With a longer one the client must retry.
+/// Maximum pause requested by a provider after which weir itself retries. After a longer one, the client has to retry.
 pub(crate) const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
-/// A credential's rest after a rate limit without a stated pause.
-pub(crate) const REST_AFTER_LIMIT: Duration = Duration::from_secs(10);
-/// A credential's rest after the provider refused it.
-pub(crate) const REST_AFTER_REFUSAL: Duration = Duration::from_secs(60);
-/// The longest rest of a credential, whatever the provider says.
-pub(crate) const REST_MAX: Duration = Duration::from_secs(15 * 60);
+/// A credential's cooldown after a rate limit without a stated pause.
+pub(crate) const COOLDOWN_AFTER_LIMIT: Duration = Duration::from_secs(10);
+/// A credential's cooldown after the provider refused it.
+pub(crate) const COOLDOWN_AFTER_REFUSAL: Duration = Duration::from_secs(60);
+/// Maximum cooldown of a credential, even if the provider requests more.
+pub(crate) const COOLDOWN_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A provider's retry rules, from its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Statuses after which the request is sent again.
     pub statuses: Vec<u16>,
-    /// The most times that one request is sent to the provider; at least 1.
+    /// Maximum number of times one request is sent to the provider, at least 1.
     pub attempts: u8,
     /// The pause before the second attempt.
     pub backoff: Duration,
-    /// The longest pause between attempts.
+    /// Maximum pause between attempts.
     pub backoff_max: Duration,
-    /// What retries may add to the provider's load, in percent of first attempts.
+    /// The load that retries may add, in percent of first attempts.
     pub budget_percent: u16,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            // 520 to 524 and 527 are Cloudflare's words for a server behind it that does not work.
+            // 520 to 524 and 527: Cloudflare reports that the server behind it does not work.
             statuses: vec![500, 502, 503, 504, 520, 521, 522, 523, 524, 527, 529],
             attempts: 2,
             backoff: Duration::from_millis(250),
@@ -42,12 +42,12 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// Whether the status is one of `statuses`.
-    pub fn is_retried(&self, status: u16) -> bool {
+    pub fn is_retryable(&self, status: u16) -> bool {
         self.statuses.contains(&status)
     }
 
-    /// The pause before the attempt that follows `attempts` made: between half and all of a step that doubles, so that
-    /// clients who failed together do not come back together. `dice` is in 0..=1.
+    /// The pause after `attempts` attempts: between half and all of a step that doubles each time, so that requests that failed
+    /// together are not retried together. `dice` is in 0..=1.
     pub fn pause(&self, attempts: u32, dice: f64) -> Duration {
         let doublings = attempts.saturating_sub(1).min(16);
         let step = self.backoff.saturating_mul(1 << doublings).min(self.backoff_max);
@@ -55,21 +55,20 @@ impl RetryPolicy {
     }
 }
 
-/// How much may be tried again at one provider: each first attempt earns a share of a further one, each further one
-/// spends a whole, and so does one that comes from another provider although this one is known to fail. Counted in hundredths,
-/// so nothing is rounded.
+/// The retry budget of one provider. Each first attempt deposits a share of a retry; each retry withdraws a whole one, and so
+/// does an attempt that fails over to this provider while it is known to fail. Counted in hundredths, without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryBudget {
     percent: u32,
     saved: u32,
 }
 
-/// Retries that a provider with little traffic may make before it has earned them; also the most that is saved.
+/// Retries that are allowed before any first attempt; also the maximum that is saved.
 pub(crate) const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 
 impl RetryBudget {
-    /// A budget with a full reserve. At 0 percent it has none.
+    /// A budget with a full reserve, or with none at 0 percent.
     pub(crate) fn new(percent: u16) -> Self {
         let percent = u32::from(percent);
         Self {
@@ -78,14 +77,14 @@ impl RetryBudget {
         }
     }
 
-    /// Adds a first attempt's share.
-    pub(crate) fn earn(&mut self) {
+    /// Adds the share of a first attempt.
+    pub(crate) fn deposit(&mut self) {
         let most = BUDGET_RESERVE * WHOLE.max(self.percent);
         self.saved = self.saved.saturating_add(self.percent).min(most);
     }
 
-    /// Takes one retry out. Returns false if the budget is used up.
-    pub(crate) fn spend(&mut self) -> bool {
+    /// Takes out one retry. Returns false if the budget is used up.
+    pub(crate) fn withdraw(&mut self) -> bool {
         match self.saved.checked_sub(WHOLE) {
             Some(left) => {
                 self.saved = left;
@@ -96,9 +95,9 @@ impl RetryBudget {
     }
 }
 
-/// How long the provider asks to wait, in all spellings that are in use: `retry-after-ms`, `retry-after` in seconds or
-/// as a date (RFC 9110 section 10.2.3), and the reset headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`) when
-/// their count is at 0. `header` gives the value of a header; `now_unix_ms` is the time.
+/// The wait that the provider requests: by `retry-after-ms`, by `retry-after` in seconds or as a date (RFC 9110 section
+/// 10.2.3), or by the reset headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`) whose remaining count is 0. `header`
+/// returns the value of a header; `now_unix_ms` is the current time.
 pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
     let until = |unix_ms: i64| Duration::from_millis(u64::try_from(unix_ms.saturating_sub(now_unix_ms)).unwrap_or(0));
     if let Some(text) = header("retry-after-ms")
@@ -131,7 +130,7 @@ pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix
     longest
 }
 
-/// The pause in the body of a Gemini error (`RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`).
+/// The wait in the body of a Gemini error (`RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`).
 pub(crate) fn retry_delay(body: &[u8]) -> Option<Duration> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let error = body.get("error").or_else(|| body.get(0)?.get("error"))?;
@@ -145,7 +144,7 @@ fn seconds(text: &str, unit: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-/// `6m0s`, `1h2m`, `20ms`, `7s`, `0.5s`.
+/// Parses durations such as `6m0s`, `1h2m`, `20ms`, `7s`, `0.5s`.
 fn spelled_duration(text: &str) -> Option<Duration> {
     let mut left = text.trim();
     let mut sum = Duration::ZERO;
@@ -268,8 +267,8 @@ mod tests {
             let mut budget = RetryBudget::new(percent);
             let mut further = 0;
             for _ in 0..firsts {
-                budget.earn();
-                while budget.spend() {
+                budget.deposit();
+                while budget.withdraw() {
                     further += 1;
                 }
             }

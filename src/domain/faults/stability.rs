@@ -1,31 +1,27 @@
-//! How stable each model is: hourly counters from billed requests, and what is published of them
-//! (docs/interface.md, The public record).
+//! The stability of each model: hourly counters of billed requests, and the statistics published from them (docs/interface.md,
+//! The public record).
 //!
-//! A billed request is one [`Row`] of the consumption log. Unless its client left, it is one entry of a [`Bucket`], that of the
-//! hour it ended in, under the catalogue model that served it. A node adds up its own rows; its [`Share`] of an hour only ever grows, so it is told
-//! in full each time and told again without harm. What is published are means over a window, never a count.
-
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
-use crate::domain::{faults::end::End, ledger::consumption::Row};
-
-/// How many hours the published window has: the current one and those before it.
-pub(crate) const WINDOW_HOURS: i64 = 24;
-/// From so many requests on, what they say is certain.
-pub(crate) const HIGH_CONFIDENCE_REQUESTS: u64 = 100;
-/// From so many requests on, what they say is worth something.
-pub(crate) const MEDIUM_CONFIDENCE_REQUESTS: u64 = 10;
-
-const HOUR_MS: i64 = 3_600_000;
-
-pub(crate) mod window;
+//! A billed request is one [`Row`] of the consumption log. Unless its client left, it counts in the [`ModelCounters`] of the hour in
+//! which it ended, for the catalogue model that served it. Each node adds up its own rows. Its [`NodeHourCounters`] of an hour only grows,
+//! so it is always stored whole, and storing it again does no harm. Only means over a window are published, never counts.
 
 #[cfg(test)]
 mod tests;
 
-pub use window::{ModelWindow, Window};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{faults::End, ledger::consumption::Row};
+
+/// Length of the published window in hours, the current hour included.
+pub(crate) const WINDOW_HOURS: i64 = 24;
+/// Minimum number of requests for high confidence.
+pub(crate) const HIGH_CONFIDENCE_REQUESTS: u64 = 100;
+/// Minimum number of requests for medium confidence.
+pub(crate) const MEDIUM_CONFIDENCE_REQUESTS: u64 = 10;
+
+const HOUR_MS: i64 = 3_600_000;
 
 /// An hour of UTC, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,8 +29,8 @@ pub use window::{ModelWindow, Window};
 pub struct Hour(i64);
 
 impl Hour {
-    /// The hour that has this moment, in milliseconds since the Unix epoch. A full hour belongs to what it begins.
-    pub const fn of_ms(at_ms: i64) -> Self {
+    /// The hour that contains this time, in milliseconds since the Unix epoch.
+    pub const fn from_unix_ms(at_ms: i64) -> Self {
         Self(at_ms.div_euclid(HOUR_MS))
     }
 
@@ -53,7 +49,7 @@ impl Hour {
         self.0.saturating_mul(HOUR_MS / 1000)
     }
 
-    /// So many hours later, or earlier if negative.
+    /// The hour `hours` later, or earlier if negative.
     pub const fn plus(self, hours: i64) -> Self {
         Self(self.0.saturating_add(hours))
     }
@@ -64,33 +60,33 @@ impl Hour {
     }
 }
 
-/// What is counted of one model in one hour. Sums saturate.
+/// The counters of one model in one hour. Sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
+pub struct StabilityCounters {
     /// Billed requests whose clients stayed.
     pub requests: u64,
     /// Those whose final status is 2xx.
     pub successes: u64,
-    /// From arrival to end, of all requests, in milliseconds.
+    /// Total time from arrival to end of all requests, in milliseconds.
     pub latency_ms: u64,
-    /// From arrival to the first content, of the requests in `ttft_count`, in milliseconds.
+    /// Total time from arrival to the first content of the requests in `ttft_count`, in milliseconds.
     pub ttft_ms: u64,
     /// Streamed requests whose first content was seen.
     pub ttft_count: u64,
     /// Tokens that were generated in `generation_ms`.
     pub output_tokens: u64,
-    /// How long that took, in milliseconds: of a stream from its first content to its end, of a unary answer all of it.
+    /// The generation time of `output_tokens`, in milliseconds: from the first content of a stream to its end, or the whole
+    /// time of a unary answer.
     pub generation_ms: u64,
 }
 
-impl Counters {
-    /// What one billed request counts; `None` if its client left before the answer was complete, which says nothing of the
-    /// provider, whatever had come by then.
+impl StabilityCounters {
+    /// The counters of one billed request; `None` if its client left before the answer was complete, which says nothing about
+    /// the provider.
     ///
-    /// It succeeded if its final status is 2xx: a stream that its provider broke was recorded as 502 or 504. The generation
-    /// rate rests on successes with output tokens and a duration that can be measured; all else would make it slower or
-    /// faster than anybody saw it.
-    pub fn of(row: &Row) -> Option<Self> {
+    /// It succeeded if its final status is 2xx: a stream that its provider broke is recorded as 502 or 504. Only successes with
+    /// output tokens and a measurable duration count for the generation rate; others would distort it.
+    pub fn from_row(row: &Row) -> Option<Self> {
         if !End::is_published(&row.outcome) {
             return None;
         }
@@ -114,23 +110,23 @@ impl Counters {
         })
     }
 
-    /// What is published of them.
-    pub fn figures(&self) -> Figures {
-        Figures {
+    /// The published statistics.
+    pub fn stats(&self) -> StabilityStats {
+        StabilityStats {
             success_rate: self.success_rate(),
             avg_latency_ms: ratio(self.latency_ms, self.requests, 10),
             avg_ttft_ms: ratio(self.ttft_ms, self.ttft_count, 10),
             avg_tps: ratio(self.output_tokens.saturating_mul(1000), self.generation_ms, 100),
-            confidence: Confidence::of(self.requests),
+            confidence: Confidence::from_requests(self.requests),
         }
     }
 
-    /// The label that people may be shown.
+    /// The label for people.
     pub fn health(&self) -> Health {
-        match (self.requests, Confidence::of(self.requests)) {
+        match (self.requests, Confidence::from_requests(self.requests)) {
             (0, _) => Health::NoData,
             (_, Confidence::Low) => Health::NotEnoughData,
-            (_, Confidence::Medium | Confidence::High) => Health::of(self.success_rate()),
+            (_, Confidence::Medium | Confidence::High) => Health::from_success_rate(self.success_rate()),
         }
     }
 
@@ -139,7 +135,7 @@ impl Counters {
         to_f64(u64::try_from(hundredths).unwrap_or(u64::MAX).min(10_000)) / 100.0
     }
 
-    /// The sum of both.
+    /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.successes = self.successes.saturating_add(other.successes);
@@ -151,20 +147,20 @@ impl Counters {
     }
 }
 
-/// What is counted in one hour, by catalogue model.
-pub(crate) type Bucket = BTreeMap<String, Counters>;
+/// The counters of one hour, by catalogue model.
+pub(crate) type ModelCounters = BTreeMap<String, StabilityCounters>;
 
-/// All that one node has counted in one hour so far.
+/// The counters of one node in one hour so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Share {
+pub(crate) struct NodeHourCounters {
     pub hour: Hour,
-    /// Its counters.
-    pub bucket: Bucket,
+    /// The counters of the hour.
+    pub bucket: ModelCounters,
 }
 
-impl Share {
-    /// How many requests it holds. Grows with every row of the hour, so of two shares of one node and hour the one with the
-    /// greater watermark knows all that the other does.
+impl NodeHourCounters {
+    /// The number of requests it counts. It grows with every row of the hour, so of two shares of the same node and hour, the
+    /// one with the greater watermark includes the other.
     pub(crate) fn watermark(&self) -> u64 {
         self.bucket
             .values()
@@ -182,27 +178,27 @@ fn ratio(sum: u64, count: u64, steps: u64) -> f64 {
     to_f64(u64::try_from(rounded).unwrap_or(u64::MAX)) / to_f64(steps)
 }
 
-/// The nearest number with a fraction; exact below 2^53.
+/// The nearest `f64`; exact below 2^53.
 #[expect(clippy::cast_precision_loss, reason = "means are published rounded anyway")]
 fn to_f64(whole: u64) -> f64 {
     whole as f64
 }
 
-/// How much what is published is worth.
+/// How reliable the published statistics are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// Fewer than [`MEDIUM_CONFIDENCE_REQUESTS`], none included.
+    /// Fewer than [`MEDIUM_CONFIDENCE_REQUESTS`] requests, or none.
     Low,
-    /// Fewer than [`HIGH_CONFIDENCE_REQUESTS`].
+    /// Fewer than [`HIGH_CONFIDENCE_REQUESTS`] requests.
     Medium,
-    /// That many, or more.
+    /// At least [`HIGH_CONFIDENCE_REQUESTS`] requests.
     High,
 }
 
 impl Confidence {
-    /// After so many requests.
-    pub const fn of(requests: u64) -> Self {
+    /// The confidence of this many requests.
+    pub const fn from_requests(requests: u64) -> Self {
         if requests >= HIGH_CONFIDENCE_REQUESTS {
             Self::High
         } else if requests >= MEDIUM_CONFIDENCE_REQUESTS {
@@ -231,8 +227,8 @@ pub enum Health {
 }
 
 impl Health {
-    /// Of a success rate in per cent.
-    pub fn of(success_rate: f64) -> Self {
+    /// The label of a success rate in percent.
+    pub fn from_success_rate(success_rate: f64) -> Self {
         if success_rate >= 99.9 {
             Self::Operational
         } else if success_rate >= 99.0 {
@@ -244,7 +240,7 @@ impl Health {
         }
     }
 
-    /// The label's words.
+    /// The text of the label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Operational => "Operational",
@@ -257,10 +253,10 @@ impl Health {
     }
 }
 
-/// What is published of counters. Finite always; 0 where nothing was counted.
+/// The statistics published from counters. Always finite; 0 where nothing was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Figures {
-    /// Per cent, 0 to 100, two decimals, rounded down: 100 says that nothing failed, and a label that rests on it is right.
+pub struct StabilityStats {
+    /// Percentage of successes, 0 to 100, two decimals, rounded down: 100 means that nothing failed.
     pub success_rate: f64,
     /// Mean duration in milliseconds, one decimal.
     pub avg_latency_ms: f64,
@@ -268,6 +264,65 @@ pub struct Figures {
     pub avg_ttft_ms: f64,
     /// Output tokens per second, two decimals.
     pub avg_tps: f64,
-    /// What they are worth.
+    /// How reliable they are.
     pub confidence: Confidence,
+}
+
+/// The counters of all models in the window that ends with one hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StabilityWindow {
+    /// The current hour: the last of the window.
+    pub now: Hour,
+    /// The models, sorted by name.
+    pub models: Vec<ModelWindow>,
+}
+
+/// The counters of one model in the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelWindow {
+    /// The model's name in the catalogue.
+    pub name: String,
+    /// The sum of all hours.
+    pub total: StabilityCounters,
+    /// The counters of each hour, the oldest first; zero where nothing was counted.
+    pub hours: Vec<(Hour, StabilityCounters)>,
+}
+
+impl StabilityWindow {
+    /// The window with these models, and any other model that served requests in it.
+    pub fn new<'a>(
+        now: Hour,
+        models: impl IntoIterator<Item = &'a str>,
+        buckets: &'a BTreeMap<Hour, ModelCounters>,
+    ) -> Self {
+        let in_window = |hour: Hour| buckets.get(&hour);
+        let served = now.window().filter_map(in_window).flat_map(ModelCounters::keys);
+        let names: BTreeSet<&str> = models.into_iter().chain(served.map(String::as_str)).collect();
+        let model = |name: &str| {
+            let counted = |hour: Hour| {
+                let counters = in_window(hour).and_then(|bucket| bucket.get(name));
+                (hour, counters.copied().unwrap_or_default())
+            };
+            let hours: Vec<(Hour, StabilityCounters)> = now.window().map(counted).collect();
+            let mut total = StabilityCounters::default();
+            for (_, counters) in &hours {
+                total.add(counters);
+            }
+            ModelWindow {
+                name: name.to_owned(),
+                total,
+                hours,
+            }
+        };
+        Self {
+            now,
+            models: names.into_iter().map(model).collect(),
+        }
+    }
+
+    /// The model of this name.
+    pub fn find(&self, name: &str) -> Option<&ModelWindow> {
+        let place = self.models.binary_search_by(|model| model.name.as_str().cmp(name));
+        place.ok().and_then(|place| self.models.get(place))
+    }
 }

@@ -1,22 +1,22 @@
-//! Names of headers that name or choose an account, by kind: whose account a provider charges, whose data it reads, as whom it
-//! answers. None of them passes, in either direction. docs/interface.md (Endpoints) has the same list.
+//! Headers that name or choose an account: whom the provider charges, whose data it reads, or who is authenticated. They pass
+//! in neither direction. docs/interface.md (Endpoints) has the same list.
 
 use std::sync::LazyLock;
 
 use memchr::memchr3;
 
-/// What a header names or chooses.
+/// The kind of account information in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccountHeader {
-    /// A key, a token, a signature, or anything else that proves who somebody is.
+    /// A key, a token, a signature, or anything else that proves an identity.
     Credential,
-    /// State that a browser keeps for a server.
+    /// Browser state of a server.
     Cookie,
-    /// Whoever is charged.
+    /// The party that is charged.
     Account,
-    /// An organisation, or a part of one.
+    /// An organisation or a part of it.
     Organization,
-    /// A project, or a resource that belongs to one.
+    /// A project or a resource that belongs to it.
     Project,
     /// A person, or a user of an account.
     User,
@@ -24,7 +24,7 @@ pub(crate) enum AccountHeader {
 
 use self::AccountHeader::{Account, Cookie, Credential, Organization, Project, User};
 
-/// A header with one of these words in its name is of that kind: `openai-organization`, `x-goog-user-project`, `set-cookie`.
+/// A header whose name contains one of these words is of that kind: `openai-organization`, `x-goog-user-project`, `set-cookie`.
 const WORDS: [(AccountHeader, &[&str]); 6] = [
     (
         Credential,
@@ -65,7 +65,7 @@ const WORDS: [(AccountHeader, &[&str]); 6] = [
     ),
 ];
 
-/// A header with two of these words in a row is a credential.
+/// A header whose name contains one of these pairs of words is a credential.
 const CREDENTIAL_PAIRS: [[&str; 2]; 4] = [
     ["access", "key"],
     ["api", "key"],
@@ -73,19 +73,19 @@ const CREDENTIAL_PAIRS: [[&str; 2]; 4] = [
     ["subscription", "key"],
 ];
 
-/// Words that take the meaning from the one before them: `user-agent` names a program, `token-count` is a number.
+/// Words that cancel the meaning of the word before them: `user-agent` names a program, `token-count` is a number.
 const EXCEPT_BEFORE: [(&str, &[&str]); 2] = [("token", &["budget", "count", "limit", "usage"]), ("user", &["agent"])];
 
-/// Headers with this word tell of a limit, whatever it is a limit of: `x-ratelimit-limit-project-tokens`.
+/// A header with this word states a limit, whatever other words it has: `x-ratelimit-limit-project-tokens`.
 const LIMIT_WORD: &str = "ratelimit";
 
-/// Names of which no word tells.
+/// Names that none of the words above identify.
 const NAMES: [(AccountHeader, &[&str]); 2] = [
     (Credential, &["x-allowed-locations", "x-goog-iam-authority-selector"]),
     (Project, &["x-goog-cloud-target-resource", "x-goog-request-params"]),
 ];
 
-/// Names that most heads have and that say nothing of an account: they need not be taken apart.
+/// Frequent names without account information, which need not be split into words.
 const COMMON: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -108,16 +108,16 @@ const COMMON: [&str; 19] = [
     "x-request-id",
 ];
 
-/// What is looked up for each name of each message: most words and names are ruled out by their length.
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let mut table = Table::default();
+/// The lookup table for all header names of all messages. The length rules out most words and names.
+static TABLE: LazyLock<HeaderWordTable> = LazyLock::new(|| {
+    let mut table = HeaderWordTable::default();
     let words = WORDS
         .iter()
         .flat_map(|(kind, words)| words.iter().map(|word| (*kind, *word)));
     for (kind, text) in words {
         table.mark(text);
         let except = EXCEPT_BEFORE.iter().find(|(word, _)| *word == text);
-        table.words.push(Word {
+        table.words.push(AccountWord {
             text,
             kind,
             except_before: except.map_or(&[], |(_, words)| *words),
@@ -139,29 +139,29 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     table
 });
 
-/// Lengths that are told apart; longer ones count as shorter by this.
+/// The number of distinct lengths; a greater length counts modulo this.
 const LENGTHS: usize = 64;
 const LETTERS: usize = 26;
 
 #[derive(Debug, Default)]
-struct Table {
-    /// By length.
+struct HeaderWordTable {
+    /// Common names, by length.
     common: Vec<Vec<&'static str>>,
-    words: Vec<Word>,
-    /// For each letter the lengths of the words that begin with it, as bits; those that mean something before another, too.
+    words: Vec<AccountWord>,
+    /// For each letter, the lengths of the words and of the first words of pairs that begin with it, as bits.
     word_lengths: [u64; LETTERS],
     /// The lengths of the listed names, as bits.
     name_lengths: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Word {
+struct AccountWord {
     text: &'static str,
     kind: AccountHeader,
     except_before: &'static [&'static str],
 }
 
-impl Table {
+impl HeaderWordTable {
     fn mark(&mut self, word: &str) {
         let place = word
             .bytes()
@@ -172,15 +172,15 @@ impl Table {
             .for_each(|lengths| *lengths |= 1 << (word.len() % LENGTHS));
     }
 
-    /// Whether a word may mean something.
-    fn may_have(&self, word: &[u8]) -> bool {
+    /// Whether a word may be in the lists. False positives are possible.
+    fn may_contain(&self, word: &[u8]) -> bool {
         let Some(first) = word.first() else { return false };
         let lengths = self.word_lengths.get(letter(*first)).copied().unwrap_or(0);
         lengths >> (word.len() % LENGTHS) & 1 == 1
     }
 
     fn kind_of_word(&self, word: &[u8], next: &[u8]) -> Option<AccountHeader> {
-        let is_excepted = |known: &Word| known.except_before.iter().any(|other| is_word(next, other));
+        let is_excepted = |known: &AccountWord| known.except_before.iter().any(|other| is_word(next, other));
         if let Some(known) = self.words.iter().find(|known| is_word(word, known.text)) {
             return Some(known.kind).filter(|_| !is_excepted(known));
         }
@@ -189,24 +189,24 @@ impl Table {
     }
 }
 
-/// The place of a letter in the alphabet; beyond its end for anything else.
+/// The index of a letter in the alphabet; 26 or more for any other byte.
 fn letter(byte: u8) -> usize {
     usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a'))
 }
 
-/// What of an account a header names or chooses; `None`: nothing. An underscore or a full stop counts as a hyphen, because servers
-/// read it as one.
-pub(crate) fn kind_of(name: &str) -> Option<AccountHeader> {
+/// The kind of account information in a header; `None` if it has none. An underscore or a full stop counts as a hyphen, because
+/// servers treat it as one.
+pub(crate) fn account_header_kind(name: &str) -> Option<AccountHeader> {
     let (table, mut rest) = (&*TABLE, name.as_bytes());
     if table.common.get(name.len()).is_some_and(|same| same.contains(&name)) {
         return None;
     }
     loop {
         let (word, behind) = first_word(rest);
-        if table.may_have(word)
+        if table.may_contain(word)
             && let Some(kind) = table.kind_of_word(word, first_word(behind).0)
         {
-            return Some(kind).filter(|_| !tells_limit(name));
+            return Some(kind).filter(|_| !is_limit_header(name));
         }
         if behind.is_empty() {
             break;
@@ -218,7 +218,7 @@ pub(crate) fn kind_of(name: &str) -> Option<AccountHeader> {
     }
     let mut named = NAMES
         .iter()
-        .filter(|(_, names)| names.iter().any(|listed| is_same(name, listed)));
+        .filter(|(_, names)| names.iter().any(|listed| is_same_header(name, listed)));
     named.next().map(|(kind, _)| *kind)
 }
 
@@ -230,14 +230,15 @@ fn first_word(name: &[u8]) -> (&[u8], &[u8]) {
     })
 }
 
-/// Whether a header tells of a limit.
-fn tells_limit(name: &str) -> bool {
+/// Whether a header states a limit.
+fn is_limit_header(name: &str) -> bool {
     let mut words = name.split(['-', '_', '.']);
     words.any(|word| word.eq_ignore_ascii_case(LIMIT_WORD))
 }
 
-/// Whether a name is the listed one, which has hyphens and small letters only.
-pub(crate) fn is_same(name: &str, listed: &str) -> bool {
+/// Whether a name equals a listed one, ignoring case and taking underscores for hyphens. `listed` has only hyphens and
+/// lower-case letters.
+pub(crate) fn is_same_header(name: &str, listed: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     name.len() == listed.len() && name.bytes().zip(listed.bytes()).all(|(one, other)| plain(one) == other)
 }
@@ -273,7 +274,7 @@ mod tests {
             ("set-cookie", Cookie),
             ("Cookie", Cookie),
         ] {
-            assert_eq!(kind_of(name), Some(kind), "{name}");
+            assert_eq!(account_header_kind(name), Some(kind), "{name}");
         }
     }
 
@@ -299,7 +300,7 @@ mod tests {
             "x-codex-turn-metadata",
             "x-goog-api-client",
         ] {
-            assert_eq!(kind_of(name), None, "{name}");
+            assert_eq!(account_header_kind(name), None, "{name}");
         }
     }
 
@@ -316,7 +317,7 @@ mod tests {
         let names = NAMES.iter().flat_map(|(_, names)| *names);
         for name in COMMON {
             // With a capital it is taken apart.
-            assert_eq!(kind_of(&name.to_ascii_uppercase()), None, "{name}");
+            assert_eq!(account_header_kind(&name.to_ascii_uppercase()), None, "{name}");
         }
         for name in names.clone() {
             assert!(!name.contains('_') && *name == name.to_ascii_lowercase(), "{name}");

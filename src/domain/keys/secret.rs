@@ -1,16 +1,17 @@
-//! Secrets and service keys: redacted wherever they could be printed, checkable offline, stored only as a digest.
+//! Secrets and service keys. Neither can be printed by accident; keys can be checked offline and are stored only as digests.
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use rand::{CryptoRng, RngExt};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-#[cfg(test)]
-mod tests;
-
-/// The longest key prefix, in characters.
+/// Maximum length of a key prefix, in characters.
 pub(crate) const KEY_PREFIX_CHARS_MAX: usize = 16;
 /// The random part of a service key, in base 62 characters: 43 of them carry 256 bits.
 pub(crate) const KEY_RANDOM_CHARS: usize = 43;
@@ -21,7 +22,7 @@ pub(crate) const KEY_HINT_CHARS: usize = 4;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A provider's or a store's credential. It has no `Display`, and its `Debug` shows nothing of it.
+/// A credential for a provider or a store. It has no `Display`, and its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -36,7 +37,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether there is nothing to send: its place is there and has nothing in it.
+    /// Whether the credential is empty: its source exists but has no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -48,7 +49,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The word in front of every service key of one installation: 1 to 16 of `a-z0-9`.
+/// The word that every service key of one installation begins with: 1 to 16 characters of `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyPrefix(String);
 
@@ -85,14 +86,14 @@ impl fmt::Display for KeyPrefix {
     }
 }
 
-/// A configured key prefix that cannot be one.
+/// A configured key prefix that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("key prefix {text:?} is not usable, give 1 to {KEY_PREFIX_CHARS_MAX} characters of a-z and 0-9")]
 pub(crate) struct KeyPrefixError {
     text: String,
 }
 
-/// Why a text is not a service key. It never carries the text.
+/// Why a text is not a service key. The error never repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum KeyFormatError {
     /// It does not begin with the installation's prefix and a hyphen.
@@ -109,15 +110,15 @@ pub(crate) enum KeyFormatError {
     Checksum,
 }
 
-/// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`, the checksum being the CRC32 of everything
-/// before it, zero padded. It exists while a request runs and while a new key is shown once, and is never stored.
+/// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before
+/// it, zero padded. The text exists while a request runs and while a new key is shown once, and is never stored.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServiceKey {
     text: String,
 }
 
 impl ServiceKey {
-    /// Draws a new key. The generator must be a cryptographic one: the key is nothing but its output.
+    /// Draws a new key from a cryptographic random number generator.
     pub(crate) fn generate(prefix: &KeyPrefix, rng: &mut impl CryptoRng) -> Self {
         let mut text = format!("{prefix}-{}", random_base62(KEY_RANDOM_CHARS, rng));
         let checksum = checksum_of(&text);
@@ -125,16 +126,16 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// The key that a seed makes for a purpose: always the same one.
-    pub(crate) fn of_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
+    /// Derives a key from a seed and a purpose; the same inputs give the same key.
+    pub(crate) fn from_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
         let mut text = format!("{prefix}-{}", derived_base62(KEY_RANDOM_CHARS, seed, purpose));
         let checksum = checksum_of(&text);
         text.push_str(&checksum);
         Self { text }
     }
 
-    /// Checks form and checksum without asking anyone: a text with a typing error costs no store call. Anybody can compute the
-    /// checksum of a made-up one.
+    /// Checks form and checksum offline, so that a mistyped key costs no store call. The checksum does not stop made-up keys,
+    /// because anybody can compute it.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {
@@ -160,18 +161,18 @@ impl ServiceKey {
         &self.text
     }
 
-    /// The part that was drawn, without prefix and checksum.
+    /// The random part, without prefix and checksum.
     pub(crate) fn random(&self) -> &str {
         let (_, rest) = self.text.split_once('-').unwrap_or_default();
         rest.get(..KEY_RANDOM_CHARS).unwrap_or(rest)
     }
 
-    /// What the store knows the key by.
+    /// The digest by which the store knows the key.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// The last characters of the random part, by which a person recognises a key.
+    /// The last characters of the random part, so that people can recognise the key.
     pub(crate) fn hint(&self) -> String {
         let end = self.text.len().saturating_sub(KEY_CHECKSUM_CHARS);
         self.text
@@ -187,8 +188,8 @@ impl fmt::Debug for ServiceKey {
     }
 }
 
-/// SHA-256 of a key's full text. The text cannot be had back from it; even so `Debug` shows only its beginning, so that a
-/// log cannot be matched against a store.
+/// SHA-256 of a key's full text. It does not reveal the text. `Debug` shows only its beginning, so that logs cannot be matched
+/// against a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyDigest([u8; 32]);
@@ -227,7 +228,7 @@ impl KeyDigest {
             .collect()
     }
 
-    /// Reads what [`KeyDigest::to_hex`] wrote; nothing else, so that one digest has one text.
+    /// Parses exactly what [`KeyDigest::to_hex`] writes, so that each digest has one text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let nibble = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -253,7 +254,7 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// `chars` characters, each drawn evenly from the 62.
+/// Draws `chars` characters, each evenly distributed over the 62.
 pub(crate) fn random_base62(chars: usize, rng: &mut impl CryptoRng) -> String {
     (0..chars).map(|_| base62_digit(rng.random_range(0..62))).collect()
 }
@@ -268,8 +269,9 @@ fn checksum_of(text: &str) -> String {
     digits.iter().collect()
 }
 
-/// So many base 62 characters that a seed makes for a purpose, always the same ones: those of HMAC-SHA-256 over a counter, without
-/// the bytes that would make some characters more frequent. No change of a crate's generator makes others of them.
+/// Derives `chars` base 62 characters from a seed and a purpose; the same inputs give the same characters. They come from
+/// HMAC-SHA-256 over a counter, without the bytes that would make some characters more frequent, so they do not depend on the
+/// generator of any crate.
 pub(crate) fn derived_base62(chars: usize, seed: &[u8], purpose: &str) -> String {
     let mut digits = String::new();
     for block in 0_u64.. {
@@ -294,4 +296,93 @@ pub(super) fn base62_digit(value: u32) -> char {
         .ok()
         .and_then(|value| BASE62.get(value))
         .map_or('0', |&byte| char::from(byte))
+}
+
+/// The prefix of a secret in base64.
+const ENCODED: &str = "whsec_";
+
+/// Signs webhook messages.
+#[derive(Clone)]
+pub(crate) struct WebhookSigner(Hmac<Sha256>);
+
+impl fmt::Debug for WebhookSigner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Signer(..)")
+    }
+}
+
+impl WebhookSigner {
+    /// Uses this secret: base64 if it begins with `whsec_`, else the bytes of its text.
+    ///
+    /// # Errors
+    /// The text after `whsec_` is not base64. The error does not repeat the secret.
+    pub(crate) fn new(secret: &Secret) -> Result<Self, String> {
+        let bytes = match secret.expose().strip_prefix(ENCODED) {
+            Some(encoded) => STANDARD
+                .decode(encoded)
+                .map_err(|_| format!("the text after `{ENCODED}` is not base64"))?,
+            None => secret.expose().as_bytes().to_vec(),
+        };
+        // HMAC takes a key of any length, so this does not fail.
+        Hmac::new_from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The headers of a message. `time` is in seconds since the Unix epoch.
+    pub(crate) fn headers(&self, id: &str, time: i64, body: &[u8]) -> [(&'static str, String); 3] {
+        let mut mac = self.0.clone();
+        mac.update(format!("{id}.{time}.").as_bytes());
+        mac.update(body);
+        let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        [
+            ("webhook-id", id.to_owned()),
+            ("webhook-timestamp", time.to_string()),
+            ("webhook-signature", signature),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod webhook_signature_tests {
+    use super::*;
+
+    fn signature(secret: &str, id: &str, time: i64, body: &str) -> String {
+        let signer = WebhookSigner::new(&Secret::new(secret)).unwrap();
+        let [_, _, (_, signature)] = signer.headers(id, time, body.as_bytes());
+        signature
+    }
+
+    #[test]
+    fn a_signature_is_that_of_the_standards_own_example() {
+        // https://github.com/standard-webhooks/standard-webhooks, the test of its libraries.
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+        let signature = signature(secret, id, 1_614_265_330, r#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn secret_id_time_and_body_all_count() {
+        let first = signature("a", "1", 1, "x");
+        assert_eq!(first, signature("a", "1", 1, "x"));
+        for other in [
+            signature("b", "1", 1, "x"),
+            signature("a", "2", 1, "x"),
+            signature("a", "1", 2, "x"),
+            signature("a", "1", 1, "y"),
+        ] {
+            assert_ne!(first, other);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_text_or_base64() {
+        assert_eq!(
+            signature("plain", "a", 1, "b"),
+            signature("whsec_cGxhaW4=", "a", 1, "b")
+        );
+        let wrong = WebhookSigner::new(&Secret::new("whsec_?")).unwrap_err();
+        assert!(wrong.contains("not base64") && !wrong.contains('?'), "{wrong}");
+    }
 }

@@ -1,14 +1,14 @@
-//! The limits of keys and accounts.
+//! The limits of keys and accounts, and the thresholds of notices.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::domain::{keys::thresholds::Thresholds, money::NanoUsd};
+use crate::domain::money::NanoUsd;
 
-/// When a quota begins anew; always at 00:00 UTC.
+/// When a quota resets; always at 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reset {
+pub enum QuotaReset {
     /// Never.
     #[default]
     None,
@@ -20,8 +20,8 @@ pub enum Reset {
     Monthly,
 }
 
-impl Reset {
-    /// The name, as on the command line.
+impl QuotaReset {
+    /// The name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -32,12 +32,12 @@ impl Reset {
     }
 }
 
-/// The text names none of the choices.
+/// The text is not one of the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("it is none of the choices")]
+#[error("it is not one of the choices")]
 pub struct UnknownChoice;
 
-impl std::str::FromStr for Reset {
+impl std::str::FromStr for QuotaReset {
     type Err = UnknownChoice;
 
     fn from_str(text: &str) -> Result<Self, UnknownChoice> {
@@ -48,7 +48,7 @@ impl std::str::FromStr for Reset {
     }
 }
 
-/// What happens to a running answer whose hold can no longer grow.
+/// What happens to a running answer whose hold cannot grow any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
@@ -60,7 +60,7 @@ pub enum OnExhausted {
 }
 
 impl OnExhausted {
-    /// The name, as on the command line.
+    /// The name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Finish => "finish",
@@ -80,7 +80,7 @@ impl std::str::FromStr for OnExhausted {
     }
 }
 
-/// How many times the key's allowance one answer may cost before it is cut, if answers of the key may finish.
+/// How many times the key's allowance one answer may cost before it is cut, if the key's answers may finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FinishFactor(Option<u32>);
@@ -91,7 +91,7 @@ impl FinishFactor {
     /// No limit: an answer is never cut.
     pub const NONE: Self = Self(None);
 
-    /// From 1 to [`FinishFactor::MAX`]; `None` for any other number.
+    /// A factor from 1 to [`FinishFactor::MAX`]; `None` for any other number.
     pub fn new(factor: u64) -> Option<Self> {
         let factor = u32::try_from(factor).ok()?;
         (1..=Self::MAX).contains(&factor).then_some(Self(Some(factor)))
@@ -120,7 +120,7 @@ impl Default for FinishFactor {
     }
 }
 
-/// Which state at a provider a request may name: an earlier response, a conversation, a container, a file.
+/// Which state at a provider a request may refer to: an earlier response, a conversation, a container, a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
@@ -132,7 +132,7 @@ pub enum ProviderState {
 }
 
 impl ProviderState {
-    /// The name, as on the command line.
+    /// The name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -154,7 +154,7 @@ impl std::str::FromStr for ProviderState {
 
 /// Rate and concurrency limits; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Rates {
+pub struct RateLimits {
     /// Requests per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpm: Option<u64>,
@@ -166,61 +166,61 @@ pub struct Rates {
     pub concurrency: Option<u64>,
 }
 
-impl Rates {
-    /// The largest limit of each kind: with it every figure of a rate limit stays below 2^53.
+impl RateLimits {
+    /// Maximum limit of each kind. It keeps all numbers of a rate limit below 2^53.
     pub const MAX: u64 = 1_000_000_000;
 }
 
 /// A key's quota and rate limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyTerms {
-    /// What it may spend per period; `None` means unlimited.
+    /// The amount it may spend per period; `None`: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<NanoUsd>,
-    /// When the quota's period ends.
+    /// When the quota resets.
     #[serde(default)]
-    pub reset: Reset,
+    pub reset: QuotaReset,
     /// What happens when the quota is used up during an answer.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
-    /// How much an answer that may finish can cost.
+    /// The maximum cost of an answer that may finish.
     #[serde(default, skip_serializing_if = "FinishFactor::is_default")]
     pub finish_factor: FinishFactor,
-    /// At which parts of the quota somebody is told; `None`: as the account says, or else the configuration.
+    /// The parts of the quota at which a notice is sent; `None`: those of the account, else of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
     /// Rate and concurrency limits.
     #[serde(flatten)]
-    pub rates: Rates,
+    pub rates: RateLimits,
 }
 
 impl KeyTerms {
-    /// Whether a quota begins anew that is not there.
-    pub fn lacks_quota(&self) -> bool {
-        self.reset != Reset::None && self.quota.is_none()
+    /// Whether a reset is set without a quota.
+    pub fn has_reset_without_quota(&self) -> bool {
+        self.reset != QuotaReset::None && self.quota.is_none()
     }
 }
 
 /// The limits of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountTerms {
-    /// At or below this balance the account counts as low; `None` if it never does.
+    /// A balance at or below this counts as low; `None`: it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
-    /// Which state at providers its requests may name.
+    /// Which state at providers its requests may refer to.
     #[serde(default)]
     pub provider_state: ProviderState,
-    /// At which parts of their quotas somebody is told of its keys; `None`: as the configuration says.
+    /// The parts of its keys' quotas at which a notice is sent; `None`: those of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
     /// Rate and concurrency limits.
     #[serde(flatten)]
-    pub rates: Rates,
+    pub rates: RateLimits,
 }
 
-/// A change of [`Rates`]. `None` keeps a limit, `Some(None)` removes it.
+/// A change of [`RateLimits`]. `None` keeps a limit, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RatesChange {
+pub struct RateLimitsChange {
     /// Changes the requests per minute.
     pub rpm: Option<Option<u64>>,
     /// Changes the tokens per minute.
@@ -229,11 +229,11 @@ pub struct RatesChange {
     pub concurrency: Option<Option<u64>>,
 }
 
-impl RatesChange {
+impl RateLimitsChange {
     /// The limits after the change.
     #[must_use]
-    pub fn apply(self, rates: Rates) -> Rates {
-        Rates {
+    pub fn apply(self, rates: RateLimits) -> RateLimits {
+        RateLimits {
             rpm: self.rpm.unwrap_or(rates.rpm),
             tpm: self.tpm.unwrap_or(rates.tpm),
             concurrency: self.concurrency.unwrap_or(rates.concurrency),
@@ -241,21 +241,21 @@ impl RatesChange {
     }
 }
 
-/// A change of [`KeyTerms`]. `None` keeps a part.
+/// A change of [`KeyTerms`]. `None` keeps a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyTermsChange {
     /// Changes the quota; `Some(None)` removes it.
     pub quota: Option<Option<NanoUsd>>,
-    /// Changes the period.
-    pub reset: Option<Reset>,
+    /// Changes when the quota resets.
+    pub reset: Option<QuotaReset>,
     /// Changes what happens when the quota is used up during an answer.
     pub on_exhausted: Option<OnExhausted>,
-    /// Changes how much an answer that may finish can cost.
+    /// Changes the maximum cost of an answer that may finish.
     pub finish_factor: Option<FinishFactor>,
-    /// Changes at which parts of the quota somebody is told; `Some(None)`: as account or configuration say.
+    /// Changes the parts of the quota at which a notice is sent; `Some(None)`: those of account or configuration.
     pub notify: Option<Option<Thresholds>>,
     /// Changes rate and concurrency limits.
-    pub rates: RatesChange,
+    pub rates: RateLimitsChange,
 }
 
 impl KeyTermsChange {
@@ -273,17 +273,17 @@ impl KeyTermsChange {
     }
 }
 
-/// A change of [`AccountTerms`]. `None` keeps a part.
+/// A change of [`AccountTerms`]. `None` keeps a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AccountTermsChange {
     /// Changes the balance that counts as low; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
-    /// Changes which state at providers its requests may name.
+    /// Changes which state at providers its requests may refer to.
     pub provider_state: Option<ProviderState>,
-    /// Changes at which parts of their quotas somebody is told of its keys; `Some(None)`: as the configuration says.
+    /// Changes the parts of its keys' quotas at which a notice is sent; `Some(None)`: those of the configuration.
     pub notify: Option<Option<Thresholds>>,
     /// Changes rate and concurrency limits.
-    pub rates: RatesChange,
+    pub rates: RateLimitsChange,
 }
 
 impl AccountTermsChange {
@@ -296,5 +296,80 @@ impl AccountTermsChange {
             notify: self.notify.unwrap_or(terms.notify),
             rates: self.rates.apply(terms.rates),
         }
+    }
+}
+
+/// The parts that ledgers record, in percent. The key, else its account, else the node's configuration chooses which of them
+/// send a notice.
+pub(crate) const PERCENTS: [u8; 6] = [50, 75, 80, 90, 95, 100];
+
+/// A subset of [`PERCENTS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<u8>", into = "Vec<u8>")]
+pub struct Thresholds {
+    /// One bit for each of [`PERCENTS`], the lowest bit for the first.
+    chosen: u8,
+}
+
+impl Thresholds {
+    /// The thresholds with these parts, given in any order.
+    ///
+    /// # Errors
+    /// The first part that is not in [`PERCENTS`].
+    pub(crate) fn of(percents: impl IntoIterator<Item = u64>) -> Result<Self, u64> {
+        let mut chosen = 0;
+        for percent in percents {
+            let place = PERCENTS.iter().position(|known| u64::from(*known) == percent);
+            chosen |= 1 << place.ok_or(percent)?;
+        }
+        Ok(Self { chosen })
+    }
+
+    /// Whether this part is one of the thresholds.
+    pub(crate) fn contains(self, percent: u8) -> bool {
+        self.percents().any(|chosen| chosen == percent)
+    }
+
+    /// The parts, in ascending order.
+    pub(crate) fn percents(self) -> impl Iterator<Item = u8> {
+        let places = PERCENTS.into_iter().enumerate();
+        places.filter_map(move |(place, percent)| (self.chosen & (1 << place) != 0).then_some(percent))
+    }
+}
+
+/// Parts that only a later version of weir knows are ignored.
+impl From<Vec<u8>> for Thresholds {
+    fn from(percents: Vec<u8>) -> Self {
+        let known = percents.into_iter().filter(|percent| PERCENTS.contains(percent));
+        Self::of(known.map(u64::from)).unwrap_or_default()
+    }
+}
+
+impl From<Thresholds> for Vec<u8> {
+    fn from(thresholds: Thresholds) -> Self {
+        thresholds.percents().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_parts_that_are_counted_each_once() {
+        let some = Thresholds::of([100, 80, 80]).unwrap();
+        assert_eq!(some.percents().collect::<Vec<_>>(), [80, 100]);
+        assert!(some.contains(80) && !some.contains(90));
+        assert_eq!(Thresholds::of([50, 60]), Err(60));
+        let all = Thresholds::of(PERCENTS.map(u64::from)).unwrap();
+        assert_eq!(all.percents().collect::<Vec<_>>(), PERCENTS);
+        assert_eq!(Thresholds::of([]).unwrap().percents().count(), 0);
+    }
+
+    #[test]
+    fn they_are_written_as_a_list_and_read_without_what_is_not_counted() {
+        let some = Thresholds::of([50, 95]).unwrap();
+        assert_eq!(serde_json::to_string(&some).unwrap(), "[50,95]");
+        assert_eq!(serde_json::from_str::<Thresholds>("[95,33,50]").unwrap(), some);
     }
 }

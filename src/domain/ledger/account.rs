@@ -1,95 +1,92 @@
-//! The reference model of one account: what every ledger store does, without any engine. Engines in another language obey
-//! the same rules to the letter, in integers that a double counts exactly.
+//! The reference model of one account: what every ledger store does, without any engine. Engines in another language follow
+//! the same rules to the letter, in integers that a double represents exactly.
 //!
-//! **Amounts** that come in are first held within ±[`NanoUsd::MAX`], and so is every sum. Estimates and charges below zero
-//! count as zero.
+//! **Amounts.** Incoming amounts are clamped to ±[`NanoUsd::MAX`], and so is every sum. Negative estimates and charges count
+//! as zero.
 //!
-//! **Being there.** An account comes into being with the first step applied to it, or the first [`AccountRecord`]. One that is
-//! not there keeps nothing: neither keys nor holds. `created_at` is the time of the first [`Change::Open`] that comes, 0 before.
+//! **Existence.** An account is created by the first step applied to it, or by its first [`AccountRecord`]. Until then it has no
+//! keys and no holds. `created_at` is the time of the first [`AccountChange::Open`] that arrives, 0 before.
 //!
-//! **Keys** are mirrored: revision, whether revoked, end, terms. [`Account::admit`] goes: (1) drop the nodes whose lease has
-//! passed; (2) a hold that is there answers, and nothing else is looked at or changed; (3) a revision lower than the
-//! mirrored one is [`AdmitReply::StaleKey`]; (4) a higher one, or the first, replaces the mirror if the account is there, and
-//! stays also when the request is refused; (5) the checks, in the order of [`Denial`], all before the next write: the key's
-//! end is compared with `now_ms / 1000` rounded down; concurrency is that of the key, then of the account; rates are the
-//! key's requests, the key's tokens, the account's requests, the account's tokens; (6) buckets, hold and lease are written.
+//! **Keys** are mirrored: revision, revocation, expiry, terms. [`Account::admit`] works in this order: (1) it drops the nodes
+//! whose lease has lapsed; (2) for a request that has a hold it returns that hold, and neither checks nor changes anything else;
+//! (3) it answers [`AdmitReply::StaleKey`] to a revision lower than the mirrored one; (4) a higher revision, or the first one,
+//! replaces the mirror if the account exists, even if the request is then refused; (5) all checks are made, in the order of
+//! [`Denial`], before the next write: the key's expiry is compared with `now_ms / 1000` rounded down; concurrency is checked
+//! for the key, then for the account; rates for the key's requests, the key's tokens, the account's requests, the account's
+//! tokens; (6) buckets, hold and lease are written.
 //!
-//! **What is left** is `balance - held`, and `quota - spent - held` where the key has a quota. Of the quota, `spent` is the
-//! key's counter of the period of now for the key's reset, and `held` the sum of its holds that were admitted in that very
-//! period; of the balance, `held` is the sum of all holds. At zero or less of one the request is refused, the balance first:
-//! exhausted where it is spent already, held where running requests have the rest. The hold is the least of the estimate and both. A top-up does the same with the period of the hold's admission and the
-//! quota as it is now; it looks at neither state, suspension nor rates, and nothing or less is never granted.
+//! **Remaining money** is `balance - held`, and `quota - spent - held` where the key has a quota. For the quota, `spent` is the
+//! key's counter of the current period of its reset, and `held` the sum of its holds that were admitted in that period; for the
+//! balance, `held` is the sum of all holds. If one of the two is zero or less, the request is refused, the balance first: as
+//! exhausted if the money is spent, as held if running requests hold the rest. The hold is the least of the estimate and both
+//! remainders. A top-up computes the same, with the period of the hold's admission and the present quota; it ignores the key's
+//! state, suspension and rates, and never grants zero or less.
 //!
-//! **Running** are the live holds, also those of zero. From those of the asking node its `ended_key` or `ended_account` is
-//! taken, not below zero; the holds of other nodes count in full, and so do places of leases in which nothing runs. As many as
-//! the limit, or more: refused.
+//! **Running requests** are the live holds, including those of zero. The asking node's `ended_key` or `ended_account` is
+//! subtracted from its own, down to zero; holds of other nodes count in full, and so do free slots of leases. The request is
+//! refused once the count has reached the limit.
 //!
-//! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A lease becomes [`super::node::LEASE_MS`] from now when a hold is
-//! granted, when a top-up is granted, and by [`Account::renew`] where the node has holds. No other call touches it.
+//! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A granted hold, a granted top-up, [`Account::renew`] for a
+//! node with holds, and [`Account::lease`] for the holder set the end of the node's lease to `LEASE_MS` from now. No other call
+//! changes it.
 //!
-//! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one; takes the cost from the
-//! balance; adds it to the account's `spent` and to the key's four counters of the time of its admission; and corrects the
-//! token buckets that are there. The key need not be known.
+//! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one; subtracts the cost from the
+//! balance; adds it to the account's `spent` and to the key's four counters for the time of admission; and corrects those token
+//! buckets that exist. The key need not be known.
 //!
-//! **Notices.** A settlement that brings a key's spending to a part of its quota, or the balance to what counts as low, is
-//! noted: see [`notices`]. **Leases** are holds too: see [`leasing`], and [`pace`] for what they have of rates and places.
+//! **Notices.** A settlement that brings a key's spending to a threshold of its quota, or the balance down to its low mark,
+//! records a notice: see [`notices`]. **Leases** of budget are holds too: see [`leasing`], and [`pace`] for their rates and
+//! slots.
 //!
-//! **Operations.** An amount that comes with an id counts once for it: see [`operations`]. **Payments** count in the balance,
-//! and on their day and in their month: see [`paid_in`].
+//! **Operations.** An amount with an operation id is applied once per id: see [`operations`]. **Payments** count in the balance,
+//! and in the sums of their day and month: see [`PaidIn`].
 //!
-//! **Counters** of a key are by period. Those that ended more than 7 days before now may be dropped, `all` never.
+//! **Counters** of a key are kept by period. Those of periods that ended more than 7 days ago may be dropped, `all` never.
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use serde::{Deserialize, Serialize};
-
-use self::{
-    amounts::{bounded, charge, sum},
-    bucket::Buckets,
-    holds::{Hold, Holds},
-    key::{AccountKey, Mirror},
-    notices::Notices,
-    operations::{Operations, Recorded},
-    paid_in::PaidIn,
-    recall::Recall,
-};
-use super::{
-    account_record::AccountRecord,
-    admission::{Admit, AdmitReply, Denial, Grant, QuotaUse},
-    node::NodeId,
-    period::{self, Period},
-    step::{Change, Settlement, Step},
-    top_up::{TopUp, ToppedUp},
-};
-use crate::domain::{
-    keys::{key::KeyId, terms::KeyTerms},
-    ledger::consumption::Row,
-    money::NanoUsd,
-    quick_map::QuickMap,
-};
-
-mod amounts;
 pub(crate) mod bucket;
 pub(crate) mod holds;
 pub(crate) mod key;
 mod leasing;
 pub(crate) mod notices;
-mod noticing;
 pub(crate) mod operations;
 mod pace;
-pub(crate) mod paid_in;
-mod recall;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transient;
-mod viewing;
 
-/// One account with its keys and its holds. The default one is not there.
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    QuickMap,
+    keys::{key::KeyId, terms::KeyTerms},
+    ledger::{
+        AccountRecord,
+        account::{
+            bucket::RateBuckets,
+            holds::{Hold, Holds},
+            key::{AccountKey, KeyMirror},
+            leasing::Recall,
+            notices::Notices,
+            operations::{Operations, PaidIn, RecordedOperation},
+        },
+        admission::{AdmitCall, AdmitReply, Denial, Grant, QuotaUse, TopUp, TopUpReply},
+        consumption::Row,
+        ids::NodeId,
+        period::{self, Period},
+        reports::{AccountView, KeySpend, SpendByKey},
+        step::{AccountChange, Settlement, Step},
+    },
+    money::NanoUsd,
+};
+
+/// One account with its keys and its holds. The default is an account that does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     summary: Option<AccountSummary>,
     keys: QuickMap<KeyId, AccountKey>,
-    buckets: Buckets,
+    buckets: RateBuckets,
     holds: Holds,
     recall: Recall,
     operations: Operations,
@@ -99,37 +96,37 @@ pub(crate) struct Account {
 /// The durable part of an account, without keys and operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccountSummary {
-    /// What is left: all credits and adjustments, less all charges.
+    /// All credits and adjustments, less all charges.
     pub balance: NanoUsd,
     /// The sum of all charges.
     pub spent: NanoUsd,
-    /// What operators have set.
+    /// Its settings by operators.
     pub record: AccountRecord,
     /// When it was created, in seconds since the Unix epoch; 0 if it was charged before its creation.
     pub created_at: i64,
-    /// What was paid in lately.
+    /// Payments of the latest day and month.
     #[serde(default)]
     pub paid: PaidIn,
-    /// The last step applied of each node.
+    /// The last applied step of each node.
     pub watermarks: BTreeMap<NodeId, u64>,
-    /// Of each node, up to which number of its journal its rows are in the daily sums.
+    /// For each node, the number in its journal up to which its rows are in the daily sums.
     pub summed: BTreeMap<NodeId, u64>,
 }
 
-/// What a request that passes the checks is granted.
-struct Checked {
+/// The hold and quota of a request that passes the checks, and the buckets afterwards.
+struct CheckedAdmission {
     hold: NanoUsd,
-    key: Buckets,
-    account: Buckets,
+    key: RateBuckets,
+    account: RateBuckets,
     quota: Option<QuotaUse>,
 }
 
 impl Account {
-    /// An account as it was kept: without holds, its buckets full.
-    pub(crate) fn restored(
+    /// An account from its durable parts: without holds, its buckets full.
+    pub(crate) fn from_stored(
         summary: AccountSummary,
         keys: impl IntoIterator<Item = (KeyId, AccountKey)>,
-        operations: impl IntoIterator<Item = Recorded>,
+        operations: impl IntoIterator<Item = RecordedOperation>,
     ) -> Self {
         Self {
             summary: Some(summary),
@@ -144,7 +141,7 @@ impl Account {
         self.summary.as_ref()
     }
 
-    /// The remembered operations, which are durable as well.
+    /// The remembered operations, which are also durable.
     pub(crate) fn operations(&self) -> &Operations {
         &self.operations
     }
@@ -154,30 +151,30 @@ impl Account {
         self.keys.get(id)
     }
 
-    /// The revision of the key's mirrored record; `None` if it has none.
+    /// The revision of the key's mirrored record; `None` if no record is mirrored.
     pub(crate) fn key_revision(&self, id: &KeyId) -> Option<u64> {
         self.keys.get(id)?.revision()
     }
 
     /// See [`crate::store::ledger::LedgerStore::admit`].
-    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> AdmitReply {
+    pub(crate) fn admit(&mut self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
             let (amount, at_ms) = (hold.amount, hold.at_ms);
             let quota = self.quota_of(&ask.key.id, at_ms);
             return AdmitReply::Granted(self.grant(&ask.node, amount, at_ms, quota));
         }
-        let Some(mirror) = AccountKey::mirror(self.keys.get(&ask.key.id), &ask.key) else {
+        let Some(mirror) = AccountKey::current_mirror(self.keys.get(&ask.key.id), &ask.key) else {
             return AdmitReply::StaleKey;
         };
         let checked = self.check(ask, &mirror, now_ms);
-        let pace_comes_near = self.pace_comes_near(&ask.key.id, &mirror, now_ms);
+        let pace_comes_near = self.record_near_rates(&ask.key.id, &mirror, now_ms);
         if self.summary.is_some() {
             self.recall_for_revision(&ask.key.id, &mirror);
             let key = self.keys.entry(ask.key.id.clone()).or_default();
-            key.take_over(mirror);
+            key.set_mirror(mirror);
             if let Ok(checked) = &checked {
-                key.granted(checked.key.clone(), now_ms);
+                key.on_granted(checked.key.clone(), now_ms);
             }
         }
         let answer = match checked {
@@ -190,16 +187,16 @@ impl Account {
                     at_ms: now_ms,
                     lease: None,
                 };
-                self.holds.put(&ask.node, &ask.request, hold, now_ms);
+                self.holds.insert(&ask.node, &ask.request, hold, now_ms);
                 AdmitReply::Granted(self.grant(&ask.node, checked.hold, now_ms, checked.quota))
             }
         };
-        let money_comes_near = self.money_comes_near(&ask.key.id, &mirror.terms, now_ms, now_ms);
+        let money_comes_near = self.record_near_money(&ask.key.id, &mirror.terms, now_ms, now_ms);
         self.recall.mark += u64::from(pace_comes_near || money_comes_near);
         answer
     }
 
-    fn check(&self, ask: &Admit, mirror: &Mirror, now_ms: i64) -> Result<Checked, Denial> {
+    fn check(&self, ask: &AdmitCall, mirror: &KeyMirror, now_ms: i64) -> Result<CheckedAdmission, Denial> {
         mirror.check(now_ms.div_euclid(1000))?;
         let account = self.summary.as_ref().ok_or(Denial::AccountUnknown)?;
         if account.record.suspended {
@@ -208,7 +205,7 @@ impl Account {
         if account.balance <= NanoUsd::ZERO {
             return Err(Denial::BalanceExhausted);
         }
-        let mut left = self.left_of_balance();
+        let mut left = self.remaining_balance();
         if left <= NanoUsd::ZERO {
             return Err(Denial::BalanceHeld);
         }
@@ -217,15 +214,15 @@ impl Account {
             if quota.spent >= quota.quota {
                 return Err(Denial::QuotaExhausted(quota));
             }
-            let of_quota = self.left_of_quota(&mirror.terms, &ask.key.id, now_ms, &quota);
+            let of_quota = self.remaining_quota(&mirror.terms, &ask.key.id, now_ms, &quota);
             if of_quota <= NanoUsd::ZERO {
                 return Err(Denial::QuotaHeld(quota));
             }
             left = left.min(of_quota);
         }
-        let (key, account) = self.check_pace(ask, &mirror.terms.rates, now_ms)?;
+        let (key, account) = self.check_rates(ask, &mirror.terms.rates, now_ms)?;
         let hold = bounded(ask.estimate).max(NanoUsd::ZERO).min(left);
-        Ok(Checked {
+        Ok(CheckedAdmission {
             hold,
             key,
             account,
@@ -247,18 +244,18 @@ impl Account {
         }
     }
 
-    fn left_of_balance(&self) -> NanoUsd {
+    fn remaining_balance(&self) -> NanoUsd {
         let balance = self.summary.as_ref().map_or(NanoUsd::ZERO, |it| it.balance);
         balance.saturating_sub(self.holds.held())
     }
 
-    /// The quota of a key by the terms that are known here, as [`Account::quota_use`].
+    /// [`Account::quota_use`] of a key by its mirrored terms.
     fn quota_of(&self, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let terms = self.keys.get(id).map(AccountKey::terms).unwrap_or_default();
         self.quota_use(&terms, id, at_ms)
     }
 
-    /// The quota and what was spent of it in the period of a moment; `None` without a quota.
+    /// The quota and the spending in the period of `at_ms`; `None` without a quota.
     fn quota_use(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let quota = bounded(terms.quota?);
         let period = Period::of(terms.reset, at_ms);
@@ -269,38 +266,38 @@ impl Account {
         })
     }
 
-    /// What is left of a quota in that period.
-    fn left_of_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, used: &QuotaUse) -> NanoUsd {
+    /// The rest of the quota in the period of `at_ms`.
+    fn remaining_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, used: &QuotaUse) -> NanoUsd {
         let held = self.holds.held_in(id, Period::of(terms.reset, at_ms));
         used.quota.saturating_sub(used.spent).saturating_sub(held)
     }
 
     /// See [`crate::store::ledger::LedgerStore::top_up`].
-    pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
+    pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> TopUpReply {
         self.holds.drop_lapsed(now_ms);
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
-            return ToppedUp::NoHold;
+            return TopUpReply::NoHold;
         };
         let (key, at_ms) = (hold.key.clone(), hold.at_ms);
         let terms = self.keys.get(&key).map(AccountKey::terms).unwrap_or_default();
-        let mut left = self.left_of_balance();
+        let mut left = self.remaining_balance();
         if let Some(quota) = self.quota_use(&terms, &key, at_ms) {
-            left = left.min(self.left_of_quota(&terms, &key, at_ms, &quota));
+            left = left.min(self.remaining_quota(&terms, &key, at_ms, &quota));
         }
         let asked = bounded(ask.more);
         if asked <= NanoUsd::ZERO {
-            return ToppedUp::Refused;
+            return TopUpReply::Refused;
         }
         if left <= NanoUsd::ZERO {
-            return self.nothing_left(&key, now_ms);
+            return self.refuse_or_recall(&key, now_ms);
         }
         let more = asked.min(left);
         self.holds.enlarge(&ask.node, &ask.request, more, now_ms);
-        self.recall.mark += u64::from(self.money_comes_near(&key, &terms, at_ms, now_ms));
-        ToppedUp::Granted(more)
+        self.recall.mark += u64::from(self.record_near_money(&key, &terms, at_ms, now_ms));
+        TopUpReply::Granted(more)
     }
 
-    /// See [`crate::store::ledger::LedgerStore::apply`]: the watermark afterwards, and the rows that enter the log.
+    /// See [`crate::store::ledger::LedgerStore::apply`]; returns the new watermark and the rows that enter the log.
     pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step], upto: u64) -> (u64, Vec<Arc<Row>>) {
         let before = self.watermark(node);
         let mut watermark = before;
@@ -313,7 +310,7 @@ impl Account {
                 break;
             }
             watermark = step.seq;
-            rows.extend(self.change(node, step));
+            rows.extend(self.apply_step(node, step));
             let summary = self.summary.get_or_insert_default();
             summary.watermarks.insert(node.clone(), watermark);
         }
@@ -323,33 +320,33 @@ impl Account {
         (watermark, rows)
     }
 
-    fn change(&mut self, node: &NodeId, step: &Step) -> Option<Arc<Row>> {
+    fn apply_step(&mut self, node: &NodeId, step: &Step) -> Option<Arc<Row>> {
         self.recall_for_change(&step.change);
         let summary = self.summary.get_or_insert_default();
         match &step.change {
-            Change::Settle(settlement) => {
+            AccountChange::Settle(settlement) => {
                 let before = summary.balance;
                 summary.settle(settlement);
                 match &settlement.lease {
-                    Some(lease) => self.holds.draw(&lease.holder, &lease.hold(), charge(settlement)),
+                    Some(lease) => self.holds.draw(&lease.holder, &lease.hold_name(), charge(settlement)),
                     None => self.holds.end(node, &settlement.request),
                 }
                 let (estimated, used) = (settlement.tokens_estimated, settlement.tokens_used);
                 self.buckets.correct(&summary.record.terms.rates, estimated, used);
                 self.keys.entry(settlement.key.clone()).or_default().settle(settlement);
-                self.note_reached((node, step.seq), settlement, before);
+                self.record_notices((node, step.seq), settlement, before);
                 return settlement.row.clone();
             }
-            Change::Open { balance, at, operation } => {
+            AccountChange::Open { balance, at, operation } => {
                 if summary.created_at == 0 {
                     summary.created_at = *at;
                 }
-                if self.operations.note(operation.as_ref(), bounded(*balance)) {
+                if self.operations.record(operation.as_ref(), bounded(*balance)) {
                     summary.pay(*balance, *at);
                 }
             }
-            Change::Credit { amount, at, operation } | Change::Adjust { amount, at, operation } => {
-                if self.operations.note(operation.as_ref(), bounded(*amount)) {
+            AccountChange::Credit { amount, at, operation } | AccountChange::Adjust { amount, at, operation } => {
+                if self.operations.record(operation.as_ref(), bounded(*amount)) {
                     summary.pay(*amount, *at);
                 }
             }
@@ -368,13 +365,13 @@ impl Account {
         present == *to
     }
 
-    /// The last step of a node that was applied; 0 if none was.
+    /// The last applied step of a node; 0 if none was applied.
     pub(crate) fn watermark(&self, node: &NodeId) -> u64 {
         let marks = self.summary.as_ref().map(|it| &it.watermarks);
         marks.and_then(|marks| marks.get(node)).copied().unwrap_or(0)
     }
 
-    /// Renews the node's lease if it has live holds.
+    /// Renews the lease of a node that has live holds.
     pub(crate) fn renew(&mut self, node: &NodeId, now_ms: i64) {
         self.holds.drop_lapsed(now_ms);
         self.holds.renew(node, now_ms);
@@ -396,5 +393,67 @@ impl AccountSummary {
         let cost = charge(settlement);
         self.balance = sum(self.balance, NanoUsd::from_nanos(-cost.nanos()));
         self.spent = sum(self.spent, cost);
+    }
+}
+
+/// The cost of a settlement as it is charged: from zero to [`NanoUsd::MAX`].
+fn charge(settlement: &Settlement) -> NanoUsd {
+    bounded(settlement.cost).max(NanoUsd::ZERO)
+}
+
+/// An amount, clamped to ±[`NanoUsd::MAX`].
+fn bounded(amount: NanoUsd) -> NanoUsd {
+    let most = NanoUsd::MAX.nanos();
+    NanoUsd::from_nanos(amount.nanos().clamp(-most, most))
+}
+
+/// The sum of two amounts; each of them and the sum are clamped to ±[`NanoUsd::MAX`].
+fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
+    bounded(bounded(one).saturating_add(bounded(other)))
+}
+
+impl Account {
+    /// The account's settings by operators; the default record if the account does not exist.
+    pub(crate) fn record(&self) -> AccountRecord {
+        self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
+    }
+
+    /// The account as operators see it; `None` if it does not exist.
+    pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
+        let summary = self.summary.as_ref()?;
+        let (held, running) = self.holds.live_totals(now_ms);
+        let (paid_today, paid_this_month) = summary.paid.sums_at(now_ms);
+        Some(AccountView {
+            id: id.to_owned(),
+            balance: summary.balance,
+            spent: summary.spent,
+            held,
+            running,
+            record: summary.record,
+            paid_today,
+            paid_this_month,
+            created_at: summary.created_at,
+        })
+    }
+
+    /// The spending of each key in a period, without keys that have spent nothing.
+    pub(crate) fn spend_by_key(&self, period: Period) -> SpendByKey {
+        let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
+        of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
+    }
+
+    /// The spending of a key in the current periods; zeros for an unknown key.
+    pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
+        let spent = |period| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
+        let [all, day, week, month] = Period::each_at(now_ms).map(spent);
+        let (held, running) = self.holds.live_key_totals(id, now_ms);
+        KeySpend {
+            all,
+            day,
+            week,
+            month,
+            held,
+            running,
+        }
     }
 }

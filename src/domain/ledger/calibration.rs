@@ -1,29 +1,37 @@
-//! Learns from finished requests: how far a model's tokens are from the estimate, and how much a key's requests to a
-//! model usually read from a cache and put out.
+//! Learns from finished requests: the ratio of a model's tokens to the estimate, and how much a key's requests to a model
+//! usually read from a cache, write to it and generate.
+//!
+//! Caches work on the beginning of a prompt. So there are two ways to predict how much is read, and each is tested on every
+//! finished request:
+//!
+//! - **like the last request**: as many tokens as the last request read. Right where the same beginning recurs, and where nothing
+//!   is ever read.
+//! - **all but the new turns**: a continued conversation was sent before, up to the model's last answer. Right for agents, also
+//!   for many conversations at once.
+//!
+//! The prediction that was less wrong recently is used. Neither is used before it has been right once: a key whose requests
+//! never read from a cache is held for in full.
 
-mod estimate;
-mod input;
-
-pub(crate) use estimate::Estimate;
 #[cfg(test)]
-pub(crate) use estimate::InputEstimate;
-pub(crate) use input::TypicalInput;
+mod tests;
 
-use crate::domain::wire::tokens::Factor;
+use crate::domain::{
+    money::{NanoUsd, price::Price},
+    wire::{tokens::TokenFactor, usage::Usage},
+};
 
-/// Requests with fewer tokens, estimated or reported, are ignored, because the tokens that providers add dominate in
-/// them.
+/// Requests with fewer tokens, estimated or reported, are ignored, because most of their tokens are added by providers.
 pub(crate) const LEARN_TOKENS_MIN: u64 = 50;
 /// The bounds of one request's ratio, in millionths.
 const RATIO_MIN: i64 = MILLION / 4;
 const RATIO_MAX: i64 = MILLION * 4;
 const MILLION: i64 = 1_000_000;
-/// The factor moves by this fraction of the way to a request's own ratio: one part in so many.
-const PART: i64 = 8;
-/// It moves by at most this fraction of itself, so that a few absurd requests have little effect.
-const STEP_MAX_PART: i64 = 20;
+/// Each request moves the factor by 1/8 of the way to its own ratio.
+const STEP_DIVISOR: i64 = 8;
+/// Each request moves the factor by at most 1/20 of itself, so that a few absurd requests have little effect.
+const STEP_MAX_DIVISOR: i64 = 20;
 
-/// The factor of a model, learnt from what its finished requests reported. One for input and one for output are kept.
+/// The factor of a model, learned from the usage of its finished requests. One is kept for input and one for output.
 ///
 /// A clamped moving average: each request moves it by at most a twentieth, towards a ratio of at least 1/4 and at most 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,34 +47,33 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// A finished request: what was estimated for it without any factor, and what the provider reported.
+    /// Learns from a finished request: its estimate without any factor, and the tokens that the provider reported.
     pub(crate) fn learn(&mut self, estimated: u64, reported: u64) {
         if estimated < LEARN_TOKENS_MIN || reported < LEARN_TOKENS_MIN {
             return;
         }
         let ratio = scaled(reported, MILLION.unsigned_abs(), estimated);
         let ratio = i64::try_from(ratio).unwrap_or(RATIO_MAX).clamp(RATIO_MIN, RATIO_MAX);
-        let step_max = self.factor / STEP_MAX_PART;
-        let step = ((ratio - self.factor) / PART).clamp(-step_max, step_max);
+        let step_max = self.factor / STEP_MAX_DIVISOR;
+        let step = ((ratio - self.factor) / STEP_DIVISOR).clamp(-step_max, step_max);
         self.factor = (self.factor + step).clamp(RATIO_MIN, RATIO_MAX);
     }
 
-    /// The factor; 1 before anything was learnt.
-    pub(crate) fn factor(&self) -> Factor {
-        u32::try_from((self.factor + 500) / 1_000).map_or(Factor::ONE, Factor::thousandths)
+    /// The factor; 1 before anything was learned.
+    pub(crate) fn factor(&self) -> TokenFactor {
+        u32::try_from((self.factor + 500) / 1_000).map_or(TokenFactor::ONE, TokenFactor::thousandths)
     }
 }
 
-/// The fewest output tokens held for, unless a limit is lower.
+/// The minimum number of output tokens to hold for, unless a limit is lower.
 pub(crate) const OUTPUT_TOKENS_MIN: u64 = 64;
-/// The output tokens held for when nothing is known of a key's requests to a model. The hold grows while the answer
-/// runs.
+/// The output tokens to hold for when nothing is known of a key's requests to a model. The hold grows while the answer runs.
 pub(crate) const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
-/// Larger counts are taken for this one, so that sums cannot overflow.
+/// Counts are capped at this number, so that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 40;
 
-/// What one key's requests to one model usually put out: a moving average. Half of them put out more; their holds grow while
-/// they run, and what is held is near what is used.
+/// The usual output of one key's requests to one model: a moving average. About half of the requests generate more; their holds
+/// grow while they run, so the hold stays near the use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalOutput {
     /// The average, in sixteenths of a token.
@@ -74,14 +81,14 @@ pub(crate) struct TypicalOutput {
 }
 
 impl TypicalOutput {
-    /// The first request.
+    /// The average after the first request.
     pub(crate) fn new(output_tokens: u64) -> Self {
         Self {
             average: output_tokens.min(COUNT_MAX) * 16,
         }
     }
 
-    /// One more finished request, with all its output tokens.
+    /// Learns from a finished request, with all its output tokens.
     pub(crate) fn learn(&mut self, output_tokens: u64) {
         let now = output_tokens.min(COUNT_MAX) * 16;
         self.average = self.average - self.average / 8 + now / 8;
@@ -93,7 +100,7 @@ impl TypicalOutput {
     }
 }
 
-/// The output tokens to hold for: the usual ones, but at most the request's limit and the model's.
+/// The output tokens to hold for: the usual number, but at most the limits of the request and the model.
 pub(crate) fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOutput>, model_max: Option<u64>) -> u64 {
     usual
         .map_or(OUTPUT_TOKENS_UNKNOWN, TypicalOutput::tokens)
@@ -101,7 +108,7 @@ pub(crate) fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOut
         .min(model_max.unwrap_or(u64::MAX))
 }
 
-/// `value * times / over`, rounded down; what is larger than can be counted is the most that can.
+/// `value * times / over`, rounded down; saturates.
 fn scaled(value: u64, times: u64, over: u64) -> u64 {
     let over = over.max(1);
     match value.checked_mul(times) {
@@ -110,5 +117,245 @@ fn scaled(value: u64, times: u64, over: u64) -> u64 {
     }
 }
 
+/// The expected tokens of a request. Holds and rate limits are computed from it. It cannot be billed: it never becomes the usage
+/// of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    /// Input tokens.
+    pub input: InputEstimate,
+    /// Output tokens.
+    pub output: u64,
+}
+
+/// Expected input tokens by price category. The parts do not overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InputEstimate {
+    /// Neither read from a cache nor written to one.
+    pub uncached: u64,
+    /// Read from a cache.
+    pub cache_read: u64,
+    /// Written to a short-lived cache.
+    pub cache_write_short: u64,
+    /// Written to a long-lived cache.
+    pub cache_write_long: u64,
+}
+
+impl InputEstimate {
+    /// All input tokens.
+    pub(crate) fn total(&self) -> u64 {
+        let parts = [
+            self.uncached,
+            self.cache_read,
+            self.cache_write_short,
+            self.cache_write_long,
+        ];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl Estimate {
+    /// Input and output tokens together.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.input.total().saturating_add(self.output)
+    }
+
+    /// The expected cost, at the price of the most expensive modality.
+    pub(crate) fn cost(&self, price: &Price) -> NanoUsd {
+        price.maximum_cost(&usage(&self.input, self.output), &Default::default())
+    }
+
+    /// The expected cost of the input, at the price of the most expensive modality.
+    pub(crate) fn input_cost(&self, price: &Price) -> NanoUsd {
+        price.maximum_cost(&usage(&self.input, 0), &Default::default())
+    }
+
+    /// The expected cost of the input as uncached text: a row of an estimate says no more than that.
+    pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
+        let uncached = InputEstimate {
+            uncached: self.input.total(),
+            ..InputEstimate::default()
+        };
+        price.cost(&usage(&uncached, 0), &Default::default())
+    }
+}
+
+fn usage(input: &InputEstimate, output: u64) -> Usage {
+    Usage {
+        input_uncached: input.uncached,
+        cache_read: input.cache_read,
+        cache_write_short: input.cache_write_short,
+        cache_write_long: input.cache_write_long,
+        output_text: output,
+        ..Usage::default()
+    }
+}
+
+/// Each request moves the averages of errors and of writing by 1/4 of the way.
+const AVERAGE_DIVISOR: u64 = 4;
+/// The unit of written shares: thousandths of the input that is not read.
+const SHARE_ONE: u64 = 1_000;
+
+/// How much one key's requests to one model usually read from a cache and write to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TypicalInput {
+    /// The tokens that the last request read from a cache.
+    read_last: u64,
+    /// The average error of each prediction, in tokens.
+    off_by_last: u64,
+    off_by_turns: u64,
+    /// The written shares of the input that was not read, in units of 1/[`SHARE_ONE`].
+    written_short: u64,
+    written_long: u64,
+    /// Whether anything has been learnt.
+    is_known: bool,
+}
+
+impl TypicalInput {
+    /// Learns from a finished request and its reported usage; `new` is the estimate of its tokens from the model's last answer
+    /// on, `None` if there was no answer.
+    pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
+        let input = reported.input_total();
+        let read = reported.cache_read_total();
+        let off = |guess: u64| guess.abs_diff(read);
+        let by_last = off(self.read_last.min(input));
+        let by_turns = off(all_but(input, new));
+        let fresh = input.saturating_sub(read);
+        let share = |part: u64| share_of(part, fresh);
+        let (short, long) = (share(reported.cache_write_short), share(reported.cache_write_long));
+        if self.is_known {
+            self.off_by_last = towards(self.off_by_last, by_last);
+            self.off_by_turns = towards(self.off_by_turns, by_turns);
+            if fresh > 0 {
+                self.written_short = towards(self.written_short, short);
+                self.written_long = towards(self.written_long, long);
+            }
+        } else {
+            (self.off_by_last, self.off_by_turns) = (by_last, by_turns);
+            (self.written_short, self.written_long) = (short, long);
+        }
+        self.read_last = read;
+        self.is_known = true;
+    }
+
+    /// Splits `input` tokens into the expected parts, whose sum is `input`; `new` is the number of tokens from the model's last
+    /// answer on.
+    pub(crate) fn estimate(&self, input: u64, new: Option<u64>) -> InputEstimate {
+        let read = if self.off_by_turns < self.off_by_last {
+            all_but(input, new)
+        } else {
+            self.read_last.min(input)
+        };
+        let fresh = input - read;
+        let part = |share: u64| part_of(fresh, share);
+        let (short, long) = (part(self.written_short), part(self.written_long));
+        let short = short.min(fresh - long);
+        InputEstimate {
+            cache_read: read,
+            cache_write_short: short,
+            cache_write_long: long,
+            uncached: fresh - long - short,
+        }
+    }
+}
+
+/// The tokens of a conversation before its `new` ones; zero for a conversation that begins.
+fn all_but(input: u64, new: Option<u64>) -> u64 {
+    new.map_or(0, |new| input.saturating_sub(new))
+}
+
+fn towards(usual: u64, now: u64) -> u64 {
+    let step = usual.abs_diff(now).div_ceil(AVERAGE_DIVISOR);
+    if now > usual { usual + step } else { usual - step }
+}
+
+fn share_of(part: u64, whole: u64) -> u64 {
+    scaled(part, SHARE_ONE, whole).min(SHARE_ONE)
+}
+
+fn part_of(whole: u64, share: u64) -> u64 {
+    scaled(whole, share, SHARE_ONE).min(whole)
+}
+
 #[cfg(test)]
-mod tests;
+mod input_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reported(uncached: u64, read: u64, written: u64) -> Usage {
+        Usage {
+            input_uncached: uncached,
+            cache_read: read,
+            cache_write_short: written,
+            ..Usage::default()
+        }
+    }
+
+    fn expected(uncached: u64, read: u64, written: u64) -> InputEstimate {
+        InputEstimate {
+            uncached,
+            cache_read: read,
+            cache_write_short: written,
+            cache_write_long: 0,
+        }
+    }
+
+    fn after(requests: &[(Usage, Option<u64>)]) -> TypicalInput {
+        let mut usual = TypicalInput::default();
+        for (usage, new) in requests {
+            usual.learn(usage, *new);
+        }
+        usual
+    }
+
+    #[test]
+    fn nothing_is_read_before_it_was_seen() {
+        assert_eq!(TypicalInput::default().estimate(900, Some(100)), expected(900, 0, 0));
+        // Written once is not read once.
+        let written = after(&[(reported(0, 0, 150_000), None)]);
+        assert_eq!(written.estimate(150_000, None), expected(0, 0, 150_000));
+    }
+
+    #[test]
+    fn the_same_beginning_is_read_again() {
+        let usual = after(&[(reported(0, 0, 150_000), None), (reported(20, 150_000, 0), None)]);
+        let parts = usual.estimate(150_020, None);
+        assert_eq!((parts.cache_read, parts.total()), (150_000, 150_020));
+        // No more than there is.
+        assert_eq!(usual.estimate(900, None).cache_read, 900);
+    }
+
+    #[test]
+    fn conversations_side_by_side_are_read_up_to_their_last_answer() {
+        let mut turns = Vec::new();
+        for turn in 1..20 {
+            turns.push((reported(0, 20_000 + turn * 3_000, 3_000), Some(3_000)));
+            turns.push((reported(0, 100_000 + turn * 500, 500), Some(500)));
+        }
+        let usual = after(&turns);
+        assert_eq!(usual.estimate(60_000, Some(2_000)), expected(0, 58_000, 2_000));
+    }
+
+    #[test]
+    fn a_key_that_reads_no_cache_is_held_for_in_full() {
+        let usual = after(&[(reported(9_000, 0, 0), Some(300)); 5]);
+        assert_eq!(usual.estimate(12_000, Some(200)), expected(12_000, 0, 0));
+        // And one whose cache has gone is so again soon.
+        let mut requests = vec![(reported(0, 9_000, 300), Some(300)); 9];
+        requests.extend([(reported(9_300, 0, 0), Some(300)); 2]);
+        let usual = after(&requests);
+        assert_eq!(usual.estimate(9_300, Some(300)).cache_read, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_are_the_input(
+            requests in prop::collection::vec((0..1_u64 << 53, 0..1_u64 << 53, 0..1_u64 << 53, any::<Option<u64>>()), 0..20),
+            input: u64,
+            new: Option<u64>,
+        ) {
+            let requests: Vec<_> = requests.into_iter().map(|(a, b, c, new)| (reported(a, b, c), new)).collect();
+            prop_assert_eq!(after(&requests).estimate(input, new).total(), input);
+        }
+    }
+}

@@ -1,27 +1,38 @@
-//! The consumption log: one row per billed request.
+//! The consumption log: one row per billed request, and the lines of its charge.
 
 pub(crate) mod row_json;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-pub(crate) use crate::domain::money::price::Part;
-pub use crate::domain::wire::usage::{Modifiers, UsageSource};
-use crate::domain::{keys::key::KeyId, ledger::tag::Tag, money::NanoUsd, wire::usage::Usage};
+use crate::domain::{
+    keys::key::KeyId,
+    ledger::tag::Tag,
+    money::{
+        NanoUsd,
+        price::{Price, PriceLine},
+    },
+    wire::usage::Usage,
+};
 
-/// How many days rows are kept.
+pub(crate) use crate::domain::money::price::CostShare;
+pub use crate::domain::wire::usage::{PriceModifiers, UsageSource};
+
+/// The number of days for which rows are kept.
 pub(crate) const RETENTION_DAYS: u32 = 180;
 
 /// The outcome in the row of a request that was running when weir crashed.
 pub(crate) const CRASH: &str = "crash";
 
-/// One billed request. With the prices of `price_version`, its cost can be computed again from its usage and modifiers, or,
-/// where it has parts, from theirs.
+/// One billed request. With the prices of `price_version`, its cost can be recomputed from its usage and modifiers, or from those
+/// of its parts if it has any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// When the request ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Decides its quota periods.
+    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Determines its quota periods.
     pub admitted_ms: i64,
     /// weir's request id.
     pub request_id: SmolStr,
@@ -31,46 +42,254 @@ pub struct Row {
     pub key_id: KeyId,
     /// The wire protocol: `messages`, `responses`, `gemini`.
     pub protocol: SmolStr,
-    /// The model's name as the client gave it, if it is plausible as one.
+    /// The model's name as the client sent it, if it is plausible as a model's name.
     pub model_asked: SmolStr,
     /// The catalogue model that served, at whose price it was charged.
     pub model: SmolStr,
     /// The provider that served.
     pub provider: SmolStr,
-    /// The final status: what the client got, or what stands for it where a stream failed after its 200 (502, 504).
+    /// The final status: the one that the client got, or 502 or 504 where a stream failed after its 200.
     pub status: u16,
-    /// How it ended: [`crate::domain::faults::end::End::label`], or `crash` if weir crashed.
+    /// How it ended: [`crate::domain::faults::End::label`], or [`CRASH`] if weir crashed.
     pub outcome: SmolStr,
-    /// The answer was a stream.
+    /// Whether the answer was a stream.
     pub stream: bool,
-    /// What the client attributes it to.
+    /// The tags to which the client attributes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
-    /// What it consumed, over all its parts.
+    /// Its consumption, over all its parts.
     #[serde(flatten)]
     pub usage: Usage,
     /// Whether the usage was reported or estimated.
     pub usage_source: UsageSource,
-    /// What each model consumed, unless the requested model ran alone in one price tier.
+    /// The consumption of each model, unless the requested model ran alone in one price tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
-    /// What modified the price.
+    pub parts: Vec<CostShare>,
+    /// The modifiers of the price.
     #[serde(flatten)]
-    pub modifiers: Modifiers,
-    /// The version of the prices that the charge was computed with.
+    pub modifiers: PriceModifiers,
+    /// The version of the prices from which the charge was computed.
     pub price_version: SmolStr,
     /// The charge, in nano-USD.
     pub cost_nano_usd: NanoUsd,
     /// Milliseconds from the request's arrival to its end.
     pub latency_ms: u64,
-    /// Milliseconds from the request's arrival to the first content; `None` if there was none.
+    /// Milliseconds from the request's arrival to the first content; `None` without content.
     pub ttft_ms: Option<u64>,
-    /// What was held for it at its admission, in nano-USD: in the store, out of a lease of this node, or by its grace. `None`
-    /// in a row of an earlier weir.
+    /// The hold at its admission, in nano-USD: in the store, from a lease of the node, or by grace. `None` in a row of an
+    /// earlier version of weir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_nano_usd: Option<NanoUsd>,
-    /// How many attempts at providers were made for it. `None` if nobody knows: in a row of an earlier weir, and after a crash
-    /// that came before a checkpoint.
+    /// The number of attempts at providers. `None` if unknown: in a row of an earlier version of weir, and after a crash before
+    /// the first checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+}
+
+/// A line of a row's charge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChargeLine {
+    /// The model, where several contributed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(flatten)]
+    pub line: PriceLine,
+}
+
+/// The lines of a row's charge, as long as its prices are in force; `find` returns the present price of a catalogue model at the
+/// row's provider. `None` if that price has another version than the row's, or the lines do not add up to the charge: no line is
+/// better than a wrong one.
+pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<ChargeLine>> {
+    let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
+    let (usage, modifiers) = (&row.usage, &row.modifiers);
+    let own = of_version(&row.model, &row.price_version)?;
+    let mut sum = own.request_fee(usage);
+    let mut lines = Vec::new();
+    if row.parts.is_empty() {
+        let above = own.tier_above(usage, modifiers);
+        sum = sum.plus(own.sum_in_tier(usage, modifiers, above));
+        let whole = own.lines_in_tier(usage, modifiers, above);
+        lines.extend(whole.into_iter().map(|line| ChargeLine { model: None, line }));
+    }
+    for part in &row.parts {
+        let version = part.price_version.as_deref().unwrap_or(&row.price_version);
+        let price = of_version(part.priced_as.as_deref().unwrap_or(&part.model), version)?;
+        let (modifiers, above) = (modifiers.for_run(part.run), part.above_input_tokens);
+        sum = sum.plus(price.sum_in_tier(&part.usage, &modifiers, above));
+        let of_part = price.lines_in_tier(&part.usage, &modifiers, above);
+        lines.extend(of_part.into_iter().map(|line| ChargeLine {
+            model: Some(part.model.clone()),
+            line,
+        }));
+    }
+    lines.extend(own.fee_line(usage).map(|line| ChargeLine { model: None, line }));
+    (sum.rounded_up() == row.cost_nano_usd).then_some(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        keys::key::KeyId,
+        ledger::consumption::{PriceModifiers, UsageSource},
+        money::{
+            NanoUsd,
+            price::{Charge, OtherModel, PriceList, PricedRun, charge},
+        },
+        wire::usage::{Run, RunKind, Usage, total_usage},
+    };
+
+    const LIST: &str = "version = \"v1\"\n\
+        [[price]]\nname = \"small\"\ntiers = [{ input = \"0.0003\", output = \"1\" }, { above_input_tokens = 100, input = \"3\", output = \"6\" }]\n\
+        per_call = { web_search = \"0.01\", request = \"0.5\" }\nmultipliers = { speed = { fast = \"2\" }, geo = { us = \"1.1\" } }\n\
+        [[price]]\nname = \"large\"\ntiers = [{ input = \"10\", output = \"50\" }]";
+
+    fn find(name: &str) -> Option<Arc<Price>> {
+        let list = PriceList::read("p.toml", LIST).unwrap();
+        list.find(name, "p").map(Arc::clone)
+    }
+
+    fn modifiers() -> PriceModifiers {
+        PriceModifiers {
+            speed: Some("fast".into()),
+            geo: Some("us".into()),
+            ..PriceModifiers::default()
+        }
+    }
+
+    fn row(usage: Usage, charged: Charge) -> Row {
+        Row {
+            time_ms: 0,
+            admitted_ms: 0,
+            request_id: "r".into(),
+            account: "a".into(),
+            key_id: KeyId::parse("key_0000000000000001").unwrap(),
+            protocol: "messages".into(),
+            model_asked: "small".into(),
+            model: "small".into(),
+            provider: "p".into(),
+            status: 200,
+            outcome: "ok".into(),
+            stream: false,
+            tags: Vec::new(),
+            usage,
+            usage_source: UsageSource::Reported,
+            parts: charged.parts,
+            modifiers: modifiers(),
+            price_version: "v1".into(),
+            cost_nano_usd: charged.cost,
+            latency_ms: 1,
+            ttft_ms: None,
+            hold_nano_usd: None,
+            attempts: None,
+        }
+    }
+
+    /// A decimal in 10^-30.
+    fn exact(text: &str) -> i128 {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        format!("{whole}{fraction:0<30}").parse().unwrap()
+    }
+
+    /// The lines' sum, rounded up once.
+    fn nanos(lines: &[ChargeLine]) -> i64 {
+        let sum: i128 = lines.iter().map(|line| exact(&line.line.cost_usd)).sum();
+        let nano = 10_i128.pow(21);
+        i64::try_from(sum / nano + i128::from(sum % nano != 0)).unwrap()
+    }
+
+    #[test]
+    fn the_lines_of_a_row_say_count_price_and_factor_and_add_up_to_its_charge() {
+        let usage = Usage {
+            input_uncached: 7,
+            output_text: 3,
+            web_searches: 2,
+            ..Usage::default()
+        };
+        let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &[]);
+        let row = row(usage, charged);
+        let lines = price_lines(&row, find).unwrap();
+        let told: Vec<_> = lines
+            .iter()
+            .map(|ChargeLine { line, .. }| {
+                let factor = line.factor.as_deref().unwrap_or("1");
+                (
+                    &*line.counted,
+                    line.count,
+                    line.price_usd.as_str(),
+                    &*line.per,
+                    factor,
+                    line.cost_usd.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("input_uncached", 7, "0.0003", "1M tokens", "2.2", "0.00000000462"),
+                ("output_text", 3, "1", "1M tokens", "2.2", "0.0000066"),
+                ("web_searches", 2, "0.01", "call", "1", "0.02"),
+                ("request", 1, "0.5", "call", "1", "0.5"),
+            ]
+        );
+        assert_eq!(nanos(&lines), row.cost_nano_usd.nanos());
+    }
+
+    #[test]
+    fn each_model_of_a_row_has_lines_at_its_own_price() {
+        let runs: Vec<Run> = [
+            (RunKind::Answer, None, 150),
+            (RunKind::Advisor, Some("large"), 1000),
+            (RunKind::Answer, None, 20),
+        ]
+        .map(|(kind, model, tokens)| Run {
+            kind,
+            model: model.map(str::to_owned),
+            usage: Usage {
+                input_uncached: tokens,
+                output_text: 1,
+                ..Usage::default()
+            },
+        })
+        .into();
+        let usage = total_usage(&runs);
+        let priced = |run: &Run| PricedRun {
+            run: run.clone(),
+            other: run.model.clone().map(|name| OtherModel {
+                price: find(&name).unwrap(),
+                name,
+                priced_as: None,
+            }),
+        };
+        let priced: Vec<PricedRun> = runs.iter().map(priced).collect();
+        let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &priced);
+        assert!(charged.parts.len() > 2);
+        let row = row(usage, charged);
+        let lines = price_lines(&row, find).unwrap();
+        assert_eq!(nanos(&lines), row.cost_nano_usd.nanos());
+        let of_large = lines.iter().filter(|line| line.model.as_deref() == Some("large"));
+        let prices: Vec<&str> = of_large.map(|line| line.line.price_usd.as_str()).collect();
+        assert_eq!(prices, ["10", "50"]);
+    }
+
+    #[test]
+    fn a_row_of_other_prices_has_no_lines() {
+        let usage = Usage {
+            input_uncached: 7,
+            ..Usage::default()
+        };
+        let charged = charge("small", &find("small").unwrap(), &usage, &modifiers(), &[]);
+        let row = row(usage, charged);
+        let older = Row {
+            price_version: "v0".into(),
+            ..row.clone()
+        };
+        assert_eq!(price_lines(&older, find), None);
+        assert_eq!(price_lines(&row, |_| None), None);
+        let wrong = Row {
+            cost_nano_usd: row.cost_nano_usd.saturating_add(NanoUsd::from_nanos(1)),
+            ..row
+        };
+        assert_eq!(price_lines(&wrong, find), None);
+    }
 }

@@ -1,6 +1,5 @@
-//! What quotas count beside the daily sums: the counters of keys, by period, are changed in the same step as the sums, but a
-//! request counts in the periods of its admission there, and on the day of its end here. The rows whose days differ are the only
-//! difference.
+//! Compares the counters of quotas with the daily sums. Both change in the same step, but a counter has a request in the periods
+//! of its admission, and a daily sum on the day of its end. They differ only by the rows whose two days differ.
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -11,43 +10,43 @@ use crate::domain::{
     keys::key::KeyId,
     ledger::{
         consumption::Row,
-        daily_sums::{DailySum, Subject, day_of},
+        daily_sums::{DailySum, SumSubject, day_of},
         period::{COUNTERS_KEPT_MS, Period},
-        view::Spent,
+        reports::SpendByKey,
     },
     money::NanoUsd,
 };
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// No period that is over for as long as counters are kept has begun later than so many days ago.
+/// A period whose counter may still be kept began at most this many days ago.
 const LOOK_BACK_DAYS: i64 = 45;
 
-/// A day, a week or a month that counters are kept of.
+/// A day, week or month for which counters are kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CountedPeriod {
-    /// Its first and its last day, counted from the Unix epoch.
+    /// Its first and last day, counted from the Unix epoch.
     first: i64,
     last: i64,
     pub(crate) period: Period,
 }
 
-/// A counter that is not what it is compared with.
+/// A counter that differs from its expected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CounterDifference {
-    /// Whose; `None`: the account's.
+    /// The key; `None` for the account's counter.
     pub(crate) key: Option<KeyId>,
     pub(crate) period: Period,
-    /// What it says.
+    /// Its value.
     pub(crate) counter: NanoUsd,
-    /// What it should say.
+    /// The expected value.
     pub(crate) expected: NanoUsd,
-    /// What it is compared with.
-    pub(crate) by: Basis,
+    /// The source of the expected value.
+    pub(crate) basis: CounterBasis,
 }
 
-/// What a counter is compared with.
+/// The source of a counter's expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Basis {
+pub(crate) enum CounterBasis {
     /// The daily sums.
     #[serde(rename = "daily sums")]
     Sums,
@@ -56,8 +55,8 @@ pub(crate) enum Basis {
     Keys,
 }
 
-impl Basis {
-    /// The words for it.
+impl CounterBasis {
+    /// Its name in reports.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Sums => "daily sums",
@@ -67,8 +66,8 @@ impl Basis {
 }
 
 impl CountedPeriod {
-    /// The periods that have one of these days, have begun, and have not been over for so long that a store may have dropped their
-    /// counters; the earliest first.
+    /// The periods that contain one of `days`, have begun, and ended less than [`COUNTERS_KEPT_MS`] ago, so every store still
+    /// has their counters; the earliest first.
     pub(crate) fn kept(days: &Range<i64>, now_ms: i64) -> Vec<Self> {
         let (today, gone) = (
             now_ms.div_euclid(DAY_MS),
@@ -79,7 +78,7 @@ impl CountedPeriod {
         all.into_iter().filter(|period| period.last > gone).collect()
     }
 
-    /// The day, the week and the month that a day lies in.
+    /// The day, week and month that contain a day.
     fn of_day(day: i64) -> impl Iterator<Item = Self> {
         let periods = Period::each_at(day.saturating_mul(DAY_MS)).into_iter();
         periods.filter_map(|period| {
@@ -93,14 +92,14 @@ impl CountedPeriod {
         self.first..=self.last
     }
 
-    /// The days on which requests ended that count in it here and not there: its first, and the one behind it. A request
-    /// takes a day at most.
+    /// The days of which requests may count in the sums of this period but not in its counter, or the other way round: its first
+    /// day and the day after its last. A request takes a day at most.
     pub(crate) fn edges(&self) -> [i64; 2] {
         [self.first, self.last + 1]
     }
 
-    /// Puts right what the sums of its days say of the key of a row that ended on one of its edges.
-    pub(crate) fn correct(&self, spent: &mut Spent, row: &Row) {
+    /// Corrects the spending by the sums of its days for a row that ended on one of its edges.
+    pub(crate) fn correct(&self, spent: &mut SpendByKey, row: &Row) {
         let (ended, admitted) = (day_of(row), row.admitted_ms.div_euclid(DAY_MS));
         let cost = row.cost_nano_usd.clamp(NanoUsd::ZERO, NanoUsd::MAX);
         let more = match (self.days().contains(&ended), self.days().contains(&admitted)) {
@@ -112,31 +111,31 @@ impl CountedPeriod {
         *of_key = of_key.saturating_add(more);
     }
 
-    /// What differs.
-    pub(crate) fn differences(&self, counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
+    /// The counters that differ from the sums.
+    pub(crate) fn differences(&self, counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
         differences(self.period, counters, sums)
     }
 }
 
-/// What differs of what keys have ever spent.
-pub(crate) fn differences_of_all(counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
+/// The keys whose total spending differs from the sums.
+pub(crate) fn total_differences(counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
     differences(Period::All, counters, sums)
 }
 
-/// The account's counter of all that it has ever spent, beside what it should say.
-pub(crate) fn difference_of_account(counter: NanoUsd, expected: NanoUsd, by: Basis) -> Option<CounterDifference> {
+/// The difference of the account's total spending from its expected value.
+pub(crate) fn account_difference(counter: NanoUsd, expected: NanoUsd, by: CounterBasis) -> Option<CounterDifference> {
     (counter != expected).then_some(CounterDifference {
         key: None,
         period: Period::All,
         counter,
         expected,
-        by,
+        basis: by,
     })
 }
 
-fn differences(period: Period, counters: &Spent, sums: &Spent) -> Vec<CounterDifference> {
+fn differences(period: Period, counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
     let keys: BTreeSet<&KeyId> = counters.keys().chain(sums.keys()).collect();
-    let of = |spent: &Spent, key: &KeyId| spent.get(key).copied().unwrap_or_default();
+    let of = |spent: &SpendByKey, key: &KeyId| spent.get(key).copied().unwrap_or_default();
     let compared = keys
         .into_iter()
         .map(|key| (key, of(counters, key), of(sums, key)))
@@ -147,23 +146,23 @@ fn differences(period: Period, counters: &Spent, sums: &Spent) -> Vec<CounterDif
             period,
             counter,
             expected,
-            by: Basis::Sums,
+            basis: CounterBasis::Sums,
         })
         .collect()
 }
 
-/// Adds what daily sums say of keys.
-pub(crate) fn add(spent: &mut Spent, sums: &[DailySum]) {
+/// Adds the costs of the keys in daily sums.
+pub(crate) fn add_daily_sums(spent: &mut SpendByKey, sums: &[DailySum]) {
     for sum in sums {
-        if let Subject::Key(key) = &sum.subject {
+        if let SumSubject::Key(key) = &sum.subject {
             let of_key = spent.entry(key.clone()).or_default();
             *of_key = of_key.saturating_add(sum.sums.cost_nano_usd);
         }
     }
 }
 
-/// What all keys have spent.
-pub(crate) fn total(spent: &Spent) -> NanoUsd {
+/// The spending of all keys.
+pub(crate) fn total_spend(spent: &SpendByKey) -> NanoUsd {
     spent.values().fold(NanoUsd::ZERO, |all, one| all.saturating_add(*one))
 }
 

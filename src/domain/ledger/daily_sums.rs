@@ -1,10 +1,15 @@
-//! Daily sums of the consumption log: what an account, each of its keys and each tag has used of each model, by the day on
-//! which the requests ended (UTC). A store changes them in the same atomic step as the rows that they are the sums of.
+//! Daily sums of the consumption log: the use of each model by an account, by each of its keys and by each tag, by the day (UTC)
+//! on which the requests ended. A store changes them in the same atomic step as their rows.
 //!
-//! Counts and costs below zero count as zero; each is held within 2^53 - 1, and so is every sum.
+//! Counts and costs below zero count as zero; each of them and every sum is at most 2^53 - 1.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -17,43 +22,37 @@ use crate::domain::{
     wire::usage::{self, Usage},
 };
 
-mod difference;
-#[cfg(test)]
-mod tests;
-
-pub(crate) use difference::{Difference, differences};
-
-/// How many tags of one account have sums of their own on one day. What comes later that day is summed together.
+/// The maximum number of tags of one account with their own sums on one day. Later tags of that day share one sum.
 pub(crate) const TAGS_A_DAY_MAX: usize = 100;
-/// The largest count: Lua counts in doubles, which are exact up to here.
+/// The largest count: Lua counts in doubles, which are exact up to this number.
 const COUNT_MAX: u64 = NanoUsd::MAX.nanos().unsigned_abs();
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// A digest is less than this, so that the sum of two is exact in a double.
+/// The modulus of digests, small enough that the sum of two is exact in a double.
 const DIGESTS: u64 = 1 << 48;
-/// What most rows take at most, in bytes.
+/// The size in bytes that most rows do not exceed.
 const ROW_BYTES: usize = 512;
 
-/// What some rows add up to.
+/// The sums of some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sums {
-    /// How many rows there are.
+    /// The number of rows.
     pub requests: u64,
-    /// How many of them have another status than 2xx.
+    /// The number of rows with a status other than 2xx.
     pub errors: u64,
-    /// What they cost.
+    /// The cost of the rows.
     pub cost_nano_usd: NanoUsd,
-    /// The sum of their digests ([`digest_of`]) modulo [`DIGESTS`]: it differs where any column of a row does.
+    /// The sum of the rows' digests ([`digest_of`]) modulo [`DIGESTS`]: changes with any column of a row.
     #[serde(skip_serializing_if = "usage::is_zero")]
     pub digest: u64,
-    /// What they consumed.
+    /// The consumption of the rows.
     #[serde(flatten)]
     pub usage: Usage,
 }
 
-/// What sums are kept of. In the order of their texts.
+/// The subject of sums. Ordered like its names in a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub enum SumSubject {
     /// The account as a whole.
     Account,
     /// One of its keys.
@@ -69,46 +68,46 @@ pub enum Subject {
 pub struct DailySum {
     /// The day, counted from the Unix epoch, in UTC.
     pub day: i64,
-    /// Whose sums these are.
-    pub subject: Subject,
+    /// The subject of the sums.
+    pub subject: SumSubject,
     /// The catalogue model that served.
     pub model: SmolStr,
     /// The sums.
     pub sums: Sums,
 }
 
-/// Which sums of an account are asked for.
+/// A selection of an account's sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SumsOf {
-    /// Those of one subject.
-    One(Subject),
-    /// Those of each key.
+pub enum SumSelector {
+    /// The sums of one subject.
+    One(SumSubject),
+    /// The sums of each key.
     Keys,
-    /// Those of each tag, and of those beyond the limit.
+    /// The sums of each tag, and of the tags beyond the limit.
     Tags,
 }
 
 /// The sums of one account, by day, subject and model: the reference for every ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DailySums(BTreeMap<(i64, Subject, SmolStr), Sums>);
+pub struct DailySums(BTreeMap<(i64, SumSubject, SmolStr), Sums>);
 
-/// Rows of one account on their way into its sums: those of one day, key and model are added up before, because there are many.
+/// Rows of one account on their way into its sums. Rows of one day, key and model are added up first, because there are many.
 #[derive(Debug, Default)]
-pub(crate) struct SumsOfRows<'r> {
-    alike: BTreeMap<(i64, &'r KeyId, &'r SmolStr), Sums>,
+pub(crate) struct RowSums<'r> {
+    by_key_and_model: BTreeMap<(i64, &'r KeyId, &'r SmolStr), Sums>,
     of_tags: DailySums,
 }
 
-/// The tags of one account that have sums of their own on one day: the first that came.
+/// The tags of one account that have their own sums on one day: the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayTags(BTreeSet<Tag>);
 
-/// The day of a row: that on which its request ended, counted from the Unix epoch.
+/// The day of a row: the day on which its request ended, counted from the Unix epoch.
 pub(crate) fn day_of(row: &Row) -> i64 {
     row.time_ms.div_euclid(DAY_MS)
 }
 
-/// The digest of a row: of the SHA-256 of its bytes, as the journal has them, as many bits as are less than [`DIGESTS`].
+/// The digest of a row: the lowest 48 bits of the first eight bytes, little-endian, of the SHA-256 of its bytes in the journal.
 fn digest_of(row: &Row) -> u64 {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     row.write_bytes(&mut bytes);
@@ -118,18 +117,18 @@ fn digest_of(row: &Row) -> u64 {
 }
 
 impl Sums {
-    /// What one row counts.
+    /// The sums of one row.
     pub(crate) fn of(row: &Row) -> Self {
         Self {
             requests: 1,
             errors: u64::from(!(200..300).contains(&row.status)),
             cost_nano_usd: row.cost_nano_usd.clamp(NanoUsd::ZERO, NanoUsd::MAX),
             digest: digest_of(row),
-            usage: row.usage.at_most(COUNT_MAX),
+            usage: row.usage.with_parts_at_most(COUNT_MAX),
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
@@ -137,14 +136,14 @@ impl Sums {
             errors: self.errors.saturating_add(other.errors).min(COUNT_MAX),
             cost_nano_usd: self.cost_nano_usd.saturating_add(other.cost_nano_usd).min(NanoUsd::MAX),
             digest: self.digest.wrapping_add(other.digest) % DIGESTS,
-            usage: self.usage.plus(&other.usage).at_most(COUNT_MAX),
+            usage: self.usage.plus(&other.usage).with_parts_at_most(COUNT_MAX),
         }
     }
 }
 
-impl Subject {
-    /// Its name in a store: `a`, `k:` and a key's id, `o`, or `t:` and a tag.
-    pub(crate) fn text(&self) -> String {
+impl SumSubject {
+    /// Its name in a store: `a`, `k:KEY_ID`, `o` or `t:TAG`.
+    pub(crate) fn store_name(&self) -> String {
         match self {
             Self::Account => "a".to_owned(),
             Self::Key(id) => format!("k:{}", id.as_str()),
@@ -153,7 +152,7 @@ impl Subject {
         }
     }
 
-    /// Reads such a name; `None`: it is none.
+    /// Reads the name in a store; `None` if the text is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match (text, text.split_once(':')) {
             ("a", _) => Some(Self::Account),
@@ -165,13 +164,13 @@ impl Subject {
     }
 }
 
-impl SumsOf {
-    /// Whether a subject is asked for.
-    pub(crate) fn takes(&self, subject: &Subject) -> bool {
+impl SumSelector {
+    /// Whether the selection contains a subject.
+    pub(crate) fn matches(&self, subject: &SumSubject) -> bool {
         match self {
             Self::One(wanted) => wanted == subject,
-            Self::Keys => matches!(subject, Subject::Key(_)),
-            Self::Tags => matches!(subject, Subject::Tag(_) | Subject::OtherTags),
+            Self::Keys => matches!(subject, SumSubject::Key(_)),
+            Self::Tags => matches!(subject, SumSubject::Tag(_) | SumSubject::OtherTags),
         }
     }
 }
@@ -180,14 +179,14 @@ impl DailySums {
     /// Adds a row. `tags` are those of its day.
     pub(crate) fn add(&mut self, row: &Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
-        let own = [Subject::Account, Subject::Key(row.key_id.clone())];
-        for subject in own.into_iter().chain(tags.subjects(row)) {
+        let own = [SumSubject::Account, SumSubject::Key(row.key_id.clone())];
+        for subject in own.into_iter().chain(tags.record_subjects(row)) {
             self.add_to(day, subject, row.model.clone(), &sums);
         }
     }
 
     /// Adds to the sums of one subject, model and day.
-    pub(crate) fn add_to(&mut self, day: i64, subject: Subject, model: SmolStr, more: &Sums) {
+    pub(crate) fn add_to(&mut self, day: i64, subject: SumSubject, model: SmolStr, more: &Sums) {
         let place = self.0.entry((day, subject, model)).or_default();
         *place = place.plus(more);
     }
@@ -202,15 +201,15 @@ impl DailySums {
         sums
     }
 
-    /// Those of some days that are asked for, by day, subject and model.
-    pub(crate) fn of(&self, days: &RangeInclusive<i64>, of: &SumsOf) -> Vec<DailySum> {
+    /// The selected sums of some days, by day, subject and model.
+    pub(crate) fn select(&self, days: &RangeInclusive<i64>, of: &SumSelector) -> Vec<DailySum> {
         let asked = self
             .iter()
-            .filter(|sum| days.contains(&sum.day) && of.takes(&sum.subject));
+            .filter(|sum| days.contains(&sum.day) && of.matches(&sum.subject));
         asked.collect()
     }
 
-    /// All of them, by day, subject and model.
+    /// All sums, by day, subject and model.
     pub(crate) fn iter(&self) -> impl Iterator<Item = DailySum> {
         self.0.iter().map(|((day, subject, model), sums)| DailySum {
             day: *day,
@@ -221,23 +220,23 @@ impl DailySums {
     }
 }
 
-impl<'r> SumsOfRows<'r> {
+impl<'r> RowSums<'r> {
     /// Adds a row. `tags` are those of its day.
     pub(crate) fn add(&mut self, row: &'r Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
-        let alike = self.alike.entry((day, &row.key_id, &row.model)).or_default();
+        let alike = self.by_key_and_model.entry((day, &row.key_id, &row.model)).or_default();
         *alike = alike.plus(&sums);
-        for subject in tags.subjects(row) {
+        for subject in tags.record_subjects(row) {
             self.of_tags.add_to(day, subject, row.model.clone(), &sums);
         }
     }
 
-    /// The sums of all rows that were added.
-    pub(crate) fn sums(self) -> DailySums {
+    /// The sums of all added rows.
+    pub(crate) fn into_sums(self) -> DailySums {
         let mut all = self.of_tags;
-        for ((day, key, model), sums) in self.alike {
-            all.add_to(day, Subject::Account, model.clone(), &sums);
-            all.add_to(day, Subject::Key(key.clone()), model.clone(), &sums);
+        for ((day, key, model), sums) in self.by_key_and_model {
+            all.add_to(day, SumSubject::Account, model.clone(), &sums);
+            all.add_to(day, SumSubject::Key(key.clone()), model.clone(), &sums);
         }
         all
     }
@@ -260,18 +259,19 @@ impl Extend<DailySum> for DailySums {
 }
 
 impl DayTags {
-    /// Whose sums a row of the day counts in besides its account's and its key's. Its tags are noted, as far as there is room.
-    fn subjects(&mut self, row: &Row) -> Vec<Subject> {
+    /// The subjects in whose sums a row of the day counts, in addition to its account and key. Records the row's tags, up to the
+    /// limit.
+    fn record_subjects(&mut self, row: &Row) -> Vec<SumSubject> {
         let (mut subjects, mut others) = (Vec::new(), false);
         for tag in row.tags.iter().filter(|tag| tag.is_summed()) {
             if self.0.contains(tag) || self.0.len() < TAGS_A_DAY_MAX {
                 self.0.insert(tag.clone());
-                subjects.push(Subject::Tag(tag.clone()));
+                subjects.push(SumSubject::Tag(tag.clone()));
             } else {
                 others = true;
             }
         }
-        subjects.extend(others.then_some(Subject::OtherTags));
+        subjects.extend(others.then_some(SumSubject::OtherTags));
         subjects
     }
 }
@@ -286,4 +286,38 @@ impl Extend<Tag> for DayTags {
     fn extend<I: IntoIterator<Item = Tag>>(&mut self, tags: I) {
         self.0.extend(tags);
     }
+}
+
+/// The sums of one subject, model and day where they differ from those of the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SumDifference {
+    /// The day, counted from the Unix epoch, in UTC.
+    pub(crate) day: i64,
+    /// The subject of the sums.
+    pub(crate) subject: SumSubject,
+    /// The model.
+    pub(crate) model: SmolStr,
+    /// The sums in the ledger.
+    pub(crate) kept: Sums,
+    /// The sums of the rows.
+    pub(crate) of_rows: Sums,
+}
+
+/// The differences, by day, subject and model. Sums of zero count as missing.
+pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDifference> {
+    let places: BTreeSet<_> = kept.0.keys().chain(of_rows.0.keys()).collect();
+    let of = |sums: &DailySums, place| sums.0.get(place).copied().unwrap_or_default();
+    let compared = places
+        .into_iter()
+        .map(|place| (place, of(kept, place), of(of_rows, place)));
+    let differing = compared.filter(|(_, kept, of_rows)| kept != of_rows);
+    differing
+        .map(|((day, subject, model), kept, of_rows)| SumDifference {
+            day: *day,
+            subject: subject.clone(),
+            model: model.clone(),
+            kept,
+            of_rows,
+        })
+        .collect()
 }

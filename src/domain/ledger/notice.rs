@@ -1,68 +1,68 @@
-//! What somebody is told before it is over: that a key has spent a part of its quota, that a balance has become low.
+//! Notices before a quota or a balance runs out: a key has spent a part of its quota, a balance has become low.
 //!
-//! A ledger notes it in the same atomic step as the charge that made it so. Spending in a period only grows, and a step is
-//! applied once: so each part of a quota is noted once in a period, over all nodes.
+//! A ledger records a notice in the same atomic step as the charge that caused it. Spending in a period only grows, and a step is
+//! applied once. So each part of a quota is reported once in a period, across all nodes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    keys::{key::KeyId, thresholds::PERCENTS},
-    ledger::{node::NodeId, period::Period},
+    keys::{key::KeyId, terms::PERCENTS},
+    ledger::{ids::NodeId, period::Period},
     money::NanoUsd,
 };
 
-/// What a notice is about, and by that the notice: two of the same are one.
+/// The subject of a notice, which identifies it: two notices with the same subject are one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NoticeOf {
+pub enum NoticeId {
     /// A key has spent this part of its quota.
     Quota {
         /// One of [`PERCENTS`].
         percent: u8,
-        /// The period that the quota counts in.
+        /// The quota's period.
         period: Period,
         /// The quota.
         quota: NanoUsd,
         /// The key.
         key: KeyId,
     },
-    /// A charge has brought the balance to what counts as low, or below.
+    /// A charge has brought the balance to its low mark or below.
     Balance {
-        /// The charge: this step of the node.
+        /// The node's step that made the charge.
         seq: u64,
         /// The node.
         node: NodeId,
     },
 }
 
-/// A notice that waits to be told.
+/// A notice to be delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What it is about.
-    pub of: NoticeOf,
-    /// What was reached: the key's spending in the period, or the balance.
+    /// Its subject.
+    pub id: NoticeId,
+    /// The value reached: the key's spending in the period, or the balance.
     pub reached: NanoUsd,
-    /// What it was measured by: the quota, or what counts as low.
+    /// The limit: the quota, or the balance's low mark.
     pub limit: NanoUsd,
-    /// When the request was admitted whose charge it was, in milliseconds since the Unix epoch.
+    /// When the charged request was admitted, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// How often it was taken to be told, this time included.
+    /// How often it was claimed for delivery, including this time.
     pub tries: u32,
 }
 
-/// What waits at an account.
+/// Notices claimed from an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenNotices {
-    /// Those that are to be told now. Nobody else is given them for as long as the pause after this try is.
+    /// The notices to be delivered now. Nobody else can claim them until the pause after this try is over.
     pub notices: Vec<Notice>,
-    /// How many found no room since the last time.
+    /// The number of notices that were dropped for lack of room since the last claim.
     pub lost: u64,
-    /// In how many milliseconds to ask again; `None`: none waits.
+    /// In how many milliseconds to ask again; `None` if no notice is kept.
     pub next_in_ms: Option<i64>,
 }
 
-impl NoticeOf {
+impl NoticeId {
     /// Its name in a store.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn store_name(&self) -> String {
         match self {
             Self::Quota {
                 percent,
@@ -74,7 +74,7 @@ impl NoticeOf {
         }
     }
 
-    /// Reads such a name; `None`: it is none.
+    /// Reads the name in a store; `None` if the text is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let of = match parts.next()? {
@@ -94,8 +94,8 @@ impl NoticeOf {
     }
 }
 
-/// The parts of a quota that are reached when spending goes from `before` to `after`.
-pub(crate) fn reached(quota: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
+/// The percentages of a quota that spending reaches between `before` and `after`.
+pub(crate) fn reached_percents(quota: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
     let is_reached = move |percent: &u8| {
         let part = part_of(quota, *percent);
         before < part && part <= after
@@ -103,7 +103,7 @@ pub(crate) fn reached(quota: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl I
     PERCENTS.into_iter().filter(is_reached)
 }
 
-/// A part of a quota, rounded down, by numbers that a double counts exactly.
+/// A percentage of a quota, rounded down, computed in integers that a double represents exactly.
 fn part_of(quota: NanoUsd, percent: u8) -> NanoUsd {
     let (quota, percent) = (quota.nanos(), i64::from(percent));
     NanoUsd::from_nanos(
@@ -113,26 +113,26 @@ fn part_of(quota: NanoUsd, percent: u8) -> NanoUsd {
     )
 }
 
-/// How an account keeps a notice.
+/// A notice as an account keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting {
+pub(crate) struct StoredNotice {
     /// See [`Notice::reached`].
     pub reached: NanoUsd,
     /// See [`Notice::limit`].
     pub limit: NanoUsd,
     /// See [`Notice::at_ms`].
     pub at_ms: i64,
-    /// How often it was taken.
+    /// How often it was claimed.
     pub tries: u32,
-    /// From when on it may be taken, in milliseconds since the Unix epoch.
+    /// When it becomes due, in milliseconds since the Unix epoch.
     pub due_ms: i64,
 }
 
-impl Waiting {
-    /// The notice, as it is told.
-    pub(crate) fn notice(&self, of: NoticeOf) -> Notice {
+impl StoredNotice {
+    /// The notice for delivery.
+    pub(crate) fn to_notice(self, id: NoticeId) -> Notice {
         Notice {
-            of,
+            id,
             reached: self.reached,
             limit: self.limit,
             at_ms: self.at_ms,
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn each_part_is_reached_once_on_the_way_through_a_quota() {
         let usd = NanoUsd::from_nanos;
-        let parts = |quota, before, after| reached(usd(quota), usd(before), usd(after)).collect::<Vec<_>>();
+        let parts = |quota, before, after| reached_percents(usd(quota), usd(before), usd(after)).collect::<Vec<_>>();
         assert_eq!(parts(1000, 0, 499), [0; 0]);
         assert_eq!(parts(1000, 499, 800), [50, 75, 80]);
         assert_eq!(parts(1000, 800, 999), [90, 95]);
@@ -167,19 +167,19 @@ mod tests {
     #[test]
     fn a_name_is_read_as_it_was_written() {
         let key = KeyId::parse("key_0000000000000001").unwrap();
-        let quota = NoticeOf::Quota {
+        let quota = NoticeId::Quota {
             percent: 80,
             period: "w2026W47".parse().unwrap(),
             quota: NanoUsd::from_nanos(5),
             key,
         };
-        let balance = NoticeOf::Balance {
+        let balance = NoticeId::Balance {
             seq: 7,
             node: NodeId::generate(&mut rand::rng()),
         };
-        assert_eq!(quota.text(), "q:80:w2026W47:5:key_0000000000000001");
+        assert_eq!(quota.store_name(), "q:80:w2026W47:5:key_0000000000000001");
         for of in [quota, balance] {
-            assert_eq!(NoticeOf::parse(&of.text()), Some(of));
+            assert_eq!(NoticeId::parse(&of.store_name()), Some(of));
         }
         for wrong in [
             "",
@@ -189,7 +189,7 @@ mod tests {
             "b:x:y",
             "q:80:all:5:key_0000000000000001:more",
         ] {
-            assert_eq!(NoticeOf::parse(wrong), None, "{wrong}");
+            assert_eq!(NoticeId::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Periods that spending counts in, fixed at a request's admission. A new period is another one, so nothing has to be reset.
+//! Periods of spending, fixed at a request's admission. Each new period has its own counter, so nothing has to be reset.
 //!
-//! A period is a kind and a number here. It has a name wherever it is stored, sent or shown, and serializes as that.
+//! In memory a period is a kind and a number. It is stored, sent, shown and serialized by its name.
 
 use std::{
     fmt,
@@ -16,53 +16,59 @@ use jiff::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::domain::keys::terms::Reset;
+use crate::domain::keys::terms::QuotaReset;
 
 /// How long the counter of a period is kept after its end.
 pub(crate) const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 const DAY_S: i64 = 24 * 3600;
 const DAY_MS: i64 = DAY_S * 1000;
-/// The days that have a date, counted from the Unix epoch: from the year 1 to 9999. Times beyond count on the first or the last.
+/// The days that have a date, counted from the Unix epoch: the years 1 to 9999. Times beyond them count on the first or last day.
 const DAYS: RangeInclusive<i64> = -719_162..=2_932_895;
 
 /// A period, in UTC. Periods are ordered as their names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Period {
-    /// It never ends.
+    /// All time: it never ends.
     All,
     /// A day, counted from the Unix epoch.
     Day(i32),
-    /// A month, counted from that of the Unix epoch.
+    /// A month, counted from the month of the Unix epoch.
     Month(i32),
-    /// An ISO week, counted from that of the Unix epoch. It begins on Monday, and its year is that of its Thursday.
+    /// An ISO week, counted from the week of the Unix epoch. It begins on Monday, and its year is that of its Thursday.
     Week(i32),
 }
 
-/// A text that is no period's name.
+/// The text is not a period's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("no period has this name")]
+#[error("this is not the name of a period")]
 pub struct PeriodError;
 
 impl Period {
-    /// The period that a quota with this reset counts in at a time, in milliseconds since the Unix epoch.
-    pub(crate) fn of(reset: Reset, unix_ms: i64) -> Self {
+    /// The period of a quota with this reset at a time in milliseconds since the Unix epoch.
+    pub(crate) fn of(reset: QuotaReset, unix_ms: i64) -> Self {
         let day = day_at(unix_ms);
         match reset {
-            Reset::None => Self::All,
-            Reset::Daily => Self::Day(day),
-            Reset::Weekly => Self::Week(week_of(day)),
-            Reset::Monthly => Self::Month(month_of(day)),
+            QuotaReset::None => Self::All,
+            QuotaReset::Daily => Self::Day(day),
+            QuotaReset::Weekly => Self::Week(week_of(day)),
+            QuotaReset::Monthly => Self::Month(month_of(day)),
         }
     }
 
-    /// One of each kind: the periods that a time lies in.
+    /// The periods that contain a time, one of each kind.
     pub(crate) fn each_at(unix_ms: i64) -> [Self; 4] {
-        [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly].map(|reset| Self::of(reset, unix_ms))
+        [
+            QuotaReset::None,
+            QuotaReset::Daily,
+            QuotaReset::Weekly,
+            QuotaReset::Monthly,
+        ]
+        .map(|reset| Self::of(reset, unix_ms))
     }
 
-    /// Whether a day lies in it.
-    pub(crate) fn has_day(self, day: i32) -> bool {
+    /// Whether the period contains a day.
+    pub(crate) fn contains_day(self, day: i32) -> bool {
         match self {
             Self::All => true,
             Self::Day(number) => number == day,
@@ -71,7 +77,7 @@ impl Period {
         }
     }
 
-    /// Its days, counted from the Unix epoch; `None`: it never ends.
+    /// Its days, counted from the Unix epoch; `None` for [`Period::All`].
     pub(crate) fn days(self) -> Option<RangeInclusive<i64>> {
         match self {
             Self::All => None,
@@ -88,7 +94,7 @@ impl Period {
     }
 }
 
-/// Its name: `all`, or such as `d20261121`, `m202611` and `w2026W47`.
+/// The period's name, such as `all`, `d20261121`, `m202611` or `w2026W47`.
 impl fmt::Display for Period {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -113,7 +119,7 @@ impl FromStr for Period {
     type Err = PeriodError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = named(name).filter(|period| period.to_string() == name);
+        let found = parse_lenient(name).filter(|period| period.to_string() == name);
         found.ok_or(PeriodError)
     }
 }
@@ -132,8 +138,8 @@ impl TryFrom<String> for Period {
     }
 }
 
-/// The period that a name may be meant to name.
-fn named(name: &str) -> Option<Period> {
+/// Reads a name leniently: texts other than the period's exact name may be accepted.
+fn parse_lenient(name: &str) -> Option<Period> {
     let year = || name.get(1..5)?.parse().ok();
     let number = |places: Range<usize>| name.get(places)?.parse().ok();
     let day = |date: Date| i32::try_from(day_of(date)?).ok();
@@ -149,8 +155,8 @@ fn named(name: &str) -> Option<Period> {
     }
 }
 
-/// The first second of the next period, since the Unix epoch; `None` for [`Reset::None`].
-pub(crate) fn resets_at(reset: Reset, unix_ms: i64) -> Option<i64> {
+/// The first second of the next period, since the Unix epoch; `None` for [`QuotaReset::None`].
+pub(crate) fn resets_at(reset: QuotaReset, unix_ms: i64) -> Option<i64> {
     let days = Period::of(reset, unix_ms).days()?;
     Some((days.end() + 1) * DAY_S)
 }
@@ -161,7 +167,7 @@ pub(crate) fn day_at(unix_ms: i64) -> i32 {
     i32::try_from(day).unwrap_or(0)
 }
 
-/// Day and month of a time in milliseconds since the Unix epoch, in UTC; both are counted from there.
+/// Day and month (UTC) of a time in milliseconds since the Unix epoch, both counted from there.
 pub(crate) fn day_and_month(unix_ms: i64) -> (i64, i64) {
     let day = day_at(unix_ms);
     (day.into(), month_of(day).into())
@@ -269,10 +275,10 @@ mod tests {
         fn a_period_has_the_days_between_its_first_and_its_last(unix_ms in -60_000_000_000_000..90_000_000_000_000_i64, off in -40..40_i32) {
             let day = day_at(unix_ms);
             for period in Period::each_at(unix_ms) {
-                prop_assert!(period.has_day(day));
+                prop_assert!(period.contains_day(day));
                 let other = day + off;
                 let is_within = period.days().is_none_or(|days| days.contains(&other.into()));
-                prop_assert_eq!(period.has_day(other), is_within, "{} and {}", period, other);
+                prop_assert_eq!(period.contains_day(other), is_within, "{} and {}", period, other);
             }
         }
     }
@@ -312,25 +318,25 @@ mod tests {
         let at = |reset, moment: &str| {
             resets_at(reset, ms(moment)).map(|end| Timestamp::from_second(end).unwrap().to_string())
         };
-        assert_eq!(at(Reset::None, "2026-11-21T12:00:00Z"), None);
+        assert_eq!(at(QuotaReset::None, "2026-11-21T12:00:00Z"), None);
         assert_eq!(
-            at(Reset::Daily, "2026-12-31T23:59:59.999Z").unwrap(),
+            at(QuotaReset::Daily, "2026-12-31T23:59:59.999Z").unwrap(),
             "2027-01-01T00:00:00Z"
         );
         assert_eq!(
-            at(Reset::Weekly, "2026-11-21T12:00:00Z").unwrap(),
+            at(QuotaReset::Weekly, "2026-11-21T12:00:00Z").unwrap(),
             "2026-11-23T00:00:00Z"
         );
         assert_eq!(
-            at(Reset::Weekly, "2026-11-23T00:00:00Z").unwrap(),
+            at(QuotaReset::Weekly, "2026-11-23T00:00:00Z").unwrap(),
             "2026-11-30T00:00:00Z"
         );
         assert_eq!(
-            at(Reset::Monthly, "2028-02-29T10:00:00Z").unwrap(),
+            at(QuotaReset::Monthly, "2028-02-29T10:00:00Z").unwrap(),
             "2028-03-01T00:00:00Z"
         );
         assert_eq!(
-            at(Reset::Monthly, "2026-12-01T00:00:00Z").unwrap(),
+            at(QuotaReset::Monthly, "2026-12-01T00:00:00Z").unwrap(),
             "2027-01-01T00:00:00Z"
         );
     }

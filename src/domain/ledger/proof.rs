@@ -1,157 +1,157 @@
-//! Whether the rows of a day are those that the daily sums count.
+//! Proves that the rows of a day are those that the daily sums count.
 //!
 //! The rows of a lane and account enter the sums in the order of their numbers. So the sums of an account are those of its rows
-//! up to the number that the ledger names for each lane, however many rows come meanwhile. Rows without a number are read where they
-//! enter the sums in the same step: all of them count.
+//! up to the number that the ledger states for each lane, no matter how many rows arrive meanwhile. Rows without a number are
+//! read from a log backend that stores them in the same step as the sums: all of them count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     consumption::Row,
-    daily_sums::{DailySums, DayTags, Difference, Subject, Sums, differences},
-    node::NodeId,
+    daily_sums::{DailySums, DayTags, SumDifference, SumSubject, Sums, differences},
     tag::Tag,
 };
+use crate::domain::ledger::ids::NodeId;
 
-/// A day of an account, as the ledger has it, and the rows that were read of it so far.
+/// The sums of an account's day in the ledger, and the rows of that day that were read so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DayProof {
-    kept: DailySums,
-    /// Of each lane the number of its last row in the sums.
+    ledger_sums: DailySums,
+    /// For each lane, the number of its last row in the sums.
     summed: BTreeMap<NodeId, u64>,
-    of_rows: DailySums,
+    row_sums: DailySums,
     tags: DayTags,
-    /// The numbers of rows on their way to the home.
-    on_their_way: BTreeMap<NodeId, BTreeSet<u64>>,
-    /// Of each lane a number: all its rows before it are at the home or on their way.
+    /// The numbers of the rows on their way to the log backend.
+    pending: BTreeMap<NodeId, BTreeSet<u64>>,
+    /// For each lane, the number before which all its rows are in the log backend or on their way.
     reached: BTreeMap<NodeId, u64>,
 }
 
-/// What came of it.
+/// The result of comparing the rows of a day with its sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// Where the rows do not add up to what the sums say; empty: the day is proven.
-    pub(crate) differences: Vec<Difference>,
-    /// The lanes that may yet bring rows that the sums count, where anything differs: then the day is open.
+pub(crate) struct ProofOutcome {
+    /// The differences between rows and sums; empty if the day is proven.
+    pub(crate) differences: Vec<SumDifference>,
+    /// If anything differs, the lanes that may still deliver rows that the sums count: then the day is open.
     pub(crate) behind: Vec<NodeId>,
-    /// How many rows the sums count more than there are.
+    /// How many more rows the sums count than were read.
     pub(crate) missing: u64,
     /// Whether the sums of the keys add up to those of the account.
     pub(crate) sums_agree: bool,
 }
 
 impl DayProof {
-    /// The sums of the day, and up to which number of each lane they go; both of one moment.
+    /// A proof of a day from its sums and, for each lane, the number of the last row in them, both of the same moment.
     pub(crate) fn new(kept: DailySums, summed: BTreeMap<NodeId, u64>) -> Self {
         let mut proof = Self {
             summed,
             ..Self::default()
         };
-        proof.renew(kept);
+        proof.replace_sums(kept);
         proof
     }
 
-    /// Puts later sums of the day in the place of those that it has: rows without a number have come.
-    pub(crate) fn renew(&mut self, kept: DailySums) {
-        // Which tags have sums of their own, the order of the rows has decided.
+    /// Replaces the sums of the day with later ones, because rows without a number have arrived.
+    pub(crate) fn replace_sums(&mut self, kept: DailySums) {
+        // The order of the rows has decided which tags have their own sums.
         self.tags.extend(own_tags(&kept));
-        self.kept = kept;
+        self.ledger_sums = kept;
     }
 
-    /// How many rows the sums count.
+    /// The number of rows that the sums count.
     pub(crate) fn requests(&self) -> u64 {
-        of_account(&self.kept).requests
+        account_sums(&self.ledger_sums).requests
     }
 
-    /// Of each lane the number of its last row in the sums.
+    /// For each lane, the number of its last row in the sums.
     pub(crate) fn summed(&self) -> &BTreeMap<NodeId, u64> {
         &self.summed
     }
 
-    /// All rows of a lane before this number are at the home, or among those that are added as on their way.
-    pub(crate) fn reaches(&mut self, lane: &NodeId, number: u64) {
+    /// Records that all rows of a lane before `number` are in the log backend, or were added as on their way.
+    pub(crate) fn set_reached(&mut self, lane: &NodeId, number: u64) {
         let reached = self.reached.entry(lane.clone()).or_default();
         *reached = number.max(*reached);
     }
 
-    /// Whether the rows of a lane up to its last one in the sums are there.
+    /// Whether all rows of a lane up to its last one in the sums are available.
     pub(crate) fn has_reached(&self, lane: &NodeId) -> bool {
         let reached = self.reached.get(lane).copied().unwrap_or(0);
         self.summed.get(lane).is_none_or(|last| reached > *last)
     }
 
-    /// Adds a row of the day that is on its way to the home. To be done before those of the home are added.
-    pub(crate) fn add_on_its_way(&mut self, lane: &NodeId, number: u64, row: &Row) {
-        if self.on_their_way.entry(lane.clone()).or_default().insert(number) {
+    /// Adds a row of the day that is on its way to the log backend. Must precede the rows of the log backend.
+    pub(crate) fn add_pending(&mut self, lane: &NodeId, number: u64, row: &Row) {
+        if self.pending.entry(lane.clone()).or_default().insert(number) {
             self.count(lane, number, row);
         }
     }
 
-    /// Whether a row is one of those on their way.
-    pub(crate) fn is_on_its_way(&self, lane: &NodeId, number: u64) -> bool {
-        self.on_their_way.get(lane).is_some_and(|rows| rows.contains(&number))
+    /// Whether a row was added as on its way.
+    pub(crate) fn is_pending(&self, lane: &NodeId, number: u64) -> bool {
+        self.pending.get(lane).is_some_and(|rows| rows.contains(&number))
     }
 
-    /// Adds a row of the day that is at the home. One that was on its way, too, counts once.
+    /// Adds a row of the day from the log backend. A row that was also on its way counts once.
     pub(crate) fn add(&mut self, lane: &NodeId, number: u64, row: &Row) {
-        if !self.is_on_its_way(lane, number) {
+        if !self.is_pending(lane, number) {
             self.count(lane, number, row);
         }
     }
 
     /// Adds a row without a number.
     pub(crate) fn add_unnumbered(&mut self, row: &Row) {
-        self.of_rows.add(row, &mut self.tags);
+        self.row_sums.add(row, &mut self.tags);
     }
 
-    /// Counts a row, unless the sums do not come to it yet. One that was brought from another home has no lane.
+    /// Counts a row that the sums already include. A row that was moved from another log backend has no lane, and always counts.
     fn count(&mut self, lane: &NodeId, number: u64, row: &Row) {
         if *lane == NodeId::none() || self.summed.get(lane).is_some_and(|last| number <= *last) {
             self.add_unnumbered(row);
         }
     }
 
-    /// Compares rows and sums.
-    pub(crate) fn verdict(&self) -> Verdict {
-        let differences = differences(&self.kept, &self.of_rows);
+    /// Compares the rows with the sums.
+    pub(crate) fn verdict(&self) -> ProofOutcome {
+        let differences = differences(&self.ledger_sums, &self.row_sums);
         let behind = self.summed.keys().filter(|lane| !self.has_reached(lane)).cloned();
-        Verdict {
+        ProofOutcome {
             behind: if differences.is_empty() {
                 Vec::new()
             } else {
                 behind.collect()
             },
-            missing: self.requests().saturating_sub(of_account(&self.of_rows).requests),
-            sums_agree: agree(&self.kept),
+            missing: self.requests().saturating_sub(account_sums(&self.row_sums).requests),
+            sums_agree: keys_match_account(&self.ledger_sums),
             differences,
         }
     }
 
-    /// What the rows add up to.
+    /// The sums of the rows.
     pub(crate) fn into_sums(self) -> DailySums {
-        self.of_rows
+        self.row_sums
     }
 }
 
-/// The tags that have sums of their own.
+/// The tags that have their own sums.
 fn own_tags(kept: &DailySums) -> impl Iterator<Item = Tag> {
     kept.iter().filter_map(|sum| match sum.subject {
-        Subject::Tag(tag) => Some(tag),
-        Subject::Account | Subject::Key(_) | Subject::OtherTags => None,
+        SumSubject::Tag(tag) => Some(tag),
+        SumSubject::Account | SumSubject::Key(_) | SumSubject::OtherTags => None,
     })
 }
 
-/// What the account has, of all models.
-fn of_account(sums: &DailySums) -> Sums {
-    together(sums, |subject| *subject == Subject::Account)
+/// The account's sums over all models.
+fn account_sums(sums: &DailySums) -> Sums {
+    sum_where(sums, |subject| *subject == SumSubject::Account)
 }
 
-/// Whether what the keys have adds up to what the account has.
-fn agree(kept: &DailySums) -> bool {
-    of_account(kept) == together(kept, |subject| matches!(subject, Subject::Key(_)))
+/// Whether the sums of the keys add up to those of the account.
+fn keys_match_account(kept: &DailySums) -> bool {
+    account_sums(kept) == sum_where(kept, |subject| matches!(subject, SumSubject::Key(_)))
 }
 
-fn together(sums: &DailySums, takes: fn(&Subject) -> bool) -> Sums {
+fn sum_where(sums: &DailySums, takes: fn(&SumSubject) -> bool) -> Sums {
     let taken = sums.iter().filter(|sum| takes(&sum.subject));
     taken.fold(Sums::default(), |all, sum| all.plus(&sum.sums))
 }

@@ -1,30 +1,30 @@
 //! Decides what may be removed after its retention period, without trusting the clock blindly.
 //!
-//! A clock that jumps ahead makes everything look old. So the last removal is remembered, and each run removes at most
-//! one more day than the run before, whatever the clock says. Two runs are at least [`EVERY_MS`] apart, so after days
-//! without a run this catches up day by day. Removing more needs an operator: a shorter period, or an explicit day.
+//! A clock that jumps ahead makes everything look old. So the last removal is remembered, and each run removes at most one day
+//! more than the run before, whatever the clock says. Two runs are at least [`RUN_INTERVAL_MS`] apart, so retention catches up day by
+//! day after days without a run. Removing more takes an operator: a shorter period, or an explicit day.
 
 use serde::{Deserialize, Serialize};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The least time between two runs, by the clock: half a day.
-pub(crate) const EVERY_MS: i64 = DAY_MS / 2;
+/// The minimum interval between two runs by the clock: half a day.
+pub(crate) const RUN_INTERVAL_MS: i64 = DAY_MS / 2;
 
-/// How far it has gone. Days count from the Unix epoch, in UTC.
+/// The progress of retention. Days are counted from the Unix epoch, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Retention {
+pub(crate) struct RetentionProgress {
     /// The first day that is kept.
     pub kept_from: i64,
-    /// When it went there, by the clock of then, in milliseconds since the Unix epoch.
+    /// When `kept_from` was last set, by the clock of that time, in milliseconds since the Unix epoch.
     pub ran_ms: i64,
-    /// For how many days things are kept.
+    /// The retention period in days.
     pub keep_days: i64,
 }
 
-impl Retention {
-    /// The first run: `oldest` is the day of the oldest thing there is.
-    pub(crate) fn begin(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
-        let wanted = wanted(now_ms, keep_days);
+impl RetentionProgress {
+    /// The first run; `oldest` is the day of the oldest thing kept.
+    pub(crate) fn first_run(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
+        let wanted = first_day_by_clock(now_ms, keep_days);
         Self {
             kept_from: oldest.unwrap_or(wanted).min(wanted),
             ran_ms: now_ms,
@@ -32,8 +32,8 @@ impl Retention {
         }
     }
 
-    /// An operator's word: everything before this day goes.
-    pub(crate) fn until(day: i64, now_ms: i64, keep_days: i64) -> Self {
+    /// The state after an operator's order to remove everything before a day.
+    pub(crate) fn forced_until(day: i64, now_ms: i64, keep_days: i64) -> Self {
         Self {
             kept_from: day,
             ran_ms: now_ms,
@@ -41,24 +41,24 @@ impl Retention {
         }
     }
 
-    /// The next run; the same again where none is due.
+    /// The state after the next run. If no run is due, only a changed period takes effect.
     #[must_use]
-    pub(crate) fn go_on(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
-        let wanted = wanted(now_ms, keep_days);
+    pub(crate) fn next_run(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
+        let wanted = first_day_by_clock(now_ms, keep_days);
         let shorter = self.keep_days.saturating_sub(keep_days).max(0);
         let kept_from = self.kept_from.saturating_add(shorter);
-        // When the oldest thing was made, what had been kept until then could go.
+        // When the oldest thing was created, things older than the period could already be removed.
         let floor = oldest.map_or(wanted, |oldest| oldest.saturating_sub(keep_days));
         let since = now_ms.saturating_sub(self.ran_ms);
         if since < 0 {
-            // The clock was ahead, or is behind. What it took back is given back.
+            // The clock was ahead before, or is behind now: keep again what the present clock keeps.
             return Self {
                 kept_from: kept_from.min(wanted.max(floor)),
                 ran_ms: now_ms,
                 keep_days,
             };
         }
-        if since < EVERY_MS {
+        if since < RUN_INTERVAL_MS {
             return Self {
                 kept_from,
                 keep_days,
@@ -73,19 +73,21 @@ impl Retention {
         }
     }
 
-    /// What is of an earlier day may be removed.
+    /// The first day to keep: everything earlier may be removed.
     pub(crate) fn first_kept(self, now_ms: i64) -> i64 {
-        self.kept_from.min(wanted(now_ms, self.keep_days))
+        self.kept_from.min(first_day_by_clock(now_ms, self.keep_days))
     }
 
-    /// How many days more are kept than the clock asks for.
-    pub(crate) fn behind(self, now_ms: i64) -> i64 {
-        wanted(now_ms, self.keep_days).saturating_sub(self.kept_from).max(0)
+    /// How many more days are kept than the period requires by the clock.
+    pub(crate) fn days_behind(self, now_ms: i64) -> i64 {
+        first_day_by_clock(now_ms, self.keep_days)
+            .saturating_sub(self.kept_from)
+            .max(0)
     }
 }
 
-/// The first day that is kept by the clock alone.
-fn wanted(now_ms: i64, keep_days: i64) -> i64 {
+/// The first day to keep by the clock alone.
+fn first_day_by_clock(now_ms: i64, keep_days: i64) -> i64 {
     now_ms.div_euclid(DAY_MS).saturating_sub(keep_days)
 }
 
@@ -102,8 +104,8 @@ mod tests {
         day * DAY_MS + DAY_MS / 2
     }
 
-    fn begun(oldest: Option<i64>) -> Retention {
-        Retention::begin(noon(TODAY), KEEP, oldest)
+    fn begun(oldest: Option<i64>) -> RetentionProgress {
+        RetentionProgress::first_run(noon(TODAY), KEEP, oldest)
     }
 
     #[test]
@@ -111,9 +113,9 @@ mod tests {
         let oldest = Some(TODAY - KEEP);
         let mut retention = begun(oldest);
         for day in TODAY..TODAY + 300 {
-            retention = retention.go_on(noon(day), KEEP, oldest);
+            retention = retention.next_run(noon(day), KEEP, oldest);
             assert_eq!(retention.first_kept(noon(day)), day - KEEP);
-            assert_eq!(retention.behind(noon(day)), 0);
+            assert_eq!(retention.days_behind(noon(day)), 0);
         }
     }
 
@@ -123,12 +125,12 @@ mod tests {
             let mut retention = begun(Some(oldest));
             let before = retention.first_kept(noon(TODAY));
             for _ in 0..50 {
-                retention = retention.go_on(noon(TODAY + 200), KEEP, Some(oldest));
+                retention = retention.next_run(noon(TODAY + 200), KEEP, Some(oldest));
                 assert!(retention.first_kept(noon(TODAY + 200)) <= before + 1);
             }
             // It is set right again.
             for _ in 0..50 {
-                retention = retention.go_on(noon(TODAY), KEEP, Some(oldest));
+                retention = retention.next_run(noon(TODAY), KEEP, Some(oldest));
                 assert_eq!(retention.first_kept(noon(TODAY)), TODAY - KEEP);
             }
         }
@@ -140,33 +142,33 @@ mod tests {
         let mut retention = begun(oldest);
         let mut now = noon(TODAY + 30);
         for _ in 0..60 {
-            retention = retention.go_on(now, KEEP, oldest);
-            now += EVERY_MS;
+            retention = retention.next_run(now, KEEP, oldest);
+            now += RUN_INTERVAL_MS;
         }
-        assert_eq!(retention.behind(now), 0);
+        assert_eq!(retention.days_behind(now), 0);
     }
 
     #[test]
     fn a_store_that_was_made_by_a_wrong_clock_loses_nothing_when_that_is_set_right() {
         for wrong in [noon(TODAY + 200), 0] {
-            let mut retention = Retention::begin(wrong, KEEP, None);
-            for now in [noon(TODAY), noon(TODAY) + EVERY_MS, noon(TODAY + 200)] {
-                retention = retention.go_on(now, KEEP, Some(TODAY));
+            let mut retention = RetentionProgress::first_run(wrong, KEEP, None);
+            for now in [noon(TODAY), noon(TODAY) + RUN_INTERVAL_MS, noon(TODAY + 200)] {
+                retention = retention.next_run(now, KEEP, Some(TODAY));
                 assert!(retention.first_kept(now) <= TODAY - KEEP + 2, "{retention:?}");
             }
             // It does not stay behind for as long as the clock was wrong.
-            let retention = retention.go_on(noon(TODAY + 1), KEEP, Some(TODAY));
-            let retention = retention.go_on(noon(TODAY + 2), KEEP, Some(TODAY));
-            assert!(retention.behind(noon(TODAY + 2)) <= 2, "{retention:?}");
+            let retention = retention.next_run(noon(TODAY + 1), KEEP, Some(TODAY));
+            let retention = retention.next_run(noon(TODAY + 2), KEEP, Some(TODAY));
+            assert!(retention.days_behind(noon(TODAY + 2)) <= 2, "{retention:?}");
         }
     }
 
     #[test]
     fn a_shorter_time_holds_at_once() {
         let retention = begun(Some(TODAY - KEEP));
-        let shorter = retention.go_on(noon(TODAY), 30, Some(TODAY - KEEP));
+        let shorter = retention.next_run(noon(TODAY), 30, Some(TODAY - KEEP));
         assert_eq!(shorter.first_kept(noon(TODAY)), TODAY - 30);
-        let longer = shorter.go_on(noon(TODAY), KEEP, Some(TODAY - 30));
+        let longer = shorter.next_run(noon(TODAY), KEEP, Some(TODAY - 30));
         assert_eq!(longer.first_kept(noon(TODAY)), TODAY - KEEP);
     }
 
@@ -177,7 +179,7 @@ mod tests {
             let mut removed_to = retention.first_kept(noon(TODAY));
             for day in clocks {
                 let now = noon(day);
-                retention = retention.go_on(now, KEEP, Some(oldest.max(removed_to)));
+                retention = retention.next_run(now, KEEP, Some(oldest.max(removed_to)));
                 let next = retention.first_kept(now);
                 prop_assert!(next <= removed_to.max(oldest - KEEP) + 1, "{} after {}", next, removed_to);
                 removed_to = removed_to.max(next);

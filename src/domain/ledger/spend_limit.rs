@@ -1,12 +1,12 @@
-//! What Messages clients are told of a spend limit in response headers: the `anthropic-ratelimit-unified-*` set as Claude Code
-//! reads it from its own gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
+//! Response headers about spend limits for Messages clients: the `anthropic-ratelimit-unified-*` set as Claude Code reads it
+//! from its own gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
 
-use crate::domain::ledger::{QuotaUse, Reset};
+use crate::domain::ledger::{QuotaReset, QuotaUse};
 
 /// A header's name, in lower case, and its value.
-pub(crate) type Header = (&'static str, String);
+pub(crate) type SpendHeader = (&'static str, String);
 
-/// What the names of all headers begin with that tell of limits: those here, and a provider's own.
+/// The prefix of all headers about limits: those here, and a provider's own.
 pub(crate) const PREFIX: &str = "anthropic-ratelimit-";
 
 const STATUS: &str = "anthropic-ratelimit-unified-status";
@@ -19,12 +19,12 @@ const THRESHOLD: &str = "anthropic-ratelimit-unified-overage-surpassed-threshold
 const PERIOD: &str = "anthropic-ratelimit-unified-overage-period";
 const DISABLED_REASON: &str = "anthropic-ratelimit-unified-overage-disabled-reason";
 
-/// The percentages of a quota from which on its user is warned, the highest first.
+/// The percentages of a quota from which the client is warned, the highest first.
 const WARNED_FROM_PERCENT: [i128; 2] = [95, 75];
 
-/// On a success: how much of the quota was spent when the request was admitted, and from 75 % and 95 % on a warning.
-pub(crate) fn of_success(standing: &QuotaUse) -> Vec<Header> {
-    let percent = percent(standing);
+/// The headers of a success: how much of the quota was spent at admission, and a warning from 75 % and from 95 %.
+pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
+    let percent = spent_percent(standing);
     let surpassed = WARNED_FROM_PERCENT.into_iter().find(|from| percent >= *from);
     let status = if surpassed.is_some() {
         "allowed_warning"
@@ -38,48 +38,47 @@ pub(crate) fn of_success(standing: &QuotaUse) -> Vec<Header> {
         (UTILIZATION, ratio(percent)),
     ];
     headers.extend(surpassed.map(|from| (THRESHOLD, ratio(from))));
-    headers.extend(resets(standing));
+    headers.extend(reset_headers(standing));
     headers
 }
 
-/// On the refusal of a key whose quota is spent. With `representative-claim` or `overage-status` Claude Code would put words of
-/// its own in the place of the message, so they are not there.
-pub(crate) fn of_spent_quota(standing: &QuotaUse, reset: Reset) -> Vec<Header> {
-    let mut headers = rejected("org_spend_cap_reached");
-    headers.push((UTILIZATION, ratio(percent(standing))));
+/// The headers of a refusal because a key's quota is spent. Without `representative-claim` and `overage-status`, for which Claude
+/// Code would replace the message with its own words.
+pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec<SpendHeader> {
+    let mut headers = rejected_headers("org_spend_cap_reached");
+    headers.push((UTILIZATION, ratio(spent_percent(standing))));
     headers.push((THRESHOLD, ratio(100)));
-    headers.extend(resets(standing));
-    if reset != Reset::None {
+    headers.extend(reset_headers(standing));
+    if reset != QuotaReset::None {
         headers.push((PERIOD, reset.as_str().to_owned()));
     }
     headers
 }
 
-/// On the refusal of a key whose account has no money. Nothing is known of when that ends, so nothing is said.
-pub(crate) fn of_spent_balance() -> Vec<Header> {
-    rejected("out_of_credits")
+/// The headers of a refusal because an account's balance is spent. Without a reset time, which is unknown.
+pub(crate) fn spent_balance_headers() -> Vec<SpendHeader> {
+    rejected_headers("out_of_credits")
 }
 
-/// On the refusal of a key whose account may spend nothing at all.
-pub(crate) fn of_disabled_account() -> Vec<Header> {
-    rejected("org_level_disabled")
+/// The headers of a refusal because an account may not spend anything.
+pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
+    rejected_headers("org_level_disabled")
 }
 
-/// Signed in to a gateway, Claude Code shows the message of a 429 as it is only where a reason stands beside it.
-fn rejected(reason: &str) -> Vec<Header> {
+/// The headers of any refusal. When signed in to a gateway, Claude Code shows the message of a 429 unchanged only with a reason.
+fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }
 
-fn resets(standing: &QuotaUse) -> impl Iterator<Item = Header> {
+fn reset_headers(standing: &QuotaUse) -> impl Iterator<Item = SpendHeader> {
     let at = standing.resets_at.map(|at| at.to_string());
     [RESET, OVERAGE_RESET]
         .into_iter()
         .filter_map(move |name| Some((name, at.clone()?)))
 }
 
-/// How much of the quota is spent, in whole percent, rounded down: nobody is said to have passed what he has not. All of a quota
-/// of nothing is spent.
-pub(super) fn percent(standing: &QuotaUse) -> i128 {
+/// The spent part of the quota in whole percent, rounded down so that no threshold is reported early; 100 for a quota of zero.
+pub(super) fn spent_percent(standing: &QuotaUse) -> i128 {
     let (spent, quota) = (i128::from(standing.spent.nanos()), i128::from(standing.quota.nanos()));
     match quota {
         ..=0 => 100,
@@ -110,9 +109,9 @@ mod tests {
         }
     }
 
-    fn value(headers: &[Header], name: &str) -> Option<String> {
+    fn value(headers: &[SpendHeader], name: &str) -> Option<String> {
         let name = format!("anthropic-ratelimit-unified-{name}");
-        let found: Vec<&Header> = headers.iter().filter(|(found, _)| *found == name).collect();
+        let found: Vec<&SpendHeader> = headers.iter().filter(|(found, _)| *found == name).collect();
         assert!(found.len() <= 1, "{name} twice");
         found.first().map(|(_, value)| value.clone())
     }
@@ -129,7 +128,7 @@ mod tests {
             (9_999, "0.99", Some("0.95")),
             (15_100, "1.51", Some("0.95")),
         ] {
-            let headers = of_success(&standing(spent, 10_000, Some(1_796_083_200)));
+            let headers = success_headers(&standing(spent, 10_000, Some(1_796_083_200)));
             let status = if threshold.is_some() {
                 "allowed_warning"
             } else {
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_spent_quota_is_told_as_claude_codes_own_gateway_tells_it() {
-        let headers = of_spent_quota(&standing(151, 100, Some(1_796_083_200)), Reset::Monthly);
+        let headers = spent_quota_headers(&standing(151, 100, Some(1_796_083_200)), QuotaReset::Monthly);
         let expected = [
             ("status", "rejected"),
             ("overage-disabled-reason", "org_spend_cap_reached"),
@@ -171,10 +170,10 @@ mod tests {
     fn what_does_not_reset_has_no_time_and_no_period() {
         let never = standing(100, 100, None);
         for headers in [
-            of_success(&never),
-            of_spent_quota(&never, Reset::None),
-            of_spent_balance(),
-            of_disabled_account(),
+            success_headers(&never),
+            spent_quota_headers(&never, QuotaReset::None),
+            spent_balance_headers(),
+            disabled_account_headers(),
         ] {
             for name in ["reset", "overage-reset", "overage-period"] {
                 assert_eq!(value(&headers, name), None, "{headers:?}");
@@ -191,7 +190,7 @@ mod tests {
             (i64::MAX, 1, "9223372036854775807"),
             (i64::MAX, i64::MAX, "1"),
         ] {
-            let headers = of_success(&standing(spent, quota, None));
+            let headers = success_headers(&standing(spent, quota, None));
             assert_eq!(value(&headers, "overage-utilization").as_deref(), Some(utilization));
         }
     }

@@ -7,30 +7,30 @@ use smol_str::SmolStr;
 
 use crate::domain::{
     keys::key::KeyId,
-    ledger::{consumption::Row, lease::LeaseId, operation_id::OperationId},
+    ledger::{consumption::Row, ids::OperationId, lease::LeaseId},
     money::NanoUsd,
 };
 
-/// One change of an account, with its number among this node's changes of that account.
+/// One change of an account, numbered by node and account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Counts from 1. A store applies the step only if this is its watermark plus one.
     pub seq: u64,
     /// The change itself.
-    pub change: Change,
+    pub change: AccountChange,
 }
 
 impl Step {
-    /// Whether a row of the log comes with it.
+    /// Whether it carries a row of the log.
     pub(crate) fn has_row(&self) -> bool {
-        matches!(&self.change, Change::Settle(settlement) if settlement.row.is_some())
+        matches!(&self.change, AccountChange::Settle(settlement) if settlement.row.is_some())
     }
 }
 
-/// A change of an account. A store cannot refuse one; whoever makes it checks it first.
+/// A change of an account. A store cannot refuse a change; the caller checks it first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-pub enum Change {
+pub enum AccountChange {
     /// A request has ended and is charged.
     Settle(Box<Settlement>),
     /// Creates the account with a balance of zero, unless it exists, then adds `balance`.
@@ -47,7 +47,7 @@ pub enum Change {
     Credit {
         /// More than zero.
         amount: NanoUsd,
-        /// When it was asked for, in seconds since the Unix epoch; 0: it is not known.
+        /// When it was requested, in seconds since the Unix epoch; 0 if unknown.
         #[serde(default, skip_serializing_if = "is_unknown")]
         at: i64,
         /// If set, the amount counts once for this id.
@@ -58,7 +58,7 @@ pub enum Change {
     Adjust {
         /// Any amount.
         amount: NanoUsd,
-        /// When it was asked for, in seconds since the Unix epoch; 0: it is not known.
+        /// When it was requested, in seconds since the Unix epoch; 0 if unknown.
         #[serde(default, skip_serializing_if = "is_unknown")]
         at: i64,
         /// If set, the amount counts once for this id.
@@ -72,8 +72,8 @@ fn is_unknown(at: &i64) -> bool {
     *at == 0
 }
 
-impl Change {
-    /// A change that changes nothing: it stands for one that is lost, so that later ones pass.
+impl AccountChange {
+    /// A change without effect: takes the number of a lost step, so that later steps can be applied.
     pub(crate) const fn nothing() -> Self {
         Self::Adjust {
             amount: NanoUsd::ZERO,
@@ -108,10 +108,10 @@ pub struct Settlement {
     pub tokens_used: u64,
     /// The charge, zero or more.
     pub cost: NanoUsd,
-    /// The lease that it was admitted out of: its cost is taken from that, and it has no hold of its own.
+    /// The lease from which it was admitted: the cost is taken from it, and the request has no hold of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseId>,
-    /// Its row in the consumption log; `None` for a request that is not billed, whose cost is then zero.
+    /// Its row in the consumption log; `None` for a request that is not billed and costs nothing.
     pub row: Option<Arc<Row>>,
 }
 
@@ -145,8 +145,8 @@ impl Settlement {
         }
     }
 
-    /// Whether it is [`Settlement::of`] this row.
-    pub(crate) fn is_of(&self, row: &Row) -> bool {
+    /// Whether it equals [`Settlement::of`] this row, apart from estimate and lease.
+    pub(crate) fn matches_row(&self, row: &Row) -> bool {
         self.at_ms == row.admitted_ms
             && self.cost == row.cost_nano_usd
             && self.tokens_used == tokens_of(row)
@@ -154,18 +154,18 @@ impl Settlement {
             && self.key == row.key_id
     }
 
-    /// Whether it is [`Settlement::without_charge`].
+    /// Whether it is a settlement [`Settlement::without_charge`].
     pub(crate) fn is_free(&self) -> bool {
         self.row.is_none() && self.cost == NanoUsd::ZERO && self.tokens_used == 0
     }
 
-    /// The same of a request that was admitted out of a lease, if there is one.
-    pub(crate) fn in_lease(self, lease: Option<LeaseId>) -> Self {
+    /// The same settlement with the lease from which the request was admitted, if any.
+    pub(crate) fn with_lease(self, lease: Option<LeaseId>) -> Self {
         Self { lease, ..self }
     }
 }
 
-/// The tokens that a request of this row has used.
+/// The tokens that the row's request has used.
 fn tokens_of(row: &Row) -> u64 {
     row.usage.input_total().saturating_add(row.usage.output_total())
 }

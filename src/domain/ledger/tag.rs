@@ -1,17 +1,17 @@
-//! Tags: words by which clients attribute their requests to a project, a team or a session.
+//! Tags, by which clients attribute their requests to a project, a team or a session.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most tags of one request.
+/// The maximum number of tags of one request.
 pub(crate) const TAGS_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
-/// The name under which a client's session is a tag. Sessions are many and short, so no sums are kept of them.
+/// The name of the tag for a client's session. Sessions are many and short, so no sums are kept for them.
 pub(crate) const SESSION: &str = "session";
 
-/// A tag, as `name=value`. Neither part has a space, a comma or a quote, so that tags can be written in a row.
+/// A tag, as `name=value`. Neither part contains a space, a comma or a quote, so tags can be listed without escapes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Tag(String);
@@ -43,7 +43,7 @@ impl Tag {
         &self.0
     }
 
-    /// Whether daily sums are kept of it.
+    /// Whether daily sums are kept for it.
     pub(crate) fn is_summed(&self) -> bool {
         self.name() != SESSION
     }
@@ -76,9 +76,9 @@ impl From<Tag> for String {
 /// Why the tags of a request are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TagsFault {
-    /// The one at this place, counted from 1, breaks [`Tag::RULE`].
+    /// A tag breaks [`Tag::RULE`].
     Malformed {
-        /// Its place.
+        /// Its place in the list, counted from 1.
         place: usize,
     },
     /// There are more than [`TAGS_MAX`].
@@ -88,14 +88,14 @@ pub(crate) enum TagsFault {
 impl fmt::Display for TagsFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed { place } => write!(out, "tag {place} is none: {}", Tag::RULE),
+            Self::Malformed { place } => write!(out, "tag {place} is not valid, expected {}", Tag::RULE),
             Self::TooMany => write!(out, "a request has at most {TAGS_MAX} tags"),
         }
     }
 }
 
-/// Reads the values of a header that lists tags, separated by commas; one that comes twice counts once, and empty members
-/// are passed over (RFC 9110 section 5.6.1).
+/// Reads the values of a header that lists tags, separated by commas. Repeated tags count once, and empty members are ignored
+/// (RFC 9110 section 5.6.1).
 pub(crate) fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Vec<Tag>, TagsFault> {
     let members = values.into_iter().flat_map(|value| value.split(',')).map(str::trim);
     let mut tags = Vec::new();

@@ -1,24 +1,412 @@
-//! What a model costs: integer pico-USD per token and per call, summed exactly, rounded once.
+//! Prices and charges: integer pico-USD per token and per call, summed exactly, rounded once.
+//!
+//! Where several models contribute to a request, each run is charged at its own model's price and in its own prompt's tier.
 
-mod counted;
 mod decimal;
 mod list;
-mod part;
-mod parts;
-mod raw;
-mod read;
+#[cfg(test)]
+mod parts_tests;
 mod tariff;
 #[cfg(test)]
 mod tests;
-mod versioned;
 
-pub(crate) use counted::PriceLine;
-pub(crate) use decimal::PerToken;
-pub use list::PriceList;
-pub(crate) use list::SHIPPED_FILE;
-pub(crate) use part::Part;
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{
+    money::{
+        NanoUsd,
+        price::decimal::{CallPrice, PriceFactor},
+    },
+    wire::usage::{PriceModifiers, Run, RunKind, Usage, is_zero},
+};
+
+pub(crate) use crate::domain::money::price::decimal::TokenPrice;
+pub use crate::domain::money::price::list::PriceList;
+pub(crate) use crate::domain::money::price::list::SHIPPED_FILE;
+pub(crate) use crate::domain::money::price::tariff::Price;
+pub(crate) use crate::domain::money::price::tariff::Tier;
+
+/// The share of one model, purpose and price tier in a request to which several contributed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostShare {
+    /// The purpose of the run.
+    pub run: RunKind,
+    /// The catalogue's name of the model, or the provider's if the catalogue has none.
+    pub model: String,
+    /// Its consumption, over all its runs.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// The catalogue model at whose price it was charged, if it has no price of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priced_as: Option<String>,
+    /// The version of that price, if it differs from the row's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_version: Option<String>,
+    /// The price tier: the one for prompts with more input tokens than this.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub above_input_tokens: u64,
+    /// Its share of the charge. The shares add up to it.
+    pub cost_nano_usd: NanoUsd,
+}
+
+/// The maximum number of parts in one row. A part is a group of runs of one kind, model and tier; an answer with advice, a
+/// compaction and a fallback has four. Further runs are added to the group whose price makes them most expensive.
+pub(crate) const PARTS_MAX: usize = 4;
+
+/// A run with the price of its model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PricedRun {
+    /// The run, with its usage.
+    pub run: Run,
+    /// The run's model and price; `None` if it is the requested model.
+    pub other: Option<OtherModel>,
+}
+
+/// A model other than the requested one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherModel {
+    /// The catalogue's name for it, or else the provider's.
+    pub name: String,
+    /// The catalogue model whose price is used, if it has another name.
+    pub priced_as: Option<String>,
+    pub price: Arc<Price>,
+}
+
+/// The charge of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// The total.
+    pub cost: NanoUsd,
+    /// The parts of the charge; empty if price and usage suffice to compute it.
+    pub parts: Vec<CostShare>,
+}
+
+/// The runs of one kind, model and tier.
+struct RunGroup<'a> {
+    kind: RunKind,
+    other: Option<&'a OtherModel>,
+    price: &'a Price,
+    above_input_tokens: u64,
+    usage: Usage,
+}
+
+impl RunGroup<'_> {
+    fn is_same_group(&self, new: &Self) -> bool {
+        (self.kind, self.other, self.above_input_tokens) == (new.kind, new.other, new.above_input_tokens)
+    }
+
+    fn sum(&self, usage: &Usage, modifiers: &PriceModifiers) -> ExactSum {
+        let modifiers = modifiers.for_run(self.kind);
+        self.price.sum_in_tier(usage, &modifiers, self.above_input_tokens)
+    }
+}
+
+/// The charge for `usage` of a model with this name and price. If there are `runs`, `usage` is their sum.
+pub(crate) fn charge(
+    model: &str,
+    price: &Price,
+    usage: &Usage,
+    modifiers: &PriceModifiers,
+    runs: &[PricedRun],
+) -> Charge {
+    let groups = group_runs(price, modifiers, runs);
+    let own_tier = price.tier_above(usage, modifiers);
+    let is_plain = |group: &RunGroup<'_>| {
+        group.kind == RunKind::Answer && group.other.is_none() && group.above_input_tokens == own_tier
+    };
+    if groups.iter().all(is_plain) {
+        return Charge {
+            cost: price.cost(usage, modifiers),
+            parts: Vec::new(),
+        };
+    }
+    // The request fee belongs to the first part. Each share is an increase of the rounded sum, so that the shares add up to it.
+    let mut sum = price.request_fee(usage);
+    let mut before = NanoUsd::ZERO;
+    let mut parts = Vec::with_capacity(groups.len());
+    for group in groups {
+        sum = sum.plus(group.sum(&group.usage, modifiers));
+        let after = sum.rounded_up();
+        let version = Some(group.price.version()).filter(|version| *version != price.version());
+        parts.push(CostShare {
+            run: group.kind,
+            model: group.other.map_or(model, |other| &other.name).to_owned(),
+            usage: group.usage,
+            priced_as: group.other.and_then(|other| other.priced_as.clone()),
+            price_version: version.map(str::to_owned),
+            above_input_tokens: group.above_input_tokens,
+            cost_nano_usd: after.saturating_sub(before),
+        });
+        before = after;
+    }
+    Charge { cost: before, parts }
+}
+
+fn group_runs<'a>(price: &'a Price, modifiers: &PriceModifiers, runs: &'a [PricedRun]) -> Vec<RunGroup<'a>> {
+    let mut groups: Vec<RunGroup<'a>> = Vec::new();
+    for PricedRun { run, other } in runs {
+        let new = RunGroup {
+            kind: run.kind,
+            other: other.as_ref(),
+            price: other.as_ref().map_or(price, |other| &other.price),
+            above_input_tokens: 0,
+            usage: run.usage,
+        };
+        let new = RunGroup {
+            above_input_tokens: new.price.tier_above(&run.usage, &modifiers.for_run(run.kind)),
+            ..new
+        };
+        let same = groups.iter().position(|group| group.is_same_group(&new));
+        let place = match same {
+            None if groups.len() >= PARTS_MAX => most_expensive_group(&groups, &run.usage, modifiers),
+            same => same,
+        };
+        match place.and_then(|at| groups.get_mut(at)) {
+            Some(group) => group.usage = group.usage.plus(&run.usage),
+            None => groups.push(new),
+        }
+    }
+    groups
+}
+
+/// The group whose price makes this usage most expensive.
+fn most_expensive_group(groups: &[RunGroup<'_>], usage: &Usage, modifiers: &PriceModifiers) -> Option<usize> {
+    let sums = groups.iter().map(|group| group.sum(usage, modifiers)).enumerate();
+    sums.max_by_key(|(_, sum)| *sum).map(|(at, _)| at)
+}
+
+/// Recomputes the charge of a row from its parts and the prices that they name; `find` returns the price of a catalogue model.
+/// `None` if a price is missing.
 #[cfg(test)]
-pub(crate) use parts::PARTS_MAX;
-pub(crate) use parts::{Charge, OtherModel, PricedRun, charge};
-pub(crate) use tariff::Tier;
-pub(crate) use versioned::Price;
+fn recomputed(
+    price: &Price,
+    usage: &Usage,
+    modifiers: &PriceModifiers,
+    parts: &[CostShare],
+    find: impl Fn(&str) -> Option<Arc<Price>>,
+) -> Option<NanoUsd> {
+    let mut sum = price.request_fee(usage);
+    for part in parts {
+        let modifiers = modifiers.for_run(part.run);
+        let price = find(part.priced_as.as_ref().unwrap_or(&part.model))?;
+        sum = sum.plus(price.sum_in_tier(&part.usage, &modifiers, part.above_input_tokens));
+    }
+    Some(sum.rounded_up())
+}
+
+/// Pico-USD in one nano-USD.
+const PICO_PER_NANO: u16 = 1000;
+/// The unit of the product of three factors, each in millionths: 10^-18.
+const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
+/// Decimal places of USD to which a sum is exact: twelve for pico-USD and eighteen for the factors.
+const EXACT_PLACES: usize = 30;
+
+/// A request's counts by their names in the consumption log, each with its price.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PricedCounts {
+    tokens: [(&'static str, u64, TokenPrice); 13],
+    calls: [(&'static str, u64, CallPrice); 5],
+    /// The factors on token prices, for service tier, speed and geography.
+    factors: [PriceFactor; 3],
+}
+
+/// A line of a bill: a count at its price.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PriceLine {
+    /// The name of the count in the consumption log; `request` for the request fee.
+    pub counted: Cow<'static, str>,
+    pub count: u64,
+    /// The price in USD of the unit in `per`.
+    pub price_usd: String,
+    /// `1M tokens` or `call`.
+    pub per: Cow<'static, str>,
+    /// The factor on the price; `None` for 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<String>,
+    /// The cost in USD, exact and not rounded.
+    pub cost_usd: String,
+}
+
+impl PricedCounts {
+    /// The sum.
+    fn sum(&self) -> ExactSum {
+        let (mut tokens, mut calls) = (0_i128, 0_i128);
+        // Most counts are zero.
+        for (_, count, price) in &self.tokens {
+            if *count > 0 {
+                tokens = tokens.saturating_add(product(*count, price.pico_usd()));
+            }
+        }
+        for (_, count, price) in &self.calls {
+            if *count > 0 {
+                calls = calls.saturating_add(product(*count, price.pico_usd()));
+            }
+        }
+        let calls = calls.saturating_mul(FACTORS_ONE);
+        ExactSum(tokens.saturating_mul(self.factor()).saturating_add(calls))
+    }
+
+    /// The sum in whole pico-USD, for the usual case that no factor applies and it does not overflow. [`PricedCounts::sum`] handles
+    /// all cases.
+    fn whole_pico_usd(&self) -> Option<u64> {
+        if self.factors != [PriceFactor::ONE; 3] {
+            return None;
+        }
+        let tokens = self.tokens.iter().map(|(_, count, price)| (*count, price.pico_usd()));
+        let calls = self.calls.iter().map(|(_, count, price)| (*count, price.pico_usd()));
+        let mut counted = tokens.chain(calls).filter(|(count, _)| *count > 0);
+        counted.try_fold(0_u64, |sum, (count, price)| sum.checked_add(count.checked_mul(price)?))
+    }
+
+    /// A line for each nonzero count. The lines add up to [`PricedCounts::sum`].
+    fn lines(&self) -> Vec<PriceLine> {
+        let factor = self.factor();
+        let tokens = self.tokens.iter().filter(|(_, count, _)| *count > 0);
+        let tokens = tokens.map(|(counted, count, price)| PriceLine {
+            counted: Cow::Borrowed(*counted),
+            count: *count,
+            price_usd: price.to_string(),
+            per: Cow::Borrowed("1M tokens"),
+            factor: (factor != FACTORS_ONE).then(|| to_decimal(factor, EXACT_PLACES - 12)),
+            cost_usd: ExactSum(product(*count, price.pico_usd()).saturating_mul(factor)).to_string(),
+        });
+        let calls = self.calls.iter().filter(|(_, count, _)| *count > 0);
+        let calls = calls.map(|(counted, count, price)| PriceLine::of_calls(counted, *count, *price));
+        tokens.chain(calls).collect()
+    }
+
+    fn factor(&self) -> i128 {
+        let millionths = self.factors.iter().map(|factor| i128::from(factor.millionths()));
+        millionths.fold(1, i128::saturating_mul)
+    }
+}
+
+impl PriceLine {
+    /// The line of `count` calls at a price.
+    fn of_calls(counted: &'static str, count: u64, price: CallPrice) -> Self {
+        Self {
+            counted: Cow::Borrowed(counted),
+            count,
+            price_usd: price.to_string(),
+            per: Cow::Borrowed("call"),
+            factor: None,
+            cost_usd: ExactSum::of_calls(count, price).to_string(),
+        }
+    }
+}
+
+/// An unrounded sum of money in 10^-18 of a pico-USD: prices are whole pico-USD, and the three factors are in millionths.
+///
+/// It saturates at `i128::MAX`, which is far above [`NanoUsd::MAX`] in that unit: a saturated sum is above the limit anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ExactSum(i128);
+
+impl ExactSum {
+    const MAX: Self = Self(i128::MAX);
+
+    /// The sum of both.
+    #[must_use]
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The cost of `count` calls at a price.
+    fn of_calls(count: u64, price: CallPrice) -> Self {
+        Self(product(count, price.pico_usd()).saturating_mul(FACTORS_ONE))
+    }
+
+    /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
+    pub(crate) fn rounded_up(self) -> NanoUsd {
+        let unit = i128::from(PICO_PER_NANO).saturating_mul(FACTORS_ONE);
+        let whole = self.0 / unit;
+        let nanos = whole + i128::from(whole * unit != self.0);
+        i64::try_from(nanos).map_or(NanoUsd::MAX, |nanos| NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
+    }
+}
+
+/// In USD, with as many decimal places as needed.
+impl fmt::Display for ExactSum {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&to_decimal(self.0, EXACT_PLACES))
+    }
+}
+
+/// Converts pico-USD to whole nano-USD, rounded up, at most [`NanoUsd::MAX`].
+fn nanos_of_pico(pico: u64) -> NanoUsd {
+    let nanos = i64::try_from(pico.div_ceil(PICO_PER_NANO.into())).unwrap_or(i64::MAX);
+    NanoUsd::from_nanos(nanos).min(NanoUsd::MAX)
+}
+
+fn product(count: u64, price: u64) -> i128 {
+    i128::from(count).saturating_mul(price.into())
+}
+
+/// `value` times 10^-`places` as a decimal number, with as many decimal places as needed. `value` is not negative.
+fn to_decimal(value: i128, places: usize) -> String {
+    let digits = format!("{value:0>width$}", width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    match fraction.trim_end_matches('0') {
+        "" => whole.to_owned(),
+        fraction => format!("{whole}.{fraction}"),
+    }
+}
+
+#[cfg(test)]
+mod counted_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A number of any size up to the largest, small ones more often.
+    fn number(most: u64) -> impl Strategy<Value = u64> {
+        (0..=most, 0..64_u32).prop_map(|(number, shift)| number >> shift)
+    }
+
+    fn per_token() -> impl Strategy<Value = TokenPrice> {
+        number(1_000_000_000_000).prop_map(|pico| {
+            let (usd, rest) = (pico / 1_000_000, pico % 1_000_000);
+            TokenPrice::parse(&format!("{usd}.{rest:06}")).unwrap()
+        })
+    }
+
+    fn per_call() -> impl Strategy<Value = CallPrice> {
+        number(1_000_000_000_000_000).prop_map(|pico| {
+            let (usd, rest) = (pico / 1_000_000_000_000, pico % 1_000_000_000_000);
+            CallPrice::parse(&format!("{usd}.{rest:012}")).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_in_whole_pico_usd_is_the_exact_one(
+            tokens in prop::collection::vec((number(u64::MAX), per_token()), 13),
+            calls in prop::collection::vec((number(u64::MAX), per_call()), 5),
+        ) {
+            let counted = PricedCounts {
+                tokens: std::array::from_fn(|at| ("tokens", tokens[at].0, tokens[at].1)),
+                calls: std::array::from_fn(|at| ("calls", calls[at].0, calls[at].1)),
+                factors: [PriceFactor::ONE; 3],
+            };
+            match counted.whole_pico_usd() {
+                Some(pico) => prop_assert_eq!(nanos_of_pico(pico), counted.sum().rounded_up()),
+                None => prop_assert_eq!(counted.sum().rounded_up(), NanoUsd::MAX),
+            }
+            let twice = PriceFactor::parse("2").unwrap();
+            let dearer = PricedCounts { factors: [PriceFactor::ONE, twice, PriceFactor::ONE], ..counted };
+            prop_assert_eq!(dearer.whole_pico_usd(), None);
+        }
+    }
+
+    #[test]
+    fn an_exact_sum_is_written_with_every_place_it_has() {
+        let exact = |pico: i128| ExactSum(pico * FACTORS_ONE).to_string();
+        assert_eq!(
+            [0, 1, 1_000_000_000_000, 3_250_000_000_000].map(exact),
+            ["0", "0.000000000001", "1", "3.25"]
+        );
+        assert_eq!(ExactSum(5).to_string(), "0.000000000000000000000000000005");
+        assert_eq!(to_decimal(FACTORS_ONE / 2, 18), "0.5");
+    }
+}

@@ -1,28 +1,26 @@
-//! Applies a provider's body edits by splicing them into the client's text. Everything that no edit names stays byte
-//! for byte: order, white space, number spelling, unknown members.
+//! Applies a provider's body edits by splicing them into the client's text. What no edit names stays byte for byte: order,
+//! white space, number spelling, unknown members.
 
-mod fields;
-mod refusal;
-mod siblings;
-mod splice;
+#[cfg(test)]
+mod tests;
 mod walk;
 
-pub use splice::EditError;
-pub(super) use splice::{Splice, json_string, spliced};
+use std::{borrow::Cow, ops::Range};
 
 use crate::domain::{
     rules::{
-        body::{BodyEdit, BodyRules},
-        condition::RequestFacts,
+        body::{BodyEdit, BodyRules, JsonNumber, RefusedValues, path_text},
+        condition::{FieldTest, RequestFacts, Scalar, ValueTest},
     },
-    wire::json_scan::{Scan, Tape},
+    wire::json_scan::{JsonToken, JsonTokenKind, Scan, ScanError, Tape, TapeReader, is_string, unescaped},
 };
 
-/// Edits a body that `scan` has accepted: the model becomes `upstream_model` where the body names it, then the
-/// provider's edits follow in the order of its file. `None` means unchanged, without a copy.
+/// Edits a body that `scan` has accepted: replaces the model's name, if the body has it, by `upstream_model`, then applies the
+/// provider's edits in the order of its file. `None`: unchanged, and nothing was copied.
 ///
-/// An edit applies to every member of its name, should there be several. An edit whose place is missing does nothing;
-/// `set` adds the last member of its path, but no parents. Numbers beyond every machine type are compared as infinite.
+/// An edit applies to all members of its name, if several have it. An edit whose member is missing does nothing, except that
+/// `set` adds the last member of its path, but not its parents. Numbers too large for any machine type are compared as
+/// infinite.
 ///
 /// # Errors
 /// An edit refuses the request, or `text` is not the object that was scanned.
@@ -33,13 +31,13 @@ pub fn edit_body(
     scan: &Scan,
 ) -> Result<Option<Vec<u8>>, EditError> {
     let mut splices: Vec<Splice<'_>> = model_splice(facts, scan).into_iter().collect();
-    let edited = edit_batches(rules, |edit| edit.is_for(facts), text, &scan.tape, &mut splices)?;
-    // What is left is the model alone: no edit changed anything.
-    Ok(edited.or_else(|| (!splices.is_empty()).then(|| spliced(text, &mut splices))))
+    let edited = edit_batches(rules, |edit| edit.applies_to(facts), text, &scan.tape, &mut splices)?;
+    // If no edit changed anything, at most the model's splice is left.
+    Ok(edited.or_else(|| (!splices.is_empty()).then(|| apply_splices(text, &mut splices))))
 }
 
-/// The text after all edits that apply; those of the first batch with one are done together with `splices`. `None` means
-/// that no edit changed anything.
+/// The text after all edits that apply. The given `splices` are applied together with those of the first batch that has an
+/// edit. `None`: no edit changed anything.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -54,39 +52,257 @@ fn edit_batches<'r>(
             continue;
         }
         match &edited {
-            None => walk::find(edits, text, tape, splices)?,
-            // The tape is of the text as it was.
-            Some(current) => walk::find(edits, current, &Tape::default(), splices)?,
+            None => walk::find_splices(edits, text, tape, splices)?,
+            // The tape belongs to the original text.
+            Some(current) => walk::find_splices(edits, current, &Tape::default(), splices)?,
         }
         if !splices.is_empty() {
-            edited = Some(spliced(edited.as_deref().unwrap_or(text), splices));
+            edited = Some(apply_splices(edited.as_deref().unwrap_or(text), splices));
             splices.clear();
         }
     }
     Ok(edited)
 }
 
-/// The model's name on its way to the provider, where the body has it and it is another.
+/// The splice that puts the provider's name for the model into the body; `None` if the body does not name the model, or already
+/// by that name.
 pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Splice<'static>> {
     let model = scan.model.as_ref()?;
-    (!facts.operation.model_in_path() && model.text != facts.upstream_model).then(|| Splice {
+    (!facts.operation.has_model_in_path() && model.text != facts.upstream_model).then(|| Splice {
         range: model.value.clone(),
         text: json_string(facts.upstream_model).into(),
     })
 }
 
-/// What one edit changes in a text.
-pub(super) fn splices_of<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
+/// The splices of one edit in a text.
+pub(super) fn edit_splices<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
     let mut splices = Vec::new();
-    walk::find(std::iter::once(edit), text, &Tape::default(), &mut splices)?;
+    walk::find_splices(std::iter::once(edit), text, &Tape::default(), &mut splices)?;
     Ok(splices)
 }
 
-/// Edits one JSON object of an answer with all of `rules`. `None` means unchanged: also a text that is no object, or
-/// that is broken, passes as it is.
+/// Applies all `rules` to one JSON object of an answer. `None`: unchanged. A text that is broken or not an object also stays
+/// unchanged.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
 }
 
-#[cfg(test)]
-mod tests;
+/// A value of the text: its first token, and a reader positioned after that token.
+#[derive(Clone)]
+struct ValueView<'t> {
+    first: JsonToken,
+    inside: TapeReader<'t>,
+}
+
+impl<'t> ValueView<'t> {
+    /// The value that begins with `first`, which the reader has just read.
+    fn new(first: JsonToken, reader: &TapeReader<'t>) -> Self {
+        let inside = reader.clone();
+        Self { first, inside }
+    }
+
+    /// Whether a test holds for this value.
+    fn passes(&self, test: &FieldTest) -> bool {
+        let found = test
+            .path
+            .iter()
+            .try_fold(self.clone(), |place, name| place.member(name));
+        match (&test.test, found) {
+            (ValueTest::Present(wanted), found) => found.is_some() == *wanted,
+            (ValueTest::In(allowed), Some(place)) => {
+                let value = place.text();
+                allowed.iter().any(|scalar| equals_scalar(value, scalar))
+            }
+            (ValueTest::In(_), None) => false,
+        }
+    }
+
+    /// The member of this name; `None` if there is none or this is not an object. If the name occurs twice, the last one
+    /// counts.
+    fn member(mut self, name: &str) -> Option<Self> {
+        if self.first.kind != JsonTokenKind::Object {
+            return None;
+        }
+        let mut found = None;
+        loop {
+            let key = self.inside.next_token().ok()?;
+            if key.kind == JsonTokenKind::End {
+                return found;
+            }
+            let first = self.inside.next_token().ok()?;
+            if is_string(self.inside.bytes(key.start..key.end), name) {
+                found = Some(Self::new(first, &self.inside));
+            }
+            self.inside.skip_value(first).ok()?;
+        }
+    }
+
+    /// All bytes of the value.
+    fn text(mut self) -> &'t [u8] {
+        let range = self.inside.skip_value(self.first).unwrap_or_default();
+        self.inside.bytes(range)
+    }
+}
+
+fn equals_scalar(value: &[u8], scalar: &Scalar) -> bool {
+    match scalar {
+        Scalar::Text(text) => is_string(value, text),
+        Scalar::Number(number) => JsonNumber::from_token(value).is_some_and(|value| value.equals(*number)),
+        Scalar::Truth(truth) => value == if *truth { &b"true"[..] } else { b"false" },
+    }
+}
+
+/// Maximum number of characters of a client's value that a message repeats.
+const VALUE_CHARS_MAX: usize = 64;
+
+/// Refuses the request if `which` includes the value. `indexes` are the array indexes on its path.
+fn refuse_matching(
+    edit: &BodyEdit,
+    which: &RefusedValues,
+    message: &str,
+    value: &[u8],
+    indexes: &[usize],
+) -> Result<(), EditError> {
+    let is_refused = match which {
+        RefusedValues::Any => true,
+        RefusedValues::Outside(bounds) => bounds.exceeded_by(value).is_some(),
+        RefusedValues::Listed(values) => values.iter().any(|text| is_string(value, text)),
+    };
+    if !is_refused {
+        return Ok(());
+    }
+    let path = |path| path_text(path, &mut indexes.iter().copied().map(Some));
+    Err(EditError::Refused {
+        line: edit.line,
+        message: fill_placeholders(
+            message,
+            &[
+                ("{value}", printable_value(value)),
+                ("{path}", path(&edit.path)),
+                ("{holder}", path(edit.holder())),
+            ],
+        ),
+    })
+}
+
+/// Replaces the placeholders in one pass, so that placeholders in a client's text are not replaced.
+fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once('{') {
+        text.push_str(before);
+        let brace = rest.get(before.len()..).unwrap_or_default();
+        match values.iter().find(|(name, _)| brace.starts_with(name)) {
+            Some((name, value)) => {
+                text.push_str(value);
+                rest = brace.get(name.len()..).unwrap_or_default();
+            }
+            None => {
+                text.push('{');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// A client's value, shortened and without control characters.
+fn printable_value(value: &[u8]) -> String {
+    // An escaped character takes up to 12 bytes. A longer value is shown as it is written, without unescaping.
+    let short = (value.len() <= VALUE_CHARS_MAX * 12)
+        .then(|| unescaped(value))
+        .flatten();
+    let text = short.unwrap_or_else(|| String::from_utf8_lossy(value.get(..VALUE_CHARS_MAX * 4 + 1).unwrap_or(value)));
+    let mut chars = text.chars().map(|char| if char.is_control() { ' ' } else { char });
+    let mut shown: String = chars.by_ref().take(VALUE_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// The walked part of an object or array. It finds the commas to remove along with members or elements.
+#[derive(Default)]
+struct Siblings {
+    /// The end of the last value.
+    last_end: Option<usize>,
+    /// Whether a sibling before the current one is kept.
+    any_kept: bool,
+    /// The start of the leading siblings that are removed; the cut reaches up to the first sibling that is kept.
+    removed_from: Option<usize>,
+}
+
+impl Siblings {
+    /// The next sibling begins; returns the range to cut.
+    fn begin(&mut self, start: usize) -> Option<Range<usize>> {
+        self.removed_from.take().map(|from| from..start)
+    }
+
+    /// A sibling has ended; returns the range to cut.
+    fn end(&mut self, place: Range<usize>, is_removed: bool) -> Option<Range<usize>> {
+        let previous_end = self.last_end.replace(place.end);
+        if !is_removed {
+            self.any_kept = true;
+            return None;
+        }
+        match previous_end {
+            Some(end) if self.any_kept => Some(end..place.end),
+            Some(_) | None => {
+                self.removed_from = Some(place.start);
+                None
+            }
+        }
+    }
+
+    /// The container ends; returns the range to cut.
+    fn close(&mut self) -> Option<Range<usize>> {
+        self.removed_from
+            .take()
+            .zip(self.last_end)
+            .map(|(start, end)| start..end)
+    }
+}
+
+/// Why a body was not edited.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The body is not one JSON object, so nothing can be spliced into it.
+    #[error("the body cannot be edited: {0}")]
+    NotJson(#[from] ScanError),
+    /// An edit refuses the request.
+    #[error("{message}")]
+    Refused {
+        /// The edit's line in the provider's file.
+        line: usize,
+        /// The message to the client, which repeats at most a bounded part of the request.
+        message: String,
+    },
+}
+
+/// A text that replaces a range of the original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::domain::rules) struct Splice<'r> {
+    pub(in crate::domain::rules) range: Range<usize>,
+    pub(in crate::domain::rules) text: Cow<'r, str>,
+}
+
+/// `text` as a JSON string, with its quotes.
+pub(in crate::domain::rules) fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Applies all splices, with one copy of the text. Splices must not overlap; those at the same position keep their order.
+pub(in crate::domain::rules) fn apply_splices(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
+    splices.sort_by_key(|splice| splice.range.start);
+    let added: usize = splices.iter().map(|splice| splice.text.len()).sum();
+    let mut out = Vec::with_capacity(text.len() + added);
+    let mut done = 0;
+    for splice in splices {
+        out.extend_from_slice(text.get(done..splice.range.start).unwrap_or_default());
+        out.extend_from_slice(splice.text.as_bytes());
+        done = splice.range.end;
+    }
+    out.extend_from_slice(text.get(done..).unwrap_or_default());
+    out
+}

@@ -1,78 +1,80 @@
-//! Compiles a provider file: checks it in full and turns it into what requests need. A compiled file cannot fail later.
+//! Compiles a provider file: checks it completely and turns it into what requests need. A compiled file causes no errors later.
 
 mod bodies;
-mod body_path;
-mod conditions;
 mod edits;
 mod resilience;
-mod values;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use http::HeaderName;
 use toml::Spanned;
 
-pub(crate) use self::resilience::{ONLY_CREDENTIAL, SecretPlace};
 use crate::domain::{
     keys::secret::Secret,
     rules::{
         RuleFile,
-        endpoint::{EndpointTemplate, Endpoints},
-        provider::{Auth, Credential, Provider, Timeouts},
+        apply::json_string,
+        body::{BodyPathStep, JsonNumber, NumberBound, NumberRange, PATH_STEPS_MAX},
+        endpoint::{EndpointTemplate, EndpointTemplates},
+        provider::{Auth, Credential, Provider, ProviderTimeouts},
         raw::{AuthStyle, RawAuth, RawEndpoints, RawModel, RawProvider, RawTimeouts},
     },
     strict_toml::{Faults, FileError, parse_all},
     wire::{
-        model_name,
-        operation::Operation,
+        operation::{self, Operation},
         protocol::{Protocol, provider_error::CREDENTIAL_CHARS_MIN},
     },
 };
 
+pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
+
 /// The longest name of a provider, in bytes.
 pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 
-/// A compiled file: the provider without its secrets, and what the catalogue needs to complete it.
+/// A compiled provider file: the provider without its secrets, and what the catalogue needs to complete it.
 #[derive(Debug)]
-pub struct Compiled {
-    /// The provider; without credentials until [`Compiled::authorize`].
+pub struct CompiledProvider {
+    /// The provider; without credentials until [`CompiledProvider::authorize`].
     pub provider: Provider,
     /// Where its secrets are; never empty.
-    pub secrets: Vec<SecretPlace>,
+    pub secrets: Vec<CredentialSource>,
     /// Its models, each with its line in the file.
     pub models: Vec<(usize, RawModel)>,
 }
 
-impl Compiled {
-    /// The model of the file that answers for a name, with its line: by name or alias, also with a mark or a date behind it,
-    /// or as the family's fallback.
+impl CompiledProvider {
+    /// The model of the file that answers for a requested name, with its line: by name or alias, also without the requested
+    /// name's context-window mark or date, or as the fallback of the family.
     pub fn model_for(&self, protocol: Protocol, asked: &str) -> Option<&(usize, RawModel)> {
         let named = |name: &str| self.models.iter().find(|(_, model)| model.name == name);
         let aliased = |name: &str| {
             let mut models = self.models.iter();
             models.find(|(_, model)| model.aliases.iter().any(|alias| alias == name))
         };
-        let listed = model_name::meanings(asked).find_map(|name| named(name).or_else(|| aliased(name)));
+        let listed = operation::name_candidates(asked).find_map(|name| named(name).or_else(|| aliased(name)));
         listed.or_else(|| {
             let fallback = self.provider.fallback.as_ref()?;
-            fallback.fits(protocol, asked).then(|| named(&fallback.model))?
+            fallback.applies_to(protocol, asked).then(|| named(&fallback.model))?
         })
     }
 
     /// Adds a credential, which switches the provider on.
     ///
     /// # Errors
-    /// The secret cannot be sent in a header, or is too short to be masked. The message does not repeat it.
-    pub fn authorize(&mut self, place: &SecretPlace, secret: Secret) -> Result<(), String> {
+    /// The secret cannot be sent in a header, or is too short to be masked. The error does not repeat it.
+    pub fn authorize(&mut self, place: &CredentialSource, secret: Secret) -> Result<(), String> {
         let text = secret.expose();
-        let unsendable = || "the secret has spaces, line breaks or other characters that no key has".to_owned();
+        let unsendable =
+            || "the secret contains spaces, line breaks or other characters that cannot be in a key".to_owned();
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(unsendable());
         }
         if text.len() < CREDENTIAL_CHARS_MIN {
             return Err(format!(
-                "the secret has fewer than {CREDENTIAL_CHARS_MIN} characters, so it could not be masked where the provider \
-                 repeats it; give a longer key"
+                "the secret has fewer than {CREDENTIAL_CHARS_MIN} characters and could not be masked where the provider repeats \
+                 it; give a longer key"
             ));
         }
         let (name, scheme) = (place.name.clone(), self.provider.auth.scheme);
@@ -85,21 +87,21 @@ impl Compiled {
 /// Parses and compiles one file.
 ///
 /// # Errors
-/// Every fault that was found, in the order of their lines.
-pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
+/// All faults found, in the order of their lines.
+pub fn compile(file: &RuleFile) -> Result<CompiledProvider, Vec<FileError>> {
     let parsed = parse_all::<RawProvider>(&file.name, &file.text);
-    let (raw, mut faults) = Faults::after(&file.name, &file.text, parsed)?;
+    let (raw, mut faults) = Faults::from_parsed(&file.name, &file.text, parsed)?;
     check_name(&raw.name, &mut faults);
-    let way = auth_way(&raw.auth, &mut faults);
+    let way = auth_header(&raw.auth, &mut faults);
     let endpoints = endpoints(&raw.endpoints, &mut faults);
     let timeouts = timeouts(&raw.timeouts, &mut faults);
-    let headers = edits::head(&raw.headers, way.as_ref().map(|(header, _)| header), &mut faults);
-    let query = edits::query(&raw.query, &mut faults);
+    let headers = edits::head_edits(&raw.headers, way.as_ref().map(|(header, _)| header), &mut faults);
+    let query = edits::query_edits(&raw.query, &mut faults);
     let body = bodies::body(&raw.body, &mut faults);
     let response = bodies::response(&raw.response, &mut faults);
     let mut secrets = resilience::secrets(&raw.auth, &raw.credential, &mut faults);
     for place in &mut secrets {
-        place.secret = place.secret.beside(&file.name);
+        place.secret = place.secret.relative_to(&file.name);
     }
     let origins = resilience::origins(&raw.origin, &mut faults);
     let retry = resilience::retry(&raw.retry, &mut faults);
@@ -109,9 +111,9 @@ pub fn compile(file: &RuleFile) -> Result<Compiled, Vec<FileError>> {
     let models = models(raw.model, &mut faults);
     let name = raw.name.into_inner();
     match way {
-        Some((header, scheme)) if faults.is_empty() => Ok(Compiled {
+        Some((header, scheme)) if faults.is_empty() => Ok(CompiledProvider {
             provider: Provider {
-                lacking_secrets: Vec::new(),
+                missing_secrets: Vec::new(),
                 display_name: raw.display_name.unwrap_or_else(|| name.clone()),
                 name,
                 auth: Auth {
@@ -146,7 +148,7 @@ fn check_name(name: &Spanned<String>, faults: &mut Faults<'_>) {
     let text = name.get_ref();
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     if text.is_empty() || text.len() > PROVIDER_NAME_BYTES_MAX || !text.bytes().all(allowed) {
-        faults.at(
+        faults.add_at(
             name,
             "name",
             "key `name`: a provider's name is 1 to 32 characters of a-z, 0-9, - and _",
@@ -154,7 +156,7 @@ fn check_name(name: &Spanned<String>, faults: &mut Faults<'_>) {
     }
 }
 
-fn auth_way(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'static str)> {
+fn auth_header(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'static str)> {
     match (auth.style, &auth.header) {
         (Some(AuthStyle::XApiKey), None) => Some((HeaderName::from_static("x-api-key"), "")),
         (Some(AuthStyle::Bearer), None) => Some((http::header::AUTHORIZATION, "Bearer ")),
@@ -162,7 +164,7 @@ fn auth_way(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'st
         (None, Some(header)) => match HeaderName::from_bytes(header.get_ref().as_bytes()) {
             Ok(name) if !edits::is_framing(&name) => Some((name, "")),
             Ok(_) | Err(_) => {
-                faults.at(
+                faults.add_at(
                     header,
                     "header",
                     "key `auth.header`: expected the name of a header that can carry a key",
@@ -171,7 +173,7 @@ fn auth_way(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'st
             }
         },
         (Some(_), Some(header)) => {
-            faults.at(
+            faults.add_at(
                 header,
                 "header",
                 "key `auth.header`: give either `style` or `header`, not both",
@@ -179,13 +181,15 @@ fn auth_way(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &'st
             None
         }
         (None, None) => {
-            faults.whole("key `auth.style` is missing: x-api-key, bearer, x-goog-api-key, or `header = \"NAME\"`");
+            faults.add_for_file(
+                "key `auth.style` is missing: give x-api-key, bearer or x-goog-api-key, or `header = \"NAME\"`",
+            );
             None
         }
     }
 }
 
-fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> Endpoints {
+fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> EndpointTemplates {
     let given = [
         (Operation::Messages, "messages", &raw.messages),
         (Operation::CountTokens, "count_tokens", &raw.count_tokens),
@@ -207,29 +211,29 @@ fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> Endpoints {
         let Some(url) = url else { continue };
         match EndpointTemplate::parse(url.get_ref()) {
             Ok(template) => served.push((operation, template)),
-            Err(error) => faults.at(url, key, format!("key `endpoints.{key}`: {error}")),
+            Err(error) => faults.add_at(url, key, format!("key `endpoints.{key}`: {error}")),
         }
     }
     if served.is_empty() && faults.is_empty() {
-        faults.whole("[endpoints] is empty: give a URL for at least one operation");
+        faults.add_for_file("[endpoints] is empty: give a URL for at least one operation");
     }
-    Endpoints(served)
+    EndpointTemplates(served)
 }
 
-fn timeouts(raw: &RawTimeouts, faults: &mut Faults<'_>) -> Timeouts {
+fn timeouts(raw: &RawTimeouts, faults: &mut Faults<'_>) -> ProviderTimeouts {
     let mut limit = |value: &Option<Spanned<u32>>, key: &str, unit: fn(u64) -> Duration| {
         let value = value.as_ref()?;
         if *value.get_ref() == 0 {
-            faults.at(
+            faults.add_at(
                 value,
                 key,
-                format!("key `timeouts.{key}`: 0 is no limit, leave the key out instead"),
+                format!("key `timeouts.{key}`: give at least 1, or leave the key out to use that of [upstream]"),
             );
             return None;
         }
         Some(unit(u64::from(*value.get_ref())))
     };
-    Timeouts {
+    ProviderTimeouts {
         connect: limit(&raw.connect_ms, "connect_ms", Duration::from_millis),
         first_byte: limit(&raw.first_byte_seconds, "first_byte_seconds", Duration::from_secs),
         first_byte_unary: limit(
@@ -246,10 +250,10 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     let mut models = Vec::with_capacity(raw.len());
     for model in raw {
         if !model.get_ref().providers.is_empty() {
-            faults.at(
+            faults.add_at(
                 &model,
                 "providers",
-                "key `providers` belongs to weir.toml: in this file the provider is the file's",
+                "key `providers` belongs in weir.toml: the models of a provider file are those of its provider",
             );
         }
         let line = faults.line(&model);
@@ -258,5 +262,70 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     models
 }
 
-#[cfg(test)]
-mod tests;
+/// Parses the steps of a path: names joined by dots, each followed by one `[]` for every array it enters.
+fn path_steps(text: &str) -> Option<Vec<BodyPathStep>> {
+    let mut path = Vec::new();
+    for part in text.split('.') {
+        let name = part.trim_end_matches("[]");
+        if name.is_empty() || name.contains(['[', ']']) {
+            return None;
+        }
+        path.push(BodyPathStep::Member(name.to_owned()));
+        path.extend(std::iter::repeat_n(BodyPathStep::Each, (part.len() - name.len()) / 2));
+    }
+    (path.len() <= PATH_STEPS_MAX).then_some(path)
+}
+
+/// Parses the names of a path that enters no arrays.
+fn path_members(text: &str) -> Option<Vec<String>> {
+    let name = |segment| match segment {
+        BodyPathStep::Member(name) => Some(name),
+        BodyPathStep::Each => None,
+    };
+    path_steps(text)?.into_iter().map(name).collect()
+}
+
+/// `min` and `max`, of which at least one is required.
+fn bounds(min: Option<&toml::Value>, max: Option<&toml::Value>) -> Result<NumberRange, String> {
+    let min = min.map(bound).transpose()?;
+    let max = max.map(bound).transpose()?;
+    match (&min, &max) {
+        (None, None) => Err("keys `min` and `max` are missing: `clamp` needs one of them".to_owned()),
+        (Some(min), Some(max)) if max.value.is_below(min.value) => Err("key `min` is greater than `max`".to_owned()),
+        (Some(_), _) | (None, Some(_)) => Ok(NumberRange { min, max }),
+    }
+}
+
+fn bound(value: &toml::Value) -> Result<NumberBound, String> {
+    let text = match value {
+        toml::Value::Integer(_) | toml::Value::Float(_) => json_text(value)?,
+        _ => return Err("keys `min` and `max` are numbers".to_owned()),
+    };
+    let value = JsonNumber::read(&text).ok_or("keys `min` and `max` are numbers")?;
+    Ok(NumberBound { text, value })
+}
+
+/// A value's JSON text.
+fn json_text(value: &toml::Value) -> Result<String, String> {
+    let unfit = || "dates and non-finite numbers cannot be written as JSON".to_owned();
+    match value {
+        toml::Value::String(text) => Ok(json_string(text)),
+        toml::Value::Integer(integer) => Ok(integer.to_string()),
+        toml::Value::Float(float) => serde_json::Number::from_f64(*float)
+            .map(|number| number.to_string())
+            .ok_or_else(unfit),
+        toml::Value::Boolean(truth) => Ok(truth.to_string()),
+        toml::Value::Datetime(_) => Err(unfit()),
+        toml::Value::Array(items) => {
+            let items: Result<Vec<String>, String> = items.iter().map(json_text).collect();
+            Ok(format!("[{}]", items?.join(",")))
+        }
+        toml::Value::Table(table) => {
+            let member = |(name, value): (&String, &toml::Value)| {
+                Ok::<String, String>(format!("{}:{}", json_string(name), json_text(value)?))
+            };
+            let members: Result<Vec<String>, String> = table.iter().map(member).collect();
+            Ok(format!("{{{}}}", members?.join(",")))
+        }
+    }
+}

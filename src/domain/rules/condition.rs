@@ -1,11 +1,10 @@
-//! When an edit applies: tests of the request and of the text around the edited place.
+//! When an edit applies: tests of the request and of the JSON around the edited member.
 
 use http::{HeaderMap, HeaderName};
 
-use super::{body::Number, pattern::matches};
-use crate::domain::wire::{model_name, operation::Operation};
+use crate::domain::wire::operation::{self, Operation};
 
-/// What the conditions of edits may ask about a request.
+/// The facts of a request that conditions can test.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
     /// The requested operation.
@@ -18,7 +17,7 @@ pub struct RequestFacts<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// One condition of an edit; an edit with several applies only where all hold.
+/// One condition of an edit. An edit applies only where all of its conditions hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
     /// The name of the requested model.
@@ -27,14 +26,14 @@ pub(crate) enum Condition {
     Header {
         /// The header's name.
         name: HeaderName,
-        /// The test, which one of its values must pass.
+        /// The test that at least one of its values must pass.
         test: HeaderTest,
     },
     /// A member of the body.
     Field(FieldTest),
 }
 
-/// A model's name, or several: `*` stands for any characters.
+/// A pattern of model names: `*` matches any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelPattern(pub(super) String);
 
@@ -55,14 +54,14 @@ pub(crate) struct FieldTest {
     pub(super) base: FieldBase,
     /// Names of nested members.
     pub(super) path: Vec<String>,
-    /// What has to hold. A member that comes twice is judged by the last, as most parsers do.
+    /// The test. If a member occurs twice, the last one counts, as in most parsers.
     pub(super) test: ValueTest,
 }
 
-/// Where the path of a field begins.
+/// The value at which the path of a field begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldBase {
-    /// The object that holds the edited member, or the edited array element itself.
+    /// The object that contains the edited member, or the edited array element itself.
     Holder,
     /// The whole body or event.
     Root,
@@ -71,7 +70,7 @@ pub(crate) enum FieldBase {
 /// A test of a member's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueTest {
-    /// It is there, whatever its value, or it is not.
+    /// It is present, with any value (`true`), or it is missing (`false`).
     Present(bool),
     /// It is one of these.
     In(Vec<Scalar>),
@@ -82,14 +81,14 @@ pub(crate) enum ValueTest {
 pub(crate) enum Scalar {
     /// A string, unescaped.
     Text(String),
-    /// A number, equal whatever its spelling.
-    Number(Number),
+    /// A number, compared by value.
+    Number(JsonNumber),
     /// `true` or `false`.
     Truth(bool),
 }
 
 impl Condition {
-    /// Whether it holds as far as the request's head and model decide; a test of the body is not decided here.
+    /// Whether it holds as far as the request's head and model decide. A test of the body counts as holding here.
     pub(super) fn may_hold(&self, facts: &RequestFacts<'_>) -> bool {
         match self {
             Self::Model(pattern) => pattern.matches(facts.model),
@@ -109,8 +108,74 @@ impl Condition {
 }
 
 impl ModelPattern {
-    /// Whether a name fits, or what it means without the mark of a context window or the date of a snapshot.
+    /// Whether the pattern matches the name, or the name without its context-window mark or snapshot date.
     pub(super) fn matches(&self, name: &str) -> bool {
-        model_name::meanings(name).any(|name| matches(&self.0, name))
+        operation::name_candidates(name).any(|name| matches(&self.0, name))
     }
+}
+
+/// A number of a JSON text, compared by value, not by spelling.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum JsonNumber {
+    /// An integer, compared exactly.
+    Integer(i128),
+    /// A number with a fraction, an exponent, or more digits than an `i128` has; may be infinite.
+    Float(f64),
+}
+
+impl JsonNumber {
+    /// Reads a JSON number.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        match text.parse() {
+            Ok(integer) => Some(Self::Integer(integer)),
+            Err(_) => text.parse().ok().map(Self::Float),
+        }
+    }
+
+    /// Reads the token of a value; `None` if it is not a number.
+    pub(super) fn from_token(token: &[u8]) -> Option<Self> {
+        if !token.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
+            return None;
+        }
+        Self::read(std::str::from_utf8(token).ok()?)
+    }
+
+    /// Whether it has the same value as `other`, even if spelled differently.
+    pub(super) fn equals(self, other: Self) -> bool {
+        !self.is_below(other) && !other.is_below(self)
+    }
+
+    /// Whether it is less than `other`.
+    pub(super) fn is_below(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Integer(left), Self::Integer(right)) => left < right,
+            (left, right) => left.nearest_float() < right.nearest_float(),
+        }
+    }
+
+    fn nearest_float(self) -> f64 {
+        match self {
+            Self::Integer(integer) => integer as f64,
+            Self::Float(float) => float,
+        }
+    }
+}
+
+/// Whether a pattern matches a text. `*` matches any text, everything else matches itself.
+pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut left) = text.strip_prefix(first) else {
+        return false;
+    };
+    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in between.split('*') {
+        // The earliest match leaves the most text for the rest of the pattern.
+        match left.split_once(part) {
+            Some((_, after)) => left = after,
+            None => return false,
+        }
+    }
+    left.ends_with(last)
 }

@@ -1,4 +1,5 @@
-//! Where a provider is reached: URL templates of provider files, base URLs of weir.toml, and what they become.
+//! The addresses of a provider: URL templates of provider files, base URLs of weir.toml, and the request targets made from
+//! them.
 
 use std::ops::Range;
 
@@ -7,20 +8,20 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::domain::wire::operation::Operation;
 
-/// What stands for the model in a URL template.
+/// The placeholder for the model in a URL template.
 const MODEL_MARK: &str = "{model}";
 
-/// Everything of a model name except RFC 3986's unreserved characters is percent-encoded in a URL.
+/// Percent-encodes everything in a model name except the unreserved characters of RFC 3986.
 const MODEL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether TLS is spoken.
+    /// Whether to use TLS.
     pub https: bool,
-    /// Name or address, an IPv6 address without its brackets.
+    /// Name or address; an IPv6 address without brackets.
     pub host: String,
-    /// The port, also when it is the scheme's own.
+    /// The port, also when it is the scheme's default.
     pub port: u16,
     /// The `Host` header.
     host_header: HeaderValue,
@@ -28,14 +29,14 @@ pub struct Origin {
 
 /// The request target of one model at an endpoint, parsed when the configuration is loaded.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    /// Path and query of the provider's file.
+pub(crate) struct EndpointTarget {
+    /// Path and query from the provider file.
     plain: Uri,
-    /// The query that clients of the operation usually send, and the target with it.
+    /// The query that clients of the operation usually send, and the target with that query.
     usual: Option<(&'static str, Uri)>,
 }
 
-/// A URL with a place for the model.
+/// A URL with an optional placeholder for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointTemplate {
     /// Scheme, host and port.
@@ -56,61 +57,61 @@ impl Origin {
         })
     }
 
-    /// Host and port as in a URL: an IPv6 address in brackets, and the port unless it is the scheme's own.
+    /// Host and port as in a URL: an IPv6 address in brackets, and no port if it is the scheme's default.
     pub fn authority(&self) -> String {
         authority(self.https, &self.host, self.port)
     }
 
-    /// The `Host` header of requests to it.
+    /// The `Host` header for requests to this origin.
     pub fn host_header(&self) -> &HeaderValue {
         &self.host_header
     }
 }
 
-impl Target {
+impl EndpointTarget {
     /// Parses path and query. `usual_query` is the query that clients usually send.
     ///
     /// # Errors
     /// The target is longer than an [`Uri`] may be.
     fn new(path_and_query: &str, usual_query: Option<&'static str>) -> Result<Self, InvalidUri> {
-        let usual = usual_query.map(|query| joined(path_and_query, query).map(|target| (query, target)));
+        let usual = usual_query.map(|query| append_query(path_and_query, query).map(|target| (query, target)));
         Ok(Self {
             plain: path_and_query.parse()?,
             usual: usual.transpose()?,
         })
     }
 
-    /// The target with a client's query behind that of the provider's file.
+    /// The target with the client's query appended to that of the provider file.
     ///
     /// # Errors
-    /// Both together are no request target.
+    /// The result is not a valid request target.
     pub(crate) fn with_query(&self, query: Option<&str>) -> Result<Uri, InvalidUri> {
         match (query, &self.usual) {
             (None, _) => Ok(self.plain.clone()),
             (Some(query), Some((usual, target))) if query == *usual => Ok(target.clone()),
             (Some(query), _) => {
                 let plain = self.plain.path_and_query();
-                joined(plain.map_or("/", |target| target.as_str()), query)
+                append_query(plain.map_or("/", |target| target.as_str()), query)
             }
         }
     }
 }
 
-fn joined(path_and_query: &str, query: &str) -> Result<Uri, InvalidUri> {
+fn append_query(path_and_query: &str, query: &str) -> Result<Uri, InvalidUri> {
     let separator = if path_and_query.contains('?') { "&" } else { "?" };
     [path_and_query, separator, query].concat().parse()
 }
 
-/// Why a URL was refused. It does not repeat the URL.
+/// Why a URL was refused. The message does not repeat the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// Neither `https://` nor `http://`.
+    /// The URL begins with neither `https://` nor `http://`.
     #[error("expected a URL that begins with https:// or http://")]
     Scheme,
-    /// Host or port cannot be one.
+    /// The host or port is invalid.
     #[error("expected a host name or address, and a port from 1 to 65535 if any; user names do not belong here")]
     Authority,
-    /// No path, or characters that a request target cannot have.
+    /// The path is missing, or has characters that a request target cannot have.
     #[error("expected a path that begins with / and has only visible ASCII characters and no fragment")]
     Path,
     /// Braces other than one `{model}`.
@@ -122,10 +123,10 @@ pub enum UrlError {
 }
 
 impl Origin {
-    /// Parses a base URL: `scheme://host[:port]`, a closing `/` allowed.
+    /// Parses a base URL: `scheme://host[:port]`, optionally followed by `/`.
     ///
     /// # Errors
-    /// Anything else.
+    /// The text does not have this form.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (origin, rest) = split_origin(text)?;
         if rest.is_empty() || rest == "/" {
@@ -137,10 +138,10 @@ impl Origin {
 }
 
 impl EndpointTemplate {
-    /// Parses `scheme://host[:port]/path[?query]` with at most one `{model}` behind the host.
+    /// Parses `scheme://host[:port]/path[?query]` with at most one `{model}` after the host.
     ///
     /// # Errors
-    /// Anything else.
+    /// The text does not have this form.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let (origin, path_and_query) = split_origin(text)?;
         let allowed = |byte: u8| byte.is_ascii_graphic() && !b"#\"<>\\^`|".contains(&byte);
@@ -161,7 +162,7 @@ impl EndpointTemplate {
         })
     }
 
-    /// The request target for a model: path and query, the model filled in and percent-encoded.
+    /// The request target for a model: path and query with the model's name filled in, percent-encoded.
     pub fn fill(&self, upstream_model: &str) -> String {
         let mut path_and_query = self.path_and_query.clone();
         if let Some(range) = self.model.clone() {
@@ -174,8 +175,8 @@ impl EndpointTemplate {
     ///
     /// # Errors
     /// The target is longer than an [`Uri`] may be.
-    pub(crate) fn target(&self, upstream_model: &str, operation: Operation) -> Result<Target, InvalidUri> {
-        Target::new(&self.fill(upstream_model), operation.usual_query())
+    pub(crate) fn target(&self, upstream_model: &str, operation: Operation) -> Result<EndpointTarget, InvalidUri> {
+        EndpointTarget::new(&self.fill(upstream_model), operation.usual_query())
     }
 }
 
@@ -241,24 +242,24 @@ fn split_port(authority: &str) -> Result<(String, Option<&str>), UrlError> {
 
 /// A provider's endpoints, one per operation that it serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoints(pub(super) Vec<(Operation, EndpointTemplate)>);
+pub struct EndpointTemplates(pub(super) Vec<(Operation, EndpointTemplate)>);
 
-impl Endpoints {
-    /// The endpoint of an operation, if it is served.
-    pub fn of(&self, operation: Operation) -> Option<&EndpointTemplate> {
+impl EndpointTemplates {
+    /// The URL template of an operation; `None` if it is not served.
+    pub fn get(&self, operation: Operation) -> Option<&EndpointTemplate> {
         self.0
             .iter()
             .find(|(served, _)| *served == operation)
             .map(|(_, template)| template)
     }
 
-    /// All of them.
+    /// All templates with their operations.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, &EndpointTemplate)> {
         self.0.iter().map(|(operation, template)| (*operation, template))
     }
 
-    /// Puts another scheme, host and port in front of every path.
-    pub fn move_to(&mut self, origin: &Origin) {
+    /// Replaces scheme, host and port of every endpoint.
+    pub fn set_origin(&mut self, origin: &Origin) {
         for (_, template) in &mut self.0 {
             template.origin = origin.clone();
         }

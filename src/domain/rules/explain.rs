@@ -1,4 +1,4 @@
-//! Explains what a provider's file does to one request, by applying the edits one by one with their lines.
+//! Explains what a provider file does to one request: applies the edits one by one and records their lines.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +6,38 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use crate::domain::{
-    keys::credential::CREDENTIAL_HEADERS,
+    keys::CREDENTIAL_HEADERS,
     rules::{
-        apply::{EditError, Splice, model_splice, spliced, splices_of},
+        apply::{EditError, Splice, apply_splices, edit_splices, model_splice},
         body::{BodyOp, BodyRules},
-        compile::Compiled,
+        compile::CompiledProvider,
         condition::RequestFacts,
-        head::{HeadEdit, HeadOp},
+        head::{HeadEdit, HeadOp, QueryEdit, QueryOp},
         provider::Provider,
-        query::{QueryEdit, QueryOp},
         response::ResponseRewriter,
     },
     strict_toml::suggestion,
     wire::{
         json_scan::{DEPTH_MAX, ScanLimits, scan},
         operation::Operation,
-        protocol::{Framing, Protocol},
+        protocol::{AnswerFraming, Protocol},
     },
 };
 
 /// A request to explain, with its answer if given.
 #[derive(Clone, Debug)]
-pub(crate) struct Question<'a> {
-    /// What is asked for; `None`: what the body looks like.
+pub(crate) struct ExplainRequest<'a> {
+    /// The requested operation; `None`: guessed from the body.
     pub operation: Option<Operation>,
-    /// The model asked for; `None`: the one that the body names.
+    /// The requested model; `None`: the one in the body.
     pub model: Option<&'a str>,
     /// The client's headers.
     pub headers: HeaderMap,
-    /// The client's query, without weir's key.
+    /// The client's query, without a service key.
     pub query: Option<&'a str>,
     /// The client's body.
     pub body: &'a [u8],
-    /// The provider's answer, if it is to be explained as well.
+    /// The provider's answer, to explain its edits as well.
     pub response: Option<&'a [u8]>,
 }
 
@@ -51,38 +50,37 @@ pub(crate) struct Explanation {
     pub model: String,
     /// The provider's name for the model.
     pub upstream_model: String,
-    /// Everything that the file changes, in the order in which it is done.
-    pub changes: Vec<Change>,
+    /// All changes, in the order in which they are made.
+    pub changes: Vec<AppliedEdit>,
     /// The body, as the client sent it and as the provider gets it.
-    pub body: Passage,
-    /// The target and the headers, a line each; the headers sorted. Neither credentials nor the headers that weir itself
-    /// sets are among them.
-    pub head: Passage,
+    pub body: TextChange,
+    /// The target, then the headers sorted, one per line; without credentials and without the headers that weir itself sets.
+    pub head: TextChange,
     /// The answer's body, as the provider sent it and as the client gets it.
-    pub response: Option<Passage>,
-    /// The edit that refuses the request, by line, and what the client is told.
+    pub response: Option<TextChange>,
+    /// The line of the edit that refuses the request, and the message to the client.
     pub refused: Option<(usize, String)>,
 }
 
 /// A text before and after the edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Passage {
+pub(crate) struct TextChange {
     /// The text before.
     pub before: Vec<u8>,
     /// The text after; `None` if the request is refused.
     pub after: Option<Vec<u8>>,
 }
 
-/// What one edit changes.
+/// The changes made by one edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct AppliedEdit {
     /// Its line in the provider's file; 0 for a model of weir.toml.
     pub line: usize,
-    /// Where: `model`, `body`, `head`, `query` or `response`.
+    /// The part that is changed: `model`, `body`, `head`, `query` or `response`.
     pub part: &'static str,
-    /// The edit, as the provider's file has it.
+    /// The edit, in words, such as `remove metadata`.
     pub rule: String,
-    /// The texts that it replaces and those that it puts there; none for heads and answers.
+    /// The replaced texts, each with its replacement; empty for heads and answers.
     pub places: Vec<(String, String)>,
 }
 
@@ -91,11 +89,11 @@ pub(crate) struct Change {
 #[error("{0}")]
 pub(crate) struct ExplainError(String);
 
-/// A header as people write it, `NAME: VALUE`.
+/// Parses a header of the form `NAME: VALUE`.
 ///
 /// # Errors
-/// It is none.
-pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+/// The text does not have this form.
+pub(crate) fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let form = "give it as 'NAME: VALUE'";
     let (name, value) = text.split_once(':').ok_or(form)?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| form)?;
@@ -106,18 +104,18 @@ pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), &'static s
 /// Applies a provider's file to a request, edit by edit.
 ///
 /// # Errors
-/// The body is not JSON, or it does not say what is asked for, or the provider does not serve that.
-pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Explanation, ExplainError> {
+/// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.
+pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>) -> Result<Explanation, ExplainError> {
     let limits = ScanLimits {
         depth_max: DEPTH_MAX,
         references_max: usize::MAX,
     };
-    // What it names at a provider is not explained, so the protocol, which is not known yet, does not matter.
+    // The protocol is not known yet. It only decides which provider state the scan finds, and that is not used here.
     let facts = scan(question.body, Protocol::Messages, &limits)
         .map_err(|error| ExplainError(format!("the request's body: {error}")))?;
     let provider = &compiled.provider;
     let operation = operation(question, provider)?;
-    let template = provider.endpoints.of(operation).ok_or_else(|| {
+    let template = provider.endpoints.get(operation).ok_or_else(|| {
         ExplainError(format!(
             "provider `{}` has no endpoint for {}",
             provider.name,
@@ -125,10 +123,9 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
         ))
     })?;
     let named = facts.model.as_ref().map(|model| model.text.as_str());
-    let model = question
-        .model
-        .or(named)
-        .ok_or_else(|| ExplainError("the request names no model: give its public name with --model".to_owned()))?;
+    let model = question.model.or(named).ok_or_else(|| {
+        ExplainError("the request does not name a model: give its public name with --model".to_owned())
+    })?;
     let (line, known) = compiled
         .model_for(operation.protocol(), model)
         .ok_or_else(|| not_served(compiled, model))?;
@@ -144,13 +141,13 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
     let mut body = question.body.to_vec();
     if let Some(splice) = model_splice(&request, &facts) {
         let rule = format!("model `{model}` is `{upstream_model}` at the provider");
-        body = change(&mut changes, ("model", *line, rule), vec![splice], &body);
+        body = record_change(&mut changes, ("model", *line, rule), vec![splice], &body);
     }
     let refused = edit_body(&provider.body, &request, &mut body, &mut changes)?;
     let target = template.fill(upstream_model);
     let scheme = if template.origin.https { "https" } else { "http" };
     let at = format!("{scheme}://{}{target}", template.origin.authority());
-    let mut head = Passage {
+    let mut head = TextChange {
         before: head_text(&at, question.query, &question.headers),
         after: None,
     };
@@ -166,7 +163,7 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
         model: model.to_owned(),
         upstream_model: upstream_model.to_owned(),
         changes,
-        body: Passage {
+        body: TextChange {
             before: question.body.to_vec(),
             after: refused.is_none().then_some(body),
         },
@@ -176,7 +173,7 @@ pub(crate) fn explain(compiled: &Compiled, question: &Question<'_>) -> Result<Ex
     })
 }
 
-fn not_served(compiled: &Compiled, model: &str) -> ExplainError {
+fn not_served(compiled: &CompiledProvider, model: &str) -> ExplainError {
     let served: Vec<&str> = compiled.models.iter().map(|(_, model)| model.name.as_str()).collect();
     ExplainError(format!(
         "provider `{}` does not serve model `{model}`{}; it serves {}",
@@ -187,7 +184,7 @@ fn not_served(compiled: &Compiled, model: &str) -> ExplainError {
 }
 
 /// The operation that the body is a request for.
-fn operation(question: &Question<'_>, provider: &Provider) -> Result<Operation, ExplainError> {
+fn operation(question: &ExplainRequest<'_>, provider: &Provider) -> Result<Operation, ExplainError> {
     if let Some(operation) = question.operation {
         return Ok(operation);
     }
@@ -199,30 +196,30 @@ fn operation(question: &Question<'_>, provider: &Provider) -> Result<Operation, 
     ];
     let likely = looks_like
         .into_iter()
-        .find(|(name, operation)| members.contains_key(*name) && provider.endpoints.of(*operation).is_some());
+        .find(|(name, operation)| members.contains_key(*name) && provider.endpoints.get(*operation).is_some());
     likely.map(|(_, operation)| operation).ok_or_else(|| {
         ExplainError(format!(
-            "the body is no request that provider `{}` serves: say what it is with --operation",
+            "the body does not look like a request that provider `{}` serves: give its operation with --operation",
             provider.name
         ))
     })
 }
 
-type Refused = Option<(usize, String)>;
+type RefusedByRule = Option<(usize, String)>;
 
 fn edit_body(
     rules: &BodyRules,
     request: &RequestFacts<'_>,
     body: &mut Vec<u8>,
-    changes: &mut Vec<Change>,
-) -> Result<Refused, ExplainError> {
-    for edit in rules.edits().filter(|edit| edit.is_for(request)) {
-        match splices_of(edit, body) {
+    changes: &mut Vec<AppliedEdit>,
+) -> Result<RefusedByRule, ExplainError> {
+    for edit in rules.edits().filter(|edit| edit.applies_to(request)) {
+        match edit_splices(edit, body) {
             Ok(splices) if splices.is_empty() => {}
             Ok(splices) => {
-                *body = change(
+                *body = record_change(
                     changes,
-                    ("body", edit.line, rule(&edit.op, &edit.path_text())),
+                    ("body", edit.line, body_rule(&edit.op, &edit.path_text())),
                     splices,
                     body,
                 );
@@ -234,8 +231,8 @@ fn edit_body(
     Ok(None)
 }
 
-fn change(
-    changes: &mut Vec<Change>,
+fn record_change(
+    changes: &mut Vec<AppliedEdit>,
     (part, line, rule): (&'static str, usize, String),
     mut splices: Vec<Splice<'_>>,
     body: &[u8],
@@ -244,8 +241,8 @@ fn change(
         let before = body.get(splice.range.clone()).unwrap_or_default();
         (String::from_utf8_lossy(before).into_owned(), splice.text.to_string())
     };
-    let edited = spliced(body, &mut splices);
-    changes.push(Change {
+    let edited = apply_splices(body, &mut splices);
+    changes.push(AppliedEdit {
         line,
         part,
         rule,
@@ -254,13 +251,13 @@ fn change(
     edited
 }
 
-fn edit_head(provider: &Provider, at: &str, question: &Question<'_>, changes: &mut Vec<Change>) -> Vec<u8> {
+fn edit_head(provider: &Provider, at: &str, question: &ExplainRequest<'_>, changes: &mut Vec<AppliedEdit>) -> Vec<u8> {
     let mut headers = question.headers.clone();
     for edit in provider.headers.iter() {
         let before = headers.clone();
         edit.apply(&mut headers);
         if before != headers {
-            changes.push(unplaced("head", edit.line, head_rule(edit)));
+            changes.push(change_without_places("head", edit.line, head_rule(edit)));
         }
     }
     let mut query = question.query.map(Into::into);
@@ -268,13 +265,18 @@ fn edit_head(provider: &Provider, at: &str, question: &Question<'_>, changes: &m
         let before = query.clone();
         query = edit.apply(query);
         if before != query {
-            changes.push(unplaced("query", edit.line, query_rule(edit)));
+            changes.push(change_without_places("query", edit.line, query_rule(edit)));
         }
     }
     head_text(at, query.as_deref(), &headers)
 }
 
-fn edit_response(rules: &BodyRules, request: &RequestFacts<'_>, answer: &[u8], changes: &mut Vec<Change>) -> Passage {
+fn edit_response(
+    rules: &BodyRules,
+    request: &RequestFacts<'_>,
+    answer: &[u8],
+    changes: &mut Vec<AppliedEdit>,
+) -> TextChange {
     let mut text = answer.to_vec();
     for edit in rules.edits() {
         let one = BodyRules::new([edit.clone()]);
@@ -284,27 +286,31 @@ fn edit_response(rules: &BodyRules, request: &RequestFacts<'_>, answer: &[u8], c
         let mut edited = rewriter.push(&text);
         edited.extend(rewriter.finish());
         if edited != text {
-            changes.push(unplaced("response", edit.line, rule(&edit.op, &edit.path_text())));
+            changes.push(change_without_places(
+                "response",
+                edit.line,
+                body_rule(&edit.op, &edit.path_text()),
+            ));
             text = edited;
         }
     }
-    Passage {
+    TextChange {
         before: answer.to_vec(),
         after: Some(text),
     }
 }
 
-/// How an answer in a file is framed: by its first byte that is no white space.
-fn framing(answer: &[u8]) -> Framing {
+/// The framing of an answer in a file, by its first byte that is not white space.
+fn framing(answer: &[u8]) -> AnswerFraming {
     match answer.trim_ascii_start().first() {
-        Some(b'{') => Framing::Json,
-        Some(b'[') => Framing::JsonArray,
-        _ => Framing::Sse,
+        Some(b'{') => AnswerFraming::Json,
+        Some(b'[') => AnswerFraming::JsonArray,
+        _ => AnswerFraming::Sse,
     }
 }
 
-fn unplaced(part: &'static str, line: usize, rule: String) -> Change {
-    Change {
+fn change_without_places(part: &'static str, line: usize, rule: String) -> AppliedEdit {
+    AppliedEdit {
         line,
         part,
         rule,
@@ -329,7 +335,7 @@ fn head_text(at: &str, query: Option<&str>, headers: &HeaderMap) -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-fn rule(op: &BodyOp, path: &str) -> String {
+fn body_rule(op: &BodyOp, path: &str) -> String {
     match op {
         BodyOp::Set { value } => format!("set {path} to {value}"),
         BodyOp::Remove => format!("remove {path}"),

@@ -1,6 +1,14 @@
-//! Edits of a request's headers.
+//! Edits of a request's headers and query.
+
+#[cfg(test)]
+mod query_tests;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// Header edits in the order in which they are applied: all removals, then renames, values set, and defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,9 +28,9 @@ pub(crate) struct HeadEdit {
 pub(crate) enum HeadOp {
     /// Removes the header.
     Remove(HeaderName),
-    /// Its values go to another name, in the place of what is there.
+    /// Moves its values to another name, replacing that header's values.
     Rename(HeaderName, HeaderName),
-    /// Sets the value, whatever the client sent.
+    /// Sets the value, replacing what the client sent.
     Set(HeaderName, HeaderValue),
     /// Sets the value if the client sent none.
     Default(HeaderName, HeaderValue),
@@ -37,7 +45,7 @@ impl HeadEdits {
 
 impl HeadEdit {
     /// Applies this edit to a head.
-    pub(super) fn apply(&self, head: &mut impl Head) {
+    pub(super) fn apply(&self, head: &mut impl EditableHead) {
         match &self.op {
             HeadOp::Remove(name) => head.remove(name),
             HeadOp::Rename(from, to) => {
@@ -64,17 +72,17 @@ impl HeadEdit {
     }
 }
 
-/// A head whose headers can be edited; the gateway's own kind of head is one more.
-pub(crate) trait Head {
+/// A head whose headers can be edited. The gateway implements it for its own heads.
+pub(crate) trait EditableHead {
     /// All values of a header, in order.
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue>;
     /// Drops a header with all its values.
     fn remove(&mut self, name: &HeaderName);
-    /// Adds a value behind those that are there.
+    /// Adds a value after the existing ones.
     fn append(&mut self, name: &HeaderName, value: &HeaderValue);
 }
 
-impl Head for HeaderMap {
+impl EditableHead for HeaderMap {
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue> {
         self.get_all(name).iter().cloned().collect()
     }
@@ -89,11 +97,99 @@ impl Head for HeaderMap {
 }
 
 /// Edits a head in the documented order: remove, rename, set, default.
-pub(crate) fn edit_head(edits: &HeadEdits, head: &mut impl Head) {
+pub(crate) fn edit_head(edits: &HeadEdits, head: &mut impl EditableHead) {
     for edit in edits.iter() {
         edit.apply(head);
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The characters to escape in a name or value that an edit adds.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'\'')
+    .add(b'+')
+    .add(b'<')
+    .add(b'=')
+    .add(b'>')
+    .add(b'?');
+
+/// Query edits in the order in which they are applied: all removals, then values set, and defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryEdits(pub(super) Vec<QueryEdit>);
+
+/// One edit of one parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueryEdit {
+    /// Its line in the provider's file, counted from 1.
+    pub(super) line: usize,
+    /// The parameter's name, unescaped.
+    pub(super) name: String,
+    /// What is done to the parameter.
+    pub(super) op: QueryOp,
+}
+
+/// What is done to a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum QueryOp {
+    /// Removes the parameter.
+    Remove,
+    /// Sets the value, replacing what the client sent.
+    Set(String),
+    /// Sets the value if the client sent none.
+    Default(String),
+}
+
+impl QueryEdits {
+    /// All edits in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueryEdit> {
+        self.0.iter()
+    }
+}
+
+impl QueryEdit {
+    /// Applies this edit; all other parameters stay as they are written.
+    pub(super) fn apply<'q>(&self, query: Option<Cow<'q, str>>) -> Option<Cow<'q, str>> {
+        let is_there = query
+            .as_deref()
+            .is_some_and(|query| query.split('&').any(|pair| self.matches_pair(pair)));
+        match &self.op {
+            QueryOp::Remove if is_there => self.without(query.as_deref()).map(Cow::Owned),
+            QueryOp::Set(value) => Some(self.added(self.without(query.as_deref()).as_deref(), value).into()),
+            QueryOp::Default(value) if !is_there => Some(self.added(query.as_deref(), value).into()),
+            QueryOp::Remove | QueryOp::Default(_) => query,
+        }
+    }
+
+    fn matches_pair(&self, pair: &str) -> bool {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        let name = name.replace('+', " ");
+        percent_decode_str(&name).eq(self.name.bytes())
+    }
+
+    fn without(&self, query: Option<&str>) -> Option<String> {
+        let kept: Vec<&str> = query?.split('&').filter(|pair| !self.matches_pair(pair)).collect();
+        let kept = kept.join("&");
+        (!kept.is_empty()).then_some(kept)
+    }
+
+    fn added(&self, query: Option<&str>, value: &str) -> String {
+        let name = utf8_percent_encode(&self.name, ESCAPED);
+        let value = utf8_percent_encode(value, ESCAPED);
+        match query {
+            Some(query) => format!("{query}&{name}={value}"),
+            None => format!("{name}={value}"),
+        }
+    }
+}
+
+/// Edits a client's query, from which weir's own key has already been removed, in the order remove, set, default. `None`: no
+/// query.
+pub(crate) fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
+    edits
+        .iter()
+        .fold(query.map(Cow::Borrowed), |query, edit| edit.apply(query))
+}

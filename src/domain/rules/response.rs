@@ -1,78 +1,285 @@
-//! Edits of an answer while it passes: the provider's `[[response]]`, applied to each message of the answer.
+//! Edits an answer while it passes: applies the provider's `[[response]]` edits to each message of the answer.
 //!
-//! An answer in one piece is held until it is whole. Of a stream only the event or element in progress is held, so that
-//! each goes on as soon as it is complete. What is larger than a bound, broken, or not JSON passes as it came.
+//! An answer in one piece is held until it is complete. Of a stream, only the current event or element is held and passed on as
+//! soon as it is complete. Anything that is too large, broken, or not JSON passes unedited.
 
-mod array;
-mod event;
+#[cfg(test)]
+mod tests;
 
-use self::{array::ElementRewriter, event::EventRewriter};
+use std::ops::Range;
+
 use crate::domain::{
     rules::{apply::edit_object, body::BodyRules, condition::RequestFacts},
-    wire::protocol::Framing,
+    wire::{
+        json_scan::{JsonEnd, JsonEndProgress},
+        protocol::AnswerFraming,
+    },
 };
 
-/// Bytes of an answer in one piece that are held at most; a longer one passes unedited.
+/// Maximum bytes to hold of an answer in one piece; a longer one passes unedited.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Rewrites one answer. However the answer is split into pieces, the client gets the same bytes.
+/// Rewrites one answer. The result does not depend on how the answer is split into pieces.
 #[derive(Debug)]
 pub struct ResponseRewriter {
     rules: BodyRules,
-    frame: Frame,
+    frame: FramingRewriter,
 }
 
 #[derive(Debug)]
-enum Frame {
+enum FramingRewriter {
     Sse(EventRewriter),
     Array(ElementRewriter),
-    /// What is held of an answer in one piece.
+    /// The held bytes of an answer in one piece.
     Whole(Vec<u8>),
-    /// Everything passes as it comes.
+    /// Everything passes unedited.
     Untouched,
 }
 
 impl ResponseRewriter {
-    /// A rewriter for the answer to one request. `None`: no edit can apply to it, so it need not pass here.
-    pub fn new(rules: &BodyRules, facts: &RequestFacts<'_>, framing: Framing) -> Option<Self> {
+    /// A rewriter for the answer to one request; `None` if no edit can apply to it.
+    pub fn new(rules: &BodyRules, facts: &RequestFacts<'_>, framing: AnswerFraming) -> Option<Self> {
         let frame = match framing {
-            Framing::Sse => Frame::Sse(EventRewriter::default()),
-            Framing::JsonArray => Frame::Array(ElementRewriter::default()),
-            Framing::Json => Frame::Whole(Vec::new()),
-            Framing::Opaque => return None,
+            AnswerFraming::Sse => FramingRewriter::Sse(EventRewriter::default()),
+            AnswerFraming::JsonArray => FramingRewriter::Array(ElementRewriter::default()),
+            AnswerFraming::Json => FramingRewriter::Whole(Vec::new()),
+            AnswerFraming::Opaque => return None,
         };
         let rules = rules.for_request(facts);
         (!rules.is_empty()).then_some(Self { rules, frame })
     }
 
-    /// Takes the next piece of the answer, of any size, and gives what can go on to the client now.
+    /// Takes the next piece of the answer, of any size, and returns the bytes that can be sent to the client now.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         match &mut self.frame {
-            Frame::Sse(events) => events.push(bytes, &self.rules, &mut out),
-            Frame::Array(elements) => elements.push(bytes, &self.rules, &mut out),
-            Frame::Whole(held) if held.len().saturating_add(bytes.len()) <= ANSWER_BYTES_MAX => {
+            FramingRewriter::Sse(events) => events.push(bytes, &self.rules, &mut out),
+            FramingRewriter::Array(elements) => elements.push(bytes, &self.rules, &mut out),
+            FramingRewriter::Whole(held) if held.len().saturating_add(bytes.len()) <= ANSWER_BYTES_MAX => {
                 held.extend_from_slice(bytes);
             }
-            Frame::Whole(held) => {
+            FramingRewriter::Whole(held) => {
                 out.append(held);
                 out.extend_from_slice(bytes);
-                self.frame = Frame::Untouched;
+                self.frame = FramingRewriter::Untouched;
             }
-            Frame::Untouched => out.extend_from_slice(bytes),
+            FramingRewriter::Untouched => out.extend_from_slice(bytes),
         }
         out
     }
 
-    /// The answer is over, or broke off: gives the rest of it. An event that no blank line has ended goes unedited.
+    /// The answer has ended or broken off: returns the rest of it. An event without its final blank line is not edited.
     pub fn finish(&mut self) -> Vec<u8> {
-        match std::mem::replace(&mut self.frame, Frame::Untouched) {
-            Frame::Sse(events) => events.into_held(),
-            Frame::Array(elements) => elements.into_held(),
-            Frame::Whole(held) => edit_object(&self.rules, &held).unwrap_or(held),
-            Frame::Untouched => Vec::new(),
+        match std::mem::replace(&mut self.frame, FramingRewriter::Untouched) {
+            FramingRewriter::Sse(events) => events.into_held(),
+            FramingRewriter::Array(elements) => elements.into_held(),
+            FramingRewriter::Whole(held) => edit_object(&self.rules, &held).unwrap_or(held),
+            FramingRewriter::Untouched => Vec::new(),
         }
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Holds one object at a time: an element of the array, or an error, which is an object without an array.
+#[derive(Debug, Default)]
+struct ElementRewriter {
+    position: ElementPosition,
+    buffered: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum ElementPosition {
+    /// Between objects: brackets, commas and white space.
+    #[default]
+    Between,
+    /// In an object that is buffered.
+    Buffered(JsonEnd),
+    /// In an object that is too large.
+    TooLarge(JsonEnd),
+    /// After something that does not belong to an array of objects: everything passes unedited.
+    Lost,
+}
+
+impl ElementRewriter {
+    fn push(&mut self, bytes: &[u8], rules: &BodyRules, out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let used = match &mut self.position {
+                ElementPosition::Lost => {
+                    out.extend_from_slice(rest);
+                    return;
+                }
+                ElementPosition::Between => {
+                    let is_between = |byte: &u8| matches!(byte, b'[' | b']' | b',' | b' ' | b'\t' | b'\r' | b'\n');
+                    let used = rest.iter().take_while(|byte| is_between(byte)).count();
+                    out.extend_from_slice(rest.get(..used).unwrap_or_default());
+                    self.position = match rest.get(used) {
+                        Some(b'{') => ElementPosition::Buffered(JsonEnd::new()),
+                        Some(_) => ElementPosition::Lost,
+                        None => ElementPosition::Between,
+                    };
+                    used
+                }
+                ElementPosition::Buffered(end) => {
+                    let room = EVENT_BYTES_MAX.saturating_sub(self.buffered.len());
+                    let piece = rest.get(..room).unwrap_or(rest);
+                    let (used, is_whole) = advance(end, piece);
+                    self.buffered.extend_from_slice(piece.get(..used).unwrap_or_default());
+                    if is_whole {
+                        let edited = edit_object(rules, &self.buffered);
+                        out.extend_from_slice(edited.as_deref().unwrap_or(&self.buffered));
+                        self.buffered.clear();
+                        self.position = ElementPosition::Between;
+                    } else if room <= rest.len() {
+                        out.append(&mut self.buffered);
+                        self.position = ElementPosition::TooLarge(std::mem::take(end));
+                    }
+                    used
+                }
+                ElementPosition::TooLarge(end) => {
+                    let (used, is_whole) = advance(end, rest);
+                    out.extend_from_slice(rest.get(..used).unwrap_or_default());
+                    if is_whole {
+                        self.position = ElementPosition::Between;
+                    }
+                    used
+                }
+            };
+            rest = rest.get(used..).unwrap_or_default();
+        }
+    }
+
+    fn into_held(self) -> Vec<u8> {
+        self.buffered
+    }
+}
+
+/// The number of bytes of a piece that belong to the object, and whether the object ends there.
+fn advance(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
+    match end.push(piece) {
+        JsonEndProgress::More => (piece.len(), false),
+        JsonEndProgress::CompleteAt(at) => (at, true),
+    }
+}
+
+/// Maximum bytes to hold of one event of a stream or one element of an array; a longer one passes unedited.
+pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Holds one event at a time. Only the JSON of its `data` line is replaced; names, comments, unknown fields and line ends stay.
+#[derive(Debug, Default)]
+struct EventRewriter {
+    held: Vec<u8>,
+    /// The start of the current line in `held`.
+    line_start: usize,
+    data: DataLines,
+    /// Whether the last byte was a CR that ended a line: a following LF belongs to it.
+    after_cr: bool,
+    /// Whether the current event is too large and passes unedited.
+    is_passing: bool,
+    /// Whether a line has ended before: a byte order mark counts only at the start.
+    has_begun: bool,
+    /// Whether the current line has any bytes already.
+    is_line_begun: bool,
+}
+
+/// The data lines of the current event.
+#[derive(Debug, Default)]
+enum DataLines {
+    #[default]
+    None,
+    /// One line; the range of its value in `held`.
+    One(Range<usize>),
+    /// Several lines, which are not edited.
+    Several,
+}
+
+impl EventRewriter {
+    fn push(&mut self, bytes: &[u8], rules: &BodyRules, out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+                // This LF belongs to the previous line and follows it, whether that line is held or was passed on.
+                self.hold_or_pass(b"\n", out);
+                self.line_start = self.held.len();
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', rest) else {
+                self.hold_or_pass(rest, out);
+                self.is_line_begun = true;
+                return;
+            };
+            let (line, stop) = (
+                rest.get(..end).unwrap_or_default(),
+                rest.get(end..=end).unwrap_or_default(),
+            );
+            self.hold_or_pass(line, out);
+            let is_blank = line.is_empty() && !self.is_line_begun;
+            let text = self.line_start..self.held.len();
+            self.hold_or_pass(stop, out);
+            self.after_cr = stop == b"\r";
+            self.is_line_begun = false;
+            if is_blank {
+                self.on_event_end(rules, out);
+            } else if !self.is_passing {
+                self.on_line_end(text, out);
+            }
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+    }
+
+    /// Holds bytes, or lets them pass.
+    fn hold_or_pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if !self.is_passing && self.held.len().saturating_add(bytes.len()) > EVENT_BYTES_MAX {
+            out.append(&mut self.held);
+            self.is_passing = true;
+        }
+        if self.is_passing || (self.held.is_empty() && bytes == b"\n") {
+            // A lone LF while nothing is held passes at once.
+            out.extend_from_slice(bytes);
+        } else {
+            self.held.extend_from_slice(bytes);
+        }
+    }
+
+    fn on_line_end(&mut self, text: Range<usize>, out: &mut Vec<u8>) {
+        let mut start = text.start;
+        let mut line = self.held.get(text.clone()).unwrap_or_default();
+        if !std::mem::replace(&mut self.has_begun, true) && line.starts_with(BYTE_ORDER_MARK) {
+            start += BYTE_ORDER_MARK.len();
+            line = line.get(BYTE_ORDER_MARK.len()..).unwrap_or_default();
+        }
+        if line == b"data" || line.starts_with(b"data:") {
+            let value = line.strip_prefix(b"data:").unwrap_or_default();
+            let skipped = line.len() - value.len() + usize::from(value.first() == Some(&b' '));
+            self.data = match self.data {
+                DataLines::None => DataLines::One(start + skipped..text.end),
+                DataLines::One(_) | DataLines::Several => DataLines::Several,
+            };
+        }
+        let is_comment_alone = text.start == 0 && line.first() == Some(&b':');
+        if is_comment_alone {
+            // A comment before any other line of an event, such as a heartbeat, is passed on at once.
+            out.append(&mut self.held);
+        }
+        self.line_start = self.held.len();
+    }
+
+    fn on_event_end(&mut self, rules: &BodyRules, out: &mut Vec<u8>) {
+        self.has_begun = true;
+        let data = std::mem::take(&mut self.data);
+        if let (false, DataLines::One(place)) = (self.is_passing, data) {
+            let value = self.held.get(place.clone()).unwrap_or_default();
+            if let Some(edited) = edit_object(rules, value) {
+                self.held.splice(place, edited);
+            }
+        }
+        out.append(&mut self.held);
+        self.is_passing = false;
+        self.line_start = 0;
+    }
+
+    fn into_held(self) -> Vec<u8> {
+        self.held
+    }
+}

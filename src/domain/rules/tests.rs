@@ -41,7 +41,7 @@ fn every_file_of_the_folder_is_shipped() {
 fn only_the_originators_count_tokens() {
     for file in shipped() {
         let provider = compile::compile(&file).unwrap().provider;
-        let counts = |operation| provider.endpoints.of(operation).is_some();
+        let counts = |operation| provider.endpoints.get(operation).is_some();
         assert_eq!(
             counts(Operation::CountTokens),
             provider.name == "anthropic",
@@ -63,7 +63,7 @@ fn every_messages_provider_of_the_table_is_there() {
         let mut names: Vec<String> = shipped()
             .iter()
             .map(|file| compile::compile(file).unwrap().provider)
-            .filter(|provider| provider.endpoints.of(operation).is_some())
+            .filter(|provider| provider.endpoints.get(operation).is_some())
             .map(|provider| provider.name)
             .collect();
         names.sort();

@@ -1,110 +1,66 @@
-//! Kinds of settings: how a value is read, what holds without one, and what the shipped file shows of it.
+//! Kinds of settings: how a value is read, its default, and how the shipped file shows it.
 
 use std::collections::BTreeSet;
 
 use toml::{Value, de::DeValue};
 
-use super::section::{Refused, Section, ValueReader, join};
+use super::section::{DescribedValue, KeyDescription, Section, SettingFault, TableHeader, ValueReader, join};
 
-/// How a setting is read, and what it is without a word in the file.
-pub(crate) struct Kind<T> {
-    read: Read<T>,
-    absent: Absent<T>,
-    differs: Differs<T>,
-    shown: Shown,
-    /// It is read only at the start.
+/// The kind of a setting: how it is read, its default, and how the shipped file shows it.
+pub(crate) struct SettingKind<T> {
+    read: SettingReader<T>,
+    absent: AbsentValue<T>,
+    differs: DifferenceCheck<T>,
+    shown: ShippedText,
+    /// Whether it is read only at the start.
     at_start: bool,
 }
 
-enum Read<T> {
-    /// Of the key's value.
+enum SettingReader<T> {
+    /// From the key's value.
     Value(ReadValue<T>),
-    /// Of several keys of the table.
+    /// From several keys of the table.
     Flat(ReadKeys<T>),
 }
 
-type ReadValue<T> = Box<dyn Fn(&ValueReader<'_>) -> Result<T, Refused>>;
+type ReadValue<T> = Box<dyn Fn(&ValueReader<'_>) -> Result<T, SettingFault>>;
 
 type ReadKeys<T> = Box<dyn Fn(&Section<'_>) -> Option<T>>;
 
-enum Absent<T> {
-    /// TOML that holds then, read as if it were there.
+enum AbsentValue<T> {
+    /// The default as TOML, which is read like a given value.
     Default(String),
-    /// Then it is unset.
+    /// A value that is used without reading TOML.
     Unset(T),
-    /// It has to be there; this stands in for it.
+    /// A required key; contains a value to continue with after the fault is reported.
     Required(Option<T>),
 }
 
-/// Adds the keys that differ: two values, where they stand, and whether a difference counts.
-type Differs<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
+/// Adds the keys that differ, from both values, their path, and whether a difference counts.
+type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
-/// What the shipped file shows.
+/// How the shipped file shows a setting.
 #[derive(Default)]
-struct Shown {
+struct ShippedText {
     bounds: Option<String>,
     example: Option<String>,
     trying_out: Option<String>,
-    table: Option<(Header, TellKeys)>,
+    table: Option<(TableHeader, DescribeKeysFn)>,
 }
 
-type TellKeys = fn() -> Vec<KeyDescription>;
+type DescribeKeysFn = fn() -> Vec<KeyDescription>;
 
-/// How a table begins in the shipped file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Header {
-    /// `[name]`
-    Table,
-    /// `#[name]`
-    Optional,
-    /// `#[[name]]`
-    Element,
-    /// `#[name.example]`
-    Named(&'static str),
-    /// None: its keys stand in the table around it.
-    Flat,
-}
-
-/// A key, as the shipped file tells of it.
-#[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
-pub(crate) struct KeyDescription {
-    /// Its name.
-    pub key: &'static str,
-    /// The lines that explain it.
-    pub comment: &'static [&'static str],
-    /// What stands below.
-    pub line: Line,
-    /// It takes effect with the next start only.
-    pub at_start: bool,
-}
-
-/// What stands below a comment.
-#[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
-pub(crate) enum Line {
-    /// `key = value`
-    Value {
-        /// Which numbers there may be.
-        bounds: Option<String>,
-        /// The default, or an example where there is none.
-        value: String,
-        /// Whether it is the default.
-        is_default: bool,
-        /// What the shipped file sets for people who try weir out.
-        trying_out: Option<String>,
-    },
-    /// A table, and what is in it.
-    Table(Header, Vec<KeyDescription>),
-}
-
-impl<T: PartialEq + 'static> Kind<T> {
-    /// Reads a value; the key has to be there.
-    pub(crate) fn of(read: impl Fn(&ValueReader<'_>) -> Result<T, Refused> + 'static) -> Self {
-        Self::new(Read::Value(Box::new(read)), Absent::Required(None), Shown::default())
+impl<T: PartialEq + 'static> SettingKind<T> {
+    /// A required key that is read with `read`.
+    pub(crate) fn of(read: impl Fn(&ValueReader<'_>) -> Result<T, SettingFault> + 'static) -> Self {
+        Self::new(
+            SettingReader::Value(Box::new(read)),
+            AbsentValue::Required(None),
+            ShippedText::default(),
+        )
     }
 
-    fn new(read: Read<T>, absent: Absent<T>, shown: Shown) -> Self {
+    fn new(read: SettingReader<T>, absent: AbsentValue<T>, shown: ShippedText) -> Self {
         let differs = |(now, before): (&T, &T), at: &str, counts: bool, keys: &mut BTreeSet<String>| {
             if counts && now != before {
                 keys.insert(at.to_owned());
@@ -119,29 +75,29 @@ impl<T: PartialEq + 'static> Kind<T> {
         }
     }
 
-    /// As [`Kind::then`], for what fits any value.
-    pub(crate) fn map<U: PartialEq + 'static>(self, f: impl Fn(T) -> U + 'static) -> Kind<U> {
+    /// As [`SettingKind::then`], for a conversion that cannot fail.
+    pub(crate) fn map<U: PartialEq + 'static>(self, f: impl Fn(T) -> U + 'static) -> SettingKind<U> {
         self.then(move |value| Ok(f(value)))
     }
 
-    /// Makes something else of each value, or says why it cannot be used, without repeating a text.
-    pub(crate) fn then<U: PartialEq + 'static>(self, f: impl Fn(T) -> Result<U, String> + 'static) -> Kind<U> {
+    /// Converts each value, or returns why it cannot be used, without repeating its text.
+    pub(crate) fn then<U: PartialEq + 'static>(self, f: impl Fn(T) -> Result<U, String> + 'static) -> SettingKind<U> {
         let absent = match self.absent {
-            Absent::Default(text) => Absent::Default(text),
-            Absent::Unset(value) => f(value).map_or(Absent::Required(None), Absent::Unset),
-            Absent::Required(value) => Absent::Required(value.and_then(|value| f(value).ok())),
+            AbsentValue::Default(text) => AbsentValue::Default(text),
+            AbsentValue::Unset(value) => f(value).map_or(AbsentValue::Required(None), AbsentValue::Unset),
+            AbsentValue::Required(value) => AbsentValue::Required(value.and_then(|value| f(value).ok())),
         };
         let read = match self.read {
-            Read::Value(read) => Read::Value(Box::new(move |given| Ok(f(read(given)?)?))),
-            Read::Flat(read) => Read::Flat(Box::new(move |from| f(read(from)?).ok())),
+            SettingReader::Value(read) => SettingReader::Value(Box::new(move |given| Ok(f(read(given)?)?))),
+            SettingReader::Flat(read) => SettingReader::Flat(Box::new(move |from| f(read(from)?).ok())),
         };
-        Kind {
+        SettingKind {
             at_start: self.at_start,
-            ..Kind::new(read, absent, self.shown)
+            ..SettingKind::new(read, absent, self.shown)
         }
     }
 
-    /// Refuses the values that do not fit.
+    /// Refuses values for which `fits` is false.
     pub(crate) fn fits(self, refusal: &'static str, fits: impl Fn(&T) -> bool + 'static) -> Self {
         self.then(move |value| {
             if fits(&value) {
@@ -152,44 +108,44 @@ impl<T: PartialEq + 'static> Kind<T> {
         })
     }
 
-    /// What holds without the key.
+    /// Sets the default.
     pub(crate) fn or(self, default: impl Into<Value>) -> Self {
         self.or_toml(default.into().to_string())
     }
 
     pub(super) fn or_toml(mut self, default: String) -> Self {
-        self.absent = Absent::Default(default);
+        self.absent = AbsentValue::Default(default);
         self
     }
 
-    /// The key need not be there. The shipped file has an example.
-    pub(crate) fn optional(self, example: impl Into<Value>) -> Kind<Option<T>> {
+    /// Makes the key optional; the shipped file shows `example`.
+    pub(crate) fn optional(self, example: impl Into<Value>) -> SettingKind<Option<T>> {
         let mut kind = self.map(Some).example(example);
-        kind.absent = Absent::Unset(None);
+        kind.absent = AbsentValue::Unset(None);
         kind
     }
 
-    /// What the shipped file has as an example, where there is no default.
+    /// Sets the example that the shipped file shows where there is no default.
     pub(crate) fn example(mut self, example: impl Into<Value>) -> Self {
         self.shown.example = Some(example.into().to_string());
         self
     }
 
-    /// What goes on in the place of a value that is missing or wrong, which is told.
+    /// Sets the value to continue with after a missing or wrong one is reported.
     pub(crate) fn stand_in(mut self, value: T) -> Self {
-        self.absent = Absent::Required(Some(value));
+        self.absent = AbsentValue::Required(Some(value));
         self
     }
 
-    /// What the shipped file sets for people who try weir out.
+    /// Sets the value that the shipped file has for trying weir out.
     pub(crate) fn trying_out(mut self, value: impl Into<Value>) -> Self {
         self.shown.trying_out = Some(value.into().to_string());
         self
     }
 
-    /// What holds without the key, although it is no value that might stand there.
+    /// Sets the default to a value that the file cannot express.
     pub(crate) fn unset(mut self, value: T) -> Self {
-        self.absent = Absent::Unset(value);
+        self.absent = AbsentValue::Unset(value);
         self
     }
 
@@ -198,8 +154,8 @@ impl<T: PartialEq + 'static> Kind<T> {
         self
     }
 
-    /// It is a table, or several.
-    pub(super) fn told_as(mut self, header: Header, keys: TellKeys) -> Self {
+    /// Shows the setting as a table, or several.
+    pub(super) fn shown_as(mut self, header: TableHeader, keys: DescribeKeysFn) -> Self {
         self.shown.table = Some((header, keys));
         self
     }
@@ -210,16 +166,20 @@ impl<T: PartialEq + 'static> Kind<T> {
     }
 
     pub(super) fn flat(read: impl Fn(&Section<'_>) -> Option<T> + 'static) -> Self {
-        Self::new(Read::Flat(Box::new(read)), Absent::Required(None), Shown::default())
+        Self::new(
+            SettingReader::Flat(Box::new(read)),
+            AbsentValue::Required(None),
+            ShippedText::default(),
+        )
     }
 
-    /// It is read only at the start, with all that is in it.
+    /// Marks the setting, with everything in it, as read only at the start.
     pub(crate) fn restart(mut self) -> Self {
         self.at_start = true;
         self
     }
 
-    /// Only this of it is read only at the start.
+    /// Marks only the part that `what` returns as read only at the start.
     pub(crate) fn restart_by<U: PartialEq>(self, what: impl Fn(&T) -> U + 'static) -> Self {
         self.differing(move |(now, before), at, _, keys| {
             if what(now) != what(before) {
@@ -228,57 +188,57 @@ impl<T: PartialEq + 'static> Kind<T> {
         })
     }
 
-    /// Reads a value that is there.
-    pub(super) fn read(&self, given: &ValueReader<'_>) -> Result<T, Refused> {
+    /// Reads a given value.
+    pub(super) fn read(&self, given: &ValueReader<'_>) -> Result<T, SettingFault> {
         match &self.read {
-            Read::Value(read) => read(given),
-            Read::Flat(read) => read(&given.table()?).ok_or(Refused::Told),
+            SettingReader::Value(read) => read(given),
+            SettingReader::Flat(read) => read(&given.table()?).ok_or(SettingFault::Reported),
         }
     }
 
-    /// The key's value in a table, or what holds without it; notes what is wrong. `None`: there is nothing to go on with.
+    /// The key's value in a table, or its default; reports faults. `None` if there is no value to continue with.
     pub(crate) fn read_from(self, from: &Section<'_>, key: &str) -> Option<T> {
-        if let Read::Flat(read) = &self.read {
+        if let SettingReader::Flat(read) = &self.read {
             return read(from);
         }
-        match from.given(key) {
+        match from.get(key) {
             Some(given) => match self.read(&given) {
                 Ok(value) => return Some(value),
-                Err(refused) => given.refuse(&refused),
+                Err(refused) => given.report(&refused),
             },
-            None if matches!(self.absent, Absent::Required(_)) => from.miss(key),
+            None if matches!(self.absent, AbsentValue::Required(_)) => from.report_missing(key),
             None => {}
         }
         match self.absent {
-            Absent::Default(ref text) => {
+            AbsentValue::Default(ref text) => {
                 let value = DeValue::parse(text).ok()?;
-                self.read(&from.holding(key, value.get_ref())).ok()
+                self.read(&from.reader_for(key, value.get_ref())).ok()
             }
-            Absent::Unset(value) => Some(value),
-            Absent::Required(stand_in) => stand_in,
+            AbsentValue::Unset(value) => Some(value),
+            AbsentValue::Required(stand_in) => stand_in,
         }
     }
 
-    /// Adds the keys that differ and are read only at the start; all of them, if `all`.
+    /// Adds the keys that differ and are read only at the start; with `all`, all that differ.
     pub(crate) fn differ(&self, values: (&T, &T), (table, key): (&str, &str), all: bool, keys: &mut BTreeSet<String>) {
         let at = match self.read {
-            Read::Value(_) => join(table, key),
-            Read::Flat(_) => table.to_owned(),
+            SettingReader::Value(_) => join(table, key),
+            SettingReader::Flat(_) => table.to_owned(),
         };
         (self.differs)(values, &at, all || self.at_start, keys);
     }
 
-    /// Adds what the shipped file tells of it.
-    pub(crate) fn tell(self, key: &'static str, comment: &'static [&'static str], told: &mut Vec<KeyDescription>) {
+    /// Adds the descriptions of its keys for the shipped file.
+    pub(crate) fn describe(self, key: &'static str, comment: &'static [&'static str], told: &mut Vec<KeyDescription>) {
         let line = match self.shown.table {
-            Some((Header::Flat, keys)) => return told.extend(keys()),
-            Some((header, keys)) => Line::Table(header, keys()),
+            Some((TableHeader::Flat, keys)) => return told.extend(keys()),
+            Some((header, keys)) => DescribedValue::Table(header, keys()),
             None => {
                 let (value, is_default) = match self.absent {
-                    Absent::Default(text) => (text, true),
-                    Absent::Unset(_) | Absent::Required(_) => (self.shown.example.unwrap_or_default(), false),
+                    AbsentValue::Default(text) => (text, true),
+                    AbsentValue::Unset(_) | AbsentValue::Required(_) => (self.shown.example.unwrap_or_default(), false),
                 };
-                Line::Value {
+                DescribedValue::Value {
                     bounds: self.shown.bounds,
                     value,
                     is_default,

@@ -1,18 +1,18 @@
-//! The shipped file, made of what is declared: each key with its comment, its bounds, and its default or an example.
+//! Makes the shipped file from the declarations: each key with its comment, its bounds, and its default or an example.
 
 use super::{
-    kind::{Header, KeyDescription, Line},
     section::join,
+    section::{DescribedValue, KeyDescription, TableHeader},
 };
 
-/// The widest line of a comment, in characters.
+/// The maximum width of a comment line, in characters.
 const WIDTH: usize = 130;
-/// How wide a line is, at least, before the blank and the mark behind it, in characters.
+/// The minimum width of a line before the mark at its end, in characters.
 const BEFORE_MARK: usize = 53;
 
-/// A file of all these keys: first `head`, then each section, with the chapter that it begins.
+/// A file with all these keys: `head`, then each section, after the title of a chapter that begins with it.
 pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[KeyDescription]) -> String {
-    let mut page = Page {
+    let mut page = ShippedFile {
         text: head.to_owned(),
         chapters,
         explained: Vec::new(),
@@ -21,11 +21,13 @@ pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[KeyDescription
     page.text
 }
 
-/// Which keys take effect with the next start only, as lines of a comment: those of some sections, and whole sections.
+/// The keys that take effect only at the next start, as comment lines: keys of some sections, then whole sections.
 pub(crate) fn at_start(told: &[KeyDescription]) -> String {
     let (mut text, mut whole) = (String::new(), Vec::new());
     for section in told {
-        let Line::Table(_, keys) = &section.line else { continue };
+        let DescribedValue::Table(_, keys) = &section.line else {
+            continue;
+        };
         if section.at_start {
             whole.push(section.key.to_owned());
             continue;
@@ -43,9 +45,9 @@ pub(crate) fn at_start(told: &[KeyDescription]) -> String {
 fn note_at_start(at: &str, keys: &[KeyDescription], some: &mut Vec<String>) {
     for told in keys {
         match &told.line {
-            Line::Value { .. } if told.at_start => some.push(join(at, told.key)),
-            Line::Value { .. } => {}
-            Line::Table(_, keys) => note_at_start(&join(at, told.key), keys, some),
+            DescribedValue::Value { .. } if told.at_start => some.push(join(at, told.key)),
+            DescribedValue::Value { .. } => {}
+            DescribedValue::Table(_, keys) => note_at_start(&join(at, told.key), keys, some),
         }
     }
 }
@@ -62,18 +64,18 @@ fn wrapped(text: &str) -> String {
     lines + &line + "\n"
 }
 
-struct Page<'p> {
+struct ShippedFile<'p> {
     text: String,
     chapters: &'p [(&'p str, &'p str)],
-    /// The lists of tables that were explained, each by its comment, with their headers.
+    /// The comments of lists of tables that were explained, with their headers.
     explained: Vec<(&'static [&'static str], String)>,
 }
 
-impl Page<'_> {
-    /// The values of a table, then the tables in it. Without `explains`, what they mean has been said elsewhere.
+impl ShippedFile<'_> {
+    /// Writes the values of a table, then the tables in it. Without `explains`, comments are left out.
     fn table(&mut self, at: &str, told: &[KeyDescription], explains: bool) {
         for one in told {
-            if let Line::Value {
+            if let DescribedValue::Value {
                 bounds,
                 value,
                 is_default,
@@ -93,15 +95,15 @@ impl Page<'_> {
             }
         }
         for one in told {
-            if let Line::Table(header, keys) = &one.line {
+            if let DescribedValue::Table(header, keys) = &one.line {
                 self.section(&join(at, one.key), one, *header, keys);
             }
         }
     }
 
-    fn section(&mut self, at: &str, told: &KeyDescription, header: Header, keys: &[KeyDescription]) {
-        if header == Header::Table && keys.iter().all(|key| matches!(key.line, Line::Table(..))) {
-            // TOML needs no header, and there is nothing to say.
+    fn section(&mut self, at: &str, told: &KeyDescription, header: TableHeader, keys: &[KeyDescription]) {
+        if header == TableHeader::Table && keys.iter().all(|key| matches!(key.line, DescribedValue::Table(..))) {
+            // TOML needs no header for a table that contains only tables.
             return self.table(at, keys, true);
         }
         self.line("");
@@ -109,10 +111,10 @@ impl Page<'_> {
             self.line(&format!("# {} {chapter}", "-".repeat(100)));
         }
         let line = match header {
-            Header::Table | Header::Flat => format!("[{at}]"),
-            Header::Optional => format!("#[{at}]"),
-            Header::Element => format!("#[[{at}]]"),
-            Header::Named(example) => format!("#[{at}.{example}]"),
+            TableHeader::Table | TableHeader::Flat => format!("[{at}]"),
+            TableHeader::Optional => format!("#[{at}]"),
+            TableHeader::Element => format!("#[[{at}]]"),
+            TableHeader::Named(example) => format!("#[{at}.{example}]"),
         };
         let before = self.explained.iter().find(|(comment, _)| *comment == told.comment);
         let as_before = before.map(|(_, header)| format!("As {header}."));
@@ -121,13 +123,13 @@ impl Page<'_> {
             Some(as_before) => self.comment(&[], Some(as_before)),
             None => self.comment(told.comment, None),
         }
-        if header == Header::Element {
+        if header == TableHeader::Element {
             self.explained
                 .push((told.comment, line.trim_start_matches('#').to_owned()));
         }
         match header {
-            Header::Table | Header::Flat => self.line(&line),
-            Header::Optional | Header::Element | Header::Named(_) => self.marked(&line, "no default"),
+            TableHeader::Table | TableHeader::Flat => self.line(&line),
+            TableHeader::Optional | TableHeader::Element | TableHeader::Named(_) => self.marked(&line, "no default"),
         }
         self.table(at, keys, explains);
     }

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 
 use super::{
     page::{at_start, page},
-    reader::Understood,
     *,
 };
+use crate::domain::settings::section::ParsedSettings;
 
 settings! {
     /// A file.
@@ -84,13 +84,13 @@ fn counted(mut read: File, _: &Section<'_>) -> File {
 
 fn in_order(read: Both, from: &Section<'_>) -> Both {
     if read.least > read.most {
-        from.wrong("most", &["least"], "less than least");
+        from.report_fault("most", &["least"], "less than least");
     }
     read
 }
 
-fn read(text: &str) -> Understood<File> {
-    understand("a.toml", text, Path::new("/etc/weir"))
+fn read(text: &str) -> ParsedSettings<File> {
+    parse_settings("a.toml", text, Path::new("/etc/weir"))
 }
 
 fn told(text: &str) -> Vec<String> {

@@ -1,8 +1,8 @@
-//! An agent's request to be signed in (RFC 8628, section 3.2), from its beginning until it is redeemed.
+//! An agent's request to sign in (RFC 8628, section 3.2), from its beginning until it is redeemed, and its codes.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
-use rand::CryptoRng;
+use rand::{CryptoRng, RngExt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -11,17 +11,17 @@ use crate::domain::{
         key::KeyId,
         secret::{KeyDigest, random_base62},
     },
-    sign_in::user_code::UserCode,
+    sign_in::document_name,
 };
 
-/// How long a request may wait for its decision.
+/// How long a request waits for a decision, in seconds.
 pub(crate) const REQUEST_SECONDS: i64 = 600;
-/// How much longer it is kept, so that whoever comes too late is told that.
+/// How much longer an expired request is kept, in seconds, so that the agent learns that it has expired.
 const TOLD_SECONDS: i64 = 300;
-/// 43 characters of 62 carry 256 bits.
+/// Length of the secret: 43 base 62 characters carry 256 bits.
 const SECRET_CHARS: usize = 43;
 
-/// The code that the agent alone knows: its user code, by which the request is found, and a secret.
+/// The code that only the agent knows: the user code, by which the request is found, and a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DeviceCode {
     user_code: UserCode,
@@ -29,14 +29,14 @@ pub(crate) struct DeviceCode {
 }
 
 impl DeviceCode {
-    /// Draws one with its user code.
+    /// Draws a new code with its user code.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         let user_code = UserCode::generate(rng);
         let text = format!("{}-{}", user_code.letters(), random_base62(SECRET_CHARS, rng));
         Self { user_code, text }
     }
 
-    /// Reads what [`DeviceCode::as_str`] gave.
+    /// Parses the text that [`DeviceCode::as_str`] returns.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (letters, secret) = text.split_once('-')?;
         let user_code = UserCode::parse(letters).filter(|code| code.letters() == letters)?;
@@ -47,17 +47,17 @@ impl DeviceCode {
         })
     }
 
-    /// The code itself, for the agent.
+    /// The full code, for the agent.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What its person is shown.
+    /// The user code, which the person sees.
     pub(crate) fn user_code(&self) -> &UserCode {
         &self.user_code
     }
 
-    /// What is kept of it.
+    /// The digest of the code, which is stored.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest::from_bytes(Sha256::digest(&self.text).into())
     }
@@ -69,75 +69,132 @@ impl fmt::Debug for DeviceCode {
     }
 }
 
-/// The document of a request. Times are seconds since the Unix epoch.
+/// The document of a request. Times are in seconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceRequest {
     code: KeyDigest,
     asked_at: i64,
-    decision: Decision,
+    decision: SignInDecision,
 }
 
-/// What a person has said.
+/// A person's decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Decision {
-    /// Nothing yet.
+pub(crate) enum SignInDecision {
+    /// Not decided yet.
     Pending,
-    /// The agent gets a token that stands for this key, as long as it has this text.
+    /// The agent gets tokens that stand for this key while the key has the text with this digest.
     Approved(KeyId, KeyDigest),
-    /// The agent gets none.
+    /// The agent gets no tokens.
     Denied,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It was decided, or waits for it.
-    Decided(Decision),
-    /// Its time is over.
+pub(crate) enum DeviceRequestState {
+    /// The request is within its time: decided, or waiting for a decision.
+    Decided(SignInDecision),
+    /// The request has expired.
     Expired,
 }
 
 impl DeviceRequest {
-    /// A request that begins now.
+    /// A request that begins at `now`.
     pub(crate) fn new(code: &DeviceCode, now: i64) -> Self {
         Self {
             code: code.digest(),
             asked_at: now,
-            decision: Decision::Pending,
+            decision: SignInDecision::Pending,
         }
     }
 
-    /// Whether it is that of this code.
-    pub(crate) fn is_of(&self, code: &DeviceCode) -> bool {
+    /// Whether the request was begun with this code.
+    pub(crate) fn has_code(&self, code: &DeviceCode) -> bool {
         self.code == code.digest()
     }
 
-    /// Where it stands now.
-    pub(crate) fn standing(&self, now: i64) -> Standing {
+    /// The state at `now`.
+    pub(crate) fn state(&self, now: i64) -> DeviceRequestState {
         if now >= self.asked_at.saturating_add(REQUEST_SECONDS) {
-            return Standing::Expired;
+            return DeviceRequestState::Expired;
         }
-        Standing::Decided(self.decision.clone())
+        DeviceRequestState::Decided(self.decision.clone())
     }
 
-    /// For how many seconds it has waited.
+    /// The age of the request, in seconds.
     pub(crate) fn age(&self, now: i64) -> i64 {
         now.saturating_sub(self.asked_at).max(0)
     }
 
-    /// The same after a person's decision; `None` if none is waited for.
-    pub(crate) fn decided(&self, decision: Decision, now: i64) -> Option<Self> {
-        (self.standing(now) == Standing::Decided(Decision::Pending)).then(|| Self {
+    /// The request after a person's decision; `None` if it does not wait for one.
+    pub(crate) fn with_decision(&self, decision: SignInDecision, now: i64) -> Option<Self> {
+        (self.state(now) == DeviceRequestState::Decided(SignInDecision::Pending)).then(|| Self {
             decision,
             ..self.clone()
         })
     }
 
-    /// For how many seconds from now it is kept; at least 1.
+    /// How many seconds from now to keep the document, at least 1.
     pub(crate) fn kept_seconds(&self, now: i64) -> u64 {
         let until = self.asked_at.saturating_add(REQUEST_SECONDS + TOLD_SECONDS);
         u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1)
+    }
+}
+
+const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+const CHARS: usize = 8;
+
+/// A user code, which a person compares or types: eight consonants, which spell no word (RFC 8628, section 6.1). Of 20^8 codes,
+/// few are valid at the same time, each for minutes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct UserCode(String);
+
+impl UserCode {
+    /// Draws a new code.
+    pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
+        let mut letter = || LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'B');
+        Self((0..CHARS).map(|_| char::from(letter())).collect())
+    }
+
+    /// Parses what a person typed: in upper or lower case, with or without the hyphen.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let typed = text.chars().filter(|char| !matches!(char, '-' | ' '));
+        // One more than allowed, so that longer texts are rejected.
+        let letters: String = typed.map(|char| char.to_ascii_uppercase()).take(CHARS + 1).collect();
+        let is_code = letters.len() == CHARS && letters.bytes().all(|byte| LETTERS.contains(&byte));
+        is_code.then_some(Self(letters))
+    }
+
+    /// The letters without the hyphen.
+    pub(crate) fn letters(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of its document.
+    pub(crate) fn document_name(&self) -> KeyDigest {
+        document_name("device", &self.0)
+    }
+}
+
+impl FromStr for UserCode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        Self::parse(text).ok_or("the eight letters that the agent shows")
+    }
+}
+
+/// Formats the code as people see it, such as `WDJB-MJHT`.
+impl fmt::Display for UserCode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = self.0.split_at_checked(CHARS / 2).unwrap_or_default();
+        write!(out, "{first}-{second}")
+    }
+}
+
+impl fmt::Debug for UserCode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("UserCode(..)")
     }
 }
 
@@ -145,9 +202,9 @@ impl DeviceRequest {
 mod tests {
     use super::*;
 
-    fn approved() -> Decision {
+    fn approved() -> SignInDecision {
         let id = KeyId::generate(&mut rand::rng());
-        Decision::Approved(id, KeyDigest::from_bytes([7; 32]))
+        SignInDecision::Approved(id, KeyDigest::from_bytes([7; 32]))
     }
 
     #[test]
@@ -156,7 +213,7 @@ mod tests {
         assert_eq!(DeviceCode::parse(code.as_str()).as_ref(), Some(&code));
         let other = DeviceCode::generate(&mut rand::rng());
         let request = DeviceRequest::new(&code, 0);
-        assert!(request.is_of(&code) && !request.is_of(&other));
+        assert!(request.has_code(&code) && !request.has_code(&other));
         for wrong in [
             "",
             "BCDFGHJK",
@@ -172,14 +229,21 @@ mod tests {
     fn a_request_is_decided_once_and_in_time() {
         let code = DeviceCode::generate(&mut rand::rng());
         let request = DeviceRequest::new(&code, 100);
-        assert_eq!(request.standing(100), Standing::Decided(Decision::Pending));
-        let yes = request.decided(approved(), 699).unwrap();
-        assert!(matches!(yes.standing(699), Standing::Decided(Decision::Approved(..))));
-        assert_eq!(yes.decided(Decision::Denied, 699), None, "what was said was said");
-        assert_eq!(request.decided(approved(), 700), None);
+        assert_eq!(request.state(100), DeviceRequestState::Decided(SignInDecision::Pending));
+        let yes = request.with_decision(approved(), 699).unwrap();
+        assert!(matches!(
+            yes.state(699),
+            DeviceRequestState::Decided(SignInDecision::Approved(..))
+        ));
         assert_eq!(
-            (request.standing(700), yes.standing(700)),
-            (Standing::Expired, Standing::Expired)
+            yes.with_decision(SignInDecision::Denied, 699),
+            None,
+            "what was said was said"
+        );
+        assert_eq!(request.with_decision(approved(), 700), None);
+        assert_eq!(
+            (request.state(700), yes.state(700)),
+            (DeviceRequestState::Expired, DeviceRequestState::Expired)
         );
         assert_eq!((request.kept_seconds(100), request.kept_seconds(99_999)), (900, 1));
     }
@@ -187,10 +251,30 @@ mod tests {
     #[test]
     fn a_document_has_no_code() {
         let code = DeviceCode::generate(&mut rand::rng());
-        let request = DeviceRequest::new(&code, 1).decided(approved(), 1).unwrap();
+        let request = DeviceRequest::new(&code, 1).with_decision(approved(), 1).unwrap();
         let text = serde_json::to_string(&request).unwrap();
         assert_eq!(serde_json::from_str::<DeviceRequest>(&text).unwrap(), request);
         let (_, secret) = code.as_str().split_once('-').unwrap();
         assert!(!text.contains(secret) && !text.contains(code.user_code().letters()));
+    }
+
+    #[test]
+    fn a_code_is_read_as_people_type_it() {
+        let code = UserCode::generate(&mut rand::rng());
+        assert_eq!(code.letters().len(), CHARS);
+        let shown = code.to_string();
+        assert_eq!((shown.len(), shown.as_bytes()[4]), (CHARS + 1, b'-'));
+        for typed in [
+            shown.clone(),
+            shown.to_lowercase(),
+            code.letters().to_owned(),
+            format!(" {} ", shown.replace('-', " ")),
+        ] {
+            assert_eq!(UserCode::parse(&typed).as_ref(), Some(&code), "{typed}");
+        }
+        for wrong in ["", "BCDF", "BCDFGHJKL", "ABCD-EFGH", "BCDF-GHJ\u{212a}", "12345678"] {
+            assert_eq!(UserCode::parse(wrong), None, "{wrong}");
+        }
+        assert!(!format!("{code:?}").contains(code.letters()));
     }
 }

@@ -1,4 +1,4 @@
-//! The sign-ins of one key, in one document: so many at the most, each with its tokens' digests.
+//! The sign-ins of one key, in one document: at most [`SIGN_INS_MAX`], each with the digests of its tokens.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -9,103 +9,102 @@ use crate::domain::{
         secret::{KeyDigest, KeyPrefix, ServiceKey, random_base62},
     },
     sign_in::{
-        access_token::AccessGrant,
-        named,
-        refresh_token::{RefreshToken, SIGN_IN_CHARS},
+        document_name,
+        tokens::{AccessGrant, RefreshToken, SIGN_IN_CHARS},
     },
 };
 
-/// The most sign-ins of one key; beyond it the one that was used longest ago ends.
+/// Maximum number of sign-ins of one key. Beyond it, the least recently used one ends.
 pub(crate) const SIGN_INS_MAX: usize = 16;
-/// The most access tokens of one sign-in that are good at a time; beyond it the first one ends.
+/// Maximum number of valid access tokens of one sign-in. Beyond it, the oldest one ends.
 const ACCESS_MAX: usize = 8;
-/// How long a refresh token that was replaced gives the one in its place once more: an answer may be lost on its way, and two
-/// processes of one agent may ask at the same time.
+/// How long a replaced refresh token still gets its replacement, in seconds: a response may get lost, and two processes of one
+/// agent may refresh at the same time.
 const REPEATED_SECONDS: i64 = 60;
 
-/// How long tokens last.
+/// Lifetimes of tokens and sign-ins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lifetimes {
-    /// An access token.
+pub(crate) struct TokenLifetimes {
+    /// Lifetime of an access token, in seconds.
     pub access_seconds: i64,
-    /// A sign-in in all, however often it is refreshed.
+    /// Lifetime of a sign-in, in seconds, no matter how often it is refreshed.
     pub sign_in_seconds: i64,
 }
 
 /// The document of a key's sign-ins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SignIns {
-    sign_ins: Vec<SignIn>,
+    sign_ins: Vec<StoredSignIn>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct SignIn {
+struct StoredSignIn {
     id: String,
-    /// The digest of the key's text that was signed in with.
+    /// The digest of the key's text that the sign-in was approved with.
     key: KeyDigest,
     ends: i64,
     used: i64,
     refresh: KeyDigest,
-    /// The refresh token before this one, when it was replaced, and what makes the one in its place.
+    /// The digest of the previous refresh token, when it was replaced, and the salt from which its replacement was made.
     replaced: Option<(KeyDigest, i64, KeyDigest)>,
     access: Vec<(KeyDigest, i64)>,
 }
 
-/// The tokens that an agent gets.
+/// The tokens issued to an agent.
 #[derive(Debug)]
-pub(crate) struct Tokens {
-    /// For its requests.
+pub(crate) struct IssuedTokens {
+    /// The access token, for requests.
     pub access: ServiceKey,
-    /// For how many seconds it is good.
+    /// Lifetime of the access token, in seconds.
     pub lasts_seconds: i64,
-    /// What is kept of it.
+    /// The document of the access token.
     pub grant: AccessGrant,
-    /// For the next tokens.
+    /// The refresh token, to get the next tokens.
     pub refresh: RefreshToken,
 }
 
-/// What a step leads to: whatever else has ended, by the digests of the access tokens.
+/// The outcome of a step, and the digests of the access tokens that it ended.
 #[derive(Debug)]
-pub(crate) struct Stepped<T> {
+pub(crate) struct StepOutcome<T> {
     pub outcome: T,
     pub ended: Vec<KeyDigest>,
 }
 
-/// Why a refresh token gives nothing.
+/// Why a refresh token was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotRefreshed {
-    /// It belongs to no sign-in that lasts.
+pub(crate) enum RefreshError {
+    /// It does not belong to an active sign-in.
     Unknown,
-    /// It was replaced before: somebody else has it too, so the sign-in has ended (RFC 9700, section 4.14.2).
+    /// It was replaced before and may have been stolen, so the sign-in has ended (RFC 9700, section 4.14.2).
     Reused,
 }
 
 impl SignIns {
     /// The name of a key's document.
-    pub(crate) fn name(key: &KeyId) -> KeyDigest {
-        named("sign-ins", key.as_str())
+    pub(crate) fn document_name(key: &KeyId) -> KeyDigest {
+        document_name("sign-ins", key.as_str())
     }
 
-    /// Those that last now: when each was last given tokens, and when it ends, since the Unix epoch.
-    pub(crate) fn lasting(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
+    /// The active sign-ins: when each was last given tokens, and when it ends, in seconds since the Unix epoch.
+    pub(crate) fn active(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
         let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
         lasting.map(|one| (one.used, one.ends))
     }
 
-    /// Until when the document is needed, since the Unix epoch; `None`: it is not.
+    /// When the document is no longer needed, in seconds since the Unix epoch; `None`: it is not needed now.
     pub(crate) fn needed_until(&self) -> Option<i64> {
         self.sign_ins.iter().map(|one| one.ends).max()
     }
 
-    /// Begins a sign-in with a key.
+    /// Begins a sign-in with a key; `digest` is that of the key's text.
     pub(crate) fn begin(
         &mut self,
         (key, digest): (&KeyId, KeyDigest),
         prefix: &KeyPrefix,
-        lifetimes: &Lifetimes,
+        lifetimes: &TokenLifetimes,
         now: i64,
         rng: &mut impl CryptoRng,
-    ) -> Stepped<Tokens> {
+    ) -> StepOutcome<IssuedTokens> {
         let mut ended = Vec::new();
         self.sign_ins.retain(|one| now < one.ends);
         while self.sign_ins.len() >= SIGN_INS_MAX {
@@ -118,7 +117,7 @@ impl SignIns {
         }
         let id = random_base62(SIGN_IN_CHARS, rng);
         let refresh = RefreshToken::generate(prefix, key, &id, rng);
-        let mut one = SignIn {
+        let mut one = StoredSignIn {
             id,
             key: digest,
             ends: now.saturating_add(lifetimes.sign_in_seconds),
@@ -127,28 +126,29 @@ impl SignIns {
             replaced: None,
             access: Vec::new(),
         };
-        let (access, grant) = one.access(key, prefix, lifetimes, (now, &mut ended), rng);
+        let (access, grant) = one.issue_access_token(key, prefix, lifetimes, (now, &mut ended), rng);
         self.sign_ins.push(one);
-        let outcome = Tokens::new(access, grant, refresh, now);
-        Stepped { outcome, ended }
+        let outcome = IssuedTokens::new(access, grant, refresh, now);
+        StepOutcome { outcome, ended }
     }
 
-    /// New tokens for a refresh token, which they replace, if the key's text that was signed in with still is one.
+    /// Issues new tokens and replaces the refresh token, if `is_good` accepts the key's text that the sign-in was approved
+    /// with.
     pub(crate) fn refresh(
         &mut self,
         token: &RefreshToken,
         is_good: impl Fn(&KeyDigest) -> bool,
         prefix: &KeyPrefix,
-        lifetimes: &Lifetimes,
+        lifetimes: &TokenLifetimes,
         now: i64,
         rng: &mut impl CryptoRng,
-    ) -> Stepped<Result<Tokens, NotRefreshed>> {
+    ) -> StepOutcome<Result<IssuedTokens, RefreshError>> {
         let mut ended = Vec::new();
         let presented = token.digest();
         let known = self.sign_ins.iter_mut().find(|one| one.id == token.sign_in());
         let Some(one) = known.filter(|one| now < one.ends && is_good(&one.key)) else {
-            let outcome = Err(NotRefreshed::Unknown);
-            return Stepped { outcome, ended };
+            let outcome = Err(RefreshError::Unknown);
+            return StepOutcome { outcome, ended };
         };
         let refresh = match one.replaced {
             _ if presented == one.refresh => {
@@ -165,26 +165,26 @@ impl SignIns {
             }
             _ => {
                 let ended = self.end(token.sign_in());
-                let outcome = Err(NotRefreshed::Reused);
-                return Stepped { outcome, ended };
+                let outcome = Err(RefreshError::Reused);
+                return StepOutcome { outcome, ended };
             }
         };
         one.used = now;
-        let (access, grant) = one.access(token.key(), prefix, lifetimes, (now, &mut ended), rng);
-        let outcome = Ok(Tokens::new(access, grant, refresh, now));
-        Stepped { outcome, ended }
+        let (access, grant) = one.issue_access_token(token.key(), prefix, lifetimes, (now, &mut ended), rng);
+        let outcome = Ok(IssuedTokens::new(access, grant, refresh, now));
+        StepOutcome { outcome, ended }
     }
 
-    /// Whether a refresh token is the present one of a sign-in, or the one before.
-    pub(crate) fn has(&self, token: &RefreshToken) -> bool {
+    /// Whether a refresh token is the present or the previous one of a sign-in.
+    pub(crate) fn contains(&self, token: &RefreshToken) -> bool {
         let presented = token.digest();
-        let is_of = |one: &&SignIn| one.id == token.sign_in();
+        let is_of = |one: &&StoredSignIn| one.id == token.sign_in();
         let known = self.sign_ins.iter().find(is_of);
         known
             .is_some_and(|one| one.refresh == presented || one.replaced.is_some_and(|(before, ..)| before == presented))
     }
 
-    /// Ends a sign-in: the access tokens that ended with it.
+    /// Ends a sign-in; returns the digests of the access tokens that end with it.
     pub(crate) fn end(&mut self, id: &str) -> Vec<KeyDigest> {
         let mut ended = Vec::new();
         self.sign_ins.retain(|one| {
@@ -196,7 +196,7 @@ impl SignIns {
         ended
     }
 
-    /// Ends all of them.
+    /// Ends all sign-ins; returns the digests of their access tokens.
     pub(crate) fn end_all(&mut self) -> Vec<KeyDigest> {
         let all = self.sign_ins.drain(..);
         all.flat_map(|one| one.access.into_iter().map(|(digest, _)| digest))
@@ -204,7 +204,7 @@ impl SignIns {
     }
 }
 
-impl Tokens {
+impl IssuedTokens {
     fn new(access: ServiceKey, grant: AccessGrant, refresh: RefreshToken, now: i64) -> Self {
         Self {
             access,
@@ -215,12 +215,12 @@ impl Tokens {
     }
 }
 
-impl SignIn {
-    fn access(
+impl StoredSignIn {
+    fn issue_access_token(
         &mut self,
         key: &KeyId,
         prefix: &KeyPrefix,
-        lifetimes: &Lifetimes,
+        lifetimes: &TokenLifetimes,
         (now, ended): (i64, &mut Vec<KeyDigest>),
         rng: &mut impl CryptoRng,
     ) -> (ServiceKey, AccessGrant) {

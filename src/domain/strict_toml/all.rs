@@ -1,5 +1,5 @@
-//! Finds all faults of a file, not only the parser's first: what cannot be understood is removed, or replaced where it
-//! is required, and the rest is parsed again.
+//! Finds all errors of a file, not only the parser's first: a value that cannot be read is removed, or replaced if it is
+//! required, and the rest is parsed again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,33 +14,33 @@ use toml::{
 
 use super::{
     FileError, explain, nearest,
-    reader::{ReadError, Reader, Reason},
+    reader::{ReadError, ReadFault, TomlValueReader},
     syntax_faults,
 };
 
-/// More faults than this are not looked for.
+/// Maximum number of errors to find.
 const FAULTS_MAX: usize = 100;
-/// What may stand for a value that has to be there, one of each kind.
+/// Substitutes for a required value, one of each type.
 const STAND_INS: [&str; 5] = ["\"\"", "0", "false", "[]", "{}"];
 
-/// What a file says, as far as it can be understood.
+/// The content of a file, as far as it could be read.
 #[derive(Debug)]
-pub(crate) struct Parsed<T> {
-    /// Without what is wrong; `None` where that leaves nothing.
+pub(crate) struct ParsedFile<T> {
+    /// The value without the faulty parts; `None` if it could not be read even so.
     pub value: Option<T>,
-    /// Every fault.
+    /// All errors.
     pub errors: Vec<FileError>,
-    /// Where values stand that nothing can be said of: what stands in for others, and what may need a key that was struck out.
+    /// Spans of values that cannot be judged: substitutes, and values that may depend on a removed key.
     pub(super) unsure: Vec<Range<usize>>,
 }
 
-/// Parses `text` into `T`, and goes on after a fault. `T` (and every table in it) is expected to carry
-/// `#[serde(deny_unknown_fields)]`. The errors are syntax errors, or unknown keys (with the nearest valid name), missing keys
-/// and wrong types; `file` is only a label in them.
-pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T> {
+/// Parses `text` into `T`, and continues after an error. `T`, and every table in it, should have
+/// `#[serde(deny_unknown_fields)]`. The errors are either syntax errors, or unknown keys (with the nearest valid name), missing
+/// keys and wrong types. `file` is only a label in them.
+pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> ParsedFile<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
-        return Parsed {
+        return ParsedFile {
             value: None,
             errors: syntax_faults(file, text, &syntax),
             unsure: Vec::new(),
@@ -54,10 +54,10 @@ pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T
     };
     let mut errors = Vec::new();
     let value = loop {
-        match T::deserialize(Reader::of_document(repair.document.clone())) {
+        match T::deserialize(TomlValueReader::from_document(repair.document.clone())) {
             Ok(value) => break Some(value),
             Err(error) => {
-                let mended = repair.mend::<T>(&error);
+                let mended = repair.repair::<T>(&error);
                 if mended.is_news {
                     errors.push(explain(file, text, &error));
                 }
@@ -68,87 +68,87 @@ pub(crate) fn parse_all<T: DeserializeOwned>(file: &str, text: &str) -> Parsed<T
         }
     };
     errors.sort_by_key(|error| error.line);
-    Parsed {
+    ParsedFile {
         value,
         errors,
         unsure: repair.unsure,
     }
 }
 
-/// Names of keys, and numbers of elements from 1, from the outside in.
-type Path = Vec<String>;
+/// The path of a value: names of keys, and numbers of array elements from 1.
+type TomlPath = Vec<String>;
 
 struct Repair<'t> {
     document: Spanned<DeTable<'t>>,
-    struck: BTreeSet<Path>,
+    struck: BTreeSet<TomlPath>,
     unsure: Vec<Range<usize>>,
-    /// A place behind everything, for what stands nowhere.
+    /// A position after the text, for the spans of substitutes.
     end: usize,
 }
 
-struct Mended {
-    /// The fault is the file's own, and not what striking out another one has led to.
+struct RepairOutcome {
+    /// Whether the error is in the file itself, not a consequence of removing another value.
     is_news: bool,
     goes_on: bool,
 }
 
 impl<'t> Repair<'t> {
-    fn mend<T: DeserializeOwned>(&mut self, error: &ReadError) -> Mended {
+    fn repair<T: DeserializeOwned>(&mut self, error: &ReadError) -> RepairOutcome {
         let missing = match error.reason {
-            Reason::MissingKey(name) => Some(name),
+            ReadFault::MissingKey(name) => Some(name),
             _ => None,
         };
         let Some(span) = error.span.clone() else {
-            return Mended {
+            return RepairOutcome {
                 is_news: true,
                 goes_on: false,
             };
         };
         let root = self.document.span() == span && missing.is_some();
         let path = if root {
-            Some(Path::new())
+            Some(TomlPath::new())
         } else {
-            find(self.document.get_ref(), &span)
+            find_path(self.document.get_ref(), &span)
         };
         match (path, missing) {
             (Some(table), Some(name)) => {
                 let mut key = table.clone();
                 key.push(name.to_owned());
                 let is_news = self.struck.insert(key);
-                let goes_on = self.stand_in::<T>(&table, name) || self.strike(table.clone());
-                Mended { is_news, goes_on }
+                let goes_on = self.add_stand_in::<T>(&table, name) || self.remove(table.clone());
+                RepairOutcome { is_news, goes_on }
             }
             (Some(path), None) => {
                 let is_news = !self.unsure.contains(&span);
-                if let (Some(meant), Some((_, table))) = (meant(&error.reason), path.split_last()) {
-                    // Where it is missed, that is told already.
+                if let (Some(meant), Some((_, table))) = (meant_key(&error.reason), path.split_last()) {
+                    // The missing key was meant by this one, so it is not reported again.
                     self.struck.insert(table.iter().cloned().chain([meant]).collect());
                 }
-                let goes_on = self.strike(path);
-                Mended { is_news, goes_on }
+                let goes_on = self.remove(path);
+                RepairOutcome { is_news, goes_on }
             }
-            (None, _) => Mended {
+            (None, _) => RepairOutcome {
                 is_news: true,
                 goes_on: false,
             },
         }
     }
 
-    /// Takes a key or an element out. `false`: there is none.
-    fn strike(&mut self, path: Path) -> bool {
+    /// Removes a key or an element; `false` if it does not exist.
+    fn remove(&mut self, path: TomlPath) -> bool {
         let Some((last, tables)) = path.split_last() else {
             return false;
         };
-        let gone = match at(&mut self.document, tables) {
+        let gone = match container_at(&mut self.document, tables) {
             Some(TomlContainer::Table(table)) => {
-                let others = table.iter().filter(|_| judged_together(tables));
+                let others = table.iter().filter(|_| is_judged_together(tables));
                 let spans = others
                     .flat_map(|(key, value)| [key.span(), value.span()])
                     .collect::<Vec<_>>();
                 self.unsure.extend(spans);
                 table.remove(last.as_str()).is_some()
             }
-            Some(TomlContainer::Array(array)) => index(last).is_some_and(|index| {
+            Some(TomlContainer::Array(array)) => element_index(last).is_some_and(|index| {
                 let there = index < array.len();
                 let others = std::mem::replace(array, DeArray::new()).into_iter().enumerate();
                 *array = others
@@ -163,19 +163,19 @@ impl<'t> Repair<'t> {
         gone
     }
 
-    /// Puts something in the place of a key that has to be there. `false`: nothing fits.
-    fn stand_in<T: DeserializeOwned>(&mut self, table: &[String], name: &str) -> bool {
-        // Where nothing of the file stands: a place for each that no other has.
+    /// Adds a substitute for a required key; `false` if no substitute fits.
+    fn add_stand_in<T: DeserializeOwned>(&mut self, table: &[String], name: &str) -> bool {
+        // A span after the file's text, different for each substitute.
         let span = self.end..self.end + 1 + self.unsure.len();
         for text in STAND_INS {
             let Ok(value) = DeValue::parse(text) else { continue };
             let mut tried = self.document.clone();
-            let Some(TomlContainer::Table(place)) = at(&mut tried, table) else {
+            let Some(TomlContainer::Table(place)) = container_at(&mut tried, table) else {
                 return false;
             };
             let key = Spanned::new(span.clone(), name.to_owned().into());
             place.insert(key, Spanned::new(span.clone(), value.into_inner()));
-            let fits = match T::deserialize(Reader::of_document(tried.clone())) {
+            let fits = match T::deserialize(TomlValueReader::from_document(tried.clone())) {
                 Ok(_) => true,
                 Err(error) => error.span.as_ref() != Some(&span),
             };
@@ -189,21 +189,21 @@ impl<'t> Repair<'t> {
     }
 }
 
-/// The key that an unknown one was meant to be.
-fn meant(reason: &Reason) -> Option<String> {
-    let Reason::UnknownKey { name, valid } = reason else {
+/// The valid key that an unknown key was probably meant to be.
+fn meant_key(reason: &ReadFault) -> Option<String> {
+    let ReadFault::UnknownKey { name, valid } = reason else {
         return None;
     };
     nearest(name, valid.iter().copied()).map(str::to_owned)
 }
 
-/// Whether what stands in a table may need its other keys: in the elements of a list, which say one thing each.
-fn judged_together(table: &[String]) -> bool {
+/// Whether the keys of a table may depend on each other: in array elements, and in `auth`.
+fn is_judged_together(table: &[String]) -> bool {
     table.iter().any(|name| name.parse::<usize>().is_ok()) || table.first().is_some_and(|name| name == "auth")
 }
 
-/// Where the element of a number is.
-fn index(number: &str) -> Option<usize> {
+/// The index of the element with this number.
+fn element_index(number: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_sub(1)
 }
 
@@ -212,12 +212,12 @@ enum TomlContainer<'p, 't> {
     Array(&'p mut DeArray<'t>),
 }
 
-fn at<'p, 't>(document: &'p mut Spanned<DeTable<'t>>, path: &[String]) -> Option<TomlContainer<'p, 't>> {
+fn container_at<'p, 't>(document: &'p mut Spanned<DeTable<'t>>, path: &[String]) -> Option<TomlContainer<'p, 't>> {
     let mut place = TomlContainer::Table(document.get_mut());
     for name in path {
         let value = match place {
             TomlContainer::Table(table) => table.get_mut(name.as_str())?,
-            TomlContainer::Array(array) => array.get_mut(index(name)?)?,
+            TomlContainer::Array(array) => array.get_mut(element_index(name)?)?,
         };
         place = match value.get_mut() {
             DeValue::Table(table) => TomlContainer::Table(table),
@@ -228,44 +228,44 @@ fn at<'p, 't>(document: &'p mut Spanned<DeTable<'t>>, path: &[String]) -> Option
     Some(place)
 }
 
-/// The key, or the value, that stands at a place: the innermost one.
-fn find(table: &DeTable<'_>, span: &Range<usize>) -> Option<Path> {
+/// The path of the innermost key or value with this span.
+fn find_path(table: &DeTable<'_>, span: &Range<usize>) -> Option<TomlPath> {
     for (key, value) in table {
         let name = key.get_ref().to_string();
         if key.span() == *span {
             return Some(vec![name]);
         }
-        if let Some(path) = find_in(value, span) {
+        if let Some(path) = find_path_in(value, span) {
             return Some(std::iter::once(name).chain(path).collect());
         }
     }
     None
 }
 
-fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Path> {
+fn find_path_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<TomlPath> {
     let inner = match value.get_ref() {
-        DeValue::Table(table) => find(table, span),
+        DeValue::Table(table) => find_path(table, span),
         DeValue::Array(array) => (1_usize..).zip(array.iter()).find_map(|(number, element)| {
-            let path = find_in(element, span)?;
+            let path = find_path_in(element, span)?;
             Some(std::iter::once(number.to_string()).chain(path).collect())
         }),
         _ => None,
     };
-    inner.or_else(|| (value.span() == *span).then(Path::new))
+    inner.or_else(|| (value.span() == *span).then(TomlPath::new))
 }
 
-/// The line of every key of a file: by the names of keys, and the numbers of elements from 1, joined by dots.
+/// The line of every key of a file, by its path: names of keys and numbers of elements from 1, joined by dots.
 pub(crate) fn lines(text: &str) -> BTreeMap<String, usize> {
     let breaks: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let line = |span: Range<usize>| 1 + breaks.partition_point(|at| *at < span.start);
     let mut lines = BTreeMap::new();
     if let Ok(document) = DeTable::parse(text) {
-        note_keys("", document.get_ref(), &line, &mut lines);
+        record_keys("", document.get_ref(), &line, &mut lines);
     }
     lines
 }
 
-fn note_keys(
+fn record_keys(
     before: &str,
     table: &DeTable<'_>,
     line: &impl Fn(Range<usize>) -> usize,
@@ -274,23 +274,23 @@ fn note_keys(
     for (key, value) in table {
         let name = format!("{before}{}", key.get_ref());
         lines.insert(name.clone(), line(key.span()));
-        note_inside(&name, value, line, lines);
+        record_inside(&name, value, line, lines);
     }
 }
 
-fn note_inside(
+fn record_inside(
     name: &str,
     value: &Spanned<DeValue<'_>>,
     line: &impl Fn(Range<usize>) -> usize,
     lines: &mut BTreeMap<String, usize>,
 ) {
     match value.get_ref() {
-        DeValue::Table(table) => note_keys(&format!("{name}."), table, line, lines),
+        DeValue::Table(table) => record_keys(&format!("{name}."), table, line, lines),
         DeValue::Array(array) => {
             for (number, element) in (1_usize..).zip(array.iter()) {
                 let name = format!("{name}.{number}");
                 lines.insert(name.clone(), line(element.span()));
-                note_inside(&name, element, line, lines);
+                record_inside(&name, element, line, lines);
             }
         }
         _ => {}

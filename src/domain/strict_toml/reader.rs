@@ -1,5 +1,5 @@
-//! Reads a parsed document into a type. The `toml` crate does this too, but its error is a text; this one says as data
-//! what is wrong. Values are read as there: the order of tries, the spans, tables and texts for choices.
+//! Reads a parsed document into a type. The `toml` crate does this too, but reports errors only as text; here they are data.
+//! Values are read in the same way as there: the number types tried in turn, spans, and enums as strings or tables.
 
 use std::ops::Range;
 use std::vec::IntoIter;
@@ -14,62 +14,62 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 use toml_datetime::de::DatetimeDeserializer;
 
-type Names = &'static [&'static str];
+type KeyNames = &'static [&'static str];
 
-/// What is wrong with a document that is TOML.
+/// What is wrong with a document that is valid TOML.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum ReadFault {
     UnknownKey {
         name: String,
-        valid: Names,
+        valid: KeyNames,
     },
     UnknownValue {
         name: String,
-        valid: Names,
+        valid: KeyNames,
     },
     MissingKey(&'static str),
     RepeatedKey(&'static str),
-    /// Without the value itself, which may be a misplaced secret.
+    /// The value itself is left out, because it may be a misplaced secret.
     WrongType {
         expected: String,
         found: String,
     },
-    /// In the words of the type that refuses the value.
+    /// The message of the type that refused the value.
     Refused(String),
 }
 
-/// What is wrong, and the bytes that it is about.
+/// What is wrong, and the bytes in question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason:?}")]
 pub(super) struct ReadError {
-    pub(super) reason: Reason,
+    pub(super) reason: ReadFault,
     pub(super) span: Option<Range<usize>>,
 }
 
 impl ReadError {
-    /// The innermost span stands.
-    fn at(mut self, span: Range<usize>) -> Self {
+    /// Sets the span, unless an inner one is set.
+    fn with_span(mut self, span: Range<usize>) -> Self {
         self.span.get_or_insert(span);
         self
     }
 }
 
-impl From<Reason> for ReadError {
-    fn from(reason: Reason) -> Self {
+impl From<ReadFault> for ReadError {
+    fn from(reason: ReadFault) -> Self {
         Self { reason, span: None }
     }
 }
 
 impl Error for ReadError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        Reason::Refused(message.to_string()).into()
+        ReadFault::Refused(message.to_string()).into()
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let text = found.to_string();
-        // Behind its kind stands the value.
+        // The text has the kind, then the value: keep only the kind.
         let kind = text.split(|c: char| !c.is_ascii_alphabetic() && c != ' ').next();
-        Reason::WrongType {
+        ReadFault::WrongType {
             expected: expected.to_string(),
             found: kind.unwrap_or_default().trim().to_owned(),
         }
@@ -80,40 +80,40 @@ impl Error for ReadError {
         Self::invalid_type(found, expected)
     }
 
-    fn unknown_variant(name: &str, valid: Names) -> Self {
+    fn unknown_variant(name: &str, valid: KeyNames) -> Self {
         let name = name.to_owned();
-        Reason::UnknownValue { name, valid }.into()
+        ReadFault::UnknownValue { name, valid }.into()
     }
 
-    fn unknown_field(name: &str, valid: Names) -> Self {
+    fn unknown_field(name: &str, valid: KeyNames) -> Self {
         let name = name.to_owned();
-        Reason::UnknownKey { name, valid }.into()
+        ReadFault::UnknownKey { name, valid }.into()
     }
 
     fn missing_field(name: &'static str) -> Self {
-        Reason::MissingKey(name).into()
+        ReadFault::MissingKey(name).into()
     }
 
     fn duplicate_field(name: &'static str) -> Self {
-        Reason::RepeatedKey(name).into()
+        ReadFault::RepeatedKey(name).into()
     }
 }
 
-/// A value of the document, with its span.
-pub(super) struct Reader<'i> {
+/// A value of a document, with its span.
+pub(super) struct TomlValueReader<'i> {
     value: DeValue<'i>,
     span: Range<usize>,
 }
 
-impl<'i> Reader<'i> {
-    pub(super) fn of_document(document: Spanned<DeTable<'i>>) -> Self {
+impl<'i> TomlValueReader<'i> {
+    pub(super) fn from_document(document: Spanned<DeTable<'i>>) -> Self {
         Self {
             span: document.span(),
             value: DeValue::Table(document.into_inner()),
         }
     }
 
-    fn of(value: Spanned<DeValue<'i>>) -> Self {
+    fn from_value(value: Spanned<DeValue<'i>>) -> Self {
         Self {
             span: value.span(),
             value: value.into_inner(),
@@ -121,7 +121,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'de> {
+impl<'de> Deserializer<'de> for TomlValueReader<'de> {
     type Error = ReadError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
@@ -149,25 +149,27 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             DeValue::Boolean(truth) => visitor.visit_bool(truth),
             DeValue::Datetime(time) => visitor.visit_map(DatetimeDeserializer::new(time)),
             DeValue::Array(elements) => visitor.visit_seq(Elements(elements.into_iter())),
-            DeValue::Table(table) => visitor.visit_map(Entries::of(table)),
+            DeValue::Table(table) => visitor.visit_map(Entries::from_table(table)),
         }
-        .map_err(|error| error.at(self.span))
+        .map_err(|error| error.with_span(self.span))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let span = self.span.clone();
-        visitor.visit_some(self).map_err(|error| error.at(span))
+        visitor.visit_some(self).map_err(|error| error.with_span(span))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
         let span = self.span.clone();
-        visitor.visit_newtype_struct(self).map_err(|error| error.at(span))
+        visitor
+            .visit_newtype_struct(self)
+            .map_err(|error| error.with_span(span))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
-        _: Names,
+        _: KeyNames,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         if is_spanned(name) {
@@ -177,16 +179,21 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         self.deserialize_any(visitor)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: Names, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: KeyNames,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
         match self.value {
             DeValue::String(text) => visitor.visit_enum(text.into_deserializer()),
             DeValue::Table(table) if table.len() == 1 => {
-                visitor.visit_enum(MapAccessDeserializer::new(Entries::of(table)))
+                visitor.visit_enum(MapAccessDeserializer::new(Entries::from_table(table)))
             }
             DeValue::Table(_) => Err(ReadError::custom("wanted a table of exactly 1 key")),
             _ => Err(ReadError::custom("wanted string or table")),
         }
-        .map_err(|error| error.at(self.span))
+        .map_err(|error| error.with_span(self.span))
     }
 
     forward_to_deserialize_any! {
@@ -195,7 +202,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, ReadError> for Reader<'de> {
+impl<'de> IntoDeserializer<'de, ReadError> for TomlValueReader<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -210,7 +217,9 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
         let element = self.0.next();
-        element.map(|element| seed.deserialize(Reader::of(element))).transpose()
+        element
+            .map(|element| seed.deserialize(TomlValueReader::from_value(element)))
+            .transpose()
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -224,7 +233,7 @@ struct Entries<'i> {
 }
 
 impl<'i> Entries<'i> {
-    fn of(table: DeTable<'i>) -> Self {
+    fn from_table(table: DeTable<'i>) -> Self {
         Self {
             entries: table.into_iter(),
             value: None,
@@ -242,7 +251,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         self.value = Some(value);
         let span = key.span();
         let read = seed.deserialize(key.into_inner().into_deserializer());
-        read.map(Some).map_err(|error: ReadError| error.at(span))
+        read.map(Some).map_err(|error: ReadError| error.with_span(span))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
@@ -251,7 +260,8 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .take()
             .ok_or_else(|| ReadError::custom("a value without a key"))?;
         let span = value.span();
-        seed.deserialize(Reader::of(value)).map_err(|error| error.at(span))
+        seed.deserialize(TomlValueReader::from_value(value))
+            .map_err(|error| error.with_span(span))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -269,7 +279,7 @@ mod tests {
     fn values_are_read_as_the_toml_crate_reads_them() {
         let text = "text = \"a\\nb\"\nint = -7\nhex = 0xFF\nfloat = 1.5\nnone = nan\nyes = true\n\
                     day = 1979-05-27T07:32:00Z\nlist = [1, \"two\", [3.0]]\n[table.below]\n\"a key\" = {}\n[[many]]\n[[many]]\nx = 1\n";
-        let read = toml::Value::deserialize(Reader::of_document(DeTable::parse(text).unwrap())).unwrap();
+        let read = toml::Value::deserialize(TomlValueReader::from_document(DeTable::parse(text).unwrap())).unwrap();
         let expected: toml::Value = toml::from_str(text).unwrap();
         // Text, because no NaN is equal to another.
         assert_eq!(format!("{read:?}"), format!("{expected:?}"));
@@ -291,13 +301,13 @@ mod tests {
 
     #[test]
     fn a_fault_says_as_data_what_is_wrong_and_where() {
-        let wrong = |expected: &str, found: &str| Reason::WrongType {
+        let wrong = |expected: &str, found: &str| ReadFault::WrongType {
             expected: expected.to_owned(),
             found: found.to_owned(),
         };
-        let refused = |message: &str| Reason::Refused(message.to_owned());
+        let refused = |message: &str| ReadFault::Refused(message.to_owned());
         for (text, reason, at) in [
-            ("", Reason::MissingKey("small"), ""),
+            ("", ReadFault::MissingKey("small"), ""),
             ("small = 256", wrong("u8", "integer"), "256"),
             (
                 "small = 99999999999999999999",
@@ -308,7 +318,7 @@ mod tests {
             ("small = 2020-01-01", wrong("u8", "map"), "2020-01-01"),
             (
                 "small = 1\nchoice = \"two\"",
-                Reason::UnknownValue {
+                ReadFault::UnknownValue {
                     name: "two".to_owned(),
                     valid: &["one"],
                 },
@@ -317,14 +327,14 @@ mod tests {
             ("small = 1\nchoice = 1", refused("wanted string or table"), "1"),
             (
                 "small = 1\nsmal = 2",
-                Reason::UnknownKey {
+                ReadFault::UnknownKey {
                     name: "smal".to_owned(),
                     valid: &["small", "choice"],
                 },
                 "smal",
             ),
         ] {
-            let error = Sizes::deserialize(Reader::of_document(DeTable::parse(text).unwrap())).unwrap_err();
+            let error = Sizes::deserialize(TomlValueReader::from_document(DeTable::parse(text).unwrap())).unwrap_err();
             assert_eq!(error.reason, reason, "{text}");
             assert_eq!(error.span.and_then(|span| text.get(span)), Some(at), "{text}");
         }

@@ -1,8 +1,7 @@
-//! HTTP/1.1 messages on the wire (RFC 9112), as far as weir reads them before any other parser does: what a request's
-//! head may look like, and where its body ends.
+//! Checks HTTP/1.1 requests (RFC 9112) before any other parser reads them: the form of the head, and where the body ends.
 //!
-//! Two parsers that read the same bytes differently let one request pass as another (request smuggling). So whatever
-//! RFC 9112 leaves to the recipient's judgement is refused here.
+//! If two parsers read the same bytes differently, one request can pass as another (request smuggling). Everything that
+//! RFC 9112 leaves to the recipient's judgement is therefore refused here.
 
 pub mod chunked;
 pub mod head;

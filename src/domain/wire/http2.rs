@@ -1,102 +1,101 @@
-//! Follows the frames of an HTTP/2 connection (RFC 9113 section 4.1), without decoding them, as far as heads are concerned: what has
-//! come of one before its end.
+//! Follows the frames of an HTTP/2 connection (RFC 9113 section 4.1) without decoding them, to measure unfinished heads.
 
 /// The length of the client's connection preface.
 const PREFACE_BYTES: usize = 24;
 
-/// The length of a frame's own head: length, type, flags, stream.
+/// The length of a frame's own header: length, type, flags, stream.
 const FRAME_HEAD_BYTES: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The flag of a frame that ends its head.
+/// The flag of the last frame of a head.
 const END_HEADERS: u8 = 0x4;
 
-/// The frames of one client, followed as they arrive, from the preface on.
+/// Follows the frames of one client as they arrive, beginning with the preface.
 #[derive(Debug)]
-pub(crate) struct Frames {
-    /// What of the preface is to come.
+pub(crate) struct Http2HeadTracker {
+    /// The remaining bytes of the preface.
     preface: usize,
-    /// The current frame's head, and how much of it has come.
+    /// The current frame's header, and the number of its bytes received so far.
     head: [u8; FRAME_HEAD_BYTES],
-    come: usize,
-    /// The length of its payload, and what of that is to come.
+    header_bytes_received: usize,
+    /// The length of the current frame's payload, and the remaining bytes of it.
     length: usize,
-    left: usize,
-    /// What the whole frames of a head have that has not come to its end.
+    payload_left: usize,
+    /// The payload bytes of the complete frames of a head that has not ended.
     block: usize,
 }
 
-/// What of a head has come before its end, in bytes.
+/// The bytes received of a head that has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unfinished {
-    /// Of a frame that is not whole, and so not decoded.
+pub(crate) struct UnfinishedHead {
+    /// Bytes of an incomplete frame, which is not decoded yet.
     pub frame: usize,
-    /// Of its whole frames, which are decoded.
+    /// Bytes of the head's complete frames, which are decoded.
     pub block: usize,
 }
 
-impl Default for Frames {
+impl Default for Http2HeadTracker {
     fn default() -> Self {
         Self {
             preface: PREFACE_BYTES,
             head: [0; FRAME_HEAD_BYTES],
-            come: 0,
+            header_bytes_received: 0,
             length: 0,
-            left: 0,
+            payload_left: 0,
             block: 0,
         }
     }
 }
 
-impl Frames {
-    /// Takes the next bytes.
+impl Http2HeadTracker {
+    /// Reads the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let mut rest = skip(&mut self.preface, bytes);
         while !rest.is_empty() {
-            rest = match self.come < FRAME_HEAD_BYTES {
-                true => self.begin(rest),
-                false => skip(&mut self.left, rest),
+            rest = match self.header_bytes_received < FRAME_HEAD_BYTES {
+                true => self.read_frame_header(rest),
+                false => skip(&mut self.payload_left, rest),
             };
-            if self.come == FRAME_HEAD_BYTES && self.left == 0 {
-                self.end();
+            if self.header_bytes_received == FRAME_HEAD_BYTES && self.payload_left == 0 {
+                self.end_frame();
             }
         }
     }
 
-    /// What has come of a head before its end. Data is none, whether its frame is whole or not.
-    pub(crate) fn unfinished(&self) -> Unfinished {
-        let is_data = self.come == FRAME_HEAD_BYTES && self.kind() == DATA;
-        Unfinished {
+    /// Returns the size of the head that has not ended. Data frames do not count, complete or not.
+    pub(crate) fn unfinished_head(&self) -> UnfinishedHead {
+        let is_data = self.header_bytes_received == FRAME_HEAD_BYTES && self.frame_type() == DATA;
+        UnfinishedHead {
             frame: if is_data {
                 0
             } else {
-                self.come + self.length - self.left
+                self.header_bytes_received + self.length - self.payload_left
             },
             block: self.block,
         }
     }
 
-    /// Takes a part of a frame's head; returns what follows.
-    fn begin<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+    /// Reads a part of a frame's header; returns the bytes after it.
+    fn read_frame_header<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let mut rest = bytes;
-        let room = self.head.iter_mut().skip(self.come);
+        let room = self.head.iter_mut().skip(self.header_bytes_received);
         for (to, from) in room.zip(bytes) {
             *to = *from;
-            self.come += 1;
+            self.header_bytes_received += 1;
             rest = rest.get(1..).unwrap_or_default();
         }
-        if self.come == FRAME_HEAD_BYTES {
+        if self.header_bytes_received == FRAME_HEAD_BYTES {
             let [high, middle, low, ..] = self.head;
             self.length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-            self.left = self.length;
+            self.payload_left = self.length;
         }
         rest
     }
 
-    fn end(&mut self) {
+    fn end_frame(&mut self) {
         let [_, _, _, kind, flags, ..] = self.head;
         let is_last = flags & END_HEADERS != 0;
         self.block = match kind {
@@ -105,16 +104,16 @@ impl Frames {
             CONTINUATION => self.block.saturating_add(self.length),
             _ => self.block,
         };
-        (self.come, self.length) = (0, 0);
+        (self.header_bytes_received, self.length) = (0, 0);
     }
 
-    fn kind(&self) -> u8 {
+    fn frame_type(&self) -> u8 {
         let [_, _, _, kind, ..] = self.head;
         kind
     }
 }
 
-/// Skips as much as is `left`; returns what follows.
+/// Skips up to `left` bytes; returns the bytes after them.
 fn skip<'b>(left: &mut usize, bytes: &'b [u8]) -> &'b [u8] {
     let here = (*left).min(bytes.len());
     *left -= here;
@@ -136,13 +135,13 @@ mod tests {
     }
 
     /// What is unfinished behind the preface and these bytes, in pieces of `step`.
-    fn behind(bytes: &[u8], step: usize) -> Unfinished {
-        let mut frames = Frames::default();
+    fn behind(bytes: &[u8], step: usize) -> UnfinishedHead {
+        let mut frames = Http2HeadTracker::default();
         let all = [&[b'x'; PREFACE_BYTES], bytes].concat();
         for piece in all.chunks(step) {
             frames.push(piece);
         }
-        frames.unfinished()
+        frames.unfinished_head()
     }
 
     #[test]
@@ -156,7 +155,7 @@ mod tests {
         .concat();
         let all = [settings, head, frame(DATA, 0, 1000)[..500].to_vec()].concat();
         let at = |come: usize| behind(&all[..come], 3);
-        let unfinished = |frame, block| Unfinished { frame, block };
+        let unfinished = |frame, block| UnfinishedHead { frame, block };
         assert_eq!(at(0), unfinished(0, 0));
         assert_eq!(
             (at(5), at(14), at(15)),
@@ -176,10 +175,13 @@ mod tests {
 
     #[test]
     fn a_head_in_one_frame_leaves_nothing_and_a_large_one_is_followed_to_its_end() {
-        assert_eq!(behind(&frame(HEADERS, END_HEADERS | 1, 0), 9), Unfinished::default());
+        assert_eq!(
+            behind(&frame(HEADERS, END_HEADERS | 1, 0), 9),
+            UnfinishedHead::default()
+        );
         let large = frame(HEADERS, END_HEADERS, (1 << 24) - 1);
         assert_eq!(behind(&large[..1 << 20], 4096).frame, 1 << 20);
-        assert_eq!(behind(&large, 1 << 16), Unfinished::default());
+        assert_eq!(behind(&large, 1 << 16), UnfinishedHead::default());
     }
 
     proptest! {

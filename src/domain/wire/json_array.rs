@@ -1,7 +1,6 @@
 //! Splits a JSON array that arrives in pieces (a Gemini stream without `alt=sse`) into its elements.
 //!
-//! The elements go straight into a [`Picker`]. At any byte the framer knows how to end the array so that it is valid
-//! JSON.
+//! The elements go straight into a [`Picker`]. At any byte, the framer can end the array so that it is valid JSON.
 
 use crate::domain::wire::json_pick::Picker;
 
@@ -11,19 +10,19 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArrayState {
     Before,
-    /// Behind the opening bracket.
+    /// After the opening bracket.
     Opened,
     Element,
     AfterElement,
     AfterComma,
     Closed,
-    /// A value that is no array: Google answers errors with a bare object.
+    /// A value that is not an array: Google answers errors with a bare object.
     Bare,
     BareClosed,
     Broken,
 }
 
-/// The framer. Any split of the array gives the same elements.
+/// Splits an array into elements. The elements do not depend on how the array is split into pieces.
 #[derive(Debug)]
 pub(crate) struct ArrayFramer {
     state: ArrayState,
@@ -43,18 +42,18 @@ impl ArrayFramer {
         }
     }
 
-    /// Whether the array (or the bare value in its place) is closed.
+    /// Whether the array (or the bare value instead of it) is complete.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
     }
 
-    /// Whether the next byte is none of an element: brackets, commas and white space stand here.
+    /// Whether the current position is outside of an element: among brackets, commas and white space.
     pub(crate) fn is_between_elements(&self) -> bool {
         !matches!(self.state, ArrayState::Element | ArrayState::Bare | ArrayState::Broken)
     }
 
-    /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called with it when an element is complete,
-    /// and with the place of its end in the bytes.
+    /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called when an element is complete, with the
+    /// picker and the offset of the element's end in `bytes`.
     pub(crate) fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker, usize)) {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -75,14 +74,14 @@ impl ArrayFramer {
                     used
                 }
                 ArrayState::Before | ArrayState::Opened | ArrayState::AfterElement | ArrayState::AfterComma => {
-                    self.between(first, picker)
+                    self.step_between_elements(first, picker)
                 }
             };
             rest = rest.get(used..).unwrap_or_default();
         }
     }
 
-    fn between(&mut self, first: u8, picker: &mut Picker) -> usize {
+    fn step_between_elements(&mut self, first: u8, picker: &mut Picker) -> usize {
         let (state, used) = match (self.state, first) {
             (state, b' ' | b'\t' | b'\r' | b'\n') => (state, 1),
             (ArrayState::Before, b'[') => (ArrayState::Opened, 1),
@@ -99,7 +98,7 @@ impl ArrayFramer {
         used
     }
 
-    /// The bytes that end the array here with `last` (a JSON value) as its last element. `None` when the array is closed, or is none.
+    /// The bytes that end the array here with `last` (a JSON value) as its last element. `None` if it is closed or not an array.
     pub(crate) fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
         let before = match self.state {
             ArrayState::Before => b"[".to_vec(),

@@ -1,62 +1,62 @@
 //! Picks the values at a few fixed paths out of JSON of any size and in any split, in bounded memory.
 //!
 //! Only picks are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON makes
-//! it inert until it is reset, and what it has picked stays readable. A value that is whole in memory is read without
+//! it inert until it is reset, and the picks so far stay readable. A value that is complete in memory is read without
 //! buffers ([`Picker::pick_whole`]), with the same result.
 
-mod heard;
-mod key;
 mod lexer;
-mod marks;
+mod text;
+
 mod path;
 mod picks;
-mod said;
-mod slot;
+
 #[cfg(test)]
 pub(in crate::domain) mod tests;
 mod whole;
 
-pub(crate) use heard::Heard;
-use heard::Listening;
-use key::Key;
-use lexer::{Lexer, Token};
-pub(crate) use marks::Marks;
-use path::{NO_LEAVES, NodeId, PathBits, ROOT};
+use crate::domain::wire::json_pick::lexer::{PickLexer, PickToken};
+use crate::domain::wire::json_pick::path::KeyBuffer;
+pub(crate) use crate::domain::wire::json_pick::path::ObjectMarks;
+pub(in crate::domain) use crate::domain::wire::json_pick::path::replace_bytes;
+use crate::domain::wire::json_pick::path::{NO_LEAVES, PathBits, PickNodeId, ROOT};
 #[cfg(test)]
-pub(crate) use path::{PATHS_MAX, SCALAR_BYTES_MAX};
-pub(crate) use path::{Path, PathSet, SEGMENTS_MAX, Segment, TREE_BYTES_MAX, Take};
-pub(crate) use picks::Picks;
-pub(crate) use said::Said;
-pub(in crate::domain) use slot::replace;
+pub(crate) use crate::domain::wire::json_pick::path::{PATHS_MAX, SCALAR_BYTES_MAX};
+pub(crate) use crate::domain::wire::json_pick::path::{
+    PathSet, PickPath, PickRule, PickSegment, SEGMENTS_MAX, TREE_BYTES_MAX,
+};
+pub(crate) use crate::domain::wire::json_pick::picks::Picks;
+pub(crate) use crate::domain::wire::json_pick::text::TextCounter;
+use crate::domain::wire::json_pick::text::TextCounting;
+pub(crate) use crate::domain::wire::json_pick::text::TextSpan;
 
-/// The picker. Paths are named by their place in the set it was made with.
+/// Picks values out of JSON that arrives in pieces. A path is identified by its index in the set that the picker was made with.
 #[derive(Debug)]
 pub(crate) struct Picker {
     set: &'static PathSet,
     picks: Picks<'static>,
-    lexer: Lexer,
-    /// Where in the set the open containers are (the outermost first); `None` for those on no path.
-    nodes: [Option<NodeId>; SEGMENTS_MAX + 1],
-    /// Where in the set the value of the key just read is.
-    pending: Option<NodeId>,
-    key: Key,
-    /// The paths that end at the value being kept; zero when none is.
+    lexer: PickLexer,
+    /// The nodes of the open containers, the outermost first; `None` for those on no path.
+    nodes: [Option<PickNodeId>; SEGMENTS_MAX + 1],
+    /// The node of the last key's value.
+    pending: Option<PickNodeId>,
+    key: KeyBuffer,
+    /// The paths that end at the value being buffered; zero if none is.
     active: PathBits,
-    /// The number of containers around the value being kept.
+    /// The number of containers around the value being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// Where in the piece that is being read it goes on: what is kept is one run of bytes, which is copied at its end, or at
-    /// that of the piece.
+    /// The offset in the current piece from which the value is not buffered yet: its bytes are copied at the end of the value
+    /// or of the piece.
     active_from: usize,
-    /// Set when the value being kept is longer than its limit.
+    /// Whether the value being buffered is longer than its limit.
     overflow: bool,
-    /// The paths of [`Take::Presence`] to a container that has just opened: the next token says whether it is empty.
+    /// The paths of [`PickRule::Presence`] to a container that has just opened: the next token shows whether it is empty.
     opened: PathBits,
     scratch: Vec<u8>,
-    /// What was listened to since the picker was made; a reset leaves it.
-    heard: Heard,
-    said: Said,
-    listening: Listening,
+    /// The text counted since the picker was made; a reset keeps it.
+    text_counter: TextCounter,
+    text_span: TextSpan,
+    counting: TextCounting,
 }
 
 impl Picker {
@@ -65,10 +65,10 @@ impl Picker {
         Self {
             set,
             picks: Picks::default(),
-            lexer: Lexer::new(),
+            lexer: PickLexer::new(),
             nodes: [None; SEGMENTS_MAX + 1],
             pending: None,
-            key: Key::new(),
+            key: KeyBuffer::new(),
             active: 0,
             active_depth: 0,
             active_limit: 0,
@@ -76,26 +76,26 @@ impl Picker {
             overflow: false,
             opened: 0,
             scratch: Vec::new(),
-            heard: Heard::default(),
-            said: Said::default(),
-            listening: Listening::No,
+            text_counter: TextCounter::default(),
+            text_span: TextSpan::default(),
+            counting: TextCounting::No,
         }
     }
 
-    /// Forgets everything, and expects the next value.
+    /// Forgets all but the counted text, and expects the next value.
     pub(crate) fn reset(&mut self) {
         self.lexer.reset();
         self.pending = None;
         self.active = 0;
         self.opened = 0;
-        self.stop_listening();
-        self.said = Said::default();
+        self.end_text();
+        self.text_span = TextSpan::default();
         self.key.end();
         self.picks.clear();
     }
 
-    /// Takes bytes up to the end of the top-level value, and returns how many; all of them when the value goes on or is not JSON.
-    /// Behind the byte that makes it no JSON nothing is listened to either, so that the split does not matter.
+    /// Reads bytes up to the end of the top-level value, and returns how many: all of them if the value goes on or is not JSON.
+    /// After the byte that makes it invalid, no text is counted either, so that the result does not depend on the split.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         self.active_from = 0;
@@ -108,27 +108,27 @@ impl Picker {
             }
             let (length, token) = self.lexer.advance(rest);
             let (before, behind) = bytes.split_at_checked(at + length).unwrap_or((bytes, &[]));
-            self.take(before, at, token);
+            self.on_token(before, at, token);
             at = bytes.len() - behind.len();
         }
-        self.keep(bytes.get(..at).unwrap_or(bytes));
+        self.buffer(bytes.get(..at).unwrap_or(bytes));
         at
     }
 
-    /// All that was listened to (see [`Take::Text`]) since the picker was made, over all resets.
+    /// The text counted (see [`Take::Text`]) since the picker was made, including before resets.
     #[cfg(test)]
-    pub(crate) fn heard(&self) -> &Heard {
-        &self.heard
+    pub(crate) fn text_counter(&self) -> &TextCounter {
+        &self.text_counter
     }
 
-    /// What was listened to in the value that is being read, or was read last.
-    pub(crate) fn said(&self) -> Said {
-        self.said
+    /// The position of the text counted in the current value, or the last one.
+    pub(crate) fn text_span(&self) -> TextSpan {
+        self.text_span
     }
 
-    /// Exchanges what was listened to with what is kept elsewhere: whoever keeps it there adds to it without touching the picker.
-    pub(crate) fn swap_heard(&mut self, kept: &mut Heard) {
-        std::mem::swap(&mut self.heard, kept);
+    /// Swaps the counted text with `kept`, so that the owner of `kept` can add to it without the picker.
+    pub(crate) fn swap_text_counter(&mut self, kept: &mut TextCounter) {
+        std::mem::swap(&mut self.text_counter, kept);
     }
 
     /// Whether the top-level value is closed.
@@ -136,139 +136,139 @@ impl Picker {
         self.lexer.is_done()
     }
 
-    /// Whether the bytes were no JSON (or nested too deeply): nothing more is picked until a reset.
+    /// Whether the bytes are not JSON or nested too deeply: nothing more is picked until a reset.
     pub(crate) fn is_inert(&self) -> bool {
         self.lexer.is_inert()
     }
 
-    /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being kept.
+    /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being buffered.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.scratch.capacity() + self.picks.heap_bytes()
     }
 
-    /// The bytes that make what came so far one valid JSON value (nothing came: `null`). `None` when it is none already.
+    /// The bytes that complete the JSON value so far (`null` if nothing has arrived). `None` if it is invalid already.
     pub(crate) fn completion(&self) -> Option<Vec<u8>> {
         self.lexer.completion()
     }
 
-    /// The piece that is being read up to a token; its bytes before `at` have been taken.
-    fn take(&mut self, piece: &[u8], at: usize, token: Option<Token>) {
+    /// Handles the end of `piece`, from `at` on, which ends with `token`.
+    fn on_token(&mut self, piece: &[u8], at: usize, token: Option<PickToken>) {
         let taken = piece.get(at..).unwrap_or_default();
-        if self.listening != Listening::No {
-            self.listen(taken, at, token);
+        if self.counting != TextCounting::No {
+            self.count_text(taken, at, token);
         }
         if self.opened != 0 && token.is_some() {
             let opened = std::mem::take(&mut self.opened);
-            if token != Some(Token::Close) {
-                self.picks.take_each(opened);
+            if token != Some(PickToken::Close) {
+                self.picks.set_present(opened);
             }
         }
         match token {
             None => self.key.extend(taken),
-            Some(Token::Key) => {
-                let node = self.node(self.lexer.depth());
+            Some(PickToken::Key) => {
+                let node = self.container_node(self.lexer.depth());
                 self.key
                     .begin(self.active == 0 && node.is_some_and(|node| self.set.has_keys(node)));
             }
-            Some(Token::KeyEnd) => {
+            Some(PickToken::KeyEnd) => {
                 let last = taken.split_last().map_or(taken, |(_quote, last)| last);
-                let node = self.node(self.lexer.depth());
-                self.pending = node.and_then(|node| self.set.key(node, self.key.with(last)?));
+                let node = self.container_node(self.lexer.depth());
+                self.pending = node.and_then(|node| self.set.key_child(node, self.key.complete_with(last)?));
                 self.key.end();
             }
-            Some(Token::Text | Token::Plain) => self.scalar_starts(piece, token == Some(Token::Text)),
-            Some(Token::Open(_)) => self.container_opens(piece),
-            Some(Token::TextEnd | Token::PlainEnd | Token::Close) => {
+            Some(PickToken::Text | PickToken::Plain) => self.on_scalar(piece, token == Some(PickToken::Text)),
+            Some(PickToken::Open(_)) => self.on_container(piece),
+            Some(PickToken::TextEnd | PickToken::PlainEnd | PickToken::Close) => {
                 if self.active != 0 && self.lexer.depth() == self.active_depth {
-                    self.keep(piece);
-                    self.store();
+                    self.buffer(piece);
+                    self.store_buffered();
                 }
-                if token == Some(Token::Close) && self.active == 0 {
-                    let ended = self.node(self.lexer.depth() + 1);
+                if token == Some(PickToken::Close) && self.active == 0 {
+                    let ended = self.container_node(self.lexer.depth() + 1);
                     self.picks
-                        .end_marked(ended.map_or(0, |node| self.set.leaves(node).marked));
+                        .on_container_end(ended.map_or(0, |node| self.set.leaves(node).marked));
                 }
             }
         }
     }
 
-    /// Where in the set the container with this number (1 is the outermost) is.
-    fn node(&self, level: usize) -> Option<NodeId> {
+    /// The node of the open container at `level`; 1 is the outermost.
+    fn container_node(&self, level: usize) -> Option<PickNodeId> {
         *self.nodes.get(level.checked_sub(1)?)?
     }
 
-    /// Where in the set the value is that begins inside `outer` containers.
-    fn value_node(&self, outer: usize) -> Option<NodeId> {
+    /// The node of the value that begins inside `outer` containers.
+    fn value_node(&self, outer: usize) -> Option<PickNodeId> {
         if self.active != 0 {
             None
         } else if outer == 0 {
             Some(ROOT)
         } else if self.lexer.is_array(outer) {
-            self.set.each(self.node(outer)?)
+            self.set.element_child(self.container_node(outer)?)
         } else {
             self.pending
         }
     }
 
-    /// Hears the bytes, if they still belong to what is listened to.
-    fn listen(&mut self, taken: &[u8], at: usize, token: Option<Token>) {
-        match (self.listening, token) {
-            (Listening::No, _) => {}
-            (Listening::Text, Some(Token::TextEnd)) => {
+    /// Counts the bytes as text; `token` may end it.
+    fn count_text(&mut self, taken: &[u8], at: usize, token: Option<PickToken>) {
+        match (self.counting, token) {
+            (TextCounting::No, _) => {}
+            (TextCounting::Text, Some(PickToken::TextEnd)) => {
                 let piece = taken.split_last().map_or(taken, |(_quote, piece)| piece);
-                self.heard.push_run(piece);
-                self.said.whole(at, piece.len());
-                self.stop_listening();
+                self.text_counter.push_run(piece);
+                self.text_span.record_string(at, piece.len());
+                self.end_text();
             }
-            (Listening::Text, _) => {
-                self.said = Said::More;
-                self.heard.push_run(taken);
+            (TextCounting::Text, _) => {
+                self.text_span = TextSpan::More;
+                self.text_counter.push_run(taken);
             }
-            (Listening::Within(outer), _) => {
-                self.said = Said::More;
-                self.heard.push_plain(taken);
-                if token == Some(Token::Close) && self.lexer.depth() == outer {
-                    self.stop_listening();
+            (TextCounting::Within(outer), _) => {
+                self.text_span = TextSpan::More;
+                self.text_counter.push_json(taken);
+                if token == Some(PickToken::Close) && self.lexer.depth() == outer {
+                    self.end_text();
                 }
             }
         }
     }
 
-    fn stop_listening(&mut self) {
-        self.heard.end();
-        self.listening = Listening::No;
+    fn end_text(&mut self) {
+        self.text_counter.end();
+        self.counting = TextCounting::No;
     }
 
-    fn scalar_starts(&mut self, piece: &[u8], is_text: bool) {
+    fn on_scalar(&mut self, piece: &[u8], is_text: bool) {
         let outer = self.lexer.depth();
         let Some(node) = self.value_node(outer) else { return };
         let leaves = self.set.leaves(node);
         self.picks.count_each(leaves.count);
-        if leaves.text && is_text && self.listening == Listening::No {
-            self.listening = Listening::Text;
+        if leaves.text && is_text && self.counting == TextCounting::No {
+            self.counting = TextCounting::Text;
         }
-        self.begin(leaves.scalar, leaves.scalar_limit, outer, piece);
+        self.begin_buffering(leaves.scalar, leaves.scalar_limit, outer, piece);
     }
 
-    fn container_opens(&mut self, piece: &[u8]) {
+    fn on_container(&mut self, piece: &[u8]) {
         let outer = self.lexer.depth() - 1;
         let node = self.value_node(outer);
         let leaves = node.map_or(&NO_LEAVES, |node| self.set.leaves(node));
         self.opened = leaves.presence;
-        self.picks.open(leaves);
+        self.picks.on_container_begin(leaves);
         if let Some(place) = self.nodes.get_mut(outer) {
             *place = node.filter(|_| leaves.tree == 0);
         }
-        if leaves.text && self.listening == Listening::No {
-            self.listening = Listening::Within(outer);
-            self.heard
-                .push_plain(piece.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
+        if leaves.text && self.counting == TextCounting::No {
+            self.counting = TextCounting::Within(outer);
+            self.text_counter
+                .push_json(piece.last_chunk::<1>().map_or(b"".as_slice(), |byte| byte));
         }
-        self.begin(leaves.tree, TREE_BYTES_MAX, outer, piece);
+        self.begin_buffering(leaves.tree, TREE_BYTES_MAX, outer, piece);
     }
 
-    /// Begins to keep a value; its first byte is the last one of `piece`.
-    fn begin(&mut self, leaves: PathBits, limit: usize, outer: usize, piece: &[u8]) {
+    /// Begins to buffer a value; its first byte is the last one of `piece`.
+    fn begin_buffering(&mut self, leaves: PathBits, limit: usize, outer: usize, piece: &[u8]) {
         if leaves != 0 {
             self.active = leaves;
             self.active_depth = outer;
@@ -279,8 +279,8 @@ impl Picker {
         }
     }
 
-    /// Keeps what of the piece has not been kept, if a value is being kept.
-    fn keep(&mut self, piece: &[u8]) {
+    /// Buffers the rest of the piece, if a value is being buffered.
+    fn buffer(&mut self, piece: &[u8]) {
         if self.active == 0 || self.overflow {
             return;
         }
@@ -290,7 +290,7 @@ impl Picker {
         } else {
             let room = self.scratch.len() + bytes.len();
             if room > self.scratch.capacity() {
-                // By doubling, but never beyond the limit.
+                // Doubles, but never exceeds the limit.
                 let wanted = room.next_power_of_two().min(TREE_BYTES_MAX).max(room);
                 self.scratch.reserve_exact(wanted - self.scratch.len());
             }
@@ -298,10 +298,10 @@ impl Picker {
         }
     }
 
-    fn store(&mut self) {
+    fn store_buffered(&mut self) {
         let too_long = self.overflow;
         self.picks.store(self.active, &self.scratch, too_long, |raw, json| {
-            replace(raw.to_mut(), json)
+            replace_bytes(raw.to_mut(), json)
         });
         self.active = 0;
     }
@@ -310,7 +310,7 @@ impl Picker {
 impl std::ops::Deref for Picker {
     type Target = Picks<'static>;
 
-    /// What was picked of the value that is being read, or was read last.
+    /// The picks of the current value, or of the last one.
     fn deref(&self) -> &Picks<'static> {
         &self.picks
     }

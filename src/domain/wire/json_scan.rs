@@ -1,77 +1,70 @@
-//! One walk over a request body: checks that it is strict JSON (RFC 8259), reads what routing, billing and the choice of
-//! a credential need, and leaves the tokens for the edits of providers.
+//! Scans a request body once: checks that it is strict JSON (RFC 8259), reads the facts that routing, billing and the choice of
+//! a credential need, and records the tokens for the edits of providers.
 //!
-//! No tree is built, so a 30 MB body costs one walk over its bytes and no second copy. Strictness matters because weir
-//! routes and bills by its reading while the provider acts on its own: a body that two parsers could read differently is
+//! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. Strictness matters because weir
+//! routes and bills by its own reading while the provider acts on another: a body that two parsers could read differently is
 //! refused.
 //!
-//! The lexer is weir's own. The tape of simd-json has no offsets into the text, so that nothing could be spliced, and needs
-//! the client's bytes mutable, to unescape into them; sonic-rs and jiter hand out values one by one and leave no tape. All
-//! of them but jiter rest on `unsafe` SIMD; long strings, most of every body, are found in vector steps here too.
+//! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs, and it unescapes strings
+//! in place, so the client's bytes would have to be mutable; sonic-rs and jiter return values one by one and leave no tape. All
+//! of them but jiter rely on `unsafe` SIMD; this lexer too skips long strings, most of every body, in vector steps.
 
 mod body_position;
-mod error;
 mod facts;
 mod input_tokens;
 mod items;
 mod json_end;
-mod key;
-mod levels;
 mod lexer;
-mod named_models;
-mod number;
-mod output_limits;
 mod references;
-mod scanned;
 mod string;
 mod tape;
-mod turns;
-
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::{Fault, ScanError};
-use facts::Facts;
-pub(crate) use input_tokens::input_estimate;
-pub use json_end::{JsonEnd, Progress};
-use key::Key;
-pub(crate) use levels::DEPTH_MAX;
-use lexer::Lexer;
-pub(in crate::domain) use lexer::{Kind, Token};
-pub use named_models::NamedModels;
-pub(crate) use references::Reference;
-use references::References;
-pub(crate) use scanned::ModelSpan;
-pub use scanned::Scan;
-pub(in crate::domain) use string::{is as is_string, unescaped};
-use tape::Recorder;
-pub(crate) use tape::Tape;
-pub(in crate::domain) use tape::{Reader, TAPE_ENTRIES_MAX};
-pub(crate) use turns::Turns;
-use turns::TurnsRead;
+use std::ops::Range;
 
-use crate::domain::wire::Protocol;
-use input_tokens::InputTally;
+use crate::domain::wire::{
+    Protocol,
+    json_scan::{
+        facts::{OutputLimits, TopLevelReader, TurnReader},
+        input_tokens::InputTokenEstimate,
+        lexer::StrictLexer,
+        references::ReferenceReader,
+        string::BodyKey,
+        tape::TapeRecorder,
+    },
+};
 
-/// What a body may cost.
+pub(crate) use crate::domain::wire::json_scan::facts::ConversationTurns;
+pub(crate) use crate::domain::wire::json_scan::input_tokens::input_estimate;
+pub use crate::domain::wire::json_scan::items::NamedModels;
+pub use crate::domain::wire::json_scan::json_end::{JsonEnd, JsonEndProgress};
+pub(crate) use crate::domain::wire::json_scan::lexer::DEPTH_MAX;
+pub(in crate::domain) use crate::domain::wire::json_scan::lexer::{JsonToken, JsonTokenKind};
+pub(crate) use crate::domain::wire::json_scan::references::Reference;
+pub(in crate::domain) use crate::domain::wire::json_scan::string::{is_text as is_string, unescaped};
+pub(crate) use crate::domain::wire::json_scan::tape::Tape;
+pub(in crate::domain) use crate::domain::wire::json_scan::tape::{TAPE_ENTRIES_MAX, TapeReader};
+
+/// The limits of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanLimits {
-    /// How many levels objects and arrays may nest; the top-level object is level 1. Held within 1..=[`DEPTH_MAX`].
+    /// The maximum nesting of objects and arrays; the top-level object is level 1. Clamped to 1..=[`DEPTH_MAX`].
     pub depth_max: usize,
-    /// How much state at a provider it may name.
+    /// The maximum number of references to state at a provider.
     pub references_max: usize,
 }
 
-/// Validates a whole body of a protocol as one strict JSON object, and collects its facts.
+/// Checks that a complete body is one strict JSON object, and collects its facts.
 ///
 /// # Errors
-/// The first fault in byte order (but UTF-8 is checked before all else), with its byte offset. No error holds text of
-/// the body.
+/// The first fault in byte order, with its byte offset; UTF-8 is checked before anything else. No error contains text of the
+/// body.
 pub fn scan(body: &[u8], protocol: Protocol, limits: &ScanLimits) -> Result<Scan, ScanError> {
     scan_onto(body, protocol, limits, TAPE_ENTRIES_MAX)
 }
 
-/// As [`scan`], with a tape of at most so many entries.
+/// Like [`scan`], with a tape of at most `entries_max` entries.
 pub(in crate::domain) fn scan_onto(
     body: &[u8],
     protocol: Protocol,
@@ -84,21 +77,21 @@ pub(in crate::domain) fn scan_onto(
     std::str::from_utf8(body).map_err(|error| ScanError::NotUtf8 {
         at: error.valid_up_to(),
     })?;
-    let mut lexer = Lexer::checking(limits.depth_max);
-    let mut tape = Recorder::new(body.len(), entries_max);
-    let mut readers = Readers {
-        facts: Facts::default(),
-        references: References::new(protocol, limits.references_max),
-        turns: TurnsRead::default(),
-        input: InputTally::default(),
+    let mut lexer = StrictLexer::checking(limits.depth_max);
+    let mut tape = TapeRecorder::new(body.len(), entries_max);
+    let mut readers = ScanReaders {
+        facts: TopLevelReader::default(),
+        references: ReferenceReader::new(protocol, limits.references_max),
+        turns: TurnReader::default(),
+        input: InputTokenEstimate::default(),
     };
     while let Some(kind) = lexer.advance(body)? {
         let token = lexer.token(kind);
         tape.push(token, &lexer);
         match kind {
-            Kind::Key => readers.key(body, token, &lexer)?,
-            Kind::End => {}
-            _ => readers.value(body, token, &lexer)?,
+            JsonTokenKind::Key => readers.on_key(body, token, &lexer)?,
+            JsonTokenKind::End => {}
+            _ => readers.on_value(body, token, &lexer)?,
         }
     }
     Ok(Scan {
@@ -107,54 +100,54 @@ pub(in crate::domain) fn scan_onto(
     })
 }
 
-/// Who is told of every key and value.
+/// The readers, which get every key and value.
 #[derive(Debug)]
-struct Readers {
-    facts: Facts,
-    references: References,
-    turns: TurnsRead,
-    input: InputTally,
+struct ScanReaders {
+    facts: TopLevelReader,
+    references: ReferenceReader,
+    turns: TurnReader,
+    input: InputTokenEstimate,
 }
 
-impl Readers {
-    fn key(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+impl ScanReaders {
+    fn on_key(&mut self, body: &[u8], token: JsonToken, lexer: &StrictLexer) -> Result<(), ScanError> {
         if let Some(at) = lexer.lone_surrogate {
-            return Err(lone_surrogate(at));
+            return Err(lone_surrogate_error(at));
         }
         let depth = lexer.depth();
-        let key = Key::of(token.of(body), lexer.is_escaped);
-        self.facts.key(depth, key, token.start)?;
-        self.references.key(depth, key, body)?;
-        self.turns.key(depth, key, || self.input.tokens());
-        let in_tools = self.facts.top() == Some(Key::Tools);
-        self.input.key(string::inner(token.of(body)), in_tools);
+        let key = BodyKey::from_token(token.bytes_in(body), lexer.is_escaped);
+        self.facts.on_key(depth, key, token.start)?;
+        self.references.on_key(depth, key, body)?;
+        self.turns.on_key(depth, key, || self.input.tokens());
+        let in_tools = self.facts.last_top_level() == Some(BodyKey::Tools);
+        self.input.on_key(string::string_inner(token.bytes_in(body)), in_tools);
         Ok(())
     }
 
-    /// A value, or the first byte of one that opens a container.
-    fn value(&mut self, body: &[u8], token: Token, lexer: &Lexer) -> Result<(), ScanError> {
+    /// Handles a value, or the first byte of an object or array.
+    fn on_value(&mut self, body: &[u8], token: JsonToken, lexer: &StrictLexer) -> Result<(), ScanError> {
         let depth = lexer.depth();
-        if token.kind == Kind::String {
-            // Only what weir goes by has to be a text: the rest is the provider's to judge.
+        if token.kind == JsonTokenKind::String {
+            // Only strings that weir reads must be valid text: the provider judges the others.
             if let Some(at) = lexer.lone_surrogate
-                && (self.facts.is_model_next() || self.references.is_read(depth))
+                && (self.facts.is_model_next() || self.references.is_string_read(depth))
             {
-                return Err(lone_surrogate(at));
+                return Err(lone_surrogate_error(at));
             }
-            self.facts.value(body, token)?;
-            self.references.string(depth, body, token)?;
-            let raw = string::inner(token.of(body));
-            self.turns.string(raw, || self.input.tokens());
-            self.input.string(raw);
+            self.facts.on_value(body, token)?;
+            self.references.on_string(depth, body, token)?;
+            let raw = string::string_inner(token.bytes_in(body));
+            self.turns.on_string(raw, || self.input.tokens());
+            self.input.on_string(raw);
             return Ok(());
         }
-        self.facts.value(body, token)?;
+        self.facts.on_value(body, token)?;
         match token.kind {
-            Kind::Object | Kind::Array => self.references.open(depth, token.kind, body)?,
+            JsonTokenKind::Object | JsonTokenKind::Array => self.references.on_container(depth, token.kind, body)?,
             kind => {
-                self.references.scalar(depth, kind);
-                if kind != Kind::Null {
-                    self.input.scalar();
+                self.references.on_scalar(depth, kind);
+                if kind != JsonTokenKind::Null {
+                    self.input.on_scalar();
                 }
             }
         }
@@ -173,9 +166,164 @@ impl Readers {
     }
 }
 
-fn lone_surrogate(at: usize) -> ScanError {
+fn lone_surrogate_error(at: usize) -> ScanError {
     ScanError::Malformed {
         at,
-        fault: Fault::LoneSurrogate,
+        fault: JsonFault::LoneSurrogate,
     }
+}
+
+/// The facts that a scan has read from a request body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// The value of `model`; `None` if the key is missing.
+    pub model: Option<ModelSpan>,
+    /// The value of `stream` if it is a boolean. It is up to the provider to refuse other values.
+    pub stream: Option<bool>,
+    /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
+    /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
+    pub output_max: Option<u64>,
+    /// The limits of the output that is billed.
+    pub output_limits: OutputLimits,
+    /// Whether the body has a `contents` key, with any value.
+    pub has_contents: bool,
+    /// A member of a Responses request that would hide the usage from weir: `background`, unless it is false, or
+    /// `stream_options.include_usage`, unless it is true.
+    pub unseen_usage: Option<&'static str>,
+    /// The value of `store` if it is a boolean.
+    pub store: Option<bool>,
+    /// Whether the body has a `thread` or a `diagnostics` object: a later request may name the answer.
+    pub may_be_continued: bool,
+    /// The position of the value of `prompt_cache_key` in the body, with both quotes.
+    pub prompt_cache_key: Option<Range<usize>>,
+    /// The references to state at a provider; at most [`ScanLimits::references_max`].
+    pub references: Vec<Reference>,
+    /// The models that the body names in addition to the one that is to answer.
+    pub models: NamedModels,
+    /// The estimated input tokens, in tokens of o200k (see `input_tokens`).
+    pub input_tokens: u64,
+    /// The turns of the conversation.
+    pub turns: ConversationTurns,
+    /// Whether the body has a member that only one account at the provider can read or has cached.
+    pub is_account_bound: bool,
+    /// The tokens of the body, for its edits.
+    pub tape: Tape,
+}
+
+/// The model that a request names, and the name's position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSpan {
+    /// The name, with escapes decoded. May be empty or implausible: see [`crate::domain::wire::operation::is_plausible`].
+    pub text: String,
+    /// The position of the value in the body, with both quotes: the bytes that an edit replaces.
+    pub value: Range<usize>,
+}
+
+/// Why a request body cannot be routed. Offsets (`at`) are bytes from the start of the body, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ScanError {
+    /// The body has nothing but white space.
+    #[error("the body is empty")]
+    Empty,
+    /// A sender must not add one (RFC 8259 section 8.1), and not all parsers skip it.
+    #[error("the body starts with a byte order mark, which JSON does not allow")]
+    ByteOrderMark,
+    /// The body is not UTF-8.
+    #[error("the body is not valid UTF-8 at byte {at}")]
+    NotUtf8 {
+        /// The first byte that is not part of a valid sequence.
+        at: usize,
+    },
+    /// The grammar of RFC 8259 is broken.
+    #[error("the body is not valid JSON at byte {at}: {fault}")]
+    Malformed {
+        /// The offset of the fault; the body's length if it ends too early.
+        at: usize,
+        /// The fault.
+        fault: JsonFault,
+    },
+    /// The top-level value is not an object.
+    #[error("the body must be a JSON object")]
+    NotObject,
+    /// The body nests deeper than [`ScanLimits::depth_max`].
+    #[error("the body nests deeper than {depth_max} levels")]
+    TooDeep {
+        /// The byte that opens the first level beyond the limit.
+        at: usize,
+        /// The limit, in levels.
+        depth_max: usize,
+    },
+    /// A second value, or anything else, after the object.
+    #[error("data follows the JSON value at byte {at}")]
+    TrailingData {
+        /// The first byte after the object that is not white space.
+        at: usize,
+    },
+    /// Two keys that are `model` once unescaped: parsers differ in which one counts.
+    #[error("`model` occurs twice (byte {at})")]
+    ModelTwice {
+        /// The opening quote of the second key.
+        at: usize,
+    },
+    /// `model` is a number, boolean, null, array or object.
+    #[error("`model` must be a string")]
+    ModelNotString {
+        /// The first byte of the value.
+        at: usize,
+    },
+    /// The body has more references to state at a provider than [`ScanLimits::references_max`].
+    #[error("the body names more than {references_max} files, items and other things at the provider (byte {at})")]
+    TooManyReferences {
+        /// The first byte of the first identifier beyond the limit.
+        at: usize,
+        /// The limit.
+        references_max: usize,
+    },
+    /// Two keys that are `stream` once unescaped: parsers differ in which one counts.
+    #[error("`stream` occurs twice (byte {at})")]
+    StreamTwice {
+        /// The opening quote of the second key.
+        at: usize,
+    },
+}
+
+/// A violation of the JSON grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonFault {
+    /// The body stops inside a value.
+    #[error("the body ends too early")]
+    EndsEarly,
+    /// No value can start here.
+    #[error("a value was expected")]
+    ValueExpected,
+    /// An object needs a key here.
+    #[error("a key in double quotes was expected")]
+    KeyExpected,
+    /// A key without its colon.
+    #[error("a colon was expected")]
+    ColonExpected,
+    /// Neither a further member nor the end of the object.
+    #[error("a comma or a closing brace was expected")]
+    CommaOrBraceExpected,
+    /// Neither a further element nor the end of the array.
+    #[error("a comma or a closing bracket was expected")]
+    CommaOrBracketExpected,
+    /// A misspelt `true`, `false` or `null`.
+    #[error("an unknown literal")]
+    Literal,
+    /// A number outside the grammar.
+    #[error("a digit was expected")]
+    DigitExpected,
+    /// A raw byte below 0x20 in a string.
+    #[error("a control character in a string must be escaped")]
+    ControlCharacter,
+    /// A backslash before anything but `"\/bfnrtu`.
+    #[error("an unknown escape")]
+    Escape,
+    /// `\u` without four hexadecimal digits.
+    #[error("an escape without four hexadecimal digits")]
+    HexDigits,
+    /// Half of a surrogate pair, which is not valid text, in a member's name or in a value that weir reads.
+    #[error("an escaped surrogate without its other half, in a name or an identifier")]
+    LoneSurrogate,
 }

@@ -1,14 +1,14 @@
-//! Goes past JSON values that are whole in memory, as far as they are right: the same values as the picker's lexer takes in
-//! pieces, which leaves the range of numbers and what stands in a string to others.
+//! Skips JSON values that are complete in memory. It accepts the same values as the picker's lexer, which does not check the
+//! range of numbers or the contents of strings.
 
-use crate::domain::wire::plain_run::plain_run;
+use crate::domain::wire::plain_run;
 
-/// Containers that may be open at once.
+/// The maximum number of open containers.
 pub(super) const DEPTH_MAX: usize = 512;
-/// One bit for each of them.
+/// One bit for each open container.
 const STACK_WORDS: usize = DEPTH_MAX / 64;
 
-/// What comes next but white space.
+/// Returns the text after leading white space.
 #[inline]
 pub(super) fn skip_space(text: &[u8]) -> &[u8] {
     match text {
@@ -17,7 +17,7 @@ pub(super) fn skip_space(text: &[u8]) -> &[u8] {
     }
 }
 
-/// The same: most JSON is written without any.
+/// The slow path of [`skip_space`]: most JSON is written without white space.
 #[cold]
 fn skip_spaces(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = text {
@@ -26,8 +26,8 @@ fn skip_spaces(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// What follows the value that a text begins with, inside so many containers. `None` if there is none, it is not whole, or too
-/// many containers are open in it.
+/// Returns what follows the value at the beginning of `text`, which is inside `outer` containers. `None` if the value is missing,
+/// incomplete or nested too deeply.
 #[inline(always)]
 pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
     match text {
@@ -37,7 +37,7 @@ pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
     }
 }
 
-/// The key that an object goes on with, between its quotes, and its value with what follows.
+/// Splits the rest of an object into its next key, without the quotes, and the text that begins with the key's value.
 #[inline]
 pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let [b'"', inside @ ..] = text else { return None };
@@ -45,7 +45,7 @@ pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
         (key, [b'"', behind @ ..]) => (key, behind),
         (_, escaped) => {
             let behind = skip_escaped(escaped)?;
-            (before(inside, behind).split_last()?.1, behind)
+            (without_end(inside, behind).split_last()?.1, behind)
         }
     };
     match skip_space(behind) {
@@ -54,13 +54,13 @@ pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// What of a text stands before its end `behind`.
+/// Returns `text` without its end `behind`.
 #[inline]
-pub(super) fn before<'t>(text: &'t [u8], behind: &[u8]) -> &'t [u8] {
+pub(super) fn without_end<'t>(text: &'t [u8], behind: &[u8]) -> &'t [u8] {
     text.get(..text.len() - behind.len()).unwrap_or(text)
 }
 
-/// What follows a string, from behind its first quote.
+/// Returns what follows a string; `inside` begins after its first quote.
 #[inline(always)]
 fn skip_string(inside: &[u8]) -> Option<&[u8]> {
     match inside.get(plain_run(inside)..)? {
@@ -69,7 +69,7 @@ fn skip_string(inside: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The same of what has an escape.
+/// The same for the rest of a string from its first escape on.
 #[inline(never)]
 fn skip_escaped(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
@@ -89,7 +89,7 @@ fn skip_escaped(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows a number, `true`, `false` or `null`.
+/// Returns what follows a number, `true`, `false` or `null`.
 fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'-' | b'0'..=b'9', rest @ ..] => {
@@ -104,16 +104,16 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The containers that are open within the value, one bit each: set for an array.
-struct Open {
+/// The open containers of a value, one bit each: set for an array.
+struct OpenContainers {
     arrays: [u64; STACK_WORDS],
-    /// What the innermost is, which is asked for after each value.
+    /// Whether the innermost container is an array. Apart from the bits, because it is read after each value.
     is_in_array: bool,
     outer: usize,
     depth: usize,
 }
 
-impl Open {
+impl OpenContainers {
     fn push(&mut self, is_array: bool) -> Option<()> {
         let word = self.arrays.get_mut(self.depth / 64)?;
         let bit = self.depth % 64;
@@ -123,7 +123,7 @@ impl Open {
         Some(())
     }
 
-    /// The innermost ends; false if it was the last.
+    /// Closes the innermost container; false if it was the last.
     fn pop(&mut self) -> bool {
         self.depth -= 1;
         let word = self.arrays.get(self.depth / 64);
@@ -134,7 +134,7 @@ impl Open {
 
 #[inline(never)]
 fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
-    let mut open = Open {
+    let mut open = OpenContainers {
         arrays: [0; STACK_WORDS],
         is_in_array: false,
         outer,
@@ -158,7 +158,7 @@ fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
             [b'"', inside @ ..] => skip_string(inside)?,
             _ => skip_plain(rest)?,
         };
-        // It has ended, or only its end follows.
+        // A value has ended, or an empty container has only its end left.
         loop {
             rest = match (skip_space(rest), open.is_in_array) {
                 ([b',', next @ ..], true) => {

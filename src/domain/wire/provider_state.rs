@@ -1,31 +1,31 @@
-//! State that a provider keeps for the operator's account: how a request names it, and which account here owns it.
+//! State that a provider keeps for the operator's account there: how a request names it, and which account of weir owns it.
 
 use serde::{Deserialize, Serialize};
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a name's or a key's digest: of so many, no two are ever the same by chance, and none can be found by trying.
+/// The length of a digest of an identifier or key: long enough that collisions and guesses are infeasible.
 const DIGEST_BYTES: usize = 16;
 
-/// A kind of state, by what names it in a request.
+/// A kind of state, by the part of a request that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateKind {
-    /// A response that the next one goes on from.
+    /// A response that this request continues.
     Response,
-    /// A response whose prompt is compared with this one's.
+    /// A response whose prompt is compared with this request's.
     ComparedResponse,
     Conversation,
     /// An item of an earlier answer.
     Item,
-    /// An item of an earlier answer, given with a text of its own: content, unless the provider keeps answers.
+    /// An item of an earlier answer that is sent with its own text: state only if the provider keeps answers, else mere content.
     SummarizedItem,
-    /// A prompt that is kept as a template.
+    /// A prompt stored as a template.
     Prompt,
-    /// The message that a thread goes on from.
+    /// The message that a thread continues.
     Thread,
-    /// A message whose prompt is compared with this one's.
+    /// A message whose prompt is compared with this request's.
     ComparedMessage,
-    /// Where a provider runs code.
+    /// An environment in which a provider runs code.
     Container,
     File,
     /// A file by its address in the provider's own store.
@@ -34,17 +34,17 @@ pub enum StateKind {
     VectorStore,
     /// Files that can be searched (Gemini-style).
     FileSearchStore,
-    /// A way to servers of the operator's own.
+    /// A tunnel to the operator's own servers.
     Tunnel,
-    /// A skill of the operator's own.
+    /// A skill of the operator.
     Skill,
-    /// A prompt's beginning that is kept for cheaper reading.
+    /// The beginning of a prompt, cached at a lower price.
     CachedContent,
 }
 
 impl StateKind {
-    /// Its place in the request, as it is told to the client.
-    pub const fn place(self) -> &'static str {
+    /// The field of the request that names it, for messages to the client.
+    pub const fn field_path(self) -> &'static str {
         match self {
             Self::Response => "previous_response_id",
             Self::ComparedResponse => "prompt_cache_options.comparison_response_id",
@@ -64,7 +64,7 @@ impl StateKind {
         }
     }
 
-    /// What it is called in a sentence.
+    /// The noun for messages to the client.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Response | Self::ComparedResponse => "response",
@@ -82,7 +82,7 @@ impl StateKind {
         }
     }
 
-    /// Whether the request goes on from it, so that only whoever has it can serve, even if nobody here remembers who has.
+    /// Whether the request continues it, so that only its holder can serve, even if the holder is not recorded.
     pub const fn is_continued(self) -> bool {
         matches!(
             self,
@@ -91,25 +91,25 @@ impl StateKind {
     }
 }
 
-/// What an identifier names, without saying what it is: a digest.
+/// The digest of a state's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateId([u8; DIGEST_BYTES]);
 
 impl StateId {
-    /// The digest of an identifier.
+    /// Computes the digest.
     pub fn new(id: &str) -> Self {
-        Self(shortened(Sha256::new().chain_update("state").chain_update(id)))
+        Self(truncated_digest(Sha256::new().chain_update("state").chain_update(id)))
     }
 }
 
-/// State as one account's: a digest over the account and what is named. Only who knows both can ask for it.
+/// Identifies state of one account: a digest over the account and the state's identifier. It can be computed only with both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct StateKey(pub [u8; DIGEST_BYTES]);
 
 impl StateKey {
-    /// What the identifier names, as this account's.
+    /// The key of the state `id` of `account`.
     pub(crate) fn new(account: &str, id: StateId) -> Self {
-        Self(shortened(Sha256::new().chain_update(id.0).chain_update(account)))
+        Self(truncated_digest(Sha256::new().chain_update(id.0).chain_update(account)))
     }
 
     /// As 32 hexadecimal digits.
@@ -117,14 +117,14 @@ impl StateKey {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A number that is the same for all that name the same.
+    /// The first 64 bits as a number.
     pub(crate) fn number(self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 }
 
-fn shortened(hash: Sha256) -> [u8; DIGEST_BYTES] {
+fn truncated_digest(hash: Sha256) -> [u8; DIGEST_BYTES] {
     let mut bytes = [0; DIGEST_BYTES];
     for (byte, of_hash) in bytes.iter_mut().zip(hash.finalize()) {
         *byte = of_hash;
@@ -132,15 +132,15 @@ fn shortened(hash: Sha256) -> [u8; DIGEST_BYTES] {
     bytes
 }
 
-/// Whether a Gemini-style address of a file is one in a provider's own store, or can be read with the operator's credential
-/// only, and not one that anybody can read: a web page, or a signed address of someone's storage.
-pub(crate) fn is_in_own_store(uri: &str) -> bool {
+/// Whether the address of a file (Gemini-style) is in a provider's own store, or readable with the operator's credential only.
+/// False for addresses that anybody can read: web pages, and signed addresses of cloud storage.
+pub(crate) fn is_in_provider_store(uri: &str) -> bool {
     let uri = uri.trim().to_ascii_lowercase();
     let Some(rest) = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")) else {
         return true;
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
-    // An authority that can be read in two ways is taken for the worse one.
+    // An authority that can be read in two ways counts as the provider's own.
     let is_plain = authority
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':'));
@@ -182,7 +182,7 @@ mod tests {
             "",
             "https://",
         ] {
-            assert!(is_in_own_store(own), "{own}");
+            assert!(is_in_provider_store(own), "{own}");
         }
         for public in [
             "https://www.youtube.com/watch?v=1",
@@ -190,7 +190,7 @@ mod tests {
             "http://example.com:8080/files/a",
             "https://storage.googleapis.com/bucket/a?X-Goog-Signature=1",
         ] {
-            assert!(!is_in_own_store(public), "{public}");
+            assert!(!is_in_provider_store(public), "{public}");
         }
     }
 }

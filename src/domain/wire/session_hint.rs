@@ -1,4 +1,4 @@
-//! Finds out whether a request continues something: state or a cache that lies with one credential of a provider.
+//! Detects requests that continue a session, whose state or cache exists at one credential of a provider.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::domain::wire::{
     provider_state::StateKey,
 };
 
-/// Headers by which agents name their session, the surest first.
+/// Headers in which agents name their session, the most reliable first.
 static SESSION_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-claude-code-session-id"),
     HeaderName::from_static("session-id"),
@@ -22,16 +22,16 @@ static SESSION_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-session-id"),
 ];
 
-/// Where the state of a request lies.
+/// Ties a request to the provider and credential that hold its session's state or cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionHint {
     number: u64,
-    /// State that the provider keeps.
+    /// Set for state that the provider keeps.
     state: Option<StateKey>,
-    remembered: Option<ServedBy>,
+    served_by: Option<ServedBy>,
 }
 
-/// Who served a session: provider and credential, by name.
+/// The provider and credential that served a session, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServedBy {
     pub provider: String,
@@ -39,12 +39,12 @@ pub(crate) struct ServedBy {
 }
 
 impl SessionHint {
-    /// The hint of state that the provider keeps, with who has it, if that is remembered.
-    pub(crate) fn of_state(state: StateKey, served_by: Option<ServedBy>) -> Self {
+    /// A hint for state that the provider keeps, with the provider and credential that hold it, where recorded.
+    pub(crate) fn for_state(state: StateKey, served_by: Option<ServedBy>) -> Self {
         Self {
             number: state.number(),
             state: Some(state),
-            remembered: served_by,
+            served_by,
         }
     }
 
@@ -53,50 +53,52 @@ impl SessionHint {
         self.number
     }
 
-    /// Whether no other credential can serve the request: the provider keeps its state.
+    /// Whether only one credential can serve the request, because the provider keeps its state.
     pub(crate) fn is_binding(&self) -> bool {
         self.state.is_some()
     }
 
-    /// Under what the place of the state was remembered.
+    /// The key under which the holder of the state was recorded.
     pub(crate) fn state(&self) -> Option<StateKey> {
         self.state
     }
 
-    /// Who has the state, if that was remembered.
+    /// The provider and credential that hold the state, where recorded.
     pub(crate) fn served_by(&self) -> Option<&ServedBy> {
-        self.remembered.as_ref()
+        self.served_by.as_ref()
     }
 }
 
-/// Whether the answer may be continued by its identifier: the provider keeps it.
-pub(crate) fn is_kept(protocol: Protocol, scan: &Scan) -> bool {
+/// Whether the provider keeps the answer, so that another request may continue it by its identifier.
+pub(crate) fn is_answer_kept(protocol: Protocol, scan: &Scan) -> bool {
     match protocol {
-        // Kept unless it is told not to (`store` defaults to true).
+        // `store` defaults to true.
         Protocol::Responses => scan.store != Some(false),
         Protocol::Messages => scan.may_be_continued,
         Protocol::Gemini => false,
     }
 }
 
-/// The session that a request is part of, by a name it gives or by what it holds. `caller` is the id of its key: nobody reaches
+/// The session of a request, by the name it gives or by its content. `caller` is the id of its key, so that no caller can reach
 /// another's sessions.
-pub(crate) fn session(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
-    let named = named(headers).map(Cow::Borrowed).or_else(|| cache_key(body, scan));
+pub(crate) fn session_hint(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
+    let named = session_name(headers)
+        .map(Cow::Borrowed)
+        .or_else(|| cache_key(body, scan));
     let number = match named {
-        Some(name) => number(caller, "session", &name),
-        None if scan.is_account_bound => number(caller, "caller", ""),
+        Some(name) => session_number(caller, "session", &name),
+        None if scan.is_account_bound => session_number(caller, "caller", ""),
         None => return None,
     };
     Some(SessionHint {
         number,
         state: None,
-        remembered: None,
+        served_by: None,
     })
 }
 
-/// The session that agents name in a header of their own.
-pub(crate) fn named(headers: &HeaderMap) -> Option<&str> {
+/// The session's name in a header of the agent.
+pub(crate) fn session_name(headers: &HeaderMap) -> Option<&str> {
     let header = |name: &HeaderName| headers.get(name)?.to_str().ok().filter(|text| !text.is_empty());
     SESSION_HEADERS.iter().find_map(header)
 }
@@ -106,8 +108,8 @@ fn cache_key<'b>(body: &'b [u8], scan: &Scan) -> Option<Cow<'b, str>> {
     unescaped(token).filter(|text| !text.is_empty())
 }
 
-fn number(caller: &str, kind: &str, id: &str) -> u64 {
-    // Lengths keep one text from running into the next.
+fn session_number(caller: &str, kind: &str, id: &str) -> u64 {
+    // The lengths keep the boundaries between the texts unambiguous.
     let digest = Sha256::new()
         .chain_update(caller.len().to_be_bytes())
         .chain_update(caller)
@@ -142,7 +144,7 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        session(caller, &map, body.as_bytes(), &scanned(body))
+        session_hint(caller, &map, body.as_bytes(), &scanned(body))
     }
 
     #[test]
@@ -162,17 +164,17 @@ mod tests {
             ),
             (Protocol::Gemini, "{}", false),
         ] {
-            assert_eq!(is_kept(protocol, &scanned(body)), kept, "{body}");
+            assert_eq!(is_answer_kept(protocol, &scanned(body)), kept, "{body}");
         }
     }
 
     #[test]
     fn state_at_the_provider_binds() {
         let state = StateKey::new("a", StateId::new("resp_1"));
-        let hint = SessionHint::of_state(state, None);
+        let hint = SessionHint::for_state(state, None);
         assert!(hint.is_binding());
         assert_eq!((hint.state(), hint.served_by()), (Some(state), None));
-        let other = SessionHint::of_state(StateKey::new("b", StateId::new("resp_1")), None);
+        let other = SessionHint::for_state(StateKey::new("b", StateId::new("resp_1")), None);
         assert_ne!(hint.number(), other.number());
     }
 

@@ -1,52 +1,52 @@
-//! Splits a server-sent event stream into events, byte by byte and without keeping them.
+//! Splits a server-sent event stream into events without buffering them.
 //!
 //! The rules are those of the WHATWG standard: lines end in LF, CRLF or CR, a byte order mark may come first, lines
 //! that begin with a colon are comments, several `data` lines of one event are joined by LF, a blank line ends the
-//! event, and an event without data is ignored. An event's data goes straight to the [`EventSink`], so a line may have
+//! event, and an event without data is ignored. An event's data goes straight to the [`EventSink`], so a line may be of
 //! any length.
 
 #[cfg(test)]
 mod tests;
 
-/// Bytes of an event name that are kept; a longer name is cut to this.
+/// The maximum length of an event name; a longer name is truncated.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// The longest field name that means anything here is `event`.
+/// The length of `event`, the longest field name that is used.
 const FIELD_BYTES_MAX: usize = 5;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// Takes the content of events.
+/// Receives the content of events.
 pub(crate) trait EventSink {
     /// More bytes of the current event's data.
-    fn data(&mut self, bytes: &[u8]);
-    /// The event is over; `name` is its `event` field, or empty.
-    fn end(&mut self, name: &[u8]);
+    fn on_data(&mut self, bytes: &[u8]);
+    /// The event has ended; `name` is its `event` field, or empty.
+    fn on_event_end(&mut self, name: &[u8]);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum SseField {
     Data,
     Event,
     Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum SseLineState {
     Start,
     Name,
-    /// Behind the colon, where one space is skipped.
-    Colon(Field),
-    Value(Field),
+    /// After the colon, where one space is skipped.
+    Colon(SseField),
+    Value(SseField),
 }
 
-/// A few bytes of what may be long.
+/// The first `MAX` bytes of a text of any length.
 #[derive(Debug)]
-struct Short<const MAX: usize> {
+struct TruncatedBytes<const MAX: usize> {
     bytes: [u8; MAX],
     length: u8,
     cut: bool,
 }
 
-impl<const MAX: usize> Short<MAX> {
+impl<const MAX: usize> TruncatedBytes<MAX> {
     const fn new() -> Self {
         Self {
             bytes: [0; MAX],
@@ -74,20 +74,20 @@ impl<const MAX: usize> Short<MAX> {
     }
 }
 
-/// The framer. Any split of the stream gives the same events.
+/// Splits a stream into events. The events do not depend on how the stream is split into pieces.
 #[derive(Debug)]
 pub(crate) struct SseFramer {
-    line: Line,
-    /// The last line ended in CR: an LF that follows belongs to it.
+    line: SseLineState,
+    /// The last line ended in CR: an LF directly after it belongs to it.
     after_cr: bool,
-    /// Bytes of the byte order mark seen; `None` when the stream has begun otherwise.
+    /// The number of bytes of the byte order mark so far; `None` once the stream is past it or has begun without one.
     mark: Option<u8>,
     has_data: bool,
-    /// Whether a line that is not blank came since the last blank one.
+    /// Whether a non-blank line has arrived since the last blank one.
     in_event: bool,
-    field: Short<FIELD_BYTES_MAX>,
-    /// Apart, because events that are recognised as a whole do not need it.
-    name: Box<Short<NAME_BYTES_MAX>>,
+    field: TruncatedBytes<FIELD_BYTES_MAX>,
+    /// Boxed, because events that are recognised as a whole do not need it.
+    name: Box<TruncatedBytes<NAME_BYTES_MAX>>,
 }
 
 impl Default for SseFramer {
@@ -100,38 +100,38 @@ impl SseFramer {
     /// A framer at the start of a stream.
     pub(crate) fn new() -> Self {
         Self {
-            line: Line::Start,
+            line: SseLineState::Start,
             after_cr: false,
             mark: Some(0),
             has_data: false,
             in_event: false,
-            field: Short::new(),
-            name: Box::new(Short::new()),
+            field: TruncatedBytes::new(),
+            name: Box::new(TruncatedBytes::new()),
         }
     }
 
-    /// Whether an event that is appended here stands alone: the last line that came was blank (or none came).
+    /// Whether an event can be inserted here: the last line was blank, or nothing has arrived yet.
     pub(crate) fn is_between_events(&self) -> bool {
-        self.line == Line::Start && !self.in_event && matches!(self.mark, None | Some(0 | 3))
+        self.line == SseLineState::Start && !self.in_event && matches!(self.mark, None | Some(0 | 3))
     }
 
-    /// Whether data came for an event that no blank line has ended yet.
+    /// Whether data has arrived for an event that has not ended.
     pub(crate) fn has_open_data(&self) -> bool {
         self.has_data
     }
 
-    /// The name of the event that is not ended yet, or empty.
+    /// The name of the event that has not ended, or empty.
     pub(crate) fn open_name(&self) -> &[u8] {
         self.name.as_slice()
     }
 
-    /// Whether the next byte begins an event, wherever the stream began.
+    /// Whether the next byte begins an event and cannot belong to a byte order mark or to the last line's end.
     pub(crate) fn is_at_event(&self) -> bool {
-        self.line == Line::Start && !self.in_event && self.mark.is_none() && !self.after_cr
+        self.line == SseLineState::Start && !self.in_event && self.mark.is_none() && !self.after_cr
     }
 
-    /// Reads the next bytes of the stream, at most to the end of an event (with all of its last line end, if that is there);
-    /// says how many.
+    /// Reads the next bytes of the stream, at most to the end of an event (with all of its last line end, if that has arrived);
+    /// returns how many.
     pub(crate) fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -139,15 +139,15 @@ impl SseFramer {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let is_end = self.has_data && self.line == Line::Start && matches!(first, b'\n' | b'\r');
+            let is_end = self.has_data && self.line == SseLineState::Start && matches!(first, b'\n' | b'\r');
             let used = match self.line {
-                Line::Start => self.start(first, sink),
-                Line::Name => self.field_name(rest, sink),
-                Line::Colon(field) => {
-                    self.line = Line::Value(field);
+                SseLineState::Start => self.read_line_start(first, sink),
+                SseLineState::Name => self.read_field_name(rest, sink),
+                SseLineState::Colon(field) => {
+                    self.line = SseLineState::Value(field);
                     usize::from(first == b' ')
                 }
-                Line::Value(field) => self.value(rest, field, sink),
+                SseLineState::Value(field) => self.read_field_value(rest, field, sink),
             };
             rest = rest.get(used..).unwrap_or_default();
             if is_end {
@@ -161,7 +161,7 @@ impl SseFramer {
         bytes.len() - rest.len()
     }
 
-    fn start(&mut self, first: u8, sink: &mut impl EventSink) -> usize {
+    fn read_line_start(&mut self, first: u8, sink: &mut impl EventSink) -> usize {
         if let Some(seen) = self.mark {
             if BYTE_ORDER_MARK.get(usize::from(seen)) == Some(&first) {
                 self.mark = Some(seen + 1);
@@ -169,8 +169,8 @@ impl SseFramer {
             }
             self.mark = None;
             if matches!(seen, 1 | 2) {
-                // No mark after all: its bytes began a field, which nobody knows.
-                self.begin_line(Line::Value(Field::Other));
+                // Not a byte order mark after all: its bytes began an unknown field.
+                self.begin_line(SseLineState::Value(SseField::Other));
                 return 0;
             }
         }
@@ -178,7 +178,7 @@ impl SseFramer {
             b'\n' | b'\r' => {
                 self.after_cr = first == b'\r';
                 if self.has_data {
-                    sink.end(self.name.as_slice());
+                    sink.on_event_end(self.name.as_slice());
                 }
                 self.name.clear();
                 self.has_data = false;
@@ -186,23 +186,23 @@ impl SseFramer {
                 1
             }
             b':' => {
-                self.begin_line(Line::Value(Field::Other));
+                self.begin_line(SseLineState::Value(SseField::Other));
                 1
             }
             _ => {
-                self.begin_line(Line::Name);
+                self.begin_line(SseLineState::Name);
                 0
             }
         }
     }
 
-    fn begin_line(&mut self, line: Line) {
+    fn begin_line(&mut self, line: SseLineState) {
         self.line = line;
         self.field.clear();
         self.in_event = true;
     }
 
-    fn field_name(&mut self, rest: &[u8], sink: &mut impl EventSink) -> usize {
+    fn read_field_name(&mut self, rest: &[u8], sink: &mut impl EventSink) -> usize {
         let end = memchr::memchr3(b':', b'\n', b'\r', rest);
         let (part, stop) = match end.and_then(|end| rest.split_at_checked(end)) {
             Some((part, stop)) => (part, stop.first().copied()),
@@ -211,39 +211,39 @@ impl SseFramer {
         self.field.extend(part);
         let Some(stop) = stop else { return part.len() };
         let field = match self.field.as_slice() {
-            _ if self.field.cut => Field::Other,
-            b"data" => Field::Data,
-            b"event" => Field::Event,
-            _ => Field::Other,
+            _ if self.field.cut => SseField::Other,
+            b"data" => SseField::Data,
+            b"event" => SseField::Event,
+            _ => SseField::Other,
         };
         match field {
-            Field::Data => {
+            SseField::Data => {
                 if self.has_data {
-                    sink.data(b"\n");
+                    sink.on_data(b"\n");
                 }
                 self.has_data = true;
             }
-            Field::Event => self.name.clear(),
-            Field::Other => {}
+            SseField::Event => self.name.clear(),
+            SseField::Other => {}
         }
         if stop == b':' {
-            self.line = Line::Colon(field);
+            self.line = SseLineState::Colon(field);
         } else {
             self.end_line(stop);
         }
         part.len() + 1
     }
 
-    fn value(&mut self, rest: &[u8], field: Field, sink: &mut impl EventSink) -> usize {
+    fn read_field_value(&mut self, rest: &[u8], field: SseField, sink: &mut impl EventSink) -> usize {
         let end = memchr::memchr2(b'\n', b'\r', rest);
         let (part, stop) = match end.and_then(|end| rest.split_at_checked(end)) {
             Some((part, stop)) => (part, stop.first().copied()),
             None => (rest, None),
         };
         match field {
-            Field::Data if !part.is_empty() => sink.data(part),
-            Field::Event => self.name.extend(part),
-            Field::Data | Field::Other => {}
+            SseField::Data if !part.is_empty() => sink.on_data(part),
+            SseField::Event => self.name.extend(part),
+            SseField::Data | SseField::Other => {}
         }
         match stop {
             Some(stop) => {
@@ -256,6 +256,6 @@ impl SseFramer {
 
     fn end_line(&mut self, stop: u8) {
         self.after_cr = stop == b'\r';
-        self.line = Line::Start;
+        self.line = SseLineState::Start;
     }
 }

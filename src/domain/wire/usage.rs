@@ -1,25 +1,32 @@
-//! The usage record: what a request consumed, whatever protocol reported it.
+//! The usage of a request, independent of the protocol.
 
-/// What one request consumed, in tokens (and calls, for the tools that are counted by call).
+pub(in crate::domain) mod fields;
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+pub(in crate::domain) use crate::domain::wire::usage::fields::Modalities;
+
+/// The usage of one request in tokens, or calls for tools that are counted by call.
 ///
 /// The parts do not overlap: each token is in exactly one field, so a price per field can be summed.
-/// Every count is between 0 and [`COUNT_MAX`]; how each protocol's own fields add up to these is in its module.
+/// Every count is between 0 and [`COUNT_MAX`]; each protocol's module converts its own fields to these.
 ///
-/// In JSON, parts that are zero are left out.
+/// In JSON, parts that are zero are omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Input tokens that were neither read from nor written to a cache, but for those of sound and images that the provider has
-    /// counted apart.
+    /// Input tokens that were neither read from nor written to a cache, except for audio and image tokens that the provider has
+    /// counted separately.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_uncached: u64,
     /// Input tokens read from a prompt cache, with the same exception.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_read: u64,
-    /// Input tokens written to a cache of short life (Messages 5 minutes, Responses 30 minutes).
+    /// Input tokens written to a cache with short lifetime (Messages 5 minutes, Responses 30 minutes).
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_short: u64,
-    /// Input tokens written to a cache of long life (Messages 1 hour, Responses 12 hours).
+    /// Input tokens written to a cache with long lifetime (Messages 1 hour, Responses 12 hours).
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_long: u64,
     /// Output tokens other than reasoning: text and tool input, with the same exception.
@@ -46,31 +53,31 @@ pub struct Usage {
     /// Calls of the provider's own image generation.
     #[serde(skip_serializing_if = "is_zero")]
     pub image_generations: u64,
-    /// Input tokens of sound that no cache had.
+    /// Audio input tokens that were not read from a cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_audio: u64,
-    /// Input tokens of images that no cache had.
+    /// Image input tokens that were not read from a cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_image: u64,
-    /// Input tokens of sound read from a prompt cache.
+    /// Audio input tokens read from a prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_read_audio: u64,
-    /// Input tokens of images read from a prompt cache.
+    /// Image input tokens read from a prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_read_image: u64,
-    /// Output tokens of sound.
+    /// Audio output tokens.
     #[serde(skip_serializing_if = "is_zero")]
     pub output_audio: u64,
-    /// Output tokens of images.
+    /// Image output tokens.
     #[serde(skip_serializing_if = "is_zero")]
     pub output_image: u64,
 }
 
-/// The parts of a usage in the order of its fields, as an array and by name.
+/// Implements access to the parts of a usage as an array, in the order of its fields, and by name.
 macro_rules! parts {
     ($($part:ident),+ $(,)?) => {
         impl Usage {
-            /// The names of the parts, which the consumption log has them under.
+            /// The names of the parts in the consumption log.
             pub(crate) const NAMES: [&'static str; [$(stringify!($part)),+].len()] = [$(stringify!($part)),+];
 
             /// The parts, in the order of the fields.
@@ -79,8 +86,8 @@ macro_rules! parts {
                 [$($part),+]
             }
 
-            /// The usage of these parts, in that order.
-            pub(crate) const fn of_parts([$($part),+]: [u64; Self::NAMES.len()]) -> Self {
+            /// The usage with these parts, in the order of the fields.
+            pub(crate) const fn from_parts([$($part),+]: [u64; Self::NAMES.len()]) -> Self {
                 Self { $($part),+ }
             }
         }
@@ -113,7 +120,7 @@ pub(in crate::domain) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The largest count (2^53, the largest integer that every JSON reader keeps exact); anything above is none.
+/// The maximum count, 2^53: up to this, every JSON parser keeps integers exact. A larger number does not count.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 impl Usage {
@@ -135,27 +142,27 @@ impl Usage {
     const OUTPUT: [&'static str; 4] = ["output_text", "output_reasoning", "output_audio", "output_image"];
 
     /// Each part with its name.
-    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn named_parts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Self::NAMES.into_iter().zip(self.parts())
     }
 
-    /// All input tokens: uncached, read, written and put in by tools.
+    /// All input tokens: uncached, read from or written to a cache, and added by tools.
     pub fn input_total(&self) -> u64 {
         let fresh = [self.input_uncached, self.input_audio, self.input_image, self.tool_input];
         let written = [self.cache_write_short, self.cache_write_long];
-        sum(&fresh)
-            .saturating_add(sum(&written))
-            .saturating_add(self.read_total())
+        sum_counts(&fresh)
+            .saturating_add(sum_counts(&written))
+            .saturating_add(self.cache_read_total())
     }
 
     /// All input tokens read from a cache.
-    pub(crate) fn read_total(&self) -> u64 {
-        sum(&[self.cache_read, self.cache_read_audio, self.cache_read_image])
+    pub(crate) fn cache_read_total(&self) -> u64 {
+        sum_counts(&[self.cache_read, self.cache_read_audio, self.cache_read_image])
     }
 
-    /// All output tokens: text, reasoning, sound and images.
+    /// All output tokens: text, reasoning, audio and images.
     pub fn output_total(&self) -> u64 {
-        sum(&[
+        sum_counts(&[
             self.output_text,
             self.output_reasoning,
             self.output_audio,
@@ -163,25 +170,25 @@ impl Usage {
         ])
     }
 
-    /// Both together, part by part.
+    /// The sum of both, part by part.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        self.by_part(other, u64::saturating_add)
+        self.merge_parts(other, u64::saturating_add)
     }
 
-    /// What is more than in the other, part by part.
+    /// The difference to `other`, part by part; zero where `other` is larger.
     #[must_use]
-    pub fn beyond(&self, other: &Self) -> Self {
-        self.by_part(other, u64::saturating_sub)
+    pub fn minus(&self, other: &Self) -> Self {
+        self.merge_parts(other, u64::saturating_sub)
     }
 
-    /// Each part held to at most so many.
+    /// The same with each part at most `most`.
     #[must_use]
-    pub(crate) fn at_most(&self, most: u64) -> Self {
-        self.by_part(&Self::default(), |count, _| count.min(most))
+    pub(crate) fn with_parts_at_most(&self, most: u64) -> Self {
+        self.merge_parts(&Self::default(), |count, _| count.min(most))
     }
 
-    /// The same with at most so many calls of each tool.
+    /// The same with at most `most` calls of each tool.
     #[must_use]
     pub(crate) fn with_calls_at_most(&self, most: u64) -> Self {
         Self {
@@ -194,7 +201,7 @@ impl Usage {
         }
     }
 
-    /// The same with at most so many input tokens. What costs least goes first.
+    /// The same with at most `most` input tokens. The cheapest parts are reduced first.
     #[must_use]
     pub(crate) fn with_input_at_most(&self, most: u64) -> Self {
         let mut held = *self;
@@ -209,11 +216,11 @@ impl Usage {
             &mut held.input_image,
             &mut held.input_audio,
         ];
-        take_off(parts, self.input_total().saturating_sub(most));
+        reduce_parts(parts, self.input_total().saturating_sub(most));
         held
     }
 
-    /// The same with at most so many output tokens. Reasoning goes first, images last.
+    /// The same with at most `most` output tokens. Reasoning is reduced first, images last.
     #[must_use]
     pub(crate) fn with_output_at_most(&self, most: u64) -> Self {
         let mut held = *self;
@@ -223,25 +230,25 @@ impl Usage {
             &mut held.output_audio,
             &mut held.output_image,
         ];
-        take_off(parts, self.output_total().saturating_sub(most));
+        reduce_parts(parts, self.output_total().saturating_sub(most));
         held
     }
 
-    fn by_part(&self, other: &Self, merge: impl Fn(u64, u64) -> u64) -> Self {
+    fn merge_parts(&self, other: &Self, merge: impl Fn(u64, u64) -> u64) -> Self {
         let mut merged = self.parts();
         for (part, other) in merged.iter_mut().zip(other.parts()) {
             *part = merge(*part, other);
         }
-        Self::of_parts(merged)
+        Self::from_parts(merged)
     }
 }
 
-fn sum(counts: &[u64]) -> u64 {
+fn sum_counts(counts: &[u64]) -> u64 {
     counts.iter().copied().fold(0, u64::saturating_add)
 }
 
-/// Takes so much off the first of these, the rest off the next.
-fn take_off<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
+/// Subtracts `excess` from these parts in order, as far as each goes.
+fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     for part in parts {
         let off = excess.min(*part);
         *part -= off;
@@ -249,16 +256,142 @@ fn take_off<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     }
 }
 
-pub(in crate::domain) mod fields;
-mod modalities;
-mod run;
-mod source;
-mod unlimited;
+/// The purpose of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    /// The requested model works on the answer. It may have declined, and another one answered instead.
+    Answer,
+    /// Another model answers instead of one that declined.
+    Fallback,
+    /// The requested model shortens a long conversation.
+    Compaction,
+    /// A model advises the answering one.
+    Advisor,
+}
 
-pub(in crate::domain) use modalities::Modalities;
-pub(crate) use run::{Run, RunKind, total};
-pub use source::{Modifiers, UsageSource};
-pub(crate) use unlimited::Unlimited;
+impl RunKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Answer, Self::Fallback, Self::Compaction, Self::Advisor];
+
+    /// The word in the consumption log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Fallback => "fallback",
+            Self::Compaction => "compaction",
+            Self::Advisor => "advisor",
+        }
+    }
+
+    /// Whether the output of such a run is part of the answer, to which the request's output limit applies.
+    pub const fn is_part_of_answer(self) -> bool {
+        matches!(self, Self::Answer | Self::Fallback)
+    }
+}
+
+/// One run of a model for an answer. Several runs, each of its own model, may make one answer: a Messages answer lists them in
+/// `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The purpose of the run.
+    pub kind: RunKind,
+    /// The model, by the provider's name; `None` for the requested model.
+    pub model: Option<String>,
+    /// The tokens that the run used.
+    pub usage: Usage,
+}
+
+impl Run {
+    /// A run of the requested model for the answer.
+    pub fn answer(usage: Usage) -> Self {
+        Self {
+            kind: RunKind::Answer,
+            model: None,
+            usage,
+        }
+    }
+}
+
+/// The sum of the runs' usage.
+pub(crate) fn total_usage(runs: &[Run]) -> Usage {
+    runs.iter().fold(Usage::default(), |sum, run| sum.plus(&run.usage))
+}
+
+/// Where a row's usage comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageSource {
+    /// The provider reported it at the end of its answer.
+    Reported,
+    /// The provider reported a part of it before the answer was interrupted, or omitted a part from a complete answer; the rest
+    /// is estimated.
+    Partial,
+    /// Estimated from the text that passed.
+    Estimated,
+    /// The provider reported more than the limits allow; the accepted maximum is billed.
+    Bounded,
+}
+
+impl UsageSource {
+    /// Every source.
+    pub const ALL: [Self; 4] = [Self::Reported, Self::Partial, Self::Estimated, Self::Bounded];
+
+    /// The word in the consumption log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Partial => "partial",
+            Self::Estimated => "estimated",
+            Self::Bounded => "bounded",
+        }
+    }
+
+    /// The source with this word in the consumption log.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == word)
+    }
+}
+
+/// The properties of an answer that change its price, as reported by the provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriceModifiers {
+    /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<SmolStr>,
+    /// The speed, such as `fast`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<SmolStr>,
+    /// The geography of the inference, such as `us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geo: Option<SmolStr>,
+}
+
+impl PriceModifiers {
+    /// The modifiers of a run. An advisor has a service tier and a speed of its own, which the answer does not report
+    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"); the geography is the
+    /// same for all runs.
+    #[must_use]
+    pub fn for_run(&self, run: RunKind) -> Self {
+        match run {
+            RunKind::Answer | RunKind::Fallback | RunKind::Compaction => self.clone(),
+            RunKind::Advisor => Self {
+                geo: self.geo.clone(),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// The work in an answer that the request's output limit does not cover: the limit applies to each run of a model, and the model
+/// runs again after a call of a provider's own tool; images do not count toward the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnlimitedWork {
+    /// Calls of the provider's own tools, such as searches and code execution.
+    pub tool_calls: u64,
+    /// Images in the answer.
+    pub images: u64,
+}
 
 #[cfg(test)]
 mod tests {
@@ -281,7 +414,7 @@ mod tests {
         for (at, name) in Usage::NAMES.into_iter().enumerate() {
             let mut parts = [0; Usage::NAMES.len()];
             parts[at] = 7;
-            let usage = Usage::of_parts(parts);
+            let usage = Usage::from_parts(parts);
             let is_in = |names: &[&str], total| names.contains(&name) == (total == 7);
             assert!(is_in(&Usage::INPUT, usage.input_total()), "{name}");
             assert!(is_in(&Usage::OUTPUT, usage.output_total()), "{name}");

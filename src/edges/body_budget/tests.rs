@@ -22,7 +22,7 @@ fn whole(bytes_max: u64) -> BodyBudget {
 fn holder(key: u8, address: u8) -> BodyHolder {
     BodyHolder {
         key: [key; 32],
-        address: Some(Client::from(IpAddr::V4(Ipv4Addr::new(192, 0, 2, address)))),
+        address: Some(ClientAddress::from(IpAddr::V4(Ipv4Addr::new(192, 0, 2, address)))),
     }
 }
 
@@ -34,22 +34,22 @@ const ANYBODY: BodyHolder = BodyHolder {
 #[test]
 fn the_limit_is_exact_and_everything_comes_back() {
     let budget = whole(10);
-    let mut lease = budget.lease(ANYBODY);
+    let mut lease = budget.reservation(ANYBODY);
     assert_eq!((lease.grow(4), lease.grow(6)), (Ok(()), Ok(())));
     assert_eq!((lease.grow(1), lease.grow(0)), (Err(NoRoom::All), Ok(())));
     assert_eq!((lease.bytes(), budget.in_use()), (10, 10));
     drop(lease);
     assert_eq!(budget.in_use(), 0);
-    assert_eq!(budget.lease(ANYBODY).grow(11), Err(NoRoom::All));
+    assert_eq!(budget.reservation(ANYBODY).grow(11), Err(NoRoom::All));
     assert_eq!(budget.in_use(), 0);
 }
 
 #[test]
 fn a_lease_takes_nothing_before_it_grows() {
     let budget = whole(10);
-    let leases: Vec<BodyLease> = (0..1000).map(|_| budget.lease(ANYBODY)).collect();
+    let leases: Vec<BodyReservation> = (0..1000).map(|_| budget.reservation(ANYBODY)).collect();
     assert_eq!(budget.in_use(), 0);
-    assert_eq!(budget.lease(ANYBODY).grow(10), Ok(()));
+    assert_eq!(budget.reservation(ANYBODY).grow(10), Ok(()));
     drop(leases);
     let held = budget.inner.held.lock();
     assert!(held.by_key.is_empty() && held.by_address.is_empty());
@@ -58,10 +58,10 @@ fn a_lease_takes_nothing_before_it_grows() {
 #[test]
 fn a_key_has_its_share_whatever_addresses_it_comes_from() {
     let budget = budget(100, 30, 100);
-    let mut leases: Vec<BodyLease> = (1..=3).map(|address| budget.lease(holder(1, address))).collect();
+    let mut leases: Vec<BodyReservation> = (1..=3).map(|address| budget.reservation(holder(1, address))).collect();
     assert!(leases.iter_mut().all(|lease| lease.grow(10).is_ok()));
     assert_eq!(leases[0].grow(1), Err(NoRoom::Key));
-    let mut other = budget.lease(holder(2, 1));
+    let mut other = budget.reservation(holder(2, 1));
     assert_eq!((other.grow(30), other.grow(1)), (Ok(()), Err(NoRoom::Key)));
     leases.pop();
     assert_eq!((leases[0].grow(10), leases[0].grow(1)), (Ok(()), Err(NoRoom::Key)));
@@ -70,13 +70,13 @@ fn a_key_has_its_share_whatever_addresses_it_comes_from() {
 #[test]
 fn an_address_has_its_share_whatever_keys_it_has() {
     let budget = budget(100, 100, 30);
-    let mut leases: Vec<BodyLease> = (1..=3).map(|key| budget.lease(holder(key, 7))).collect();
+    let mut leases: Vec<BodyReservation> = (1..=3).map(|key| budget.reservation(holder(key, 7))).collect();
     assert!(leases.iter_mut().all(|lease| lease.grow(10).is_ok()));
-    assert_eq!(budget.lease(holder(4, 7)).grow(1), Err(NoRoom::Address));
-    let mut other = budget.lease(holder(1, 8));
+    assert_eq!(budget.reservation(holder(4, 7)).grow(1), Err(NoRoom::Address));
+    let mut other = budget.reservation(holder(1, 8));
     assert_eq!((other.grow(30), other.grow(1)), (Ok(()), Err(NoRoom::Address)));
     // Who speaks for many has no share of its own.
-    let mut proxy = budget.lease(ANYBODY);
+    let mut proxy = budget.reservation(ANYBODY);
     assert_eq!((proxy.grow(40), proxy.grow(1)), (Ok(()), Err(NoRoom::All)));
     drop((leases, other, proxy));
     let held = budget.inner.held.lock();
@@ -86,7 +86,7 @@ fn an_address_has_its_share_whatever_keys_it_has() {
 #[test]
 fn what_is_refused_takes_nothing_of_any_count() {
     let budget = budget(100, 20, 10);
-    let mut lease = budget.lease(holder(1, 1));
+    let mut lease = budget.reservation(holder(1, 1));
     assert_eq!(lease.grow(11), Err(NoRoom::Address));
     assert_eq!(lease.grow(21), Err(NoRoom::Key));
     assert_eq!(lease.grow(101), Err(NoRoom::All));
@@ -96,9 +96,9 @@ fn what_is_refused_takes_nothing_of_any_count() {
 #[test]
 fn absurd_sizes_do_not_wrap_around() {
     let budget = whole(u64::MAX);
-    let mut most = budget.lease(ANYBODY);
+    let mut most = budget.reservation(ANYBODY);
     assert_eq!(most.grow(u64::MAX - 1), Ok(()));
-    assert_eq!(budget.lease(ANYBODY).grow(2), Err(NoRoom::All));
+    assert_eq!(budget.reservation(ANYBODY).grow(2), Err(NoRoom::All));
     drop(most);
     assert_eq!(budget.in_use(), 0);
 }
@@ -111,7 +111,7 @@ fn threads_together_never_exceed_a_limit_and_leave_nothing_behind() {
             let budget = budget.clone();
             scope.spawn(move || {
                 for round in 0..2000_u64 {
-                    let mut lease = budget.lease(holder(thread % 2, thread % 3));
+                    let mut lease = budget.reservation(holder(thread % 2, thread % 3));
                     let _first = lease.grow((u64::from(thread) * 97 + round * 31) % 400);
                     let _second = lease.grow(round % 200);
                     let held = budget.inner.held.lock();

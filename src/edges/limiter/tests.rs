@@ -7,21 +7,22 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{client::Client, *};
+use super::*;
+use crate::edges::limiter::ClientAddress;
 
-fn allowance(per_minute: u32, burst: u32, clients_max: usize) -> Allowance {
-    Allowance {
+fn allowance(per_minute: u32, burst: u32, clients_max: usize) -> RateAllowance {
+    RateAllowance {
         per_minute,
         burst,
         clients_max,
     }
 }
 
-fn client(number: u32) -> Client {
-    Client::from(IpAddr::V4(Ipv4Addr::from(number)))
+fn client(number: u32) -> ClientAddress {
+    ClientAddress::from(IpAddr::V4(Ipv4Addr::from(number)))
 }
 
-fn known(limiter: &Limiter<Client>) -> usize {
+fn known(limiter: &Limiter<ClientAddress>) -> usize {
     limiter.clients.lock().len()
 }
 

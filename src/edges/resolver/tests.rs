@@ -39,7 +39,7 @@ impl Script {
 }
 
 #[async_trait]
-impl Lookup for Script {
+impl HostLookup for Script {
     async fn lookup(&self, host: &str, _port: u16) -> io::Result<Vec<SocketAddr>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.hang {

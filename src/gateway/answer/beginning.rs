@@ -1,6 +1,6 @@
 //! The beginning of a success. Nothing of it reaches the client until the first event of a stream, or a body in one piece, is
-//! known to be an answer, so a provider that breaks off, says nothing or says an error before is one that has failed: the
-//! attempt is repeated, or the client gets an error status.
+//! known to be an answer. If the provider breaks off, stays silent or reports an error before that, the attempt has failed: it is
+//! repeated, or the client gets an error status.
 
 use bytes::Bytes;
 use pingora::{Error, Result, http::ResponseHeader};
@@ -8,58 +8,54 @@ use pingora_proxy::Session;
 use smallvec::SmallVec;
 
 use crate::{
-    domain::wire::protocol::{Framing, Observed},
+    domain::wire::protocol::{AnswerFraming, AnswerReport},
     edges::clock,
     gateway::{
-        answer::{error, interim, shape},
+        answer::{self, error, fields},
         coding,
         forward::Forward,
-        meter::Meter,
-        outlet::{
-            Outlet,
-            unbegun::{HELD_BYTES_MAX, Unbegun},
-            withheld_error::{Judged, WithheldError},
-        },
-        upstream::verdict::{self, Event},
+        meter::AnswerMeter,
+        outlet::{ErrorJudgement, Outlet, UNBEGUN_BYTES_MAX, UnbegunAnswer, WithheldError},
+        upstream::verdict::{self, AttemptEvent},
     },
     telemetry::metrics::Metrics,
 };
 
-/// The status that stands for a success without an answer.
+/// The status that replaces that of a success without an answer.
 const NO_ANSWER: u16 = 502;
 
-/// What the bytes so far are.
+/// What the bytes so far contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// They do not tell.
+enum BodyStart {
+    /// Not enough to decide.
     Nothing,
     /// An answer.
     Answer,
-    /// An error in the provider's words, for which this status stands.
+    /// An error in the provider's words, which corresponds to this status.
     Error(u16),
-    /// No answer, and none can follow.
+    /// No answer, and no answer can follow.
     NoAnswer,
 }
 
-/// Holds the head of a success, which is ready for the client, until the body begins. Pingora gets a head instead that the
-/// client never sees.
-pub(crate) fn hold(
+/// Holds a success's head, prepared for the client, until the body begins. Pingora gets another head, which the client never
+/// sees.
+pub(crate) fn hold_head(
     session: &Session,
     forward: &mut Forward,
     head: &mut ResponseHeader,
-    announced: Framing,
+    announced: AnswerFraming,
 ) -> Result<()> {
     let due = clock::instant() + forward.request.live.config.upstream.head_wait;
-    let held = std::mem::replace(head, interim::head()?);
+    let held = std::mem::replace(head, fields::interim_head()?);
     let keeps_alive = session.get_keepalive().is_some();
     forward.client.write_gate.head.hold(Box::new(held), due, keeps_alive);
-    forward.unbegun = Some(Box::new(Unbegun::new(announced)));
+    forward.unbegun = Some(Box::new(UnbegunAnswer::new(announced)));
     Ok(())
 }
 
-/// Takes a piece of the body, or its end, which the meter has seen. Returns true if the answer has begun; `piece` is what
-/// can go to the client then. An error return ends the attempt.
-pub(crate) fn take(
+/// Handles a piece of the body, or its end, that the meter has observed. Returns true if the answer has begun; `piece` is then
+/// what goes to the client. An error return ends the attempt.
+pub(crate) fn on_piece(
     metrics: &Metrics,
     session: &mut Session,
     forward: &mut Forward,
@@ -70,38 +66,38 @@ pub(crate) fn take(
         return Ok(true);
     };
     let meter = &forward.meter;
-    let counts_tokens = forward.request.operation.counts_tokens();
-    let seen = seen(unbegun.held(), piece.as_deref(), meter, end, counts_tokens);
+    let counts_tokens = forward.request.operation.is_token_count();
+    let seen = classify(unbegun.held(), piece.as_deref(), meter, end, counts_tokens);
     let is_sent = !forward.client.write_gate.head.is_waiting();
-    if seen == Seen::Answer || is_sent {
+    if seen == BodyStart::Answer || is_sent {
         let status = match seen {
-            Seen::Nothing | Seen::Answer => meter.status(),
-            Seen::Error(status) => status,
-            Seen::NoAnswer => NO_ANSWER,
+            BodyStart::Nothing | BodyStart::Answer => meter.status(),
+            BodyStart::Error(status) => status,
+            BodyStart::NoAnswer => NO_ANSWER,
         };
-        verdict::next(metrics, forward, true, Event::Begun { status });
+        verdict::decide(metrics, forward, true, AttemptEvent::Begun { status });
         begin(session, forward, piece)?;
         return Ok(true);
     }
-    let is_stream = forward.meter.framing() != Some(Framing::Json);
+    let is_stream = forward.meter.framing() != Some(AnswerFraming::Json);
     match seen {
-        Seen::Error(status) if is_stream => {
+        BodyStart::Error(status) if is_stream => {
             let credential_refused = forward.provider().refuses_credential(status, None);
-            let event = Event::NeverBegan {
+            let event = AttemptEvent::NeverBegan {
                 status,
                 credential_refused,
             };
-            verdict::after_answer(metrics, forward, event)?;
+            verdict::decide_after_answer(metrics, forward, event)?;
             // No other attempt follows, so the client gets the provider's words.
             begin(session, forward, piece)?;
             Ok(true)
         }
-        Seen::NoAnswer => Err(no_answer(metrics, forward)),
-        Seen::Error(status) if end => {
+        BodyStart::NoAnswer => Err(no_answer(metrics, forward)),
+        BodyStart::Error(status) if end => {
             answer_with_error(metrics, forward, status, piece.take())?;
             Ok(false)
         }
-        Seen::Nothing | Seen::Error(_) | Seen::Answer => {
+        BodyStart::Nothing | BodyStart::Error(_) | BodyStart::Answer => {
             if let Some(bytes) = piece.take() {
                 unbegun.push(&bytes);
             }
@@ -110,28 +106,28 @@ pub(crate) fn take(
     }
 }
 
-fn seen(held: &[u8], piece: Option<&[u8]>, meter: &Meter, end: bool, counts_tokens: bool) -> Seen {
+fn classify(held: &[u8], piece: Option<&[u8]>, meter: &AnswerMeter, end: bool, counts_tokens: bool) -> BodyStart {
     let piece = piece.unwrap_or_default();
-    let is_long = held.len() + piece.len() > HELD_BYTES_MAX;
+    let is_long = held.len() + piece.len() > UNBEGUN_BYTES_MAX;
     if is_long || meter.is_undecodable() {
-        return Seen::Answer;
+        return BodyStart::Answer;
     }
-    let unfinished = if end { Seen::NoAnswer } else { Seen::Nothing };
+    let unfinished = if end { BodyStart::NoAnswer } else { BodyStart::Nothing };
     if !meter.is_framing_known() {
         return unfinished;
     }
     match meter.framing() {
-        None | Some(Framing::Opaque) => Seen::NoAnswer,
-        Some(Framing::Json) if !meter.is_complete() => unfinished,
+        None | Some(AnswerFraming::Opaque) => BodyStart::NoAnswer,
+        Some(AnswerFraming::Json) if !meter.is_complete() => unfinished,
         Some(framing) => match meter.observed() {
             Some(observed) => match &observed.in_band_error {
-                Some(error) => Seen::Error(error.status()),
-                None if framing == Framing::Json => match counts_tokens {
-                    true if is_empty_value(held, piece) => Seen::NoAnswer,
-                    false if !is_answer(&observed, meter) => Seen::NoAnswer,
-                    _ => Seen::Answer,
+                Some(error) => BodyStart::Error(error.status()),
+                None if framing == AnswerFraming::Json => match counts_tokens {
+                    true if is_empty_value(held, piece) => BodyStart::NoAnswer,
+                    false if !is_answer(&observed, meter) => BodyStart::NoAnswer,
+                    _ => BodyStart::Answer,
                 },
-                None if meter.has_begun() => Seen::Answer,
+                None if meter.has_begun() => BodyStart::Answer,
                 None => unfinished,
             },
             None => unfinished,
@@ -139,8 +135,8 @@ fn seen(held: &[u8], piece: Option<&[u8]>, meter: &Meter, end: bool, counts_toke
     }
 }
 
-/// Whether a body in one piece has something of an answer.
-fn is_answer(observed: &Observed, meter: &Meter) -> bool {
+/// Whether a body in one piece has any part of an answer.
+fn is_answer(observed: &AnswerReport, meter: &AnswerMeter) -> bool {
     observed.usage.is_some()
         || observed.finish_reason.is_some()
         || observed.model.is_some()
@@ -148,28 +144,28 @@ fn is_answer(observed: &Observed, meter: &Meter) -> bool {
         || meter.first_content.is_some()
 }
 
-/// Whether a body is an empty value. A compressed one never looks so.
+/// Whether a body is an empty JSON value; false for a compressed one.
 fn is_empty_value(held: &[u8], piece: &[u8]) -> bool {
     let bytes = held.iter().chain(piece).filter(|byte| !byte.is_ascii_whitespace());
     let first: SmallVec<[u8; 8]> = bytes.copied().take(5).collect();
     matches!(first.as_slice(), b"{}" | b"[]" | b"null")
 }
 
-/// Has the head and what was held go to the client before anything else.
+/// Releases the held head and body to the client, before anything else.
 fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()> {
     let Some(unbegun) = forward.unbegun.take() else {
         return Ok(());
     };
     let announced = unbegun.announced;
     *piece = unbegun.into_body(piece.take());
-    shape::release(session, forward, announced)
+    answer::release(session, forward, announced)
 }
 
-/// Tells Pingora's session of a head that the client's connection has sent, because it waited for too long.
+/// Has Pingora's session write a head that the client's connection has already sent because it waited too long.
 ///
 /// # Errors
-/// The session could not take it.
-pub(crate) fn catch_up(session: &mut Session, forward: &Forward) -> Result<()> {
+/// The session could not write the head.
+pub(crate) fn write_sent_head(session: &mut Session, forward: &Forward) -> Result<()> {
     let head = &forward.client.write_gate.head;
     match head.is_waiting() {
         true => Ok(()),
@@ -177,13 +173,13 @@ pub(crate) fn catch_up(session: &mut Session, forward: &Forward) -> Result<()> {
     }
 }
 
-/// The error that ends an attempt whose success has no answer in it.
+/// The error that ends an attempt whose success contains no answer.
 pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> {
-    let event = Event::NeverBegan {
+    let event = AttemptEvent::NeverBegan {
         status: NO_ANSWER,
         credential_refused: false,
     };
-    let repeated = verdict::after_answer(metrics, forward, event);
+    let repeated = verdict::decide_after_answer(metrics, forward, event);
     forward.abandon_answer();
     match repeated {
         Err(error) => error,
@@ -191,16 +187,16 @@ pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> 
     }
 }
 
-/// Turns a success that is an error into an error answer with this status.
+/// Turns a success that contains an error into an error answer with this status.
 fn answer_with_error(metrics: &Metrics, forward: &mut Forward, status: u16, piece: Option<Bytes>) -> Result<()> {
     let (Some(unbegun), Some(mut head)) = (forward.unbegun.take(), forward.client.write_gate.head.take()) else {
         return Err(forward.refuse_answer());
     };
     head.set_status(status)?;
     let coded = coding::of_answer(&head.headers);
-    let mut withheld = WithheldError::new(*head, coded, Judged::NotInSuccess);
+    let mut withheld = WithheldError::new(*head, coded, ErrorJudgement::NotInSuccess);
     withheld.push(&unbegun.into_body(piece).unwrap_or_default());
-    forward.meter.replaced_by(status);
-    forward.outlet = Outlet::WholeError(Box::new(error::finish(withheld, metrics, forward)?));
+    forward.meter.replace_status(status);
+    forward.outlet = Outlet::ErrorReply(Box::new(error::finish(withheld, metrics, forward)?));
     Ok(())
 }

@@ -6,21 +6,21 @@ use pingora_proxy::Session;
 
 use crate::{
     domain::{
-        faults::end::End,
-        wire::protocol::{Boundaries, Break, Framing},
+        faults::End,
+        wire::protocol::{AnswerFraming, Break, MessageBoundaries},
     },
     edges::clock,
     gateway::{
         answer::{beginning, error},
         attempt::deadline::Fate,
         forward::Forward,
-        outlet::{Outlet, append, masking::CannotMask, rewrite},
+        outlet::{MaskFailure, Outlet, append, rewrite},
         parts::Gateway,
     },
     telemetry::metrics::Metrics,
 };
 
-/// Passes a piece of the answer's body, or its end. Before the client has its last bytes, the request is charged. An error return
+/// Passes a piece of the answer's body, or its end. The request is charged before the client gets the last bytes. An error return
 /// breaks the connection.
 pub(crate) fn pass(
     gateway: &Gateway,
@@ -38,7 +38,7 @@ pub(crate) fn pass(
     Ok(())
 }
 
-/// Turns a piece of the provider's body, or its end, into the bytes that go to the client now. Returns whether they are the last.
+/// Turns a piece of the provider's body, or its end, into the bytes for the client. Returns whether they are the last.
 fn relay(
     metrics: &Metrics,
     session: &mut Session,
@@ -46,15 +46,15 @@ fn relay(
     piece: &mut Option<Bytes>,
     end: bool,
 ) -> Result<bool> {
-    forward.note_client();
+    forward.check_client();
     if let Some(bytes) = piece.as_deref() {
         observe(forward, bytes, end);
     }
     if matches!(forward.outlet, Outlet::Withheld(_)) {
-        error::keep_back(metrics, forward, piece, end)?;
+        error::buffer_piece(metrics, forward, piece, end)?;
         return Ok(end);
     }
-    if matches!(forward.outlet, Outlet::WholeError(_)) {
+    if matches!(forward.outlet, Outlet::ErrorReply(_)) {
         *piece = None;
         return Ok(end);
     }
@@ -63,57 +63,58 @@ fn relay(
         return Err(Error::explain(ErrorType::ConnectionClosed, "the answer did not begin in time").into_up());
     }
     if end {
-        forward.meter.body_ended();
+        forward.meter.on_end();
     }
     let boundaries = boundaries(forward, piece.is_some());
-    if !beginning::take(metrics, session, forward, piece, end)? {
+    if !beginning::on_piece(metrics, session, forward, piece, end)? {
         return Ok(end);
     }
-    if forward.ticket.is_cut() && !end && forward.request.stream {
-        let context = "nothing is left to pay for the answer";
+    if forward.ticket.must_stop() && !end && forward.request.stream {
+        let context = "no funds are left for the answer";
         return Err(Error::explain(ErrorType::Custom("limit reached"), context).into_up());
     }
     let fate = match end {
-        true => forward.attempt.ended(),
+        true => forward.attempt.on_end(),
         false => Fate::Running,
     };
     mask(forward, boundaries, piece, end)?;
-    let_out(forward, piece, end);
+    emit(forward, piece, end);
     if end && !forward.meter.is_complete() {
         end_as_failure(forward, piece, fate)?;
     } else if end && let Some(closing) = forward.meter.closing() {
         append(piece, &closing);
     }
-    Ok(end || forward.meter.is_whole())
+    Ok(end || forward.meter.is_finished())
 }
 
 /// Observes a piece of the provider's body.
 fn observe(forward: &mut Forward, bytes: &[u8], end: bool) {
     let now = clock::instant();
-    forward.attempt.byte_seen(now);
+    forward.attempt.on_byte(now);
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
-    let decoded = |text: &[u8], boundaries| masking.see_decoded(text, boundaries, attempts.secret());
-    forward.meter.body_seen(bytes, now, decoded);
-    // The charge follows the last bytes in this call, and computes the cost that they make.
-    if !end && !forward.meter.is_whole() {
-        forward.look(now);
+    let decoded = |text: &[u8], boundaries| masking.observe_decoded(text, boundaries, attempts.secret());
+    forward.meter.on_piece(bytes, now, decoded);
+    // With the last bytes the charge follows in the same call and computes the cost anyway.
+    if !end && !forward.meter.is_finished() {
+        forward.sample(now);
     }
 }
 
-/// How the next piece that leaves divides into messages: the one that has come, behind what is held of an answer that has not begun.
-fn boundaries(forward: &Forward, has_come: bool) -> Boundaries {
+/// How the next piece for the client divides into messages: the piece that has arrived, after the held bytes of an unbegun
+/// answer.
+fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     let held = forward.unbegun.as_ref().map_or(0, |unbegun| unbegun.held().len());
     match has_come {
-        true => forward.meter.boundaries().behind(held),
-        false => Boundaries::default(),
+        true => forward.meter.boundaries().shifted_by(held),
+        false => MessageBoundaries::default(),
     }
 }
 
-/// Masks the credential in errors within a piece, or in what waits at the end. An error return breaks the connection, because
-/// nothing can be masked in what is compressed.
-fn mask(forward: &mut Forward, boundaries: Boundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+/// Masks the credential in errors within a piece, and in the waiting bytes at the end. An error return breaks the connection,
+/// because nothing can be masked in compressed bytes.
+fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
-    if !forward.meter.is_coded() {
+    if !forward.meter.is_compressed() {
         masking.pass(piece, boundaries, || attempts.secret());
         if end {
             masking.finish(piece, attempts.secret());
@@ -121,16 +122,16 @@ fn mask(forward: &mut Forward, boundaries: Boundaries, piece: &mut Option<Bytes>
         return Ok(());
     }
     if end || forward.meter.is_undecodable() {
-        // The client gets the compressed bytes; nothing more is learnt of what they say.
-        masking.rest(attempts.secret());
+        // No more text follows, so the mask stops waiting. The client gets the compressed bytes.
+        masking.remaining(attempts.secret());
     }
     let why = "an error within the compressed answer repeats the credential";
     let is_passed = masking.pass_coded(piece);
-    is_passed.map_err(|CannotMask| Error::explain(ErrorType::ConnectionClosed, why).into_up())
+    is_passed.map_err(|MaskFailure| Error::explain(ErrorType::ConnectionClosed, why).into_up())
 }
 
 /// Sends a piece, or the end, through the outlet. Observation and billing use the provider's bytes.
-fn let_out(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     match &mut forward.outlet {
         Outlet::Rewrite(rewriter) => rewrite(rewriter, piece, end),
         Outlet::PossibleError(possible) => {
@@ -149,22 +150,22 @@ fn let_out(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
                 }
             }
         }
-        Outlet::Pass | Outlet::Withheld(_) | Outlet::WholeError(_) => {}
+        Outlet::Pass | Outlet::Withheld(_) | Outlet::ErrorReply(_) => {}
     }
 }
 
-/// Handles an answer that the provider ended properly but incomplete. A stream gets the protocol's in-band error; if
-/// the protocol has none, the connection is broken. In neither case does a client take it for a success.
+/// Handles an answer that the provider ended properly but incomplete. A stream gets the protocol's in-band error; if the protocol
+/// has none, the connection is broken. Either way the client cannot take the answer for a success.
 fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) -> Result<()> {
-    let why = fate.broken().unwrap_or(Break::ProviderEnded);
+    let why = fate.break_reason().unwrap_or(Break::ProviderEnded);
     forward.decide(End::Broken(why));
     if let Some(tail) = forward.meter.failure_tail(why) {
         append(piece, &tail);
         return Ok(());
     }
-    if forward.meter.framing() != Some(Framing::Json) && !forward.meter.is_coded() {
+    if forward.meter.framing() != Some(AnswerFraming::Json) && !forward.meter.is_compressed() {
         // The body does not match its content type; the client decides.
         return Ok(());
     }
-    Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was whole").into_up())
+    Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was complete").into_up())
 }

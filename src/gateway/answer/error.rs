@@ -1,6 +1,6 @@
-//! A provider's error answer. It is withheld, head and body, until its end. Then it is decoded, the provider's file
-//! decides what it means, and the client gets it masked and in the form it expects. The client gets nothing of it if
-//! another attempt follows or the credential was refused.
+//! A provider's error answer. It is withheld, head and body, until its end. Then it is decoded, the provider's file decides what
+//! it means, and the client gets it masked and in the form that it expects. The client gets nothing of it if another attempt
+//! follows or the credential was refused.
 
 use std::time::Duration;
 
@@ -13,21 +13,18 @@ use crate::{
         faults::retry::{retry_after, retry_delay},
         rules::ErrorShape,
         wire::protocol::{
-            framing_of,
+            framing_from_content_type,
             provider_error::{redact, reshape_error},
         },
     },
     edges::clock,
     gateway::{
-        answer::{fields, interim},
+        answer::fields,
         attempt::deadline::Fate,
         coding,
         forward::Forward,
-        outlet::{
-            Outlet,
-            withheld_error::{Judged, WholeError, WithheldError},
-        },
-        upstream::verdict::{self, Event},
+        outlet::{ErrorJudgement, ErrorReply, Outlet, WithheldError},
+        upstream::verdict::{self, AttemptEvent},
     },
     telemetry::metrics::Metrics,
 };
@@ -38,36 +35,41 @@ pub(crate) fn withhold(
     metrics: &Metrics,
     forward: &mut Forward,
     head: &mut ResponseHeader,
-    judged: Judged,
+    judged: ErrorJudgement,
 ) -> Result<()> {
-    let withheld = std::mem::replace(head, interim::head()?);
+    let withheld = std::mem::replace(head, fields::interim_head()?);
     let content_type = withheld.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
     let operation = forward.request.operation;
-    let framing = framing_of(operation, content_type);
+    let framing = framing_from_content_type(operation, content_type);
     let coded = coding::of_answer(&withheld.headers);
     let (status, protocol) = (withheld.status.as_u16(), operation.protocol());
-    forward.meter.head_seen(status, protocol, framing, &coded);
+    forward.meter.on_head(status, protocol, framing, &coded);
     let attempt = &forward.attempt;
-    attempt.error_seen(clock::instant());
-    let is_empty = attempt.is_bodiless() || fields::say_no_body(&withheld);
+    attempt.on_error_head(clock::instant());
+    let is_empty = attempt.is_bodiless() || fields::announces_no_body(&withheld);
     forward.outlet = Outlet::Withheld(Box::new(WithheldError::new(withheld, coded, judged)));
     match is_empty {
         // There is no body.
-        true => keep_back(metrics, forward, &mut None, true),
+        true => buffer_piece(metrics, forward, &mut None, true),
         false => Ok(()),
     }
 }
 
-/// Takes a piece of a withheld answer, or its end. Nothing goes to the client. An error return ends the attempt.
-pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
+/// Buffers a piece of a withheld answer, or handles its end. Nothing goes to the client. An error return ends the attempt.
+pub(crate) fn buffer_piece(
+    metrics: &Metrics,
+    forward: &mut Forward,
+    piece: &mut Option<Bytes>,
+    end: bool,
+) -> Result<()> {
     let taken = piece.take();
     if let (Outlet::Withheld(error), Some(bytes)) = (&mut forward.outlet, taken) {
         error.push(&bytes);
     }
     if end && forward.attempt.fate() == Fate::Stopped {
         // If only the connection's end delimits the answer, its time limit looks like a proper end.
-        let context = "the error answer was not whole in time";
+        let context = "the error answer was not complete in time";
         return Err(Error::explain(ErrorType::ConnectionClosed, context).into_up());
     }
     match end {
@@ -76,57 +78,61 @@ pub(crate) fn keep_back(metrics: &Metrics, forward: &mut Forward, piece: &mut Op
     }
 }
 
-/// Ends a withheld answer with what has arrived of it: its status says more than that its body broke off, or did not come in
-/// time. An error return ends the attempt.
+/// Ends a withheld answer with the part that has arrived, because its status says more than that its body broke off or was late.
+/// An error return ends the attempt.
 pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
-        forward.attempt.ended();
-        forward.outlet = Outlet::WholeError(Box::new(finish(*error, metrics, forward)?));
-        forward.meter.body_ended();
+        forward.attempt.on_end();
+        forward.outlet = Outlet::ErrorReply(Box::new(finish(*error, metrics, forward)?));
+        forward.meter.on_end();
     }
     Ok(())
 }
 
 /// Decides what the answer means and prepares it for the client. An error return ends the attempt.
-pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<WholeError> {
+pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<ErrorReply> {
     let text = error.take_text();
-    let WithheldError { mut head, judged, .. } = error;
+    let WithheldError {
+        mut head,
+        judgement: judged,
+        ..
+    } = error;
     let status = head.status.as_u16();
     let wait = text.as_deref().filter(|_| status == 429).and_then(retry_delay);
     let refused = || forward.provider().refuses_credential(status, text.as_deref());
     match judged {
-        Judged::ByStatus => {
+        ErrorJudgement::ByStatus => {
             if let Some(wait) = wait {
-                forward.attempts.credential().rest(wait, clock::instant());
+                forward.attempts.credential().cool_down(wait, clock::instant());
             }
         }
-        Judged::Not => {
-            let event = Event::Answered {
+        ErrorJudgement::Not => {
+            let event = AttemptEvent::Answered {
                 status,
                 credential_refused: refused(),
                 pause: wait.or_else(|| asked_pause(&head)),
             };
-            verdict::after_answer(metrics, forward, event)?;
+            verdict::decide_after_answer(metrics, forward, event)?;
         }
-        Judged::NotInSuccess => {
-            let event = Event::NeverBegan {
+        ErrorJudgement::NotInSuccess => {
+            let event = AttemptEvent::NeverBegan {
                 status,
                 credential_refused: refused(),
             };
-            verdict::after_answer(metrics, forward, event)?;
+            verdict::decide_after_answer(metrics, forward, event)?;
         }
     }
     let form = forward.error_form();
     let masked = text.map(|text| redact(&text, forward.attempts.secret()).map_or(text, Bytes::from));
-    let fits = |body: &Bytes| forward.provider().errors == ErrorShape::Native && form.fits(body);
+    let fits = |body: &Bytes| forward.provider().errors == ErrorShape::Native && form.is_form_of(body);
     let is_native = masked.as_ref().is_some_and(fits);
     let body = match masked {
         Some(body) if is_native => body,
         other => reshape_error(form, status, &other.unwrap_or_default(), &forward.ticket.request_id).into(),
     };
-    fields::fit(forward, &mut head)?;
+    fields::adapt(forward, &mut head)?;
     describe(&mut head, body.len(), is_native)?;
-    Ok(WholeError { head, body })
+    Ok(ErrorReply { head, body })
 }
 
 /// The pause that an error answer's head asks for.
@@ -135,7 +141,7 @@ pub(crate) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     retry_after(header, clock::unix_millis())
 }
 
-/// Adapts the head to the body, which is always JSON now. The provider's content type stays if it was JSON already.
+/// Adapts the head to the body, which is always JSON now. The content type of a native body stays if it is JSON already.
 fn describe(head: &mut ResponseHeader, length: usize, is_native: bool) -> Result<()> {
     head.set_version(Version::HTTP_11);
     head.remove_header(&header::CONTENT_ENCODING);

@@ -1,22 +1,24 @@
-//! The header fields of an answer: what of the provider's reaches the client, and what weir adds.
+//! The header fields of an answer: those of the provider that reach the client, and those that weir adds.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
+use pingora_proxy::Session;
 use smallvec::SmallVec;
 
 use crate::{
     domain::{
-        keys::{account_headers, plain_search},
-        wire::protocol::provider_error::redact,
+        keys::{account_headers, forwarding},
+        ledger::spend_limit,
+        wire::protocol::{Protocol, provider_error::redact},
     },
-    gateway::{answer::spend_limit, forward::Forward, reply::REQUEST_ID},
+    gateway::{forward::Forward, reply::REQUEST_ID},
 };
 
-/// Removes what must not reach the client and adds the request ids.
-pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+/// Removes the fields that must not reach the client, and adds the request ids and the key's quota.
+pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
-    spend_limit::tell(forward, head)?;
-    // The provider's reason phrase is replaced by the standard one.
+    add_spend_limit(forward, head)?;
+    // Replaces the provider's reason phrase by the standard one.
     head.set_reason_phrase(None)?;
     let request_id = HeaderValue::from_str(&forward.ticket.request_id)
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
@@ -29,18 +31,20 @@ pub(crate) fn fit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
 }
 
 /// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there, and
-/// those that repeat the credential.
+/// headers that repeat the credential.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let credential = forward.attempts.secret();
-    // An error may quote the credential partly masked; any other answer could only contain it whole.
+    // An error may quote the credential partly masked; any other answer could only contain it in full.
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {
         true => redact(value, credential).is_some(),
-        false => plain_search::is_in(value, credential.as_bytes()),
+        false => forwarding::contains_secret(value, credential.as_bytes()),
     };
     let headers = &head.headers;
     let is_unwanted = |name: &HeaderName| {
-        is_about_connection(name) || is_nominated(headers, name) || account_headers::kind_of(name.as_str()).is_some()
+        is_about_connection(name)
+            || is_nominated(headers, name)
+            || account_headers::account_header_kind(name.as_str()).is_some()
     };
     let unwanted = headers
         .iter()
@@ -70,7 +74,7 @@ fn is_about_connection(name: &HeaderName) -> bool {
     }
 }
 
-/// Whether the head's `Connection` names a header. Those of the framing stay, whatever it says.
+/// Whether the head's `Connection` names a header other than those of the framing, which always stay.
 fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
     let values = headers.get_all(header::CONNECTION).iter();
     let mut names = values
@@ -81,12 +85,44 @@ fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
         && *name != header::CONTENT_LENGTH
 }
 
-/// Whether the fields of a head say that no body follows.
-pub(crate) fn say_no_body(head: &ResponseHeader) -> bool {
+/// Whether a head announces that no body follows.
+pub(crate) fn announces_no_body(head: &ResponseHeader) -> bool {
     let length = head.headers.get(header::CONTENT_LENGTH);
     let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
     matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
         || !is_chunked && length.is_some_and(|length| length.as_bytes().iter().all(|digit| *digit == b'0'))
+}
+
+/// Keeps interim heads (RFC 9110 section 15.2) from this client. They concern the provider only, and once any head has reached
+/// the client no further attempt can follow. Over HTTP/2 Pingora sends none anyway.
+pub(crate) fn suppress_interim_heads(session: &mut Session) {
+    session.set_ignore_info_resp(true);
+}
+
+/// An empty interim head that replaces a head which the client must not get yet (see [`suppress_interim_heads`]). Not 100, which would
+/// reach a client that expects one.
+pub(crate) fn interim_head() -> Result<ResponseHeader> {
+    ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))
+}
+
+/// Adds headers that tell a Messages client about its key's quota, in place of the provider's about the operator's account. Only
+/// for successes and keys with a quota: an error keeps the provider's headers, which say when to try again.
+pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
+    let Some(standing) = forward.ticket.quota() else {
+        return Ok(());
+    };
+    if forward.request.operation.protocol() != Protocol::Messages || !head.status.is_success() {
+        return Ok(());
+    }
+    let is_the_operators = |name: &&HeaderName| name.as_str().starts_with(spend_limit::PREFIX);
+    let names: SmallVec<[HeaderName; 8]> = head.headers.keys().filter(is_the_operators).cloned().collect();
+    for name in names {
+        head.remove_header(&name);
+    }
+    for (name, value) in spend_limit::success_headers(&standing) {
+        head.insert_header(name, value)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

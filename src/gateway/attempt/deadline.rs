@@ -1,13 +1,13 @@
 //! Time limits on a provider's answer.
 //!
-//! Pingora has one timeout per read and none for the whole answer. weir has three: to the first byte, between two
-//! bytes, and in total; the rest of an error answer has a limit of its own. Every upstream connection therefore keeps a
-//! second handle on its socket. When a limit has passed, the socket is shut down, which ends the attempt with an error
-//! that [`Deadline::fate`] explains. The same happens to an answer that has run for too long after its client
-//! disconnected ([`Presence::due`]), and to all attempts when the process has no more time ([`Drain::out_of_time`]).
+//! Pingora has one timeout per read and none for the whole answer. weir has three: to the first byte, between two bytes, and in
+//! total; an error answer has a limit of its own from its head on. Every upstream connection therefore keeps a second handle on
+//! its socket. When a limit has passed the socket is shut down, which ends the attempt with an error that [`Deadline::fate`]
+//! explains. The same happens to a detached answer that has run for too long ([`Presence::due`]), and to all attempts when the
+//! drain ends ([`Drain::expired`]).
 //!
-//! One task checks the deadlines of all attempts ([`Deadlines::keep`]). It wakes up when a limit can have passed at the
-//! earliest, not when an attempt begins, gets a byte or ends, so it costs a request next to nothing.
+//! One task checks the deadlines of all attempts ([`Deadlines::run`]). It wakes up at the earliest time at which a limit can
+//! have passed, not when an attempt begins, gets a byte or ends, so it costs a request next to nothing.
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
@@ -31,15 +31,15 @@ use crate::{
     gateway::{drain::Drain, presence::Presence},
 };
 
-/// How late a limit may be enforced: the shortest time between two checks of all attempts.
+/// The minimum interval between two checks of all attempts: a limit is enforced at most this late.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
-/// The lists that running attempts are spread over, so that threads seldom wait for each other.
+/// The number of lists that running attempts are spread over, so that threads seldom wait for each other.
 const LISTS: usize = 16;
 
 /// The time limits of one attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct AttemptLimits {
     /// From the request's last byte to the answer's first.
     pub first_byte: Duration,
     /// Between two reads of the answer.
@@ -50,28 +50,28 @@ pub(crate) struct Limits {
     pub error_body: Duration,
 }
 
-/// The socket and a digest that carries a second handle on it. Pingora attaches application data to a connection only
-/// as part of a CONNECT response, so an empty response stands in.
+/// Adds a digest with a second handle on the socket. Pingora attaches application data to a connection only as a part of a
+/// CONNECT response, so the digest has an empty one.
 pub(crate) fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
-    let (socket, handle) = duplicated(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
+    let (socket, handle) = duplicate(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
     let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
     let digest = ProxyDigest::new(Box::new(empty), Some(Box::new(Arc::new(handle))));
     Ok((socket, digest))
 }
 
-fn duplicated(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
+fn duplicate(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
     let socket = socket.into_std()?;
     let handle = socket.try_clone()?;
     Ok((TcpStream::from_std(socket)?, handle))
 }
 
 /// The second handle of the connection that Pingora chose for an attempt, new or from its pool.
-pub(crate) fn handle_of(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
+pub(crate) fn socket_handle(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
     let data = digest?.proxy_digest.as_ref()?.user_data.as_ref()?;
     data.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
 
-/// How a deadline has ended its attempt, if it has.
+/// Whether and why a deadline has ended its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fate {
@@ -79,13 +79,13 @@ pub(crate) enum Fate {
     Running = 0,
     /// A time limit has passed.
     Expired = 1,
-    /// The process has no more time.
+    /// The drain has ended.
     Stopped = 2,
 }
 
 impl Fate {
-    /// Why an answer that the deadline has ended breaks off; `None` if the deadline has not.
-    pub(crate) fn broken(self) -> Option<Break> {
+    /// Why the answer breaks off; `None` if the deadline has not ended it.
+    pub(crate) fn break_reason(self) -> Option<Break> {
         match self {
             Self::Running => None,
             Self::Expired => Some(Break::ProviderTimeout),
@@ -97,34 +97,34 @@ impl Fate {
 /// The deadlines of all attempts. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines {
-    shared: Arc<Shared>,
+    shared: Arc<DeadlineLists>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DeadlineLists {
     /// The running attempts.
-    lists: [Mutex<Vec<Arc<State>>>; LISTS],
+    lists: [Mutex<Vec<Arc<DeadlineState>>>; LISTS],
     began: Instant,
     /// The next check, in milliseconds after `began`; `u64::MAX` while nothing runs.
     next_ms: AtomicU64,
     /// `next_ms` has become earlier.
     sooner: Notify,
-    /// Says when the process has no more time.
+    /// Tells when the drain ends.
     drain: Drain,
 }
 
-/// The deadline of one attempt, until dropped.
+/// The deadline of one attempt, which ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    state: Arc<State>,
-    shared: Arc<Shared>,
+    state: Arc<DeadlineState>,
+    shared: Arc<DeadlineLists>,
 }
 
 #[derive(Debug)]
-struct State {
+struct DeadlineState {
     handle: Arc<SocketHandle>,
     started: Instant,
-    limits: Limits,
+    limits: AttemptLimits,
     /// Adds a limit once the client has disconnected.
     presence: Option<Arc<Presence>>,
     /// Milliseconds after `started` at which the last byte passed; 0 before the first.
@@ -132,15 +132,15 @@ struct State {
     /// Milliseconds after `started` at which the head of an error answer came; 0 if none did.
     error_head_ms: AtomicU64,
     fate: AtomicU8,
-    /// The index in its list, changed while that is locked.
+    /// The index in its list, changed only while the list is locked.
     index: AtomicUsize,
 }
 
 impl Deadlines {
-    /// Without attempts. They are stopped when `drain` is out of time.
+    /// No deadlines yet. All attempts are stopped when `drain` ends.
     pub(crate) fn new(drain: Drain) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(DeadlineLists {
                 lists: Default::default(),
                 began: clock::instant(),
                 next_ms: AtomicU64::new(u64::MAX),
@@ -151,15 +151,15 @@ impl Deadlines {
     }
 
     /// Begins the deadline of an attempt: `handle` is shut down when a limit passes, including that of `presence`, or when the
-    /// process has no more time.
+    /// drain ends.
     pub(crate) fn begin(
         &self,
         handle: Arc<SocketHandle>,
-        limits: Limits,
+        limits: AttemptLimits,
         presence: Option<Arc<Presence>>,
         now: Instant,
     ) -> Deadline {
-        let state = Arc::new(State {
+        let state = Arc::new(DeadlineState {
             handle,
             started: now,
             limits,
@@ -172,16 +172,16 @@ impl Deadlines {
         let shared = Arc::clone(&self.shared);
         shared.add(&state);
         shared.check_by(state.next_check(now));
-        if shared.drain.is_cut() {
-            // The attempts may have been stopped before this one was among them.
+        if shared.drain.is_expired() {
+            // All attempts may have been stopped before this one was added.
             state.end(Fate::Stopped);
         }
         Deadline { state, shared }
     }
 
-    /// Ends attempts whose limits pass, and all of them when the process has no more time.
-    pub(crate) async fn keep(self) {
-        let mut out_of_time = std::pin::pin!(self.shared.drain.out_of_time());
+    /// Ends attempts whose limits pass, and all of them when the drain ends.
+    pub(crate) async fn run(self) {
+        let mut out_of_time = std::pin::pin!(self.shared.drain.expired());
         let mut earliest = self.shared.began;
         loop {
             tokio::select! {
@@ -192,17 +192,18 @@ impl Deadlines {
             self.shared.check(now);
             earliest = now + LATE_MAX;
         }
-        self.shared.each(|state| state.end(Fate::Stopped));
+        self.shared.for_each(|state| state.end(Fate::Stopped));
     }
 }
 
-impl Shared {
-    /// The list of an attempt: its address says which.
-    fn list(&self, state: &Arc<State>) -> Option<&Mutex<Vec<Arc<State>>>> {
-        self.lists.get(Arc::as_ptr(state).addr() / size_of::<State>() % LISTS)
+impl DeadlineLists {
+    /// The list of an attempt, chosen by its address.
+    fn list(&self, state: &Arc<DeadlineState>) -> Option<&Mutex<Vec<Arc<DeadlineState>>>> {
+        self.lists
+            .get(Arc::as_ptr(state).addr() / size_of::<DeadlineState>() % LISTS)
     }
 
-    fn add(&self, state: &Arc<State>) {
+    fn add(&self, state: &Arc<DeadlineState>) {
         if let Some(list) = self.list(state) {
             let mut list = list.lock();
             state.index.store(list.len(), Ordering::Relaxed);
@@ -210,7 +211,7 @@ impl Shared {
         }
     }
 
-    fn remove(&self, state: &Arc<State>) {
+    fn remove(&self, state: &Arc<DeadlineState>) {
         let Some(list) = self.list(state) else { return };
         let mut list = list.lock();
         let index = state.index.load(Ordering::Relaxed);
@@ -222,18 +223,18 @@ impl Shared {
         }
     }
 
-    fn each(&self, mut act: impl FnMut(&State)) {
+    fn for_each(&self, mut act: impl FnMut(&DeadlineState)) {
         for list in &self.lists {
             list.lock().iter().for_each(|state| act(state));
         }
     }
 
-    /// Ends the attempts whose limits have passed, and says when to check again.
+    /// Ends the attempts whose limits have passed, and schedules the next check.
     fn check(&self, now: Instant) {
-        // Before the lists are read: an attempt that is added behind that asks for a check of its own.
+        // Before the lists are read: an attempt that is added later schedules a check of its own.
         self.next_ms.store(u64::MAX, Ordering::SeqCst);
         let mut next: Option<Instant> = None;
-        self.each(|state| {
+        self.for_each(|state| {
             if state.fate() != Fate::Running {
                 return;
             }
@@ -248,26 +249,26 @@ impl Shared {
         }
     }
 
-    /// Has the attempts checked at `time` at the latest.
+    /// Schedules a check for `time` at the latest.
     fn check_by(&self, time: Instant) {
         if self.advance(time) {
             self.sooner.notify_one();
         }
     }
 
-    /// Moves the next check to `time`, unless it is earlier. Returns whether it was later.
+    /// Moves the next check forward to `time`. Returns false if it was not later than that.
     fn advance(&self, time: Instant) -> bool {
         let since = time.saturating_duration_since(self.began).as_millis();
         let millis = u64::try_from(since).unwrap_or(u64::MAX);
         millis < self.next_ms.load(Ordering::SeqCst) && millis < self.next_ms.fetch_min(millis, Ordering::SeqCst)
     }
 
-    /// Returns when the attempts are to be checked, but not before `earliest`.
+    /// Returns when the next check is due, but not before `earliest`.
     async fn due(&self, earliest: Instant) {
         loop {
             let next = match self.next_ms.load(Ordering::SeqCst) {
                 u64::MAX => None,
-                // A millisecond has begun where a limit passes within it.
+                // Rounded up, because a limit passes within that millisecond.
                 millis => Some(self.began + Duration::from_millis(millis + 1)),
             };
             let passed = async {
@@ -286,13 +287,13 @@ impl Shared {
 
 impl Deadline {
     /// Bytes of the answer have arrived: restarts the idle limit.
-    pub(crate) fn byte_seen(&self, now: Instant) {
+    pub(crate) fn on_byte(&self, now: Instant) {
         let millis = self.state.millis(now);
         self.state.last_byte_ms.store(millis, Ordering::Release);
     }
 
-    /// The head of an error answer has arrived: starts the limit of its rest.
-    pub(crate) fn error_seen(&self, now: Instant) {
+    /// The head of an error answer has arrived: starts the limit of its body.
+    pub(crate) fn on_error_head(&self, now: Instant) {
         let millis = self.state.millis(now);
         self.state.error_head_ms.store(millis, Ordering::Release);
     }
@@ -302,7 +303,7 @@ impl Deadline {
         now.saturating_duration_since(self.state.started)
     }
 
-    /// How the deadline has ended the attempt, if it has.
+    /// Whether and why the deadline has ended the attempt.
     pub(crate) fn fate(&self) -> Fate {
         self.state.fate()
     }
@@ -314,7 +315,7 @@ impl Drop for Deadline {
     }
 }
 
-impl State {
+impl DeadlineState {
     /// Milliseconds since the start; at least 1.
     fn millis(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.started).as_millis();
@@ -329,7 +330,7 @@ impl State {
         }
     }
 
-    /// Ends the attempt, unless that is done.
+    /// Ends the attempt, unless it has been ended.
     fn end(&self, fate: Fate) {
         let running = Fate::Running as u8;
         let ended = self
@@ -356,13 +357,13 @@ impl State {
         unattended.map_or(due, |unattended| unattended.min(due))
     }
 
-    /// When to check this attempt again. The first byte, an error's head and the client's disconnect can make the deadline
-    /// earlier, but not earlier than the limit that begins with them would pass if they came now.
+    /// When to check this attempt again. The first byte, an error's head and the client's disconnect can move the deadline
+    /// forward, but no further than to the end of the limit that would begin if they happened now.
     fn next_check(&self, now: Instant) -> Instant {
         let finish = self
             .presence
             .as_ref()
-            .map_or(Duration::MAX, |presence| presence.finish());
+            .map_or(Duration::MAX, |presence| presence.time_limit());
         let shortest = self.limits.idle.min(self.limits.error_body).min(finish);
         self.due().min(now + shortest)
     }

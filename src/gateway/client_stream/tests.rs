@@ -7,22 +7,22 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{
-    config::connections::HeadsConfig,
-    domain::faults::pace::{BodyTimeLimit, PaceLimit},
-    front::{client_times::ClientTimes, head_budget::HeadBudget},
-    gateway::presence::Terms,
+    config::limits::HeadsConfig,
+    domain::faults::{BodyTimeLimit, MinimumSpeed},
+    front::{ClientTimes, head_budget::HeadBudget},
+    gateway::presence::DetachLimits,
     telemetry::metrics::Metrics,
 };
 
 const PIPE_BYTES: usize = 64;
 
-const TERMS: Terms = Terms {
+const TERMS: DetachLimits = DetachLimits {
     stream: true,
     finish: Duration::from_secs(10),
 };
 
-fn guarded(stream: DuplexStream) -> Box<Guarded> {
-    let pace = PaceLimit {
+fn guarded(stream: DuplexStream) -> Box<ClientConnection> {
+    let pace = MinimumSpeed {
         wait_max: Duration::from_millis(20),
         bytes_per_second_min: 0,
     };
@@ -39,7 +39,7 @@ fn guarded(stream: DuplexStream) -> Box<Guarded> {
         address_bytes_max: 1 << 20,
         head_bytes_max: 1 << 20,
     });
-    Box::new(Guarded::new(
+    Box::new(ClientConnection::new(
         Box::new(stream),
         (None, heads.lease(None)),
         times,
@@ -54,7 +54,7 @@ fn unread(stream: DuplexStream) -> ClientStream {
     ClientStream::new(guarded, Weak::new())
 }
 
-fn presence(terms: Terms, places: usize) -> Arc<Presence> {
+fn presence(terms: DetachLimits, places: usize) -> Arc<Presence> {
     let metrics = Metrics::new(&[], &[]).expect("metrics");
     Presence::new(terms, Arc::new(Semaphore::new(places)), Arc::new(metrics))
 }
@@ -63,8 +63,8 @@ fn presence(terms: Terms, places: usize) -> Arc<Presence> {
 fn watched(stream: bool, places: usize) -> (DuplexStream, ClientStream, Arc<Presence>) {
     let (client, server) = duplex(PIPE_BYTES);
     let connection = unread(server);
-    let presence = presence(Terms { stream, ..TERMS }, places);
-    presence.asked();
+    let presence = presence(DetachLimits { stream, ..TERMS }, places);
+    presence.on_request_read();
     connection.watch(&presence);
     (client, connection, presence)
 }
@@ -153,10 +153,10 @@ async fn what_comes_behind_a_request_waits_and_does_not_break_it_off() {
     let mut connection = ClientStream::new(guarded(server), Weak::new());
     let presence = presence(TERMS, 1);
     connection.watch(&presence);
-    presence.asked();
+    presence.on_request_read();
     client.write_all(b"next").await.expect("room");
     assert!(waits(&mut connection).await && !presence.has_left());
-    let mut back = connection.into_guarded().expect("not given up");
+    let mut back = connection.into_connection().expect("not given up");
     assert_eq!(back.ahead(), b"next");
     AsyncWriteExt::shutdown(&mut client).await.expect("closed");
     assert_eq!(back.read_ahead().await.expect("the end"), 0);
@@ -168,11 +168,11 @@ async fn who_leaves_behind_its_next_request_has_left() {
     let mut connection = ClientStream::new(guarded(server), Weak::new());
     let presence = presence(TERMS, 1);
     connection.watch(&presence);
-    presence.asked();
+    presence.on_request_read();
     client.write_all(b"next").await.expect("room");
     AsyncWriteExt::shutdown(&mut client).await.expect("closed");
     assert!(waits(&mut connection).await && presence.has_left());
-    assert!(connection.into_guarded().is_none());
+    assert!(connection.into_connection().is_none());
 }
 
 #[tokio::test]

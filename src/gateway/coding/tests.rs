@@ -66,18 +66,21 @@ fn the_header_names_one_coding_or_none_or_something_else() {
         for line in lines {
             headers.append(header::CONTENT_ENCODING, HeaderValue::from_str(line).unwrap());
         }
-        of(&headers)
+        of_request(&headers)
     };
-    assert_eq!(said(&[]), Coded::No);
-    assert_eq!(said(&["identity", " , "]), Coded::No);
-    assert_eq!(said(&["GZip"]), Coded::By(Coding::Gzip));
-    assert_eq!(said(&["x-gzip"]), Coded::By(Coding::Gzip));
-    assert_eq!(said(&["identity, br"]), Coded::By(Coding::Brotli));
+    assert_eq!(said(&[]), MessageCoding::No);
+    assert_eq!(said(&["identity", " , "]), MessageCoding::No);
+    assert_eq!(said(&["GZip"]), MessageCoding::By(Coding::Gzip));
+    assert_eq!(said(&["x-gzip"]), MessageCoding::By(Coding::Gzip));
+    assert_eq!(said(&["identity, br"]), MessageCoding::By(Coding::Brotli));
     for coding in ALL {
-        assert_eq!(said(&[coding.as_str()]), Coded::By(coding));
+        assert_eq!(said(&[coding.as_str()]), MessageCoding::By(coding));
     }
-    assert_eq!(said(&["compress"]), Coded::Otherwise("compress".to_owned()));
-    assert_eq!(said(&["gzip", "Zstd"]), Coded::Otherwise("gzip, zstd".to_owned()));
+    assert_eq!(said(&["compress"]), MessageCoding::Otherwise("compress".to_owned()));
+    assert_eq!(
+        said(&["gzip", "Zstd"]),
+        MessageCoding::Otherwise("gzip, zstd".to_owned())
+    );
 }
 
 #[test]
@@ -88,11 +91,11 @@ fn a_name_that_is_no_coding_does_not_count_in_an_answer() {
         of_answer(&headers)
     };
     for line in ["none", "utf-8", "UTF-8", "identity, none", "binary", ""] {
-        assert_eq!(said(line), Coded::No, "{line}");
+        assert_eq!(said(line), MessageCoding::No, "{line}");
     }
-    assert_eq!(said("none, gzip"), Coded::By(Coding::Gzip));
-    assert_eq!(said("Compress"), Coded::Otherwise("compress".to_owned()));
-    assert_eq!(said("gzip, gzip"), Coded::Otherwise("gzip, gzip".to_owned()));
+    assert_eq!(said("none, gzip"), MessageCoding::By(Coding::Gzip));
+    assert_eq!(said("Compress"), MessageCoding::Otherwise("compress".to_owned()));
+    assert_eq!(said("gzip, gzip"), MessageCoding::Otherwise("gzip, gzip".to_owned()));
 }
 
 #[test]

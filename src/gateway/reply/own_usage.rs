@@ -1,5 +1,5 @@
-//! `GET /web/v1/me`: what a key has used and may use, for whoever has the key. Also when nothing is left, and when it has
-//! expired; not when it was revoked.
+//! `GET /web/v1/me`: the usage and limits of a key, for its holder. Also answered for a key without funds and for an expired one,
+//! but not for a revoked one.
 
 use std::{
     fmt,
@@ -17,42 +17,42 @@ use crate::{
     console::{Examples, Site, snippets_of_key},
     domain::{
         catalogue::{Catalogue, Model},
-        faults::refusal::{Refusal, Reply},
+        faults::refusal::{Refusal, RefusalReply},
         keys::key::KeyRecord,
         ledger::{
-            KeySpend, Reset,
+            KeySpend, QuotaReset,
             consumption::RETENTION_DAYS,
-            daily_sums::{DailySum, Subject, SumsOf},
+            daily_sums::{DailySum, SumSelector, SumSubject},
             period::resets_at,
-            usage_report::{self, SplitBy, UsageReport},
+            reports::{self, SplitBy, UsageReport},
         },
         money::NanoUsd,
     },
-    edges::limiter::{Allowance, Limiter, client::Client},
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// How many days are told, unless asked otherwise.
+/// The default of the `days` parameter.
 const DAYS_DEFAULT: i64 = 30;
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// How many of its last rows are told, unless asked otherwise.
+/// The default of the `rows` parameter.
 const ROWS_DEFAULT: usize = 10;
-/// The most of them.
+/// The maximum of the `rows` parameter.
 const ROWS_MAX: usize = 100;
 
-/// Knows the last rows of keys.
+/// Reads the last rows of keys.
 #[async_trait]
 pub(crate) trait LastRows: Send + Sync {
-    /// Up to so many rows of a key, the newest first, as the consumption log shows them; `None`: they cannot be read.
-    async fn of_key(&self, key: &KeyRecord, limit: usize) -> Option<Value>;
+    /// At most `limit` rows of a key, newest first, in the form of the consumption log; `None` if they cannot be read.
+    async fn read(&self, key: &KeyRecord, limit: usize) -> Option<Value>;
 }
 
-/// Answers what keys have used.
+/// Answers requests for a key's own usage.
 pub(crate) struct OwnUsage {
     ledger: Arc<dyn LedgerStore>,
     rows: Arc<dyn LastRows>,
-    limiter: Limiter<Client>,
-    /// Where clients reach the gateway.
+    limiter: Limiter<ClientAddress>,
+    /// The addresses at which clients reach the gateway.
     pub(crate) site: Site,
 }
 
@@ -65,12 +65,12 @@ impl fmt::Debug for OwnUsage {
 }
 
 impl OwnUsage {
-    /// Reads a ledger. Clients reach the gateway at `site`; `start` is a time before the first question.
+    /// Answers from `ledger` and `rows`. Clients reach the gateway at `site`; `start` is a time before the first request.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         rows: Arc<dyn LastRows>,
         site: Site,
-        allowance: Allowance,
+        allowance: RateAllowance,
         start: Instant,
     ) -> Self {
         Self {
@@ -81,16 +81,16 @@ impl OwnUsage {
         }
     }
 
-    /// Counts a question of an address, whatever its key.
+    /// Counts a request of an address, whatever its key.
     ///
     /// # Errors
-    /// It has asked too often.
-    pub(crate) fn admit(&self, asker: Client, now: Instant) -> Result<(), Refusal> {
+    /// The address has sent too many requests.
+    pub(crate) fn admit(&self, asker: ClientAddress, now: Instant) -> Result<(), Refusal> {
         let admitted = self.limiter.try_acquire(asker, now);
         admitted.map_err(|wait: Duration| Refusal::OwnUsageLimited { wait })
     }
 
-    /// What a key has spent.
+    /// The key's spending.
     ///
     /// # Errors
     /// The store does not answer.
@@ -99,11 +99,11 @@ impl OwnUsage {
         spend.map_err(|error| unavailable(&error))
     }
 
-    /// The answer to whoever has this key. `is_off` says of a provider that it is switched off, `now_ms` is the store's
-    /// time, `base` the address at which it reaches the gateway, if that is known.
+    /// The answer for the holder of this key. `is_off` says whether a provider is switched off, `now_ms` is the store's time, and
+    /// `base` the address at which the holder reaches the gateway, if known.
     ///
     /// # Errors
-    /// The query asks for days that are not kept; the store does not answer.
+    /// A parameter of the query is out of range, or the store does not answer.
     pub(crate) async fn reply(
         &self,
         key: &KeyRecord,
@@ -111,10 +111,10 @@ impl OwnUsage {
         is_off: impl Fn(&str) -> bool,
         (query, base): (Option<&str>, Option<&str>),
         now_ms: i64,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<RefusalReply, Refusal> {
         let (days, most) = (days(query)?, rows(query)?);
         let today = now_ms.div_euclid(DAY_MS);
-        let own = SumsOf::One(Subject::Key(key.id.clone()));
+        let own = SumSelector::One(SumSubject::Key(key.id.clone()));
         let asked = today - (days - 1)..=today;
         let (sums, spend) = tokio::join!(
             self.ledger.sums(&key.account, asked, &own),
@@ -124,9 +124,9 @@ impl OwnUsage {
         let (sums, spend) = told.map_err(|error| unavailable(&error))?;
         let last_rows = match most {
             0 => None,
-            most => Some(self.rows.of_key(key, most).await),
+            most => Some(self.rows.read(key, most).await),
         };
-        let mut data = standing(key, &spend, now_ms);
+        let mut data = key_state(key, &spend, now_ms);
         if let Value::Object(fields) = &mut data {
             fields.insert("models".to_owned(), json!(models(key, catalogue, &is_off)));
             fields.insert("usage".to_owned(), usage(&sums, today - (days - 1), today));
@@ -135,7 +135,7 @@ impl OwnUsage {
             fields.insert("snippets".to_owned(), json!(snippets.unwrap_or_default()));
             fields.extend(last_rows.map(|rows| ("last_rows".to_owned(), json!(rows))));
         }
-        Ok(Reply {
+        Ok(RefusalReply {
             status: 200,
             headers: vec![
                 ("content-type", "application/json".to_owned()),
@@ -146,9 +146,9 @@ impl OwnUsage {
     }
 }
 
-/// The store does not tell.
+/// The refusal of a failed call to the store.
 fn unavailable(error: &StoreError) -> Refusal {
-    tracing::warn!(%error, "the store does not tell what a key has used");
+    tracing::warn!(%error, "cannot read the usage of a key from the store");
     Refusal::StoreUnavailable
 }
 
@@ -162,7 +162,7 @@ fn rows(query: Option<&str>) -> Result<usize, Refusal> {
     number(query, "rows", ROWS_DEFAULT, 0..=ROWS_MAX)
 }
 
-/// The last parameter of this name; others are not looked at.
+/// The value of the last parameter with this name, which must be within `of`.
 fn number<N: FromStr + PartialOrd + fmt::Display>(
     query: Option<&str>,
     name: &str,
@@ -182,14 +182,14 @@ fn number<N: FromStr + PartialOrd + fmt::Display>(
     })
 }
 
-/// The key as it stands: terms, spending, what is left.
-fn standing(key: &KeyRecord, spend: &KeySpend, now_ms: i64) -> Value {
+/// The key's terms, spending and remaining quota.
+fn key_state(key: &KeyRecord, spend: &KeySpend, now_ms: i64) -> Value {
     let terms = &key.terms;
     let of_period = match terms.reset {
-        Reset::None => spend.all,
-        Reset::Daily => spend.day,
-        Reset::Weekly => spend.week,
-        Reset::Monthly => spend.month,
+        QuotaReset::None => spend.all,
+        QuotaReset::Daily => spend.day,
+        QuotaReset::Weekly => spend.week,
+        QuotaReset::Monthly => spend.month,
     };
     let left = terms.quota.map(|quota| {
         let left = quota.saturating_sub(of_period).saturating_sub(spend.held);
@@ -232,14 +232,14 @@ fn usd(amount: NanoUsd) -> String {
     amount.to_string()
 }
 
-/// The models that the key may use now, in whatever protocol.
+/// The models that the key may use now, in any protocol.
 fn models(key: &KeyRecord, catalogue: &Catalogue, is_off: impl Fn(&str) -> bool) -> Vec<String> {
     let is_served = |model: &Model| {
         let mut on = model.providers.iter().filter(|provider| provider.is_on());
         on.any(|provider| !is_off(&provider.name))
     };
     let usable = catalogue
-        .models()
+        .served_models()
         .filter(|model| is_served(model) && key.allows_model(&model.name));
     usable.map(|model| model.name.clone()).collect()
 }
@@ -250,10 +250,10 @@ fn usage(sums: &[DailySum], first: i64, last: i64) -> Value {
     by_model.add_lines(sums, SplitBy::Model);
     by_day.add_total(sums);
     json!({
-        "from": usage_report::date(first).to_string(),
-        "until": usage_report::date(last + 1).to_string(),
-        "by_day": UsageLine::all(SplitBy::Day, by_day.lines(SplitBy::Day, usize::MAX)),
-        "by_model": UsageLine::all(SplitBy::Model, by_model.lines(SplitBy::Model, usize::MAX)),
+        "from": reports::date_of_day(first).to_string(),
+        "until": reports::date_of_day(last + 1).to_string(),
+        "by_day": UsageLine::from_report(SplitBy::Day, by_day.lines(SplitBy::Day, usize::MAX)),
+        "by_model": UsageLine::from_report(SplitBy::Model, by_model.lines(SplitBy::Model, usize::MAX)),
         "total": UsageSums::from(by_day.total()),
     })
 }

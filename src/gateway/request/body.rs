@@ -1,15 +1,23 @@
-//! A request's body in memory, for as long as an attempt may need it.
+//! A request's body in memory, as long as an attempt may need it, and the resources that all bodies share.
 
 use bytes::Bytes;
 
 use crate::{
+    config::GatewayConfig,
     domain::{
-        faults::refusal::Refusal,
+        faults::refusal::{BodyShare, Refusal},
+        keys::secret::KeyDigest,
         rules::{self, BodyRules, RequestFacts},
         wire::json_scan::Scan,
     },
-    edges::body_budget::BodyLease,
-    gateway::{coding::Coding, request::bodies},
+    edges::{
+        body_budget::{BodyBudget, BodyHolder, BodyLimits, BodyReservation, NoRoom},
+        limiter::ClientAddress,
+    },
+    gateway::{
+        coding::Coding,
+        request::body_work::{BodyWork, KeyWork, TURN_WAIT_MAX, WorkShare},
+    },
     providers::pools::Probing,
 };
 
@@ -22,22 +30,22 @@ pub(crate) struct RequestBody {
     original: Option<Bytes>,
     /// The index in the route of the endpoint that the body was edited for.
     edited_for: Option<usize>,
-    /// How the end of the body is delimited.
-    pub form: BodyForm,
+    /// How the body's end is delimited.
+    pub form: BodyFraming,
     /// Bytes received from the client, before decoding and edits.
     pub received: usize,
     /// The content coding that the body arrived in.
     coding: Option<Coding>,
     /// The body's share of the budget; returned on drop.
-    lease: BodyLease,
+    lease: BodyReservation,
 }
 
 /// How the end of the body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyForm {
-    /// By a declared length; all of it has been read.
+pub(crate) enum BodyFraming {
+    /// By a declared length. All of it has been read.
     Sized,
-    /// By the framing. The JSON value is complete, but the end of the body may still be to come.
+    /// By the framing. The JSON value is complete, but the end of the body may not have arrived.
     Open,
 }
 
@@ -46,7 +54,13 @@ pub(super) const REPLAY_BYTES_MAX: usize = 64 * 1024;
 
 impl RequestBody {
     /// A body as the client sent it, decoded.
-    pub(crate) fn new(bytes: Bytes, form: BodyForm, received: usize, coding: Option<Coding>, lease: BodyLease) -> Self {
+    pub(crate) fn new(
+        bytes: Bytes,
+        form: BodyFraming,
+        received: usize,
+        coding: Option<Coding>,
+        lease: BodyReservation,
+    ) -> Self {
         Self {
             bytes,
             original: None,
@@ -64,7 +78,7 @@ impl RequestBody {
     }
 
     /// Applies a provider's edits to the client's body, unless it has them. `endpoint` is the index of the provider's endpoint in
-    /// the route. The edited copy counts in the budget, in addition to the original while that is kept for a further provider.
+    /// the route. The edited copy counts in the budget, in addition to the original if that is kept for a further provider.
     pub(crate) fn edit_for(
         &mut self,
         endpoint: usize,
@@ -85,7 +99,7 @@ impl RequestBody {
         if let Some(edited) = edited {
             let kept = self.original.as_ref().map_or(0, Bytes::len);
             let held = usize::try_from(self.lease.bytes()).unwrap_or(usize::MAX);
-            bodies::grow(&mut self.lease, (edited.len() + kept).saturating_sub(held))?;
+            grow_lease(&mut self.lease, (edited.len() + kept).saturating_sub(held))?;
             self.bytes = edited.into();
         }
         self.edited_for = Some(endpoint);
@@ -99,11 +113,11 @@ impl RequestBody {
 
     /// Whether the body can be sent again after it was sent once.
     pub(crate) fn can_resend(&self) -> bool {
-        // Pingora replays as much, and so asks for the body at a further attempt.
-        self.form == BodyForm::Sized || self.received <= REPLAY_BYTES_MAX
+        // Pingora can replay up to that many bytes, and only then calls the body's hook at a further attempt.
+        self.form == BodyFraming::Sized || self.received <= REPLAY_BYTES_MAX
     }
 
-    /// Whether a request with this body may probe a failing provider. It may if a failed probe does not lose it.
+    /// Whether a request with this body may serve as a probe: only if it can be sent elsewhere when the probe fails.
     pub(crate) fn probing(&self) -> Probing {
         match self.can_resend() {
             true => Probing::Allowed,
@@ -111,12 +125,12 @@ impl RequestBody {
         }
     }
 
-    /// Takes what follows what was gathered: a part of the body that nobody needs. Only white space may follow a JSON value,
-    /// nothing may follow a compressed stream.
+    /// Checks bytes that follow the part of the body that was read, and drops them. Only white space may follow a JSON value, and
+    /// nothing a compressed stream.
     ///
     /// # Errors
-    /// The refusal if it may not follow, or makes the body larger than `bytes_max`.
-    pub(crate) fn take_rest(&mut self, rest: &[u8], bytes_max: usize) -> Result<(), Refusal> {
+    /// The refusal if other bytes follow, or the body becomes larger than `bytes_max`.
+    pub(crate) fn accept_rest(&mut self, rest: &[u8], bytes_max: usize) -> Result<(), Refusal> {
         self.received = self.received.saturating_add(rest.len());
         match self.coding {
             None if !rest.iter().all(u8::is_ascii_whitespace) => Err(Refusal::BodyInvalid {
@@ -131,4 +145,66 @@ impl RequestBody {
             _ => Ok(()),
         }
     }
+}
+
+/// The memory and the processor time that the bodies of all requests share. Clones share them, too.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyResources {
+    budget: BodyBudget,
+    work: BodyWork,
+}
+
+impl BodyResources {
+    /// Unused resources, with the configured limits.
+    pub(crate) fn new(config: &GatewayConfig) -> Self {
+        let limits = &config.bodies;
+        let share = WorkShare::new(config.threads, limits.work_key_percent);
+        Self {
+            budget: BodyBudget::new(BodyLimits {
+                bytes_max: limits.budget_bytes,
+                key_bytes_max: limits.key_bytes_max(),
+                address_bytes_max: limits.address_bytes_max(),
+            }),
+            work: BodyWork::new(share, TURN_WAIT_MAX),
+        }
+    }
+
+    /// An empty lease of memory for a body with this key from this address; `None` for an address that speaks for many clients.
+    pub(crate) fn lease(&self, key: KeyDigest, address: Option<ClientAddress>) -> BodyReservation {
+        self.budget.reservation(BodyHolder {
+            key: *key.as_bytes(),
+            address,
+        })
+    }
+
+    /// The work on a body with this key.
+    pub(crate) fn work(&self, key: KeyDigest) -> KeyWork {
+        self.work.for_key(key)
+    }
+
+    /// The bytes in use now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.budget.in_use()
+    }
+}
+
+/// Reserves memory for `bytes` more of a body.
+///
+/// # Errors
+/// The refusal for the limit that is reached.
+pub(crate) fn grow_lease(lease: &mut BodyReservation, bytes: usize) -> Result<(), Refusal> {
+    lease.grow(bytes as u64).map_err(|no_room| {
+        let limits = lease.limits();
+        match no_room {
+            NoRoom::All => Refusal::BodyBudgetExhausted,
+            NoRoom::Key => Refusal::BodyShareUsed {
+                whose: BodyShare::Key,
+                bytes_max: limits.key_bytes_max,
+            },
+            NoRoom::Address => Refusal::BodyShareUsed {
+                whose: BodyShare::Address,
+                bytes_max: limits.address_bytes_max,
+            },
+        }
+    })
 }

@@ -1,24 +1,24 @@
-//! Decodes a compressed request body while it arrives, up to the size limit, whatever the body claims.
+//! Decodes a compressed request body while it arrives, up to the size limit.
 //!
-//! Memory holds the decoded text, in a buffer that grows with it and counts in the process-wide budget, and the
-//! decoder's window, of which no more is touched than has been decoded. A decompression bomb therefore costs no more
-//! than a plain body of the largest size.
+//! It needs memory for the decoded text, in a buffer that grows with it and counts in the process-wide budget, and for the
+//! decoder's window, of which no more is touched than has been decoded. So a decompression bomb costs no more memory than the
+//! largest plain body.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{
     domain::{
         faults::refusal::Refusal,
-        wire::json_scan::{JsonEnd, Progress},
+        wire::json_scan::{JsonEnd, JsonEndProgress},
     },
-    edges::body_budget::BodyLease,
+    edges::body_budget::BodyReservation,
     gateway::{
         coding::{
             Coding,
             decoding::{Decoding, DecodingError, Following},
         },
         request::{
-            bodies,
+            body,
             body_work::{FREE_BYTES_MAX, KeyWork, timed},
         },
     },
@@ -27,25 +27,25 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The most of a body that is decoded at once: about as much work as the rest of a request.
+/// The most decoded bytes of a body whose work is not offloaded: about as much work as the rest of a request.
 pub(crate) const AT_ONCE_DECODED_BYTES_MAX: usize = 64 * 1024;
 
-/// Decoded bytes after which the key pays for them: a fraction of a millisecond.
+/// The decoded bytes of one step, after which the key is charged: a fraction of a millisecond.
 const STEP_BYTES: usize = 64 * 1024;
 
 /// A compressed request body being decoded.
 #[derive(Debug)]
 pub(crate) struct CompressedBody {
-    /// Lost only with a panic.
-    decoder: Option<Box<Decoder>>,
+    /// `None` only after a panic in offloaded work.
+    decoder: Option<Box<BodyDecoder>>,
 }
 
 impl CompressedBody {
-    /// For a body of which nothing has arrived. `bytes_max` limits the decoded text, and `lease` grows with it.
-    pub(crate) fn new(coding: Coding, bytes_max: usize, lease: BodyLease) -> Result<Self, Refusal> {
+    /// Starts a body. `bytes_max` limits the decoded text, and `lease` grows with it.
+    pub(crate) fn new(coding: Coding, bytes_max: usize, lease: BodyReservation) -> Result<Self, Refusal> {
         let decoding = Decoding::new(coding, Following::Member, bytes_max).map_err(|_| Refusal::Internal)?;
         Ok(Self {
-            decoder: Some(Box::new(Decoder {
+            decoder: Some(Box::new(BodyDecoder {
                 coding,
                 decoding,
                 text: BytesMut::new(),
@@ -57,14 +57,14 @@ impl CompressedBody {
         })
     }
 
-    /// Decodes the next piece; once the body has become large, or if its key owes too much, apart and in turns of its key. A turn ends with the piece, so
-    /// that a client that sends slowly holds none. Returns true if the body may end here: a compressed stream has ended, and
-    /// the JSON value is complete.
+    /// Decodes the next piece. Once the body is large, or if the debt of its key is too high, the work is offloaded, in turns of
+    /// the key. A turn ends with the piece, so that a client that sends slowly does not block the key. Returns true if the body
+    /// may end here: a compressed stream has ended, and the JSON value is complete.
     pub(crate) async fn push(&mut self, mut piece: Bytes, work: &KeyWork) -> Result<bool, Refusal> {
         let mut turn = None;
         loop {
             let mut decoder = self.decoder.take().ok_or(Refusal::Internal)?;
-            let stepped = if decoder.text.len() < AT_ONCE_DECODED_BYTES_MAX && work.may_at_once() {
+            let stepped = if decoder.text.len() < AT_ONCE_DECODED_BYTES_MAX && work.can_run_now() {
                 let (stepped, worked) = timed(|| decoder.step(&mut piece));
                 if decoder.text.len() > FREE_BYTES_MAX {
                     work.charge(worked);
@@ -72,16 +72,16 @@ impl CompressedBody {
                 stepped
             } else {
                 if turn.is_none() {
-                    turn = Some(work.turn().await?);
+                    turn = Some(work.acquire_turn().await?);
                 }
-                let stepping = work.apart(move || {
+                let stepping = work.run_offloaded(move || {
                     let (stepped, worked) = timed(|| decoder.step(&mut piece));
                     (decoder, piece, stepped, worked)
                 });
                 let (stepped, worked);
                 (decoder, piece, stepped, worked) = stepping.await?;
                 work.charge(worked);
-                work.rest().await;
+                work.pause().await;
                 stepped
             };
             let may_end = decoder.decoding.has_ended() && decoder.is_complete;
@@ -92,8 +92,8 @@ impl CompressedBody {
         }
     }
 
-    /// The decoded text and its memory. Fails if the compressed stream is not complete.
-    pub(crate) fn finish(self) -> Result<(Bytes, BodyLease), Refusal> {
+    /// The decoded text with its lease. Fails if the compressed stream is incomplete.
+    pub(crate) fn finish(self) -> Result<(Bytes, BodyReservation), Refusal> {
         let decoder = self.decoder.ok_or(Refusal::Internal)?;
         match decoder.decoding.has_ended() {
             true => Ok((decoder.text.freeze(), decoder.lease)),
@@ -102,21 +102,22 @@ impl CompressedBody {
     }
 }
 
-/// What goes from thread to thread while a body is decoded.
+/// The state of a body's decoding, which moves between threads.
 #[derive(Debug)]
-struct Decoder {
+struct BodyDecoder {
     coding: Coding,
     decoding: Decoding,
     text: BytesMut,
-    /// Looks for the end of the JSON value, and whether it has come: a compressed stream may be followed by another.
+    /// Finds the end of the JSON value.
     end: JsonEnd,
+    /// Whether the JSON value is complete. Another compressed stream may still follow.
     is_complete: bool,
     bytes_max: usize,
-    lease: BodyLease,
+    lease: BodyReservation,
 }
 
-impl Decoder {
-    /// Decodes as much of `rest` as belongs to one step; true if that was all of it.
+impl BodyDecoder {
+    /// Decodes `rest` up to the size of one step. Returns true if all of it is decoded.
     fn step(&mut self, rest: &mut Bytes) -> Result<bool, Refusal> {
         let until = self.text.len() + STEP_BYTES;
         let mut left = rest.as_ref();
@@ -126,9 +127,9 @@ impl Decoder {
                 Ok(None) => return Ok(true),
                 Err(error) => return Err(self.refusal(error)),
             };
-            bodies::grow(&mut self.lease, part.len())?;
+            body::grow_lease(&mut self.lease, part.len())?;
             self.text.extend_from_slice(part);
-            self.is_complete = matches!(self.end.push(part), Progress::CompleteAt(_));
+            self.is_complete = matches!(self.end.push(part), JsonEndProgress::CompleteAt(_));
         }
         let read = rest.len() - left.len();
         rest.advance(read);

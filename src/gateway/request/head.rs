@@ -1,27 +1,34 @@
-//! Reads a request's head: the target, the caller's credential, and the refusals that need no body.
+//! Reads a request's head: the target, the presented keys, the client's address, the tags, and the refusals that need no body.
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
-use pingora::http::RequestHeader;
+use ipnet::IpNet;
+use pingora::{http::RequestHeader, protocols::http::ServerSession};
+use pingora_proxy::Session;
 
 use crate::{
     config::GatewayConfig,
     domain::{
         faults::refusal::Refusal,
-        keys::credential::Offered,
+        keys::PresentedCredentials,
+        ledger::tag::{self, TAGS_MAX, Tag, TagsFault},
         wire::{
-            operation::{self, OWN_USAGE_PATH, Target, TargetError},
+            operation::{self, OWN_USAGE_PATH, RequestTarget, RequestTargetError},
             protocol::Protocol,
+            session_hint,
         },
     },
-    gateway::coding::{self, Coded, Coding},
+    edges::limiter::ClientAddress,
+    gateway::coding::{self, Coding, MessageCoding},
 };
 
-/// Values of `key=` parameters taken out of the query; more than one makes the credential ambiguous.
+/// Values of `key=` parameters taken out of the query; more than one makes the caller's key ambiguous.
 #[derive(Debug, Default)]
 pub(crate) struct QueryKeys(pub Vec<String>);
 
-/// Forgets how the client spelled the names of header fields, which mean the same in upper and lower case. Pingora's parser
-/// remembers it, and would carry it along until the provider has the head.
+/// Forgets the case in which the client spelled the names of header fields, which has no meaning. Pingora's parser keeps it, and
+/// would send it to the provider.
 pub(crate) fn forget_spelling(head: &mut RequestHeader) {
     if head.has_case() {
         let (nothing, ()) = http::Request::new(()).into_parts();
@@ -45,23 +52,23 @@ pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     } else {
         format!("{path}?{left}")
     };
-    // Removing a parameter keeps the target valid. Should that ever fail, path and query are dropped.
+    // Removing a parameter keeps the target valid. If that ever fails, path and query are dropped.
     let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
     head.set_uri(uri);
     QueryKeys(keys)
 }
 
-/// The protocol in whose form this request is answered, by its path and headers.
-pub(crate) fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
+/// The protocol in whose form this request is answered, chosen by its path and headers.
+pub(crate) fn protocol(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     let path = head.uri.path();
     let read_only = matches!(head.method, Method::GET | Method::HEAD);
     let of_gemini = match read_only {
-        true => operation::names_method(path),
+        true => operation::has_gemini_method(path),
         false => path.contains([':', '%']),
     };
     let listing = path == OWN_USAGE_PATH || path == "/v1/models" || path.starts_with("/v1/models/") && !of_gemini;
     if !listing {
-        return operation::shape_of(path);
+        return operation::error_protocol(path);
     }
     // Three clients share these paths (docs/interface.md, Authentication); their headers tell them apart.
     let has = |name: &str| head.headers.contains_key(name);
@@ -74,13 +81,12 @@ pub(crate) fn shape(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     }
 }
 
-/// Headers that a client's connection may name without losing them: they frame the request, or say where it goes, and are made
-/// anew for the provider.
-static KEPT: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
+/// Headers that stay even if `connection` names them: they frame or address the request, and are set again for the provider.
+static KEPT_HEADERS: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
-/// Takes off a request that is passed on what concerns the client's connection only (RFC 9110 section 7.6.1): the headers that
-/// `connection` names, itself, and `upgrade`, so that neither Pingora nor a provider sees a wish for another protocol. The
-/// client is known by now, whatever its connection names.
+/// Removes the headers about the client's connection from a request that is forwarded (RFC 9110 section 7.6.1): those that
+/// `connection` names, `connection` itself, and `upgrade`, so that neither Pingora nor a provider sees a request for another
+/// protocol. Called after authentication, which reads any header.
 pub(crate) fn end_connection(head: &mut RequestHeader) {
     let named: Vec<HeaderName> = head
         .headers
@@ -88,7 +94,7 @@ pub(crate) fn end_connection(head: &mut RequestHeader) {
         .iter()
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-        .filter(|name| !KEPT.contains(name))
+        .filter(|name| !KEPT_HEADERS.contains(name))
         .collect();
     for name in named.iter().chain(&[header::CONNECTION, header::UPGRADE]) {
         head.remove_header(name);
@@ -96,7 +102,7 @@ pub(crate) fn end_connection(head: &mut RequestHeader) {
 }
 
 /// Parses method and path.
-pub(crate) fn target(head: &RequestHeader) -> Result<Target, Refusal> {
+pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
     let is_websocket = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default();
         text.split(',')
@@ -106,15 +112,15 @@ pub(crate) fn target(head: &RequestHeader) -> Result<Target, Refusal> {
         && head.uri.path() == "/v1/responses"
         && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
     {
-        // Codex asks so first. Any other refusal costs it seven tries, or the turn (ARCHITECTURE.md, "What clients make
-        // of weir's refusals").
+        // Codex tries this first. After any other refusal it tries seven times, or gives up the turn (ARCHITECTURE.md, "What
+        // clients make of weir's refusals").
         return Err(Refusal::UpgradeUnavailable);
     }
-    operation::target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
-        TargetError::UnknownPath => Refusal::UnknownPath,
-        TargetError::MethodNotAllowed { allow } => Refusal::MethodNotAllowed { allow },
-        TargetError::ChatCompletionsRemoved => Refusal::ChatCompletionsRemoved,
-        TargetError::ModelPathInvalid => Refusal::ModelPathInvalid,
+    operation::read_target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
+        RequestTargetError::UnknownPath => Refusal::UnknownPath,
+        RequestTargetError::MethodNotAllowed { allow } => Refusal::MethodNotAllowed { allow },
+        RequestTargetError::ChatCompletionsRemoved => Refusal::ChatCompletionsRemoved,
+        RequestTargetError::ModelPathInvalid => Refusal::ModelPathInvalid,
     })
 }
 
@@ -132,17 +138,17 @@ pub(crate) fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result
     Ok(())
 }
 
-// Made once: a name that is only a text is looked at letter by letter each time.
+// Made once: a header name from a text is checked letter by letter each time.
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 static X_GENAI_API_KEY: HeaderName = HeaderName::from_static("x-genai-api-key");
 
-/// All credentials that the request offers, by where they were found.
-pub(crate) fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offered<'a> {
+/// All keys that the request presents, by the place where they were found.
+pub(crate) fn presented_keys<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> PresentedCredentials<'a> {
     let headers = &head.headers;
     let mut x_goog_api_key = texts(headers, &X_GOOG_API_KEY);
     x_goog_api_key.extend(texts(headers, &X_GENAI_API_KEY));
-    Offered {
+    PresentedCredentials {
         x_api_key: texts(headers, &X_API_KEY),
         bearer: texts(headers, &header::AUTHORIZATION)
             .into_iter()
@@ -153,10 +159,10 @@ pub(crate) fn offered<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> Offer
     }
 }
 
-/// What a request's headers say about its body.
+/// The facts about a request's body in its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyHead {
-    /// What the client waits for before it sends the body.
+    /// Whether the client waits before it sends the body.
     pub expectation: Expectation,
     /// The body's content coding.
     pub coding: Option<Coding>,
@@ -164,11 +170,11 @@ pub(crate) struct BodyHead {
     pub length: Option<u64>,
 }
 
-/// The declared length from which on a body is heavy: to receive it takes far longer than to ask the store.
+/// The declared length at which a body is heavy: receiving it takes far longer than a call to the store.
 const HEAVY_BYTES_MIN: u64 = 1024 * 1024;
 
 impl BodyHead {
-    /// Whether the body may be much work or memory: large, compressed, or of any length.
+    /// Whether the body may need much work or memory: it is large, compressed, or of unknown length.
     pub(crate) fn is_heavy(&self) -> bool {
         self.coding.is_some() || self.length.is_none_or(|length| length >= HEAVY_BYTES_MIN)
     }
@@ -177,10 +183,10 @@ impl BodyHead {
 /// Reads and checks the headers that concern the body, before any of it is read.
 pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<BodyHead, Refusal> {
     let headers = &head.headers;
-    let coding = match coding::of(headers) {
-        Coded::No => None,
-        Coded::By(coding) => Some(coding),
-        Coded::Otherwise(encoding) => return Err(Refusal::BodyEncodingUnsupported { encoding }),
+    let coding = match coding::of_request(headers) {
+        MessageCoding::No => None,
+        MessageCoding::By(coding) => Some(coding),
+        MessageCoding::Otherwise(encoding) => return Err(Refusal::BodyEncodingUnsupported { encoding }),
     };
     let (length, limit_bytes) = (content_length(headers), body_bytes_max as u64);
     if length.is_some_and(|length| length > limit_bytes) {
@@ -188,7 +194,7 @@ pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<
     }
     let expectation = match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
         None => Expectation::None,
-        // An HTTP/1.0 client's is passed over (RFC 9110 section 10.1.1).
+        // That of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).
         Some(_) if head.version == Version::HTTP_10 => Expectation::None,
         Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
         Some(_) => return Err(Refusal::ExpectationUnknown),
@@ -200,7 +206,7 @@ pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<
     })
 }
 
-/// What the client waits for before it sends the body (RFC 9110 section 10.1.1).
+/// Whether the client waits before it sends the body (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// The client sends the body at once.
@@ -218,7 +224,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
-    // A value that is not text cannot be a key, but still counts as an offered credential.
+    // A value that is not text cannot be a key, but still counts as a presented one.
     headers
         .get_all(name)
         .iter()
@@ -231,6 +237,59 @@ fn bearer_text(value: &str) -> &str {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer ") => rest.trim(),
         _ => "",
     }
+}
+
+/// The peer's address; unspecified if unknown.
+pub(crate) fn peer_address(session: &Session) -> IpAddr {
+    let peer = session.client_addr().and_then(|address| address.as_inet());
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+}
+
+/// The client as in [`client`]; `None` if a trusted proxy has named none.
+pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<ClientAddress> {
+    ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
+}
+
+/// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
+pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> ClientAddress {
+    ClientAddress::from_headers(peer_address(session), &session.req_header().headers, trusted)
+}
+
+/// Returns when the client has disconnected. Never returns while the end of an HTTP/1.1 body is unread, because a
+/// disconnect cannot be seen then.
+pub(crate) async fn wait_for_disconnect(session: &mut Session) {
+    let body_is_done = session.is_body_done();
+    match &mut *session.downstream_session {
+        ServerSession::H2(stream) => {
+            let _ = stream.idle().await;
+        }
+        http1 if body_is_done => {
+            // Ends only with an error: the client has closed, or sent data behind its request.
+            while http1.read_body_or_idle(true).await.is_ok() {}
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+/// The header that lists tags (docs/interface.md, Tags).
+static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
+
+/// The tags of a request: those of `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because without
+/// it the cost would silently be attributed to nothing. An agent's session name is not written for weir, so it is ignored if it
+/// is not a valid tag or the request has the maximum number of tags.
+pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
+    let values = head.headers.get_all(&TAG_HEADER).iter();
+    let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();
+    let texts = texts.map_err(|_| Refusal::TagsInvalid(TagsFault::Malformed { place: 1 }))?;
+    let mut tags = tag::read(texts).map_err(Refusal::TagsInvalid)?;
+    if config.session_tag
+        && let Some(session) = session_hint::session_name(&head.headers).and_then(Tag::of_session)
+        && tags.len() < TAGS_MAX
+        && !tags.contains(&session)
+    {
+        tags.push(session);
+    }
+    Ok(tags)
 }
 
 #[cfg(test)]

@@ -1,6 +1,12 @@
-//! Begins an attempt: waits for its pause, chooses its place, edits the body for its provider, and connects.
+//! Begins an attempt: waits for its pause, chooses its backend, edits the body for its provider, and connects. A provider is
+//! connected to over both address families of its host, in the spirit of RFC 8305.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
+    io,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -8,13 +14,20 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
+use futures_util::future::{FutureExt, select_ok};
 use pingora::{
-    Error, ErrorType, Result,
-    protocols::{ALPN, Digest},
+    Error, ErrorType, OrErr, Result,
+    connectors::l4::Connect,
+    protocols::{
+        ALPN, Digest, GetProxyDigest,
+        l4::{socket::SocketAddr as PeerAddress, stream::Stream},
+    },
     upstreams::peer::{HttpPeer, PeerOptions},
 };
 use pingora_proxy::Session;
 use rand::RngExt;
+use tokio::net::TcpStream;
 
 use crate::{
     domain::faults::refusal::Refusal,
@@ -22,56 +35,54 @@ use crate::{
     gateway::{
         attempt::{
             Attempt, Verdict,
-            attempts::Connection,
-            deadline::{self, Deadlines, Limits},
+            attempts::ConnectionChoice,
+            deadline::{self, AttemptLimits, Deadlines},
         },
         drain::Drain,
-        failure_log,
         forward::Forward,
+        log_entry,
         parts::Gateway,
         reply,
-        request::body::BodyForm,
-        upstream::{
-            connector::Connector,
-            verdict::{self, Event},
-        },
+        request::body::BodyFraming,
+        upstream::verdict::{self, AttemptEvent},
     },
+    providers::pools::{ProviderBackend, ProviderBackends},
 };
 
-/// How much of an answer over HTTP/2 may wait for a slow client; Pingora's default is 8 MiB. It is enough for 20 Mbit/s over
-/// a round trip of 100 ms, more than any model writes.
+/// The most bytes of an answer over HTTP/2 that may wait for a slow client; Pingora's default is 8 MiB. Enough for 20 Mbit/s at a
+/// round trip of 100 ms, more than any model produces.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
-/// Waits for the pause before this attempt, or until the process has no more time.
+/// Waits for the pause before this attempt, at most until the drain ends.
 pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
     let pause = forward.attempts.take_pause();
     if !pause.is_zero() {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = drain.out_of_time() => {}
+            () = drain.expired() => {}
         }
     }
 }
 
 /// Begins an attempt: the peer that Pingora connects to.
-pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
+pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     forward.attempt = Attempt::default();
-    if gateway.drain.is_cut() {
-        let context = "no attempt is begun any more";
+    if gateway.drain.is_expired() {
+        let context = "the process stops and begins no attempt";
         return Err(forward.refuse(Refusal::Stopping, ErrorType::Custom("stopping"), context));
     }
     let place = forward
         .attempts
-        .next_place(rand::rng().random(), clock::instant())
+        .next_backend(rand::rng().random(), clock::instant())
         .cloned();
     forward.begin_attempt();
     if let Some(reason) = forward.attempts.take_reason() {
         let metrics = gateway.metrics();
-        let provider = metrics.provider(&forward.provider().name);
-        metrics.providers.retries.of([provider, reason.into()]).inc();
+        let provider = metrics.provider_label(&forward.provider().name);
+        metrics.providers.retries.with_labels([provider, reason.into()]).inc();
     }
     let Some(place) = place else {
-        let context = "the provider's name is not resolved";
+        let context = "the provider's host is not resolved";
         let error = forward.refuse(Refusal::ProviderUnreachable, ErrorType::ConnectNoRoute, context);
         return Err(error.into_up());
     };
@@ -84,19 +95,19 @@ pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) 
     let indicated = place.origin.https.then(|| place.origin.host.clone());
     let mut peer = HttpPeer::new(place.first, place.origin.https, indicated.unwrap_or_default());
     let connection = forward.attempts.take_connection();
-    if timeouts.http2 && place.origin.https && connection != Connection::NewOverHttp1 {
-        speak_http2(&mut peer.options);
+    if timeouts.http2 && place.origin.https && connection != ConnectionChoice::NewOverHttp1 {
+        offer_http2(&mut peer.options);
     } else {
         peer.options.alpn = ALPN::H1;
     }
-    let places = Arc::clone(&forward.attempts.endpoint().places);
+    let places = Arc::clone(&forward.attempts.endpoint().backends);
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
     // The deadline limits reading; Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits(forward).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
-    if connection != Connection::Any || !forward.can_resend() {
-        // A stale pooled connection would lose the request for good, so this attempt opens a new one.
+    if connection != ConnectionChoice::Any || !forward.can_resend() {
+        // With a stale pooled connection the request would be lost, so this attempt opens a new one.
         static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
         peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
         peer.options.idle_timeout = Some(Duration::ZERO);
@@ -104,16 +115,16 @@ pub(crate) fn peer(gateway: &Gateway, session: &Session, forward: &mut Forward) 
     Ok(Box::new(peer))
 }
 
-/// Offers HTTP/2. A connection carries one request at a time: a time limit shuts the connection's socket ([`deadline`]),
-/// and must not end another request with it.
-fn speak_http2(options: &mut PeerOptions) {
+/// Offers HTTP/2. A connection carries one request at a time: a time limit shuts down the connection's socket ([`deadline`]) and
+/// must not end another request.
+fn offer_http2(options: &mut PeerOptions) {
     options.alpn = ALPN::H2H1;
     options.max_h2_streams = 1;
     options.h2_stream_window_size = Some(HTTP2_WINDOW_BYTES);
     options.h2_connection_window_size = Some(HTTP2_WINDOW_BYTES);
 }
 
-fn limits(forward: &Forward) -> Limits {
+fn limits(forward: &Forward) -> AttemptLimits {
     let general = &forward.request.live.config.upstream;
     let own = &forward.provider().timeouts;
     let first_byte = if forward.request.stream {
@@ -121,7 +132,7 @@ fn limits(forward: &Forward) -> Limits {
     } else {
         own.first_byte_unary.unwrap_or(general.first_byte_unary)
     };
-    Limits {
+    AttemptLimits {
         first_byte,
         idle: own.idle.unwrap_or(general.idle),
         total: own.total.unwrap_or(general.total),
@@ -130,32 +141,108 @@ fn limits(forward: &Forward) -> Limits {
 }
 
 /// The connection is established: starts the time limits, including that of a client that has left.
-pub(crate) fn connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, deadlines: &Deadlines) {
-    forward.attempts.connected();
+pub(crate) fn on_connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, deadlines: &Deadlines) {
+    forward.attempts.on_connected();
     let replay_bytes = match &forward.body {
-        Some(body) if body.form != BodyForm::Sized && session.get_retry_buffer().is_some() => body.received,
+        Some(body) if body.form != BodyFraming::Sized && session.get_retry_buffer().is_some() => body.received,
         _ => 0,
     };
     let (limits, presence) = (limits(forward), forward.client.presence.clone());
     let deadline =
-        deadline::handle_of(digest).map(|handle| deadlines.begin(handle, limits, presence, clock::instant()));
-    forward.attempt.connected(deadline, replay_bytes);
+        deadline::socket_handle(digest).map(|handle| deadlines.begin(handle, limits, presence, clock::instant()));
+    forward.attempt.on_connected(deadline, replay_bytes);
 }
 
-/// Pingora could not connect: another attempt follows, or none.
-pub(crate) fn failed(gateway: &Gateway, session: &Session, forward: &mut Forward, mut error: Box<Error>) -> Box<Error> {
-    if gateway.drain.is_cut() {
+/// Handles a failed connect: decides whether another attempt follows.
+pub(crate) fn on_connect_failed(
+    gateway: &Gateway,
+    session: &Session,
+    forward: &mut Forward,
+    mut error: Box<Error>,
+) -> Box<Error> {
+    if gateway.drain.is_expired() {
         forward.attempt.verdict = Verdict::Refuse(Refusal::Stopping);
         error.set_retry(false);
         return error;
     }
-    let place = forward.attempts.place().map(|place| place.address);
+    let place = forward.attempts.backend().map(|place| place.address);
     let provider = forward.provider().name.clone();
     let has_begun = reply::has_begun(session);
-    let again = *verdict::next(gateway.metrics(), forward, has_begun, Event::ConnectFailed) == Verdict::Retry;
+    let again = *verdict::decide(gateway.metrics(), forward, has_begun, AttemptEvent::ConnectFailed) == Verdict::Retry;
     if again {
-        failure_log::of_connect(&forward.ticket.request_id, &provider, place, error.etype().as_str());
+        log_entry::log_failed_connect(&forward.ticket.request_id, &provider, place, error.etype().as_str());
     }
     error.set_retry(again);
     error
+}
+
+/// How long only the first address is tried (RFC 8305 section 8, "Connection Attempt Delay").
+pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Connects to one backend, and keeps a second handle on the socket for [`deadline`].
+///
+/// The address family that the system prefers goes first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other one
+/// is tried at the same time, and the first established connection is used. The winner is remembered for the backend
+/// ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two connects, within one connect
+/// timeout.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    /// The connect timeout, for both families together.
+    timeout: Duration,
+    place: ProviderBackend,
+    places: Arc<ProviderBackends>,
+    /// Aborts the connect when the drain ends.
+    drain: Drain,
+}
+
+impl Connector {
+    /// A connector for one attempt at a backend, which is one of `places`.
+    pub(crate) fn new(timeout: Duration, place: ProviderBackend, places: Arc<ProviderBackends>, drain: Drain) -> Self {
+        Self {
+            timeout,
+            place,
+            places,
+            drain,
+        }
+    }
+
+    async fn race(&self, first: SocketAddr) -> io::Result<TcpStream> {
+        let Some(second) = self.places.second(&self.place) else {
+            return TcpStream::connect(first).await;
+        };
+        let mut at_first = TcpStream::connect(first).boxed();
+        let alone = tokio::time::timeout(ATTEMPT_DELAY, &mut at_first).await;
+        let (connected, winner) = match alone {
+            Ok(Ok(connected)) => return Ok(connected),
+            // If both fail, the error of the preferred family is returned.
+            Ok(Err(error)) => (TcpStream::connect(second).await.map_err(|_| error)?, second),
+            Err(_) => {
+                let at_first = at_first.map(|done| done.map(|connected| (connected, first)));
+                let at_second = TcpStream::connect(second).map(|done| done.map(|connected| (connected, second)));
+                select_ok([at_first.boxed(), at_second.boxed()]).await?.0
+            }
+        };
+        self.places.on_family_answered(&self.place, winner, clock::instant());
+        Ok(connected)
+    }
+}
+
+#[async_trait]
+impl Connect for Connector {
+    async fn connect(&self, first: &PeerAddress) -> Result<Stream> {
+        let first = first
+            .as_inet()
+            .ok_or_else(|| Error::explain(ErrorType::ConnectError, "the peer is not an IP address"))?;
+        let connected = tokio::select! {
+            connected = tokio::time::timeout(self.timeout, self.race(*first)) => connected,
+            () = self.drain.expired() => return Error::e_explain(ErrorType::ConnectError, "the process stops"),
+        };
+        let socket = connected
+            .or_err(ErrorType::ConnectTimedout, "connecting to the provider")?
+            .or_err(ErrorType::ConnectRefused, "connecting to the provider")?;
+        let (socket, digest) = deadline::with_handle(socket)?;
+        let mut stream = Stream::from(socket);
+        stream.set_proxy_digest(digest);
+        Ok(stream)
+    }
 }

@@ -1,5 +1,5 @@
-//! The only place that decides whether another attempt follows: after a failed connection, an answer, or an attempt that broke
-//! off.
+//! Decides whether another attempt follows a failed connection, an answer, or an attempt that broke off. Nothing else decides
+//! that.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::{
     domain::faults::refusal::Refusal,
     edges::clock,
     gateway::{
-        attempt::{Verdict, attempts::Answered, deadline::Fate},
+        attempt::{Verdict, attempts::AnswerOutcome, deadline::Fate},
         forward::Forward,
     },
     telemetry::metrics::Metrics,
 };
 
-/// What has happened to the current attempt.
+/// An event of the current attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event<'a> {
+pub(crate) enum AttemptEvent<'a> {
     /// No connection to the endpoint could be made.
     ConnectFailed,
-    /// The attempt ended with this error, over a connection that was `reused` or not.
+    /// The attempt ended with an error.
     Failed {
         /// Pingora's error.
         error: &'a Error,
@@ -32,88 +32,98 @@ pub(crate) enum Event<'a> {
     Answered {
         /// The provider's HTTP status.
         status: u16,
-        /// The answer refuses weir's credential.
+        /// The answer refuses the credential.
         credential_refused: bool,
         /// The pause that the provider asks for.
         pause: Option<Duration>,
     },
-    /// The provider has answered with a success that is none: `status` stands for it.
+    /// The provider has answered with a success that contains no answer.
     NeverBegan {
-        /// The status that stands for the failure.
+        /// The status that corresponds to the failure.
         status: u16,
-        /// The answer refuses weir's credential.
+        /// The answer refuses the credential.
         credential_refused: bool,
     },
-    /// A success has begun: the client has a part of it. `status` is the provider's, or stands for a failure that it reports.
+    /// A success has begun: the client gets a part of it.
     Begun {
-        /// The status that counts for the provider's circuits and credentials.
+        /// The provider's status, or one that corresponds to a failure that the answer reports; counts for circuits and
+        /// credentials.
         status: u16,
     },
 }
 
-/// Records what the event says of credential, backend and provider, and decides what follows. The verdict stays in the attempt.
-/// `has_begun`: the client has a part of the answer, so that no other attempt can follow.
-pub(crate) fn next<'f>(metrics: &Metrics, forward: &'f mut Forward, has_begun: bool, event: Event<'_>) -> &'f Verdict {
+/// Records what the event says about credential, backend and provider, and decides what follows. The verdict stays in the
+/// attempt. `has_begun` says whether the client has a part of the answer, so that no other attempt can follow.
+pub(crate) fn decide<'f>(
+    metrics: &Metrics,
+    forward: &'f mut Forward,
+    has_begun: bool,
+    event: AttemptEvent<'_>,
+) -> &'f Verdict {
     let is_stopped = forward.attempt.fate() == Fate::Stopped;
-    // Without a client nobody waits for a better answer.
+    // A detached answer is not repeated: no client waits for a better one.
     let may_repeat = !is_stopped && !has_begun && !forward.client.has_left();
     let verdict = match event {
-        Event::ConnectFailed => {
+        AttemptEvent::ConnectFailed => {
             let retries_max = forward.request.live.config.upstream.connect_retries;
-            let again = forward.attempts.connect_failed(retries_max, dice(), clock::instant());
+            let again = forward
+                .attempts
+                .on_connect_failed(retries_max, dice(), clock::instant());
             repeat_if(again && may_repeat)
         }
-        // The provider has not failed.
-        Event::Failed { .. } if is_stopped => Verdict::Proceed,
-        Event::Failed { error, .. } if forward.unbegun.is_some() && *error.esource() == ErrorSource::Upstream => {
-            repeat_if(broken_off(forward, may_repeat && forward.has_not_begun()))
+        // weir has stopped the attempt, so the provider has not failed.
+        AttemptEvent::Failed { .. } if is_stopped => Verdict::Proceed,
+        AttemptEvent::Failed { error, .. }
+            if forward.unbegun.is_some() && *error.esource() == ErrorSource::Upstream =>
+        {
+            repeat_if(on_broken_off(forward, may_repeat && forward.has_not_begun()))
         }
-        Event::Failed { error, reused } => repeat_if(may_repeat && is_repeated(forward, error, reused)),
-        Event::Answered {
+        AttemptEvent::Failed { error, reused } => repeat_if(may_repeat && is_repeated(forward, error, reused)),
+        AttemptEvent::Answered {
             status,
             credential_refused,
             pause,
         } => {
-            let answer = Answered {
+            let answer = AnswerOutcome {
                 status,
                 refused: credential_refused,
                 asked_pause: pause,
                 can_resend: may_repeat && forward.can_resend(),
                 never_began: false,
             };
-            answered(metrics, forward, &answer)
+            on_answer(metrics, forward, &answer)
         }
-        Event::NeverBegan {
+        AttemptEvent::NeverBegan {
             status,
             credential_refused,
         } => {
-            let answer = Answered {
+            let answer = AnswerOutcome {
                 status,
                 refused: credential_refused,
                 asked_pause: None,
                 can_resend: may_repeat && forward.can_resend(),
                 never_began: status >= 500,
             };
-            answered(metrics, forward, &answer)
+            on_answer(metrics, forward, &answer)
         }
-        Event::Begun { status } => {
-            let answer = Answered {
+        AttemptEvent::Begun { status } => {
+            let answer = AnswerOutcome {
                 status,
                 refused: false,
                 asked_pause: None,
                 can_resend: false,
                 never_began: status >= 500,
             };
-            answered(metrics, forward, &answer)
+            on_answer(metrics, forward, &answer)
         }
     };
     forward.attempt.verdict = verdict;
     &forward.attempt.verdict
 }
 
-/// The same for an answer of which the client has nothing. An error return ends the attempt.
-pub(crate) fn after_answer(metrics: &Metrics, forward: &mut Forward, event: Event<'_>) -> Result<()> {
-    let (etype, context) = match next(metrics, forward, false, event) {
+/// The same for an answer of which the client has got nothing. An error return ends the attempt.
+pub(crate) fn decide_after_answer(metrics: &Metrics, forward: &mut Forward, event: AttemptEvent<'_>) -> Result<()> {
+    let (etype, context) = match decide(metrics, forward, false, event) {
         Verdict::Proceed => return Ok(()),
         Verdict::Retry => ("to be tried again", "after the provider's answer"),
         Verdict::Refuse(_) => ("credential refused", "by the provider"),
@@ -132,12 +142,12 @@ fn dice() -> f64 {
     rand::rng().random()
 }
 
-fn answered(metrics: &Metrics, forward: &mut Forward, answer: &Answered) -> Verdict {
+fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -> Verdict {
     if answer.refused {
-        // The refusal concerns the operator's account. Logged now, because the next attempt may use another credential.
+        // For the operator, whose account it concerns. Logged now, because the next attempt may use another credential.
         log_credential_refused(metrics, forward, answer.status);
     }
-    if forward.attempts.answered(answer, dice(), clock::instant()) {
+    if forward.attempts.on_answer(answer, dice(), clock::instant()) {
         return Verdict::Retry;
     }
     match answer.refused {
@@ -146,26 +156,26 @@ fn answered(metrics: &Metrics, forward: &mut Forward, answer: &Answered) -> Verd
     }
 }
 
-/// A success was broken off before it began; `may` allows another attempt.
-fn broken_off(forward: &mut Forward, may: bool) -> bool {
+/// Handles a success that broke off before it began. Returns whether another attempt follows; `may` allows one.
+fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     if forward.attempt.fate() == Fate::Expired {
-        return may && goes_on(forward);
+        return may && try_next_provider(forward);
     }
-    let answer = Answered {
+    let answer = AnswerOutcome {
         status: Refusal::ProviderBroken.status(),
         refused: false,
         asked_pause: None,
         can_resend: may && forward.can_resend(),
         never_began: true,
     };
-    forward.attempts.answered(&answer, dice(), clock::instant())
+    forward.attempts.on_answer(&answer, dice(), clock::instant())
 }
 
-/// Whether a request that got no answer is sent again: its pooled connection was closed before the provider read it, the provider
+/// Whether a request without an answer is sent again: its pooled connection was closed before the provider read it, the provider
 /// wants it over HTTP/1.1, or the operator has such requests repeated.
 fn is_repeated(forward: &mut Forward, error: &Error, reused: bool) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
-    is_unanswered && (reused && is_stale(forward, error) || is_downgraded(forward, error) || goes_on(forward))
+    is_unanswered && (reused && is_stale(forward, error) || is_downgraded(forward, error) || try_next_provider(forward))
 }
 
 /// Whether a pooled connection was closed before the provider read the request. If so, the next attempt opens a new one.
@@ -177,17 +187,17 @@ fn is_stale(forward: &mut Forward, error: &Error) -> bool {
         ErrorType::H2Error => was_not_begun(error),
         _ => false,
     };
-    is_closed && may_send_again(forward) && forward.attempts.connection_was_stale()
+    is_closed && may_send_again(forward) && forward.attempts.on_stale_connection()
 }
 
 /// Whether the provider refuses HTTP/2 for this request (RFC 9113 section 7, HTTP_1_1_REQUIRED). If so, the next attempt uses
 /// HTTP/1.1.
 fn is_downgraded(forward: &mut Forward, error: &Error) -> bool {
-    *error.etype() == ErrorType::H2Downgrade && may_send_again(forward) && forward.attempts.wants_http1()
+    *error.etype() == ErrorType::H2Downgrade && may_send_again(forward) && forward.attempts.on_http1_required()
 }
 
-/// Whether a provider says over HTTP/2 that it has not begun to work on the request: it ends the connection in order, or
-/// refuses the stream (RFC 9113 section 8.7), or the request could not be written.
+/// Whether an HTTP/2 error means that the provider has not begun to work on the request: it closed the connection properly, it
+/// refused the stream (RFC 9113 section 8.7), or the request could not be written.
 fn was_not_begun(error: &Error) -> bool {
     let cause = error.root_cause().downcast_ref::<h2::Error>();
     cause.is_some_and(|cause| {
@@ -202,11 +212,11 @@ fn may_send_again(forward: &Forward) -> bool {
     forward.attempt.fate() != Fate::Expired && forward.can_resend()
 }
 
-/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is asked;
-/// the operator decides that by `[retry] after_timeout`, because the first may have served the request and bill for it.
-fn goes_on(forward: &mut Forward) -> bool {
+/// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is tried. The
+/// operator decides that by `[retry] after_timeout`, because the first provider may have served the request and bill it.
+fn try_next_provider(forward: &mut Forward) -> bool {
     let may = forward.request.live.config.retry.after_timeout && forward.can_resend();
-    forward.attempts.unanswered(may, dice(), clock::instant())
+    forward.attempts.on_no_answer(may, dice(), clock::instant())
 }
 
 fn log_credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
@@ -220,6 +230,6 @@ fn log_credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
     metrics
         .providers
         .credential_refused
-        .of([metrics.provider(provider)])
+        .with_labels([metrics.provider_label(provider)])
         .inc();
 }

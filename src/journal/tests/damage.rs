@@ -6,15 +6,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::journal::{
-    folder::Folder,
-    frame::{self, Found, Frames, HEADER, zeros_from},
-    replay::{self, Replayed},
+    folder::JournalFolder,
+    frame::{self, FrameOutcome, FrameReader, HEADER, is_zero_from},
+    replay::{self, JournalReplay},
 };
 
 /// Two segments with a few records of each kind, and where each of them begins and ends in its segment.
 struct Template {
     _root: tempfile::TempDir,
-    folder: Folder,
+    folder: JournalFolder,
     segments: Vec<Vec<u8>>,
     records: Vec<Written>,
 }
@@ -50,14 +50,14 @@ impl Template {
                 write(&mut || journal.append(&admission, &mut room).map(|_| None).unwrap());
                 write(&mut || {
                     assert_eq!(
-                        journal.checkpoint(&[checkpoint(&request, 200), checkpoint("other", 200)]),
+                        journal.record_checkpoints(&[checkpoint(&request, 200), checkpoint("other", 200)]),
                         0
                     );
                     None
                 });
                 write(&mut || Some(step(&journal, ACCOUNT, settle(&request))));
             }
-            write(&mut || Some(step(&journal, ACCOUNT, Change::nothing())));
+            write(&mut || Some(step(&journal, ACCOUNT, AccountChange::nothing())));
             let end = at();
             drop((room, journal));
             let name = root.path().join(format!("{:012}.wal", segment + 1));
@@ -66,7 +66,7 @@ impl Template {
             bytes.resize(end + 64, 0);
             segments.push(bytes);
         }
-        let folder = Folder::open(root.path()).unwrap();
+        let folder = JournalFolder::open(root.path()).unwrap();
         Self {
             _root: root,
             folder,
@@ -76,7 +76,7 @@ impl Template {
     }
 
     /// What a start finds when one segment has other bytes.
-    fn replay(&self, which: usize, bytes: &[u8]) -> Replayed {
+    fn replay(&self, which: usize, bytes: &[u8]) -> JournalReplay {
         let _ = fs::remove_dir_all(self.folder.path.join("quarantine"));
         for number in self.folder.segments().unwrap() {
             fs::remove_file(self.folder.segment(number)).unwrap();
@@ -99,7 +99,7 @@ impl Template {
     /// Asserts that a start has found all records that are whole when the segment `which` has these bytes, and no others; so
     /// does the next start, which finds no damage any more.
     #[track_caller]
-    fn assert_found(&self, replayed: &Replayed, which: usize, bytes: &[u8], case: &str) {
+    fn assert_found(&self, replayed: &JournalReplay, which: usize, bytes: &[u8], case: &str) {
         let steps: Vec<u64> = self.whole(which, bytes).filter_map(|record| record.step).collect();
         let places: Vec<_> = self
             .whole(which, bytes)
@@ -119,11 +119,11 @@ impl Template {
     fn standing(&self) -> Vec<(usize, usize)> {
         let mut all = Vec::new();
         for number in self.folder.segments().unwrap() {
-            let file = Arc::new(fs::File::open(self.folder.segment(number)).unwrap());
+            let file = Arc::new(File::open(self.folder.segment(number)).unwrap());
             let end = file.metadata().unwrap().len();
-            let mut frames = Frames::new(file, number, HEADER as u64, end);
-            while let Found::Frame { at, payload } = frames.next_frame().unwrap() {
-                if !frame::is_nothing(payload) {
+            let mut frames = FrameReader::new(file, number, HEADER as u64, end);
+            while let FrameOutcome::Frame { at, payload } = frames.next_frame().unwrap() {
+                if !frame::is_filler(payload) {
                     all.push((usize::try_from(number).unwrap() - 1, usize::try_from(at).unwrap()));
                 }
             }
@@ -143,11 +143,11 @@ impl Template {
     }
 }
 
-fn found(replayed: &Replayed) -> Vec<u64> {
+fn found(replayed: &JournalReplay) -> Vec<u64> {
     replayed
         .contents
         .accounts
-        .places(ACCOUNT, 100)
+        .unacknowledged_positions(ACCOUNT, 100)
         .into_iter()
         .map(|(seq, _)| seq)
         .collect()
@@ -277,10 +277,10 @@ fn damage_of_any_size_is_covered_by_frames_of_nothing() {
         assert_eq!(bytes.len() as u64, size);
         let file = tempfile::tempfile_in(folder.path()).unwrap();
         RealDisk.write(&file, &bytes, 64).unwrap();
-        let mut frames = Frames::new(Arc::new(file), 7, 64, 64 + size);
-        while frames.at() < 64 + size {
+        let mut frames = FrameReader::new(Arc::new(file), 7, 64, 64 + size);
+        while frames.next_offset() < 64 + size {
             match frames.next_frame().unwrap() {
-                Found::Frame { payload, .. } => assert!(frame::is_nothing(payload)),
+                FrameOutcome::Frame { payload, .. } => assert!(frame::is_filler(payload)),
                 other => panic!("{size}: {other:?}"),
             }
         }
@@ -294,18 +294,18 @@ fn damage_that_comes_while_weir_runs_hides_nothing_either() {
     let journal = open(folder.path()).journal;
     let mut ends = Vec::new();
     while journal.end().segment < 2 {
-        step(&journal, ACCOUNT, Change::nothing());
+        step(&journal, ACCOUNT, AccountChange::nothing());
         ends.push(journal.end());
     }
     let damage = |segment: u64, at: u64| {
         let path = folder.path().join(format!("{segment:012}.wal"));
-        let file = fs::File::options().write(true).open(path).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
         RealDisk.write(&file, b"damage", at).unwrap();
     };
     // One in a complete segment, and one in the segment that is written.
     damage(1, ends[2].offset + 3);
-    step(&journal, ACCOUNT, Change::nothing());
-    step(&journal, ACCOUNT, Change::nothing());
+    step(&journal, ACCOUNT, AccountChange::nothing());
+    step(&journal, ACCOUNT, AccountChange::nothing());
     let all = ends.len() as u64 + 2;
     damage(2, ends.last().unwrap().offset + 9);
     let expected: Vec<u64> = (1..=all).filter(|seq| *seq != 4 && *seq != all - 1).collect();
@@ -319,7 +319,7 @@ fn damage_that_comes_while_weir_runs_hides_nothing_either() {
 fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
-    let credit = |amount| Change::Credit {
+    let credit = |amount| AccountChange::Credit {
         amount: NanoUsd::from_nanos(amount),
         at: 0,
         operation: None,
@@ -342,12 +342,12 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
         4,
         "as the store knows"
     );
-    assert!(journal.acknowledged(ACCOUNT, 3));
-    assert!(!journal.acknowledged(ACCOUNT, 0), "now it has forgotten everything");
+    assert!(journal.acknowledge(ACCOUNT, 3));
+    assert!(!journal.acknowledge(ACCOUNT, 0), "now it has forgotten everything");
     loop {
         // Reading looks at `synced` too: it must not be borrowed meanwhile, or a sync that comes between waits for ever.
         let last = records(&journal).last().unwrap().0;
-        if journal.engine.synced.borrow().has(last) {
+        if journal.engine.synced.borrow().is_on_disk(last) {
             break;
         }
         std::thread::yield_now();
@@ -356,7 +356,12 @@ fn lost_steps_are_stood_in_for_so_that_later_ones_pass() {
     let changes: Vec<_> = unsent.steps.into_iter().map(|step| (step.seq, step.change)).collect();
     assert_eq!(
         changes,
-        [(1, credit(1)), (2, Change::nothing()), (3, credit(3)), (4, credit(4))]
+        [
+            (1, credit(1)),
+            (2, AccountChange::nothing()),
+            (3, credit(3)),
+            (4, credit(4))
+        ]
     );
     assert_eq!(unsent.lost, 1);
 }
@@ -372,16 +377,16 @@ fn a_byte_in_what_was_set_aside_is_found_wherever_it_is() {
             file.set_len(3 << 20).unwrap();
         }
         RealDisk.write(&file, b"data", 0).unwrap();
-        assert!(zeros_from(&file, 4).unwrap());
-        assert!(!zeros_from(&file, 3).unwrap());
+        assert!(is_zero_from(&file, 4).unwrap());
+        assert!(!is_zero_from(&file, 3).unwrap());
         for at in [4, 5000, (1 << 20) - 1, (2 << 20) + 77, (3 << 20) - 1] {
             RealDisk.write(&file, b"x", at).unwrap();
-            assert!(!zeros_from(&file, 4).unwrap(), "{at}");
-            assert!(!zeros_from(&file, at).unwrap(), "{at}");
-            assert!(zeros_from(&file, at + 1).unwrap(), "{at}");
+            assert!(!is_zero_from(&file, 4).unwrap(), "{at}");
+            assert!(!is_zero_from(&file, at).unwrap(), "{at}");
+            assert!(is_zero_from(&file, at + 1).unwrap(), "{at}");
             RealDisk.write(&file, &[0], at).unwrap();
         }
-        assert!(zeros_from(&file, 4).unwrap());
-        assert!(zeros_from(&file, 4 << 20).unwrap(), "behind the end");
+        assert!(is_zero_from(&file, 4).unwrap());
+        assert!(is_zero_from(&file, 4 << 20).unwrap(), "behind the end");
     }
 }

@@ -32,7 +32,7 @@ fn fails(left: &AtomicU64) -> io::Result<()> {
 }
 
 impl Disk for Failing {
-    fn write(&self, file: &fs::File, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         if let Err(error) = fails(&self.writes) {
             // Half of it gets there.
             RealDisk.write(file, &bytes[..bytes.len() / 2], at)?;
@@ -41,13 +41,13 @@ impl Disk for Failing {
         RealDisk.write(file, bytes, at)
     }
 
-    fn sync(&self, file: &fs::File) -> io::Result<()> {
+    fn sync(&self, file: &File) -> io::Result<()> {
         fails(&self.syncs)?;
         RealDisk.sync(file)
     }
 }
 
-fn on_a_failing_disk(path: &Path) -> (Opened, Arc<Failing>) {
+fn on_a_failing_disk(path: &Path) -> (OpenedJournal, Arc<Failing>) {
     let disk = Arc::new(Failing::default());
     let opened = Journal::open_with(&settings(path), Arc::clone(&disk) as Arc<dyn Disk>).unwrap();
     (opened, disk)
@@ -66,7 +66,7 @@ fn room_again(journal: &Journal) -> Reservation {
         if let Ok(room) = journal.reserve(REQUEST_BYTES) {
             return room;
         }
-        sync::keep_house(&journal.engine, &mut None);
+        sync::housekeep(&journal.engine, &mut None);
     }
 }
 
@@ -86,7 +86,7 @@ async fn a_write_that_fails_once_goes_to_a_fresh_segment() {
     let (_, position) = journal.append_step("acme", settle("one"), 0, &mut room).unwrap();
     assert!(position.segment > first.segment);
     assert_eq!(journal.failures(), 1);
-    journal.synced(position).await.unwrap();
+    journal.wait_until_synced(position).await.unwrap();
     drop((room_again(&journal), room));
     let kept = records(&journal);
     assert_eq!(kept.len(), 3);
@@ -120,7 +120,7 @@ async fn a_disk_that_takes_no_writes_is_told_and_gets_no_new_segments_and_recove
     assert_eq!(journal.unacknowledged_steps(), 0);
     assert_eq!(journal.failures(), 20, "each was tried in two places");
     assert!(journal.reserve(1).is_err(), "nothing is promised");
-    sync::keep_house(&journal.engine, &mut None);
+    sync::housekeep(&journal.engine, &mut None);
     assert!(journal.reserve(1).is_err());
     assert!(segments(folder.path()) <= 3, "{}", segments(folder.path()));
 
@@ -132,7 +132,7 @@ async fn a_disk_that_takes_no_writes_is_told_and_gets_no_new_segments_and_recove
         std::thread::yield_now();
     };
     assert_eq!(seq, 1, "the number was not used up");
-    journal.synced(position).await.unwrap();
+    journal.wait_until_synced(position).await.unwrap();
     drop((room_again(&journal), room, journal));
     let again = open(folder.path());
     assert_eq!((again.unsettled.len(), again.journal.damaged_parts()), (0, 0));
@@ -148,7 +148,7 @@ fn a_settlement_that_was_not_recorded_is_made_up_for_at_the_next_start() {
     journal
         .append(&Record::Admit(Box::new(admitted("one"))), &mut room)
         .unwrap();
-    assert_eq!(journal.checkpoint(&[checkpoint("one", 200)]), 0);
+    assert_eq!(journal.record_checkpoints(&[checkpoint("one", 200)]), 0);
     disk.writes.store(FOR_GOOD, Ordering::Relaxed);
     journal.append_step("acme", settle("one"), 0, &mut room).unwrap_err();
     drop((room, journal));
@@ -167,31 +167,41 @@ async fn a_sync_that_fails_is_not_durable_and_what_follows_is_in_another_segment
     let (opened, disk) = on_a_failing_disk(folder.path());
     let journal = opened.journal;
     let mut room = journal.reserve(2 * REQUEST_BYTES).unwrap();
-    let (_, good) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
-    journal.synced(good).await.unwrap();
+    let (_, good) = journal
+        .append_step("acme", AccountChange::nothing(), 0, &mut room)
+        .unwrap();
+    journal.wait_until_synced(good).await.unwrap();
     disk.syncs.store(FOR_GOOD, Ordering::Relaxed);
     let (_, lost) = journal.append_step("acme", settle("r"), 0, &mut room).unwrap();
-    assert!(matches!(journal.synced(lost).await, Err(JournalError::NotDurable)));
-    journal.synced(good).await.unwrap();
+    assert!(matches!(
+        journal.wait_until_synced(lost).await,
+        Err(JournalError::NotDurable)
+    ));
+    journal.wait_until_synced(good).await.unwrap();
     assert!(journal.failures() >= 1);
     assert!(journal.reserve(1).is_err(), "nothing is promised");
     // It is sent all the same: the store may be all that keeps it.
     let unsent = journal.unsent("acme", 10).unwrap();
     assert_eq!((unsent.steps.len(), unsent.lost), (2, 0));
     for _ in 0..5 {
-        sync::keep_house(&journal.engine, &mut None);
+        sync::housekeep(&journal.engine, &mut None);
     }
     assert_eq!(journal.end().segment, 1, "no segment is begun that cannot be synced");
     assert!(segments(folder.path()) <= 2);
 
     disk.syncs.store(0, Ordering::Relaxed);
     drop(room_again(&journal));
-    let (_, after) = journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
+    let (_, after) = journal
+        .append_step("acme", AccountChange::nothing(), 0, &mut room)
+        .unwrap();
     assert!(after.segment > lost.segment);
-    journal.synced(after).await.unwrap();
-    assert!(matches!(journal.synced(lost).await, Err(JournalError::NotDurable)));
+    journal.wait_until_synced(after).await.unwrap();
+    assert!(matches!(
+        journal.wait_until_synced(lost).await,
+        Err(JournalError::NotDurable)
+    ));
     let failures = journal.failures();
-    journal.acknowledged("acme", 3);
+    journal.acknowledge("acme", 3);
     drop((room, journal));
     let index = folder.path().join("000000000001.idx");
     assert!(
@@ -209,10 +219,10 @@ async fn a_sync_that_fails_once_leaves_later_records_durable() {
     disk.syncs.store(1, Ordering::Relaxed);
     let mut room = room_again(&journal);
     let (_, lost) = journal.append_step("acme", settle("r"), 0, &mut room).unwrap();
-    let first = journal.synced(lost).await;
+    let first = journal.wait_until_synced(lost).await;
     drop(room_again(&journal));
     let (_, position) = journal.append_step("acme", settle("s"), 0, &mut room).unwrap();
-    journal.synced(position).await.unwrap();
+    journal.wait_until_synced(position).await.unwrap();
     assert_eq!(journal.failures(), 1);
     assert!(position.segment > lost.segment || first.is_ok());
 }

@@ -9,11 +9,10 @@ use super::*;
 use crate::{
     domain::ledger::AccountRecord,
     journal::{
-        contents::{Contents, Request, Summary},
-        folder::Folder,
+        folder::JournalFolder,
         frame::HEADER,
-        index,
-        replay::{self, Replayed},
+        index::{self, JournalContents, RunningRequest, SegmentSummary},
+        replay::{self, JournalReplay},
     },
 };
 
@@ -26,36 +25,41 @@ type Segment = (u64, u64, BTreeMap<SmolStr, (u64, u64)>, u64, i64, Option<u64>);
 #[derive(Debug, PartialEq)]
 struct Known {
     segments: BTreeMap<u64, Segment>,
-    running: BTreeMap<SmolStr, Request>,
+    running: BTreeMap<SmolStr, RunningRequest>,
     keys: BTreeMap<KeyId, Position>,
     records: BTreeMap<SmolStr, Position>,
-    shares: Vec<Share>,
+    shares: Vec<NodeHourCounters>,
     last_row: Option<Position>,
     accounts: BTreeMap<SmolStr, (u64, u64)>,
     places: Vec<(u64, Vec<(u64, Position)>)>,
     unacknowledged: u64,
-    unsettled: Vec<(Admitted, Option<Checkpoint>)>,
+    unsettled: Vec<(AdmittedRequest, Option<Checkpoint>)>,
     next: u64,
 }
 
-fn known(replayed: Replayed) -> Known {
-    let Contents {
+fn known(replayed: JournalReplay) -> Known {
+    let JournalContents {
         segments,
         accounts,
         running,
         keys,
         records,
-        tallies,
+        hourly_counts: tallies,
         ..
     } = replayed.contents;
-    let segment = |(number, one): (u64, Summary)| {
+    let segment = |(number, one): (u64, SegmentSummary)| {
         let steps = one.steps.into_iter().collect();
         (
             number,
             (one.end, one.bytes, steps, one.running, one.last_ms, one.last_row),
         )
     };
-    let places = |name: &&str| (accounts.watermark(name), accounts.places(name, usize::MAX));
+    let places = |name: &&str| {
+        (
+            accounts.watermark(name),
+            accounts.unacknowledged_positions(name, usize::MAX),
+        )
+    };
     Known {
         segments: segments.into_iter().map(segment).collect(),
         running: running.into_iter().collect(),
@@ -67,7 +71,7 @@ fn known(replayed: Replayed) -> Known {
         accounts: accounts.numbers(),
         unacknowledged: accounts.unacknowledged(),
         unsettled: replayed.unsettled,
-        next: replayed.next,
+        next: replayed.next_segment,
     }
 }
 
@@ -97,7 +101,7 @@ fn admit(journal: &Journal, request: &str) -> Position {
 fn fill(journal: &Journal, segment: u64) {
     while journal.end().segment < segment {
         let last = step(journal, "acme", settle("none"));
-        journal.acknowledged("acme", last);
+        journal.acknowledge("acme", last);
     }
     tell(journal);
 }
@@ -113,10 +117,10 @@ fn eight_segments(folder: &Path) -> Vec<Position> {
         provider: "p".repeat(100).into(),
         ..checkpoint("long", 200)
     };
-    assert_eq!(journal.checkpoint(&[reached]), 0);
+    assert_eq!(journal.record_checkpoints(&[reached]), 0);
     fill(&journal, 5);
     let last = step(&journal, "acme", settle("short"));
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     fill(&journal, 9);
     vec![admitted, checkpointed]
 }
@@ -131,15 +135,18 @@ fn a_start_does_not_read_complete_segments_but_for_requests_that_still_run() {
     for number in 1..=8 {
         overwrite(folder.path(), number, HEADER + 4 * 1024);
     }
-    let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
-    assert_eq!((replayed.read.as_slice(), replayed.damaged), ([9].as_slice(), 0));
+    let replayed = replay::replay(&JournalFolder::open(folder.path()).unwrap()).unwrap();
+    assert_eq!(
+        (replayed.segments_read.as_slice(), replayed.damaged),
+        ([9].as_slice(), 0)
+    );
     let (request, last) = &replayed.unsettled[0];
     assert_eq!(replayed.unsettled.len(), 1);
     assert_eq!(
         (request.row.request_id.as_str(), last.as_ref().unwrap().status),
         ("long", 200)
     );
-    assert!(replayed.contents.running.values().eq([&Request {
+    assert!(replayed.contents.running.values().eq([&RunningRequest {
         admitted: places[0],
         checkpoint: Some(places[1])
     }]));
@@ -147,8 +154,8 @@ fn a_start_does_not_read_complete_segments_but_for_requests_that_still_run() {
     for index in indexes(folder.path()) {
         fs::remove_file(index).unwrap();
     }
-    let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
-    assert_eq!((replayed.read.len(), replayed.damaged), (9, 8));
+    let replayed = replay::replay(&JournalFolder::open(folder.path()).unwrap()).unwrap();
+    assert_eq!((replayed.segments_read.len(), replayed.damaged), (9, 8));
 }
 
 #[test]
@@ -156,19 +163,19 @@ fn segments_with_steps_that_are_not_acknowledged_are_read() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
     fill(&journal, 4);
-    step(&journal, "late", Change::nothing());
+    step(&journal, "late", AccountChange::nothing());
     fill(&journal, 7);
     drop(journal);
-    let replayed = replay::replay(&Folder::open(folder.path()).unwrap()).unwrap();
-    assert_eq!(replayed.read, [4, 5, 6, 7]);
-    assert_eq!(replayed.contents.accounts.places("late", 9).len(), 1);
+    let replayed = replay::replay(&JournalFolder::open(folder.path()).unwrap()).unwrap();
+    assert_eq!(replayed.segments_read, [4, 5, 6, 7]);
+    assert_eq!(replayed.contents.accounts.unacknowledged_positions("late", 9).len(), 1);
 }
 
 #[test]
 fn a_damaged_index_or_one_of_another_segment_is_made_again() {
     let folder = scratch();
     eight_segments(folder.path());
-    let owned = Folder::open(folder.path()).unwrap();
+    let owned = JournalFolder::open(folder.path()).unwrap();
     let good: Vec<_> = (1..=8).map(|number| index::read(&owned, number).unwrap()).collect();
     let path = |number: u64| owned.index(number);
     let mut flipped = fs::read(path(2)).unwrap();
@@ -178,7 +185,7 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
     fs::write(path(3), "").unwrap();
     fs::remove_file(path(4)).unwrap();
     fs::copy(path(6), path(5)).unwrap();
-    let cut = fs::File::options().write(true).open(owned.segment(7)).unwrap();
+    let cut = File::options().write(true).open(owned.segment(7)).unwrap();
     cut.set_len(good[6].end - 1).unwrap();
     for number in 2..=5 {
         assert_eq!(index::read(&owned, number), None, "{number}");
@@ -197,7 +204,7 @@ fn a_damaged_index_or_one_of_another_segment_is_made_again() {
         "in the segment that was cut the settlement may have stood"
     );
     drop(opened);
-    let owned = Folder::open(folder.path()).unwrap();
+    let owned = JournalFolder::open(folder.path()).unwrap();
     for (number, before) in (1..).zip(&good) {
         let again = index::read(&owned, number).unwrap();
         assert_eq!(again == *before, number != 7, "{number}");
@@ -268,7 +275,7 @@ fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>
     let mut room = journal.reserve(2 * REQUEST_BYTES).unwrap();
     // An id is of one run of the process, as real ones are.
     let request = |which: &usize| format!("{}-{which}", round / 40);
-    let mut step = |account: usize, change: Change| {
+    let mut step = |account: usize, change: AccountChange| {
         let account = ACCOUNTS[account % 3];
         let (seq, _) = journal.append_step(account, change, 0, &mut room).unwrap();
         last.insert(account, seq);
@@ -279,7 +286,7 @@ fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>
             journal.append(&record, &mut room).unwrap();
         }
         Act::Checkpoint(which) => {
-            assert_eq!(journal.checkpoint(&[checkpoint(&request(which), 200)]), 0);
+            assert_eq!(journal.record_checkpoints(&[checkpoint(&request(which), 200)]), 0);
         }
         Act::Settle(which, hour) => {
             let mut settlement = crate::domain::ledger::settlement_after_crash(admitted(&request(which)), None);
@@ -287,9 +294,9 @@ fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>
                 Arc::make_mut(&mut row).time_ms = hour * 3_600_000;
                 row
             });
-            step(*which, Change::Settle(Box::new(settlement)));
+            step(*which, AccountChange::Settle(Box::new(settlement)));
         }
-        Act::Change(which) => step(*which, Change::nothing()),
+        Act::Change(which) => step(*which, AccountChange::nothing()),
         Act::Key(which) => {
             journal.append(&key_gone(*which, round as u64), &mut room).unwrap();
         }
@@ -303,7 +310,7 @@ fn run(journal: &Journal, act: &Act, round: usize, last: &mut HashMap<&str, u64>
         }
         Act::Acknowledge(which) => {
             let account = ACCOUNTS[*which];
-            journal.acknowledged(account, last.get(account).copied().unwrap_or(0));
+            journal.acknowledge(account, last.get(account).copied().unwrap_or(0));
         }
         Act::Open => {}
     }
@@ -322,30 +329,30 @@ proptest! {
                 drop(journal);
                 journal = open(folder.path()).journal;
                 for (account, last) in &last {
-                    journal.acknowledged(account, *last);
+                    journal.acknowledge(account, *last);
                 }
             }
             run(&journal, act, round, &mut last);
         }
         if settled {
             for (account, last) in &last {
-                journal.acknowledged(account, *last);
+                journal.acknowledge(account, *last);
             }
         }
         let end = journal.end().segment;
         drop(journal);
-        let owned = Folder::open(folder.path()).unwrap();
+        let owned = JournalFolder::open(folder.path()).unwrap();
         // The first one removes segments that nothing was written to.
         replay::replay(&owned).unwrap();
         let with = replay::replay(&owned).unwrap();
         if settled {
-            prop_assert!(with.read.iter().all(|number| *number == end), "{:?} of {}", with.read, end);
+            prop_assert!(with.segments_read.iter().all(|number| *number == end), "{:?} of {}", with.segments_read, end);
         }
         for index in indexes(folder.path()) {
             fs::remove_file(index).unwrap();
         }
         let without = replay::replay(&owned).unwrap();
-        prop_assert_eq!(without.read.len(), without.contents.segments.len());
+        prop_assert_eq!(without.segments_read.len(), without.contents.segments.len());
         prop_assert_eq!(known(with), known(without));
     }
 }

@@ -122,7 +122,7 @@ proptest! {
                 Act::Acknowledge(which) => {
                     let account = last.entry(names[which]).or_default();
                     account.1 = account.0;
-                    journal.acknowledged(names[which], account.0);
+                    journal.acknowledge(names[which], account.0);
                 }
                 Act::Open => {
                     drop(journal);
@@ -130,7 +130,7 @@ proptest! {
                     prop_assert_eq!((opened.journal.damaged_parts(), opened.unsettled.len()), (0, 0));
                     journal = opened.journal;
                     for (name, (_, acknowledged)) in &last {
-                        prop_assert!(journal.acknowledged(name, *acknowledged), "more of {} was believed", name);
+                        prop_assert!(journal.acknowledge(name, *acknowledged), "more of {} was believed", name);
                     }
                 }
                 Act::Tidy => {

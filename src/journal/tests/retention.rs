@@ -6,7 +6,7 @@ use super::*;
 fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     let folder = scratch();
     let journal = open(folder.path()).journal;
-    step(&journal, "early", Change::nothing());
+    step(&journal, "early", AccountChange::nothing());
     let mut last = 0;
     while journal.end().segment < 4 {
         last = step(&journal, "acme", settle("r"));
@@ -14,10 +14,10 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     let first = || fs::exists(folder.path().join("000000000001.wal")).unwrap();
     grow_old(&journal);
     assert!(first(), "nothing is acknowledged");
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     grow_old(&journal);
     assert!(first(), "one account is not acknowledged");
-    journal.acknowledged("early", 1);
+    journal.acknowledge("early", 1);
     grow_old(&journal);
     assert!(first(), "its rows are not told");
     tell(&journal);
@@ -31,8 +31,8 @@ fn old_segments_go_when_they_are_acknowledged_and_the_numbers_stay() {
     let journal = open(folder.path()).journal;
     assert_eq!(
         (
-            step(&journal, "early", Change::nothing()),
-            step(&journal, "acme", Change::nothing())
+            step(&journal, "early", AccountChange::nothing()),
+            step(&journal, "acme", AccountChange::nothing())
         ),
         (2, last + 1)
     );
@@ -46,7 +46,7 @@ fn a_clock_that_jumps_ahead_leaves_the_journal() {
     while journal.end().segment < 3 {
         last = step(&journal, "acme", settle("r"));
     }
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     tell(&journal);
     let now = clock::unix_millis();
     journal.engine.remove_old(now);
@@ -58,7 +58,7 @@ fn a_clock_that_jumps_ahead_leaves_the_journal() {
     // How far removal has gone is known to the next start, too.
     let journal = open(folder.path()).journal;
     tell(&journal);
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     journal.engine.remove_old(far_ahead + 1);
     assert!(first.exists());
     grow_old(&journal);
@@ -73,7 +73,7 @@ fn a_start_after_a_removal_knows_what_is_not_acknowledged() {
     while journal.end().segment < 3 {
         last = step(&journal, "acme", settle("r"));
     }
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     step(&journal, "acme", settle("r"));
     tell(&journal);
     grow_old(&journal);

@@ -12,7 +12,7 @@ use super::*;
 use crate::domain::{
     ledger::{
         NodeId,
-        consumption::Part,
+        consumption::CostShare,
         lease::LeaseId,
         settlement_after_crash,
         tag::{TAGS_MAX, Tag},
@@ -26,7 +26,7 @@ use crate::domain::{
 struct Full(Arc<AtomicBool>);
 
 impl Disk for Full {
-    fn allocate(&self, file: &fs::File, bytes: u64) -> io::Result<()> {
+    fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
         if self.0.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -34,7 +34,7 @@ impl Disk for Full {
     }
 }
 
-pub(super) fn on_a_disk(path: &Path) -> (Opened, Arc<AtomicBool>) {
+pub(super) fn on_a_disk(path: &Path) -> (OpenedJournal, Arc<AtomicBool>) {
     let full = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Full(Arc::clone(&full)));
     (Journal::open_with(&settings(path), disk).unwrap(), full)
@@ -55,18 +55,25 @@ fn a_full_disk_is_found_at_admission_and_what_was_promised_is_written() {
     );
     let mut written = 0;
     for room in &mut rooms {
-        while room.left() >= STEP_BYTES_MAX / 2 {
+        while room.remaining() >= STEP_BYTES_MAX / 2 {
             journal.append_step("acme", settle("r"), 0, room).unwrap();
             written += 1;
         }
     }
     assert_eq!(numbers(journal, "acme").len(), written);
     let mut none = journal.reserve(0).unwrap();
-    while journal.append_step("acme", Change::nothing(), 0, &mut none).is_ok() {}
+    while journal
+        .append_step("acme", AccountChange::nothing(), 0, &mut none)
+        .is_ok()
+    {}
     // A checkpoint may be shorter than a step, so that some find the last of the room.
-    while journal.checkpoint(&[checkpoint("r", 0)]) == 0 {}
-    assert_eq!(journal.checkpoint(&[checkpoint("r", 0)]), 1, "it cannot be recorded");
-    let left = rooms[0].left();
+    while journal.record_checkpoints(&[checkpoint("r", 0)]) == 0 {}
+    assert_eq!(
+        journal.record_checkpoints(&[checkpoint("r", 0)]),
+        1,
+        "it cannot be recorded"
+    );
+    let left = rooms[0].remaining();
     assert!(left > 0, "a checkpoint takes nothing that is promised to a settlement");
     drop(rooms);
 
@@ -117,7 +124,7 @@ fn room_that_many_take_and_give_at_once_is_free_again() {
                         journal.append_step("acme", settle(&request), 0, &mut room).unwrap();
                     }
                     let promised = journal.engine.lock().tail.promised();
-                    assert!((room.left()..=8 * REQUEST_BYTES).contains(&promised), "{promised}");
+                    assert!((room.remaining()..=8 * REQUEST_BYTES).contains(&promised), "{promised}");
                 }
             });
         }
@@ -127,7 +134,7 @@ fn room_that_many_take_and_give_at_once_is_free_again() {
 }
 
 /// An admission whose texts are this one, but for those of a fixed form.
-fn admitted_with_texts(text: &str) -> Admitted {
+fn admitted_with_texts(text: &str) -> AdmittedRequest {
     let mut admitted = admitted(text);
     let row = Arc::make_mut(&mut admitted.row);
     for field in [
@@ -143,19 +150,19 @@ fn admitted_with_texts(text: &str) -> Admitted {
     }
     let tag = |number: usize| Tag::parse(&format!("{}={number}{}", "n".repeat(32), "v".repeat(63)));
     row.tags = (0..TAGS_MAX).filter_map(tag).collect();
-    row.modifiers = Modifiers {
+    row.modifiers = PriceModifiers {
         service_tier: Some(text.into()),
         speed: Some(text.into()),
         geo: Some(text.into()),
     };
-    row.usage = Usage::of_parts([COUNT_MAX; Usage::NAMES.len()]);
+    row.usage = Usage::from_parts([COUNT_MAX; Usage::NAMES.len()]);
     // A number with a sign takes the same room on either side.
     (row.time_ms, row.admitted_ms) = (i64::MIN, i64::MIN);
     (row.status, row.attempts) = (u16::MAX, Some(u32::MAX));
     (row.latency_ms, row.ttft_ms) = (u64::MAX, Some(u64::MAX));
     row.cost_nano_usd = NanoUsd::from_nanos(i64::MIN);
     row.hold_nano_usd = Some(NanoUsd::from_nanos(i64::MIN));
-    Admitted {
+    AdmittedRequest {
         tokens_estimated: u64::MAX,
         lease: Some(LeaseId {
             holder: NodeId::none(),
@@ -166,13 +173,13 @@ fn admitted_with_texts(text: &str) -> Admitted {
 }
 
 /// Its settlement's record.
-fn settled(admitted: Admitted) -> Record {
+fn settled(admitted: AdmittedRequest) -> Record {
     let settlement = settlement_after_crash(admitted, None);
     Record::Step {
         account: settlement.row.as_ref().unwrap().account.clone(),
         step: Step {
             seq: u64::MAX,
-            change: Change::Settle(Box::new(settlement)),
+            change: AccountChange::Settle(Box::new(settlement)),
         },
     }
 }
@@ -198,7 +205,7 @@ fn the_largest_records_of_a_request_fit_into_its_reservation() {
 fn the_parts_of_a_request_fit_into_its_reservation() {
     let text = || "x".repeat(40);
     let mut admitted = admitted_with_texts(&text());
-    let part = Part {
+    let part = CostShare {
         run: RunKind::Compaction,
         model: text(),
         usage: admitted.row.usage,

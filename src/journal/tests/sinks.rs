@@ -8,7 +8,7 @@ use crate::config::JournalSink;
 struct Free(u64);
 
 impl Disk for Free {
-    fn free_percent(&self, _: &Path) -> std::io::Result<u64> {
+    fn free_percent(&self, _: &Path) -> io::Result<u64> {
         Ok(self.0)
     }
 }
@@ -30,7 +30,7 @@ fn open_for(path: &Path, required: bool, free: u64) -> Arc<Journal> {
 fn settled(journal: &Journal) -> u64 {
     let rows = (1..=400).map(|number| step(journal, "acme", settle(&format!("request {number}"))));
     let last = rows.max().unwrap();
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     tell(journal);
     last
 }
@@ -43,7 +43,7 @@ fn rows_kept(journal: &Journal) -> usize {
 /// Waits until all that is recorded is on disk.
 async fn on_disk(journal: &Journal) {
     let end = journal.end();
-    journal.on_disk_beyond(end.number() - 1).await;
+    journal.wait_until_decided(end.number() - 1).await;
 }
 
 #[tokio::test]
@@ -57,12 +57,12 @@ async fn rows_that_a_sink_lacks_are_kept_however_old_they_are() {
         assert_eq!(rows_kept(&journal), rows);
         grow_old(&journal);
         assert_eq!(rows_kept(&journal), rows, "required: {required}, {free} % free");
-        assert!(journal.sink_behind_bytes("sink") > 0);
-        journal.sink_has("sink", journal.end().number());
-        assert_eq!(journal.sink_behind_bytes("sink"), 0);
+        assert!(journal.sink_lag_bytes("sink") > 0);
+        journal.set_sink_position("sink", journal.end().number());
+        assert_eq!(journal.sink_lag_bytes("sink"), 0);
         grow_old(&journal);
         assert!(rows_kept(&journal) < rows, "the last segment is written to");
-        assert_eq!(journal.sink_dropped("sink"), 0);
+        assert_eq!(journal.sink_dropped_rows("sink"), 0);
     }
 }
 
@@ -74,11 +74,11 @@ async fn rows_that_only_an_optional_sink_lacks_are_given_up_with_a_count_when_th
     on_disk(&journal).await;
     let mut reader = journal.rows(0);
     let has = (0..5).filter_map(|_| reader.read().unwrap()).count() as u64;
-    journal.sink_has("sink", reader.at());
+    journal.set_sink_position("sink", reader.next_number());
     grow_old(&journal);
     let kept = rows_kept(&journal) as u64;
     assert!(kept < rows - has);
-    assert_eq!(journal.sink_dropped("sink"), rows - has - kept);
+    assert_eq!(journal.sink_dropped_rows("sink"), rows - has - kept);
 }
 
 #[tokio::test]
@@ -91,21 +91,21 @@ async fn steps_that_an_embedded_store_has_not_written_are_kept_also_where_no_row
     let journal = Journal::open_with(&settings, Arc::new(Free(1))).unwrap().journal;
     let mut last = 0;
     while journal.end().segment < 3 {
-        last = step(&journal, "acme", Change::nothing());
+        last = step(&journal, "acme", AccountChange::nothing());
     }
     let first = || fs::exists(folder.path().join("000000000001.wal")).unwrap();
     let second = || fs::exists(folder.path().join("000000000002.wal")).unwrap();
-    journal.acknowledged("acme", last);
+    journal.acknowledge("acme", last);
     grow_old(&journal);
     assert!(first(), "the store may have them in memory alone");
     let in_the_second = Position {
         segment: 2,
         offset: frame::HEADER as u64,
     };
-    journal.sink_has(JournalSink::EMBEDDED_STORE.name, in_the_second.number());
+    journal.set_sink_position(JournalSink::EMBEDDED_STORE.name, in_the_second.number());
     grow_old(&journal);
     assert!(!first() && second());
-    journal.sink_has(JournalSink::EMBEDDED_STORE.name, journal.acknowledged_before());
+    journal.set_sink_position(JournalSink::EMBEDDED_STORE.name, journal.acknowledged_before());
     grow_old(&journal);
     assert!(!second());
 }
@@ -115,7 +115,7 @@ async fn steps_that_an_embedded_store_has_not_written_are_kept_also_where_no_row
 struct Slow(Arc<parking_lot::Mutex<()>>);
 
 impl Disk for Slow {
-    fn sync(&self, file: &fs::File) -> std::io::Result<()> {
+    fn sync(&self, file: &File) -> io::Result<()> {
         let _turn = self.0.lock();
         RealDisk.sync(file)
     }

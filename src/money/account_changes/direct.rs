@@ -12,24 +12,24 @@ use crate::{
             key::{KeyId, KeyRecord},
             secret::KeyDigest,
         },
-        ledger::{AccountRecord, Change, NodeId, Record, Step},
+        ledger::{AccountChange, AccountRecord, NodeId, Record, Step},
     },
     store::ledger::LedgerStore,
 };
 
-/// Numbers the steps in memory, and keeps what a journal would keep.
+/// Numbers the steps in memory, and keeps the records that a journal would have.
 pub(crate) struct DirectChanges {
     ledger: Arc<dyn LedgerStore>,
     node: NodeId,
     last: tokio::sync::Mutex<HashMap<String, u64>>,
     journal: Mutex<Vec<Record>>,
-    /// What happens next instead.
+    /// The fault that the next calls hit.
     fault: Mutex<Option<InjectedFault>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
-    /// The store does not answer: steps wait in the journal.
+    /// The store does not answer: steps stay in the journal.
     StoreAway,
     /// Nothing can be written.
     DiskFull,
@@ -76,7 +76,7 @@ impl DirectChanges {
 
 #[async_trait]
 impl AccountChanges for DirectChanges {
-    async fn submit(&self, account: &str, change: Change) -> Result<Submitted, AccountChangeError> {
+    async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError> {
         let mut last = self.last.lock().await;
         let seq = last.get(account).copied().unwrap_or_default() + 1;
         let step = Step { seq, change };

@@ -1,64 +1,63 @@
-//! Admission: a request gets a bill, a place in a queue, or a refusal. A limit that was just raised, on whichever node, is
-//! not reported as reached: where that may be, the key's record is read again once.
+//! Admission: a request gets a bill, a position in a queue, or a refusal. A limit that was just raised, on any node, is not
+//! reported as reached: where the key's record may be outdated, it is read again once.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use smol_str::SmolStr;
+
 use crate::{
+    config::money::MoneyConfig,
     domain::{
+        catalogue::route::PricedRoute,
         faults::refusal::Refusal,
         keys::{key::KeyRecord, secret::KeyDigest},
-        ledger::Denial,
+        ledger::{Denial, calibration::Estimate, tag::Tag},
+        money::NanoUsd,
         wire::operation::Operation,
     },
     edges::clock,
-    money::billing::{
-        admission_request::{AdmissionRequest, FoundKey},
-        bill::Bill,
-        engine::NotAdmitted,
-        queue::QueuePosition,
-        service::{Billing, FirstStep, Question},
-    },
+    money::billing::{Billing, FirstStep, PreparedAdmitCall, bill::Bill, engine::NotAdmitted, queue::QueuePosition},
 };
 
-/// How far an admission has come without waiting.
-pub(crate) enum Admitting<'a> {
+/// The result of the part of an admission that does not wait.
+pub(crate) enum AdmissionStart<'a> {
     /// It is decided.
     Decided(Result<Admission<'a>, Refusal>),
-    /// A store has to be asked: [`PendingAdmission::decided`].
+    /// A store must be called: [`PendingAdmission::decide`].
     Pending(PendingAdmission<'a>),
 }
 
-/// An admission that a store is to be asked for.
+/// An admission that needs a call to a store.
 pub(crate) struct PendingAdmission<'a> {
     billing: &'a Billing,
     request: &'a AdmissionRequest<'a>,
     /// When it began.
     asked: Instant,
-    next: Next,
+    next: NextStoreCall,
 }
 
-/// What a store is asked next.
-enum Next {
-    /// The ledger, for the hold.
-    Hold(Box<Question>),
-    /// The store of keys, because the key's record may be outdated by which this came out.
+/// The next call to a store.
+enum NextStoreCall {
+    /// To the ledger, for the hold.
+    Hold(Box<PreparedAdmitCall>),
+    /// To the key store: the request was not admitted, by a record of its key that may be outdated.
     Key(NotAdmitted),
 }
 
-/// What a request that asked for admission has got.
+/// The result for a request that was not refused.
 #[derive(Debug)]
 pub(crate) enum Admission<'a> {
     /// The right to be forwarded, and its open charge.
     Admitted(Bill),
-    /// A place in a queue, because running requests hold all that is left.
+    /// A position in a queue, because running requests hold all that is left.
     Queued(QueueTicket<'a>),
 }
 
-/// A request's place in a queue for what running requests hold: a hold, or a part of it, comes back when a request ends. A
-/// request whose limit is spent does not wait. If the ticket is dropped, the request leaves the queue.
+/// A request's position in a queue for money that running requests hold: when one ends, its hold, or a part of it, is free
+/// again. A request whose limit is spent does not wait. If this is dropped, the request leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueueTicket<'a> {
     billing: &'a Billing,
@@ -67,63 +66,62 @@ pub(crate) struct QueueTicket<'a> {
 }
 
 impl Billing {
-    /// Refuses a request before its body is read for what no body can change. This costs a call only where a refusal is
-    /// likely, and an operator's change takes effect at once, because the store confirms it. A request that passes is still
-    /// checked by [`Billing::admit`].
+    /// Refuses a request before reading its body, where the body cannot change the decision. This costs a call only where a
+    /// refusal is likely. An operator's change takes effect at once, because the store confirms each refusal. A request that
+    /// passes is still checked by [`Billing::admit`].
     ///
-    /// - A rate or concurrency limit is seen by what this node has admitted and refused itself.
-    /// - A key that was denied within the last minute is asked for.
-    /// - So is one whose body is heavy, unless the store said a moment ago that there is money for it: then to receive and
-    ///   decode the body takes far longer than the call. For small bodies the call would be the longer wait.
+    /// - A rate or concurrency limit is predicted from what this node has admitted and refused itself.
+    /// - A key that was denied within the last minute is checked with the store.
+    /// - So is a key whose request has a heavy body, unless the store reported a moment ago that it has money: receiving and
+    ///   decoding such a body takes far longer than the call. For a small body the call would take longer.
     pub(crate) async fn refuse_early(
         &self,
         key: FoundKey<'_>,
         operation: Operation,
         body_is_heavy: bool,
     ) -> Result<(), Refusal> {
-        if operation.counts_tokens() {
+        if operation.is_token_count() {
             return Box::pin(self.refuse_spent(key)).await;
         }
         let (engine, record, now) = (&self.engine, key.record, clock::instant());
-        let foreseen = engine.grace.foresees(record);
-        if !engine.keys.store_is_reachable() {
-            // Rates hold without the store. Nothing else can be confirmed, and a cached key has its grace.
+        let foreseen = engine.grace.predict_denial(record);
+        if !engine.keys.is_store_reachable() {
+            // Rates apply without the store. Nothing else can be confirmed, and a cached key has its grace.
             return foreseen.map_or(Ok(()), |denial| Err(engine.refusal(record, denial)));
         }
-        // What few requests need is boxed, so that not each one carries the room for it.
+        // Futures that few requests need are boxed, so that the others do not carry the space for them.
         if let Some(denial) = foreseen.or_else(|| engine.denials.recall(&record.id, now)) {
-            return Box::pin(self.confirm(key, denial, now)).await;
+            return Box::pin(self.refuse_if_confirmed(key, denial, now)).await;
         }
         if body_is_heavy
-            && !engine.grace.vouches_for(record)
-            && let Some(denial) = Box::pin(engine.denials.check(record)).await
+            && !engine.grace.has_recent_funds(record)
+            && let Some(denial) = Box::pin(engine.denials.check_funds(record)).await
         {
             engine.denials.remember(&record.id, denial, now);
-            return Box::pin(self.confirm(key, denial, now)).await;
+            return Box::pin(self.refuse_if_confirmed(key, denial, now)).await;
         }
         Ok(())
     }
 
-    /// Refuses a token count, which is free, for a key whose quota is spent: such a key cannot be used
-    /// (docs/interface.md, Token counts). The store is asked, once, only where the key has a quota; while it is away nobody
-    /// is refused.
+    /// Refuses a token count, which is free, if the key's quota is spent: such a key cannot be used (docs/interface.md, Token
+    /// counts). The store is asked once, and only if the key has a quota; while it is unreachable, no count is refused.
     async fn refuse_spent(&self, key: FoundKey<'_>) -> Result<(), Refusal> {
         let now = clock::instant();
-        if !self.engine.keys.store_is_reachable() {
+        if !self.engine.keys.is_store_reachable() {
             return Ok(());
         }
         match self.engine.denials.check_quota(key.record).await {
-            Some(denial) => self.confirm(key, denial, now).await,
+            Some(denial) => self.refuse_if_confirmed(key, denial, now).await,
             None => Ok(()),
         }
     }
 
-    /// Refuses for a denial if the store says that it holds.
-    async fn confirm(&self, key: FoundKey<'_>, denial: Denial, now: Instant) -> Result<(), Refusal> {
+    /// Refuses by a denial if the store confirms it.
+    async fn refuse_if_confirmed(&self, key: FoundKey<'_>, denial: Denial, now: Instant) -> Result<(), Refusal> {
         let engine = &self.engine;
         let record = match denial.depends_on_key() {
-            true => match self.reread(key.digest, now).await {
-                // Without the store's answer nobody is refused.
+            true => match self.reread_key(key.digest, now).await {
+                // Without the store's answer no request is refused.
                 Err(Refusal::StoreUnavailable) => return Ok(()),
                 found => found?,
             },
@@ -138,30 +136,30 @@ impl Billing {
         }
     }
 
-    /// Admits a request: puts its hold and opens its bill. This waits for nothing: without a lease, and with a ledger that is
-    /// not at hand, the admission is pending. A request waits behind those that wait already, also one whose key has a lease.
-    /// `answered` is told how long the first answer took, out of a lease or by the ledger.
+    /// Admits a request: places its hold and opens its bill. Never waits: without a lease, and with a ledger that cannot answer
+    /// at once, the admission is pending. A request queues behind those that wait already, even if its key has a lease.
+    /// `answered` is called with the duration of the first answer, from a lease or the ledger.
     pub(crate) fn admit<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
         answered: &mut impl FnMut(Duration),
-    ) -> Admitting<'a> {
+    ) -> AdmissionStart<'a> {
         let record = request.key.record;
-        if let Some(denial) = self.waits_behind(record) {
-            return Admitting::Decided(self.queue(request, denial));
+        if let Some(denial) = self.queue_denial(record) {
+            return AdmissionStart::Decided(self.queue_or_refuse(request, denial));
         }
         let asked = clock::instant();
-        let next = match self.try_now(record, request) {
-            FirstStep::Asks(question) => Next::Hold(question),
+        let next = match self.try_admit_now(record, request) {
+            FirstStep::Asks(question) => NextStoreCall::Hold(question),
             FirstStep::Answered(answer) => {
                 answered(clock::instant().saturating_duration_since(asked));
                 match answer {
-                    Err(not_admitted) if not_admitted.may_be_outdated() => Next::Key(not_admitted),
-                    answer => return Admitting::Decided(self.decide(record, request, answer, asked)),
+                    Err(not_admitted) if not_admitted.may_be_outdated() => NextStoreCall::Key(not_admitted),
+                    answer => return AdmissionStart::Decided(self.decide(record, request, answer, asked)),
                 }
             }
         };
-        Admitting::Pending(PendingAdmission {
+        AdmissionStart::Pending(PendingAdmission {
             billing: self,
             request,
             asked,
@@ -169,7 +167,7 @@ impl Billing {
         })
     }
 
-    /// What the last answer to an attempt by this record of the key means for the request; `asked` is when the store was asked.
+    /// Decides by the last answer, which was given for this record of the key; `asked` is when the store was asked.
     fn decide<'a>(
         &'a self,
         key: &KeyRecord,
@@ -179,16 +177,20 @@ impl Billing {
     ) -> Result<Admission<'a>, Refusal> {
         match answer {
             Ok(bill) => Ok(Admission::Admitted(bill)),
-            Err(NotAdmitted::Denied(denial)) if denial.is_held() => self.queue(request, denial),
+            Err(NotAdmitted::Denied(denial)) if denial.is_held() => self.queue_or_refuse(request, denial),
             Err(not_admitted) => Err(self.refuse(key, not_admitted, asked)),
         }
     }
 
-    /// The last place in the queue for what was denied, unless nobody may wait or the queue is full.
-    fn queue<'a>(&'a self, request: &'a AdmissionRequest<'a>, denial: Denial) -> Result<Admission<'a>, Refusal> {
+    /// Puts the request at the end of the queue for the denied limit, or refuses it if it may not wait or the queue is full.
+    fn queue_or_refuse<'a>(
+        &'a self,
+        request: &'a AdmissionRequest<'a>,
+        denial: Denial,
+    ) -> Result<Admission<'a>, Refusal> {
         let (key, limits) = (request.key.record, request.limits);
         let may_wait = !limits.held_wait.is_zero();
-        let position = may_wait.then(|| self.wait_behind(key, denial, limits.held_waiting_max));
+        let position = may_wait.then(|| self.enqueue(key, denial, limits.held_waiting_max));
         match position.flatten() {
             Some(position) => Ok(Admission::Queued(QueueTicket {
                 billing: self,
@@ -199,22 +201,22 @@ impl Billing {
         }
     }
 
-    /// The refusal for a request that was not admitted. A denial is remembered; `asked` is when the store was asked.
+    /// The refusal of a request that was not admitted. Remembers a denial; `asked` is when the store was asked.
     fn refuse(&self, key: &KeyRecord, not_admitted: NotAdmitted, asked: Instant) -> Refusal {
         match not_admitted {
             NotAdmitted::Denied(denial) => {
                 self.engine.denials.remember(&key.id, denial, asked);
                 self.engine.refusal(key, denial)
             }
-            // A key that changes faster than it can be read is not served on a guess.
+            // A key that changes faster than its record can be read is refused rather than served by a guess.
             NotAdmitted::StaleKey => Refusal::StoreUnavailable,
             NotAdmitted::Refused(refusal) => refusal,
         }
     }
 
     /// The key's record, read from the store now.
-    async fn reread(&self, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
-        let found = self.engine.keys.find_anew(digest, now).await;
+    async fn reread_key(&self, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
+        let found = self.engine.keys.refetch(digest, now).await;
         let key = found
             .map_err(|_| Refusal::StoreUnavailable)?
             .ok_or(Refusal::KeyUnknown)?;
@@ -222,8 +224,8 @@ impl Billing {
         Ok(key)
     }
 
-    /// The key's record as the cache has it now: its quota may have been raised while the request waited.
-    async fn current(&self, digest: &KeyDigest, known: Arc<KeyRecord>) -> Arc<KeyRecord> {
+    /// The key's record in the cache now: its quota may have been raised while the request waited.
+    async fn current_key(&self, digest: &KeyDigest, known: Arc<KeyRecord>) -> Arc<KeyRecord> {
         match self.engine.keys.find_known(digest, clock::instant()).await {
             Ok(Some(key)) => key,
             // The admission decides whether the key is still valid.
@@ -233,8 +235,8 @@ impl Billing {
 }
 
 impl<'a> PendingAdmission<'a> {
-    /// Asks the stores, and decides. `answered` is told how long the ledger's first answer took.
-    pub(crate) async fn decided(self, answered: &mut impl FnMut(Duration)) -> Result<Admission<'a>, Refusal> {
+    /// Calls the stores, and decides. `answered` is called with the duration of the ledger's first answer.
+    pub(crate) async fn decide(self, answered: &mut impl FnMut(Duration)) -> Result<Admission<'a>, Refusal> {
         let Self {
             billing,
             request,
@@ -243,8 +245,8 @@ impl<'a> PendingAdmission<'a> {
         } = self;
         let FoundKey { digest, record } = request.key;
         let answer = match next {
-            Next::Key(not_admitted) => Err(not_admitted),
-            Next::Hold(question) => {
+            NextStoreCall::Key(not_admitted) => Err(not_admitted),
+            NextStoreCall::Hold(question) => {
                 let answer = billing.ask_ledger(*question, request).await;
                 answered(clock::instant().saturating_duration_since(asked));
                 answer
@@ -254,7 +256,7 @@ impl<'a> PendingAdmission<'a> {
             Err(not_admitted) if not_admitted.may_be_outdated() => not_admitted,
             answer => return billing.decide(record, request, answer, asked),
         };
-        let key = billing.reread(digest, clock::instant()).await?;
+        let key = billing.reread_key(digest, clock::instant()).await?;
         let answer = match outdated {
             NotAdmitted::StaleKey => billing.try_admit(&key, request).await,
             _ if key.revision != record.revision => billing.try_admit(&key, request).await,
@@ -265,9 +267,9 @@ impl<'a> PendingAdmission<'a> {
 }
 
 impl QueueTicket<'_> {
-    /// Waits until the store admits the request, for at most `[money] held_wait_ms`. That limits the waiting, not the
-    /// store's last answer.
-    pub(crate) async fn admitted(self) -> Result<Bill, Refusal> {
+    /// Waits until the store admits the request, for at most `[money] held_wait_ms`, which does not include the store's last
+    /// answer.
+    pub(crate) async fn wait_for_admission(self) -> Result<Bill, Refusal> {
         let Self {
             billing,
             request,
@@ -278,25 +280,86 @@ impl QueueTicket<'_> {
         let mut key = Arc::clone(request.key.record);
         let mut last = None;
         loop {
-            if tokio::time::timeout_at(until, position.turn()).await.is_err() {
+            if tokio::time::timeout_at(until, position.wait_for_turn()).await.is_err() {
                 let denial = last.or_else(|| position.denial()).unwrap_or(Denial::BalanceHeld);
                 return Err(billing.engine.refusal(&key, denial));
             }
-            key = billing.current(digest, key).await;
+            key = billing.current_key(digest, key).await;
             let mut answer = billing.try_admit(&key, request).await;
             if answer.as_ref().err() == Some(&NotAdmitted::StaleKey) {
-                key = billing.reread(digest, clock::instant()).await?;
+                key = billing.reread_key(digest, clock::instant()).await?;
                 answer = billing.try_admit(&key, request).await;
             }
             if let Err(NotAdmitted::Denied(denial)) = answer
                 && denial.is_held()
             {
-                position.refused(&key.id, denial);
+                position.on_denied(&key.id, denial);
                 last = Some(denial);
                 continue;
             }
-            position.done();
+            position.leave_answered();
             return answer.map_err(|not_admitted| billing.refuse(&key, not_admitted, clock::instant()));
+        }
+    }
+}
+
+/// A key that the key cache has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundKey<'a> {
+    /// The digest by which its record can be read again.
+    pub digest: &'a KeyDigest,
+    /// Its record in this node's cache.
+    pub record: &'a Arc<KeyRecord>,
+}
+
+/// A request that asks for admission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionRequest<'a> {
+    /// The caller's key.
+    pub key: FoundKey<'a>,
+    /// weir's request id.
+    pub request_id: &'a SmolStr,
+    /// The requested operation.
+    pub operation: Operation,
+    /// The model's name as the client gave it.
+    pub model_asked: &'a str,
+    /// The client wants a streamed answer.
+    pub stream: bool,
+    /// The tags that the client gave.
+    pub(crate) tags: &'a [Tag],
+    /// The requested model, and its price at each provider that may serve it.
+    pub route: &'a Arc<PricedRoute>,
+    /// Its expected usage.
+    pub estimate: Estimate,
+    /// When its head arrived.
+    pub arrived: Instant,
+    /// The configuration's `[money]`: how long, and with how many others, it may queue.
+    pub limits: &'a MoneyConfig,
+}
+
+/// The expected cost of a request at the most expensive of its providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EstimatedCost {
+    /// The total cost, which is the hold.
+    pub(super) total: NanoUsd,
+    /// The part of the cost that the output causes.
+    pub(super) output: NanoUsd,
+    /// The cost of its input without a cache: charged if nothing else becomes known.
+    pub(super) uncached_input: NanoUsd,
+}
+
+impl AdmissionRequest<'_> {
+    pub(super) fn estimated_cost(&self) -> EstimatedCost {
+        let [mut whole, mut input, mut uncached_input] = [NanoUsd::ZERO; 3];
+        for price in self.route.prices() {
+            whole = whole.max(self.estimate.cost(price));
+            input = input.max(self.estimate.input_cost(price));
+            uncached_input = uncached_input.max(self.estimate.uncached_cost(price));
+        }
+        EstimatedCost {
+            total: whole,
+            output: whole.saturating_sub(input).max(NanoUsd::ZERO),
+            uncached_input,
         }
     }
 }

@@ -10,10 +10,10 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         catalogue::route::PricedRoute,
-        faults::end::End,
+        faults::End,
         ledger::{
-            Admitted, Change, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, ToppedUp,
-            consumption::{Modifiers, Row, UsageSource},
+            AccountChange, AdmittedRequest, Checkpoint, ProviderState, QuotaUse, Settlement, TopUp, TopUpReply,
+            consumption::{PriceModifiers, Row, UsageSource},
         },
         money::{
             NanoUsd,
@@ -22,32 +22,36 @@ use crate::{
         wire::usage::Usage,
     },
     journal::Reservation,
-    money::billing::{engine::BillingEngine, growth::TopUpAnswer, running::Running, tally::Settled},
+    money::billing::{
+        engine::{BilledRequest, BillingEngine},
+        growth::TopUpAnswer,
+        tally::SettledCharge,
+    },
 };
 
-/// How often a running answer's cost is computed at most because an event may have reported a usage.
-const LOOK_AT_REPORTS_EVERY: Duration = Duration::from_millis(100);
-/// How many of a model's own tokens one estimated token may be at most ([`crate::domain::ledger::calibration`]).
+/// The minimum interval between two computations of a running answer's cost that events with a usage cause.
+const REPORT_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// One estimated token is at most this many of the model's own tokens ([`crate::domain::ledger::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
-/// The tokens of output that are priced to find the price of one.
+/// The number of output tokens that are priced to find the price of one.
 const TEXT_PRICED: u64 = 1_000;
 
-/// What a request has consumed.
+/// The consumption of a request so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Consumed {
+pub(crate) struct Consumption {
     /// The tokens used.
     pub usage: Usage,
     /// Whether the usage was reported or estimated.
     pub source: UsageSource,
     /// What modifies the price, such as the service tier.
-    pub modifiers: Modifiers,
+    pub modifiers: PriceModifiers,
     /// The runs of several models that add up to `usage`, each with its price. Empty if the requested model ran alone.
     pub runs: Vec<PricedRun>,
 }
 
-/// How far a request has come, or how it ended.
+/// The progress of a request, or its state at the end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct RequestProgress {
     /// The index of the current endpoint in the route.
     pub endpoint: usize,
     /// The answer's status; 0 before its head.
@@ -56,53 +60,54 @@ pub(crate) struct Progress {
     pub latency_ms: u64,
     /// Milliseconds from the request's arrival to the first content; `None` before it.
     pub ttft_ms: Option<u64>,
-    /// How many attempts at providers were made, this one included.
+    /// The number of attempts at providers, this one included.
     pub attempts: u32,
 }
 
-/// When a running answer's cost is computed next: when one of these has come.
+/// When a running answer's cost is computed next: as soon as one of these conditions is met.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NextLook {
-    /// So many tokens of text, by the estimate: the cost nears what is held.
+pub(crate) struct NextSample {
+    /// The text has reached this many tokens, by the estimate: the cost approaches the hold.
     text: u64,
-    /// Another number of events that have said more than text, and this time.
+    /// The number of non-text events differs from this one, and `not_before` has come.
     reports: u64,
     not_before: Instant,
-    /// This time: a checkpoint is due.
+    /// This time has come: a checkpoint is due.
     checkpoint: Instant,
-    /// The answer must end (see [`Bill::is_cut`]).
-    is_cut: bool,
+    /// Whether the answer must end (see [`Bill::must_stop`]).
+    must_stop: bool,
 }
 
-impl NextLook {
-    /// At the first piece of the answer.
+impl NextSample {
+    /// Is due at the first piece of the answer.
     pub(crate) fn first(now: Instant) -> Self {
         Self {
             text: 0,
             reports: 0,
             not_before: now,
             checkpoint: now,
-            is_cut: false,
+            must_stop: false,
         }
     }
 
-    /// Whether it is now. `text` is the estimate of the text so far, in tokens; `reports` is how many events have said more.
-    pub(crate) fn is_due(&self, now: Instant, text: u64, reports: u64) -> bool {
+    /// Whether to compute the cost now. `text` is the estimate of the text so far, in tokens; `reports` is the number of non-text
+    /// events so far.
+    pub(crate) fn should_sample(&self, now: Instant, text: u64, reports: u64) -> bool {
         text >= self.text || now >= self.checkpoint || reports != self.reports && now >= self.not_before
     }
 
-    /// Whether the answer must end, as of the last look.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
+    /// Whether the answer must end, as of the last sample.
+    pub(crate) fn must_stop(&self) -> bool {
+        self.must_stop
     }
 }
 
 /// The bill of one running request. If it is dropped without [`Bill::close`], its hold ends without a charge.
 pub(crate) struct Bill {
     pub(super) engine: Arc<BillingEngine>,
-    pub(super) running: Arc<Running>,
-    /// What its admission knows, as recorded in the journal; `None` once it is settled.
-    pub(super) admitted: Option<Box<Admitted>>,
+    pub(super) running: Arc<BilledRequest>,
+    /// The admission as recorded in the journal; `None` once it is settled.
+    pub(super) admitted: Option<Box<AdmittedRequest>>,
     pub(super) route: Arc<PricedRoute>,
     pub(super) reservation: Reservation,
 }
@@ -116,37 +121,37 @@ impl std::fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// Which state at providers the account may name, as of the admission.
+    /// The provider state that the account may name, as of the admission.
     pub(crate) fn provider_state(&self) -> ProviderState {
         self.running.granted.provider_state
     }
 
-    /// The key's quota at admission; `None` if it has none, or the store was unreachable.
+    /// The key's quota at admission; `None` if the key has no quota or the store was unreachable.
     pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.running.granted.quota
     }
 
     /// Whether the answer must end: its hold cannot grow, and the key's terms allow no more.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.running.is_over()
+    pub(crate) fn must_stop(&self) -> bool {
+        self.running.must_stop()
     }
 
-    /// Records what the running answer has consumed, and asks for a larger hold in time. `text` is the estimate of its
-    /// text so far, in tokens, and `reports` is how many of its events have said more. Returns when to look again.
-    pub(crate) fn look(
+    /// Records the consumption of the running answer, and requests a top-up in time. `text` is the estimate of its text so far,
+    /// in tokens, and `reports` is the number of its non-text events. Returns when to call this again.
+    pub(crate) fn sample(
         &self,
         now: Instant,
-        progress: Progress,
-        consumed: Consumed,
+        progress: RequestProgress,
+        consumed: Consumption,
         (text, reports): (u64, u64),
-    ) -> NextLook {
+    ) -> NextSample {
         let endpoint = self.route.endpoint(progress.endpoint);
         let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
-        let (more, at_cost) = self.running.costs(cost, now);
+        let (more, at_cost) = self.running.on_cost(cost, now);
         if let Some(more) = more {
-            self.ask_for_more(more, now);
+            self.request_top_up(more, now);
         }
-        let again = at_cost.map(|at| text.saturating_add(text_until(at, cost, &endpoint.price, &consumed)));
+        let again = at_cost.map(|at| text.saturating_add(tokens_until(at, cost, &endpoint.price, &consumed)));
         let checkpoint = Checkpoint {
             request: self.running.request.clone(),
             status: progress.status,
@@ -160,27 +165,27 @@ impl Bill {
             ttft_ms: progress.ttft_ms,
             attempts: progress.attempts,
         };
-        self.engine.running.note(&self.running, checkpoint);
-        NextLook {
+        self.engine.running.record(&self.running, checkpoint);
+        NextSample {
             text: again.unwrap_or(u64::MAX),
             reports,
-            not_before: now + LOOK_AT_REPORTS_EVERY,
-            checkpoint: self.engine.running.next_look(now),
-            is_cut: self.is_cut(),
+            not_before: now + REPORT_SAMPLE_INTERVAL,
+            checkpoint: self.engine.running.next_sample(now),
+            must_stop: self.must_stop(),
         }
     }
 
-    fn ask_for_more(&self, more: NanoUsd, now: Instant) {
+    fn request_top_up(&self, more: NanoUsd, now: Instant) {
         let engine = Arc::clone(&self.engine);
-        let part = self.running.granted.part;
+        let part = self.running.granted.allocation;
         let (mut node, mut request) = (engine.node.clone(), self.running.request.clone());
         if let Some(part) = part {
             let got = engine.leases.enlarge(part, more, now);
             if got > NanoUsd::ZERO {
-                return self.running.answered(TopUpAnswer::Granted(got));
+                return self.running.on_top_up(TopUpAnswer::Granted(got));
             }
-            let lease = engine.leases.id(part);
-            (request, node) = (lease.hold(), lease.holder);
+            let lease = engine.leases.lease_id(part);
+            (request, node) = (lease.hold_name(), lease.holder);
         }
         let ask = TopUp {
             node,
@@ -195,42 +200,42 @@ impl Bill {
             let answer = engine.ledger.top_up(&ask).await;
             if let Some(part) = part {
                 let got = match answer {
-                    Ok(ToppedUp::Granted(got)) => got,
+                    Ok(TopUpReply::Granted(got)) => got,
                     _ => NanoUsd::ZERO,
                 };
-                engine.leases.got(part, ask.more, got);
+                engine.leases.on_top_up(part, ask.more, got);
             }
-            running.answered(match answer {
-                Ok(ToppedUp::Granted(more)) => TopUpAnswer::Granted(more),
-                Ok(ToppedUp::Refused) => TopUpAnswer::Refused,
-                // What others have of it comes back in a moment, or is spent then.
-                Ok(ToppedUp::Recalling) => TopUpAnswer::Unknown,
-                // Admitted while the store was unreachable, or settled meanwhile.
-                Ok(ToppedUp::NoHold) => TopUpAnswer::Uncounted(ask.more),
+            running.on_top_up(match answer {
+                Ok(TopUpReply::Granted(more)) => TopUpAnswer::Granted(more),
+                Ok(TopUpReply::Refused) => TopUpAnswer::Refused,
+                // The part in other nodes' leases comes back, or turns out to be spent, in a moment.
+                Ok(TopUpReply::Recalling) => TopUpAnswer::Unknown,
+                // The request was admitted while the store was unreachable, or is settled by now.
+                Ok(TopUpReply::NoHold) => TopUpAnswer::Uncounted(ask.more),
                 Err(_) => TopUpAnswer::Unknown,
             });
         });
     }
 
     /// Charges the request.
-    pub(crate) fn close(mut self, end: &End, progress: Progress, consumed: Consumed, now: Instant) {
+    pub(crate) fn close(mut self, end: &End, progress: RequestProgress, consumed: Consumption, now: Instant) {
         let Some(admitted) = self.admitted.take() else { return };
         let settlement = if end.is_billed(progress.status) {
-            let Admitted {
+            let AdmittedRequest {
                 mut row,
                 tokens_estimated,
                 lease,
             } = *admitted;
-            self.complete(Arc::make_mut(&mut row), end, progress, consumed, now);
-            Settlement::of(row, tokens_estimated).in_lease(lease)
+            self.complete_row(Arc::make_mut(&mut row), end, progress, consumed, now);
+            Settlement::of(row, tokens_estimated).with_lease(lease)
         } else {
             admitted.without_charge()
         };
         self.settle(settlement);
     }
 
-    /// Completes the row of the admission by the request's end.
-    fn complete(&self, row: &mut Row, end: &End, progress: Progress, consumed: Consumed, now: Instant) {
+    /// Completes the row of the admission with the request's end.
+    fn complete_row(&self, row: &mut Row, end: &End, progress: RequestProgress, consumed: Consumption, now: Instant) {
         let endpoint = self.route.endpoint(progress.endpoint);
         let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
         row.time_ms = self.time_ms(now);
@@ -248,35 +253,35 @@ impl Bill {
         row.attempts = Some(progress.attempts);
     }
 
-    /// Ends the hold with this settlement of the request.
+    /// Settles the request, which ends its hold.
     fn settle(&mut self, settlement: Settlement) {
         self.engine.running.remove(&settlement.request);
         if let Some(row) = &settlement.row {
-            self.engine.counters.charged(row, self.running.hold());
+            self.engine.counters.record_charge(row, self.running.hold());
         }
-        let mut settled = Settled {
+        let mut settled = SettledCharge {
             step: None,
             cost: settlement.cost,
             tokens_estimated: settlement.tokens_estimated,
             tokens_used: settlement.tokens_used,
         };
         let (account, key) = (&self.running.account, &self.running.key);
-        let change = Change::Settle(Box::new(settlement));
+        let change = AccountChange::Settle(Box::new(settlement));
         let journal = &self.engine.journal;
         match journal.append_step(account, change, self.running.granted.watermark, &mut self.reservation) {
             Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
                 // The next start of the process finds the admission unsettled and charges its last checkpoint.
                 tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
-                self.engine.counters.failed();
+                self.engine.counters.record_failure();
             }
         }
-        if let Some(part) = self.running.granted.part {
-            self.engine.leases.ended(part, settled.cost, settled.step);
+        if let Some(part) = self.running.granted.allocation {
+            self.engine.leases.on_end(part, settled.cost, settled.step);
         }
         self.engine
             .grace
-            .ended(account, key, self.running.granted.seat, &settled);
+            .on_end(account, key, self.running.granted.seat, &settled);
     }
 
     /// A time by the store's clock: the admission's, plus the monotonic time since.
@@ -286,19 +291,19 @@ impl Bill {
         self.running.granted.at_ms.saturating_add(since)
     }
 
-    fn charge(&self, price: &Price, consumed: &Consumed) -> Charge {
-        let Consumed {
+    fn charge(&self, price: &Price, consumed: &Consumption) -> Charge {
+        let Consumption {
             usage, modifiers, runs, ..
         } = consumed;
         price::charge(&self.route.model, price, usage, modifiers, runs)
     }
 }
 
-/// How much more text an answer may have before its cost approaches `at`: in estimated tokens, at least 1, and
-/// [`u64::MAX`] if text is free. One estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's, so the last
-/// computations come closer and closer together.
-fn text_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumed) -> u64 {
-    // If several models ran, the text is taken to be the requested model's.
+/// How much more text an answer may have until its cost approaches `at`: in estimated tokens, at least 1, and [`u64::MAX`] if
+/// text is free. Since one estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's, the last computations come closer
+/// and closer together.
+fn tokens_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumption) -> u64 {
+    // If several models ran, all text is priced as the requested model's.
     let cost_of = |usage| price.cost(usage, &consumed.modifiers);
     let longer = Usage {
         output_text: consumed.usage.output_text.saturating_add(TEXT_PRICED),

@@ -1,5 +1,5 @@
-//! The denials of this node's keys: the last one of each is remembered, so that the key's next request can be refused
-//! before its body is read; and the store says whether a denial holds, without putting a hold or counting a request.
+//! The denials of keys on this node: the last one of each key is remembered, so that the key's next request can be refused before
+//! its body is read. The store confirms a denial without placing a hold or counting a request.
 
 use std::{
     sync::Arc,
@@ -10,29 +10,29 @@ use parking_lot::Mutex;
 
 use crate::{
     domain::{
+        QuickMap,
         keys::key::{KeyId, KeyRecord},
-        ledger::{Counted, Denial, QuotaUse, Rates, Reset, Scope, period},
+        ledger::{Denial, LimitScope, QuotaReset, QuotaUse, RateKind, RateLimits, period},
         money::NanoUsd,
-        quick_map::QuickMap,
     },
     edges::clock,
     store::{ledger::LedgerStore, time::StoreTime},
 };
 
-/// How long a denial is remembered at most.
+/// The maximum time for which a denial is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// The most keys remembered. Further keys are refused after their body has been read, as on the first denial.
+/// Maximum number of keys remembered. Requests of further keys are refused after their body has been read, like the first.
 const KEYS_MAX: usize = 10_000;
 
 /// The last denial of each key, and the ledger that can confirm it.
 pub(super) struct Denials {
     ledger: Arc<dyn LedgerStore>,
     time: Arc<StoreTime>,
-    remembered: Mutex<QuickMap<KeyId, Remembered>>,
+    remembered: Mutex<QuickMap<KeyId, LastDenial>>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct LastDenial {
     denial: Denial,
     at: Instant,
     until: Instant,
@@ -47,8 +47,8 @@ impl Denials {
         }
     }
 
-    /// Remembers a denial; `at` is when the store was asked. Only reasons that hold for every request of the key are
-    /// remembered, and none that ends with a running request.
+    /// Remembers a denial; `at` is when the store was asked. Only denials that concern every request of the key are remembered,
+    /// and none that the end of a running request may lift.
     pub(super) fn remember(&self, key: &KeyId, denial: Denial, at: Instant) {
         let lasts = match denial {
             Denial::AccountUnknown
@@ -56,7 +56,7 @@ impl Denials {
             | Denial::BalanceExhausted
             | Denial::QuotaExhausted(_) => REMEMBERED,
             Denial::RateLimited {
-                counted: Counted::Requests,
+                counted: RateKind::Requests,
                 retry_after_ms,
                 lent: false,
                 ..
@@ -76,13 +76,13 @@ impl Denials {
             }
         }
         let until = at + lasts;
-        remembered.insert(key.clone(), Remembered { denial, at, until });
+        remembered.insert(key.clone(), LastDenial { denial, at, until });
     }
 
-    /// Why the key was denied, if that may still hold at `now`. A rate limit's wait is reduced by the time passed.
+    /// The key's last denial, if it may still be valid at `now`. A rate limit's wait is reduced by the time passed.
     pub(super) fn recall(&self, key: &KeyId, now: Instant) -> Option<Denial> {
         let mut remembered = self.remembered.lock();
-        let Remembered { denial, at, until } = remembered.get(key)?;
+        let LastDenial { denial, at, until } = remembered.get(key)?;
         if *until <= now {
             remembered.remove(key);
             return None;
@@ -95,22 +95,21 @@ impl Denials {
         Some(denial)
     }
 
-    /// Forgets a key's denial, because it holds no longer.
+    /// Forgets a key's denial, because it is no longer valid.
     pub(super) fn forget(&self, key: &KeyId) {
         self.remembered.lock().remove(key);
     }
 
-    /// Asks the store whether account and quota deny every request of this key. `None` if they do not, or if the store does
-    /// not answer.
-    pub(super) async fn check(&self, key: &KeyRecord) -> Option<Denial> {
+    /// Asks the store whether account or quota deny every request of this key. `None` if neither does, or if the store does not
+    /// answer.
+    pub(super) async fn check_funds(&self, key: &KeyRecord) -> Option<Denial> {
         let (account, quota) = tokio::join!(self.check_account(key), self.check_quota(key));
         account.or(quota)
     }
 
-    /// What the store would answer to any request of this key now, if that is a denial of the same kind as `denial`.
-    /// `None` if the request may be admitted, or if that is unknown: running requests' holds count as free, since they
-    /// may end at any moment, and an unreachable store says nothing. `key` is the store's current record if `denial`
-    /// depends on the key.
+    /// The denial that any request of this key would get from the store now, if it is of the same kind as `denial`. `None` if
+    /// the request may be admitted, or if that is unknown, because the store is unreachable. Holds of running requests count as
+    /// free, since they may end at any moment. `key` is the store's current record if `denial` depends on the key.
     pub(super) async fn confirm(&self, key: &KeyRecord, denial: Denial) -> Option<Denial> {
         match denial {
             Denial::AccountUnknown | Denial::AccountSuspended | Denial::BalanceExhausted => {
@@ -122,8 +121,8 @@ impl Denials {
             } => {
                 let rates = self.rates(key, scope).await?;
                 let now = match counted {
-                    Counted::Requests => rates.rpm,
-                    Counted::Tokens => rates.tpm,
+                    RateKind::Requests => rates.rpm,
+                    RateKind::Tokens => rates.tpm,
                 };
                 (now == Some(limit)).then_some(denial)
             }
@@ -134,17 +133,17 @@ impl Denials {
         }
     }
 
-    /// Asks the store whether the key has spent its quota, if it has one. `None` if it has not, or if the store does not
+    /// Asks the store whether the key has spent its quota. `None` if it has not, if it has no quota, or if the store does not
     /// answer.
     pub(super) async fn check_quota(&self, key: &KeyRecord) -> Option<Denial> {
         let quota = key.terms.quota?;
         let spent = self.ledger.key_spend(&key.account, &key.id).await.ok()?;
         let reset = key.terms.reset;
         let spent = match reset {
-            Reset::None => spent.all,
-            Reset::Daily => spent.day,
-            Reset::Weekly => spent.week,
-            Reset::Monthly => spent.month,
+            QuotaReset::None => spent.all,
+            QuotaReset::Daily => spent.day,
+            QuotaReset::Weekly => spent.week,
+            QuotaReset::Monthly => spent.month,
         };
         (spent >= quota).then(|| {
             Denial::QuotaExhausted(QuotaUse {
@@ -165,10 +164,10 @@ impl Denials {
         (account.balance <= NanoUsd::ZERO).then_some(Denial::BalanceExhausted)
     }
 
-    async fn rates(&self, key: &KeyRecord, scope: Scope) -> Option<Rates> {
+    async fn rates(&self, key: &KeyRecord, scope: LimitScope) -> Option<RateLimits> {
         match scope {
-            Scope::Key => Some(key.terms.rates),
-            Scope::Account => {
+            LimitScope::Key => Some(key.terms.rates),
+            LimitScope::Account => {
                 let account = self.ledger.account(&key.account).await.ok()??;
                 Some(account.record.terms.rates)
             }
@@ -189,9 +188,9 @@ mod tests {
         KeyId::parse(&format!("key_{number:016}")).unwrap()
     }
 
-    fn limited(counted: Counted, retry_after_ms: u64) -> Denial {
+    fn limited(counted: RateKind, retry_after_ms: u64) -> Denial {
         Denial::RateLimited {
-            scope: Scope::Key,
+            scope: LimitScope::Key,
             counted,
             limit: 3,
             retry_after_ms,
@@ -215,9 +214,9 @@ mod tests {
     #[test]
     fn a_wait_is_what_is_left_of_it() {
         let (denials, now) = (remembered(), clock::instant());
-        denials.remember(&key(1), limited(Counted::Requests, 1500), now);
+        denials.remember(&key(1), limited(RateKind::Requests, 1500), now);
         let later = now + Duration::from_millis(600);
-        assert_eq!(denials.recall(&key(1), later), Some(limited(Counted::Requests, 900)));
+        assert_eq!(denials.recall(&key(1), later), Some(limited(RateKind::Requests, 900)));
         assert_eq!(denials.recall(&key(1), now + Duration::from_millis(1500)), None);
     }
 
@@ -225,11 +224,11 @@ mod tests {
     fn what_depends_on_the_request_or_ends_with_another_is_not_remembered() {
         let (denials, now) = (remembered(), clock::instant());
         let concurrency = Denial::Concurrency {
-            scope: Scope::Key,
+            scope: LimitScope::Key,
             limit: 1,
             lent: false,
         };
-        for denial in [limited(Counted::Tokens, 1500), concurrency, Denial::KeyRevoked] {
+        for denial in [limited(RateKind::Tokens, 1500), concurrency, Denial::KeyRevoked] {
             denials.remember(&key(1), denial, now);
             assert_eq!(denials.recall(&key(1), now), None, "{denial:?}");
         }

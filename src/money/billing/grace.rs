@@ -1,5 +1,7 @@
-//! Grace: what this node admits while the store is unreachable. It is a fixed amount per key and per account, and never
-//! more than what the node last knew of them allows.
+//! Grace: admission while the store is unreachable, up to a fixed amount per key and per account, and never beyond the balances
+//! and quotas that the node last knew. A call that the store did not answer may have left a hold there, which is ended later.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ahash::RandomState;
 use parking_lot::{Mutex, MutexGuard};
@@ -8,20 +10,21 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         keys::key::{KeyId, KeyRecord},
-        ledger::{Admit, Denial, Grant},
+        ledger::{AccountChange, AdmitCall, Denial, Grant, Settlement},
         money::NanoUsd,
     },
     edges::clock,
+    journal::{Journal, JournalError, STEP_BYTES_MAX},
     money::billing::{
         last_seen::{GraceLimits, LastSeen},
-        tally::{Seat, Settled},
+        tally::{CountedRequest, SettledCharge},
     },
 };
 
 /// The number of tables, each with its own lock: an account is in one of them, with its keys.
 const SHARDS: usize = 16;
 
-/// The grace of this node. Each decision and what it commits are one atomic step.
+/// The grace of this node. A decision and its commitment are one atomic operation.
 #[derive(Debug)]
 pub(super) struct Grace {
     limits: GraceLimits,
@@ -34,93 +37,99 @@ impl Grace {
         Self {
             limits,
             hashing: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::new(LastSeen::one_of(SHARDS))),
+            shards: std::array::from_fn(|_| Mutex::new(LastSeen::new_shard(SHARDS))),
         }
     }
 
     /// Records that the store has admitted a request.
-    pub(super) fn granted(&self, ask: &Admit, grant: &Grant) -> Seat {
+    pub(super) fn on_granted(&self, ask: &AdmitCall, grant: &Grant) -> CountedRequest {
         let now_ms = clock::unix_millis();
-        let (seat, becomes_low) = self.of(&ask.key.account).granted(&ask.key, grant, ask.tokens, now_ms);
+        let (seat, becomes_low) = self
+            .lock_shard(&ask.key.account)
+            .on_granted(&ask.key, grant, ask.tokens, now_ms);
         if becomes_low {
             warn_of_low(&ask.key, grant);
         }
         seat
     }
 
-    /// Records what the store has told of a lease's account and key. The lease `goes_on`: its requests are admitted.
-    pub(super) fn note_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
+    /// Records the store's view of a lease's account and key. If the lease `goes_on`, requests are admitted.
+    pub(super) fn record_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
         let becomes_low = self
-            .of(&key.account)
-            .note_grant(key, grant, goes_on, clock::unix_millis());
+            .lock_shard(&key.account)
+            .record_grant(key, grant, goes_on, clock::unix_millis());
         if becomes_low {
             warn_of_low(key, grant);
         }
     }
 
-    /// Records that a request was admitted out of a lease.
-    pub(super) fn leased(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> Seat {
-        self.of(&key.account).leased(key, hold, tokens, clock::unix_millis())
+    /// Records that a request was admitted from a lease.
+    pub(super) fn on_lease_admission(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> CountedRequest {
+        self.lock_shard(&key.account)
+            .on_lease_admission(key, hold, tokens, clock::unix_millis())
     }
 
-    /// Records that the store has refused a request.
-    pub(super) fn refused(&self, key: &KeyRecord, denial: Denial) {
-        self.of(&key.account).refused(key, denial, clock::unix_millis());
+    /// Records that the store has denied a request.
+    pub(super) fn on_denied(&self, key: &KeyRecord, denial: Denial) {
+        self.lock_shard(&key.account)
+            .on_denied(key, denial, clock::unix_millis());
     }
 
-    /// Gives the account no further grace, since an operator suspended it on this node.
-    pub(super) fn stopped(&self, account: &SmolStr) {
-        self.of(account).account_refused(account, clock::unix_millis());
+    /// Ends the account's grace, because an operator has suspended it on this node.
+    pub(super) fn suspend(&self, account: &SmolStr) {
+        self.lock_shard(account)
+            .on_account_denied(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if the grace allows it, and holds its estimate or what is left. The error is as
-    /// that of [`LastSeen::admit_alone`].
-    pub(super) fn admit(&self, ask: &Admit) -> Result<Seat, Option<Denial>> {
+    /// Admits a request without the store if its grace allows, and holds its estimate or what is left. The error is that of
+    /// [`LastSeen::admit_by_grace`].
+    pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
-        self.of(&ask.key.account)
-            .admit_alone(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
+        self.lock_shard(&ask.key.account)
+            .admit_by_grace(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// The rate or concurrency limit of the key or its account that any request exceeds now, by what this node has
-    /// admitted and refused itself. Other nodes only add to that, so the store would say no as well, unless somebody has
-    /// changed the limit. Asks nobody.
-    pub(super) fn foresees(&self, key: &KeyRecord) -> Option<Denial> {
-        self.of(&key.account).foresees(key, clock::unix_millis())
+    /// The rate or concurrency limit of the key or its account that any request would exceed now, by what this node has admitted
+    /// and refused itself. Other nodes only add to that, so the store would deny it as well, unless the limit has changed. Makes
+    /// no call.
+    pub(super) fn predict_denial(&self, key: &KeyRecord) -> Option<Denial> {
+        self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }
 
-    /// Whether the store has said within the last seconds that the account has money and the key some of its quota, and
-    /// this node has not spent it since. Asks nobody.
-    pub(super) fn vouches_for(&self, key: &KeyRecord) -> bool {
-        self.of(&key.account).vouches_for(key, clock::unix_millis())
+    /// Whether the store has reported within the last seconds that the account has money and the key some of its quota, and this
+    /// node has not spent it since. Makes no call.
+    pub(super) fn has_recent_funds(&self, key: &KeyRecord) -> bool {
+        self.lock_shard(&key.account)
+            .has_recent_funds(key, clock::unix_millis())
     }
 
     /// Counts a refused request in the rate of its key.
     pub(super) fn count_refused(&self, key: &KeyRecord) {
-        self.of(&key.account).count_refused(key, clock::unix_millis());
+        self.lock_shard(&key.account).count_refused(key, clock::unix_millis());
     }
 
     /// Records that a request has ended.
-    pub(super) fn ended(&self, account: &str, key: &KeyId, seat: Seat, end: &Settled) {
-        self.of(account).ended(account, key, seat, end);
+    pub(super) fn on_end(&self, account: &str, key: &KeyId, seat: CountedRequest, end: &SettledCharge) {
+        self.lock_shard(account).on_end(account, key, seat, end);
     }
 
-    /// Whether this node could admit any request without the store.
-    pub(super) fn is_left(&self) -> bool {
-        self.shards.iter().any(|shard| shard.lock().may_give(&self.limits))
+    /// Whether this node could admit any request by grace.
+    pub(super) fn can_admit_any(&self) -> bool {
+        self.shards.iter().any(|shard| shard.lock().can_admit_any(&self.limits))
     }
 
-    /// What was committed without the store, and the store has not counted yet.
+    /// The money committed by grace that the store has not counted yet.
     pub(super) fn committed(&self) -> NanoUsd {
-        let of_shards = self.shards.iter().map(|shard| shard.lock().on_grace());
+        let of_shards = self.shards.iter().map(|shard| shard.lock().grace_committed());
         of_shards.fold(NanoUsd::ZERO, NanoUsd::saturating_add)
     }
 
-    /// How many accounts' balances were low when the store last told of them.
-    pub(super) fn low(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().low()).sum()
+    /// The number of accounts whose balance was low when the store last reported it.
+    pub(super) fn low_accounts(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().low_accounts()).sum()
     }
 
-    fn of(&self, account: &str) -> MutexGuard<'_, LastSeen> {
+    fn lock_shard(&self, account: &str) -> MutexGuard<'_, LastSeen> {
         let [first, others @ ..] = &self.shards;
         let at = self.hashing.hash_one(account) % SHARDS as u64;
         let shard = usize::try_from(at).ok().and_then(|at| others.get(at)).unwrap_or(first);
@@ -133,20 +142,118 @@ fn warn_of_low(key: &KeyRecord, grant: &Grant) {
     tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
 }
 
+/// Maximum number of unconfirmed holds remembered. Further ones are dropped and last until they expire at the store.
+const UNCONFIRMED_MAX: usize = 10_000;
+
+/// The unconfirmed holds of this node: an admission without an answer may have left a hold in the store, which the node's
+/// renewals keep alive. Once the store is reachable again, a step ends each of them; it does no harm if there is no hold.
+#[derive(Debug, Default)]
+pub(super) struct UnconfirmedHolds {
+    holds: Mutex<Vec<UnconfirmedHold>>,
+    lost: AtomicU64,
+}
+
+/// A hold that may exist in the store.
+#[derive(Debug)]
+pub(super) struct UnconfirmedHold {
+    account: SmolStr,
+    key: KeyId,
+    request: SmolStr,
+}
+
+/// A running admission at the ledger. If this is dropped before [`AdmitCallGuard::disarm`], its hold is unconfirmed.
+pub(super) struct AdmitCallGuard<'a> {
+    all: &'a UnconfirmedHolds,
+    ask: Option<&'a AdmitCall>,
+}
+
+impl UnconfirmedHolds {
+    /// Marks the start of a call.
+    pub(super) fn begin<'a>(&'a self, ask: &'a AdmitCall) -> AdmitCallGuard<'a> {
+        AdmitCallGuard {
+            all: self,
+            ask: Some(ask),
+        }
+    }
+
+    /// Removes and returns all unconfirmed holds.
+    pub(super) fn take_all(&self) -> Vec<UnconfirmedHold> {
+        std::mem::take(&mut *self.holds.lock())
+    }
+
+    /// Puts back holds that could not be ended.
+    pub(super) fn put_back(&self, holds: Vec<UnconfirmedHold>) {
+        let mut all = self.holds.lock();
+        for hold in holds {
+            self.add(&mut all, hold);
+        }
+    }
+
+    /// The number of holds that were dropped because there were too many.
+    pub(super) fn dropped(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, all: &mut Vec<UnconfirmedHold>, hold: UnconfirmedHold) {
+        if all.len() < UNCONFIRMED_MAX {
+            all.push(hold);
+        } else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl UnconfirmedHold {
+    /// The account of the hold.
+    pub(super) fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// Ends the hold, if it exists, by a step in the journal.
+    pub(super) fn end(&self, journal: &Journal) -> Result<(), JournalError> {
+        let (request, key) = (self.request.clone(), self.key.clone());
+        let settlement = Settlement::without_charge(request, key, clock::unix_millis(), 0);
+        let mut reservation = journal.reserve(STEP_BYTES_MAX)?;
+        let change = AccountChange::Settle(Box::new(settlement));
+        journal
+            .append_step(&self.account, change, 0, &mut reservation)
+            .map(drop)
+    }
+}
+
+impl AdmitCallGuard<'_> {
+    /// The call's result is known: no unconfirmed hold is left.
+    pub(super) fn disarm(mut self) {
+        self.ask = None;
+    }
+}
+
+impl Drop for AdmitCallGuard<'_> {
+    fn drop(&mut self) {
+        let Some(ask) = self.ask else { return };
+        let hold = UnconfirmedHold {
+            account: ask.key.account.clone(),
+            key: ask.key.id.clone(),
+            request: ask.request.clone(),
+        };
+        self.all.add(&mut self.all.holds.lock(), hold);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        domain::ledger::{ProviderState, Rates},
-        store::ledger::contract::{node, record},
+        domain::ledger::{ProviderState, RateLimits},
+        store::ledger::contract::{key_id, node, record},
     };
 
-    fn ask(number: usize) -> Admit {
+    fn ask(number: usize) -> AdmitCall {
         let key = KeyRecord {
             account: format!("account-{number}").into(),
             ..record(u8::try_from(number).unwrap())
         };
-        Admit {
+        AdmitCall {
             node: node(1),
             request: "r".into(),
             key: key.into(),
@@ -165,7 +272,7 @@ mod tests {
             low_balance: Some(NanoUsd::from_nanos(50)),
             quota: None,
             provider_state: ProviderState::Own,
-            account_rates: Rates::default(),
+            account_rates: RateLimits::default(),
             watermark: 0,
         }
     }
@@ -178,26 +285,43 @@ mod tests {
             account: limit,
         };
         let grace = Grace::new(limits);
-        assert!(!grace.is_left());
+        assert!(!grace.can_admit_any());
         // More than there are tables.
         let accounts = 10 * SHARDS;
         for number in 0..accounts {
-            grace.granted(&ask(number), &grant(if number % 2 == 0 { 50 } else { 51 }));
+            grace.on_granted(&ask(number), &grant(if number % 2 == 0 { 50 } else { 51 }));
         }
-        assert_eq!(grace.low(), accounts / 2);
+        assert_eq!(grace.low_accounts(), accounts / 2);
         for number in 0..accounts {
-            assert!(grace.is_left());
+            assert!(grace.can_admit_any());
             let holds = [(); 4].map(|()| grace.admit(&ask(number)).map(|seat| seat.hold.nanos()));
             assert_eq!(holds, [Ok(10), Ok(10), Ok(5), Err(None)], "{number}");
         }
-        assert!(!grace.is_left(), "nobody has any");
+        assert!(!grace.can_admit_any(), "nobody has any");
         let all = i64::try_from(accounts).unwrap() * limit.nanos();
         assert_eq!(grace.committed().nanos(), all);
         for number in 0..accounts {
-            grace.note_grant(&ask(number).key, &grant(51), true);
+            grace.record_grant(&ask(number).key, &grant(51), true);
         }
-        assert_eq!(grace.low(), 0);
-        grace.stopped(&ask(3).key.account);
+        assert_eq!(grace.low_accounts(), 0);
+        grace.suspend(&ask(3).key.account);
         assert_eq!(grace.admit(&ask(3)).map(drop), Err(None));
+    }
+
+    #[test]
+    fn unconfirmed_holds_are_bounded_and_those_beyond_it_are_counted() {
+        let unconfirmed = UnconfirmedHolds::default();
+        let hold = |number: usize| UnconfirmedHold {
+            account: "acme".into(),
+            key: key_id(1),
+            request: format!("r{number}").into(),
+        };
+        unconfirmed.put_back((0..UNCONFIRMED_MAX).map(hold).collect());
+        assert_eq!(unconfirmed.dropped(), 0);
+        unconfirmed.put_back(vec![hold(UNCONFIRMED_MAX)]);
+        assert_eq!(
+            (unconfirmed.dropped(), unconfirmed.take_all().len()),
+            (1, UNCONFIRMED_MAX)
+        );
     }
 }

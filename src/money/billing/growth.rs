@@ -7,58 +7,58 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// How long to wait after a refusal: other requests may have returned their holds by then.
+/// The pause after a refused top-up: other requests may have returned their holds by then.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How long to wait after the store could not answer.
+/// The pause after a call that the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// The hold grows when less than one increment divided by this is left of it.
+/// A top-up is requested when less than one increment divided by this is left of the hold.
 const RESERVE_PART: i64 = 4;
 /// An increment is at least the first hold divided by this.
 const INCREMENT_PART_MIN: i64 = 8;
 
-/// One hold, as this node knows it; the store has the hold itself.
+/// The hold of a running request, as this node knows it; the store has the hold itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Growth {
+pub(super) struct HoldGrowth {
     hold: NanoUsd,
-    /// How much is asked for next, beyond what is used already.
+    /// The next top-up, beyond what is used already.
     increment: NanoUsd,
-    bound: Bound,
-    /// The result of the last question, if there was one.
+    bound: SpendCap,
+    /// The answer to the last top-up; `None` before the first.
     answer: Option<TopUpAnswer>,
     asked: Option<Instant>,
     is_asking: bool,
 }
 
-/// How far an answer's cost may go when its hold cannot grow.
+/// The maximum cost of an answer whose hold cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bound {
-    /// As far as the hold.
+pub(super) enum SpendCap {
+    /// The hold.
     Hold,
-    /// Up to this amount.
+    /// This amount.
     Amount(NanoUsd),
-    /// Without limit: the answer may finish.
+    /// No limit: the answer may finish.
     None,
 }
 
-/// The result of asking for a larger hold.
+/// The answer to a top-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TopUpAnswer {
     /// The hold has grown by this much.
     Granted(NanoUsd),
     /// Nothing is left.
     Refused,
-    /// The store has no hold of this request; the node counts on without it.
+    /// The store has no hold of this request; the node counts this amount without it.
     Uncounted(NanoUsd),
     /// The store could not answer.
     Unknown,
 }
 
-impl Bound {
-    /// The bound by the key's terms. `balance` is the account's at admission, `estimate` the request's.
+impl SpendCap {
+    /// The maximum by the key's terms. `balance` is the account's at admission, `estimate` the request's.
     ///
-    /// An answer that may finish is bounded by a multiple of the key's quota. Without a quota the account's balance
-    /// takes its place, but at least the estimate: the last cents of a balance pay for no complete answer, and yet it
-    /// may finish.
+    /// An answer that may finish is bounded by a multiple of the key's quota. Without a quota, the account's balance takes its
+    /// place, but at least the estimate: the last cents of a balance do not pay for a whole answer, which may finish
+    /// nevertheless.
     pub(super) fn of(terms: &KeyTerms, balance: Option<NanoUsd>, estimate: NanoUsd) -> Self {
         let allowance = terms.quota.or(balance.map(|balance| balance.max(estimate)));
         match (terms.on_exhausted, allowance) {
@@ -71,9 +71,9 @@ impl Bound {
     }
 }
 
-impl Growth {
+impl HoldGrowth {
     /// The hold of a request whose output is estimated to cost `output`.
-    pub(super) fn new(hold: NanoUsd, output: NanoUsd, bound: Bound) -> Self {
+    pub(super) fn new(hold: NanoUsd, output: NanoUsd, bound: SpendCap) -> Self {
         let least = NanoUsd::from_nanos((hold.nanos() / INCREMENT_PART_MIN).max(1));
         Self {
             hold,
@@ -95,16 +95,16 @@ impl Growth {
         self.is_asking
     }
 
-    /// By how much to grow the hold now that `cost` is used; `None` if it suffices, was asked for already, or it is too
-    /// early to ask again. The caller asks the store and reports the result by [`Growth::answered`].
-    pub(super) fn wants(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
+    /// The top-up to request now that `cost` is used; `None` if the hold suffices, a request is running already, or it is too
+    /// early to ask again. The caller asks the store and reports the result by [`HoldGrowth::on_answer`].
+    pub(super) fn next_top_up(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
             Some(TopUpAnswer::Refused) => ASK_AGAIN,
             Some(TopUpAnswer::Unknown) => ASK_AFTER_FAILURE,
             Some(TopUpAnswer::Granted(_) | TopUpAnswer::Uncounted(_)) | None => Duration::ZERO,
         };
         let is_too_soon = self.asked.is_some_and(|asked| now < asked + pause);
-        if self.is_asking || is_too_soon || cost <= NanoUsd::ZERO || cost < self.enough() {
+        if self.is_asking || is_too_soon || cost <= NanoUsd::ZERO || cost < self.covered_cost() {
             return None;
         }
         (self.is_asking, self.asked) = (true, Some(now));
@@ -112,9 +112,9 @@ impl Growth {
         Some(missing.saturating_add(self.increment))
     }
 
-    /// The result of the question that [`Growth::wants`] asked for. The next increment is twice as large, so a long answer
-    /// needs few questions and little is left over at its end.
-    pub(super) fn answered(&mut self, answer: TopUpAnswer) {
+    /// Applies the answer to the top-up from [`HoldGrowth::next_top_up`]. After a success, the next increment is twice as large: a long
+    /// answer needs few top-ups, and a short one holds little too much.
+    pub(super) fn on_answer(&mut self, answer: TopUpAnswer) {
         self.is_asking = false;
         self.answer = Some(answer);
         if let TopUpAnswer::Granted(more) | TopUpAnswer::Uncounted(more) = answer {
@@ -124,33 +124,35 @@ impl Growth {
     }
 
     /// Whether an answer that costs this much must end.
-    pub(super) fn is_over(&self, cost: NanoUsd) -> bool {
+    pub(super) fn must_stop(&self, cost: NanoUsd) -> bool {
         let is_granted = matches!(self.answer, None | Some(TopUpAnswer::Granted(_)));
         match self.bound {
-            Bound::Hold => self.answer == Some(TopUpAnswer::Refused) && cost >= self.hold,
-            Bound::Amount(bound) => !is_granted && cost >= bound,
-            Bound::None => false,
+            SpendCap::Hold => self.answer == Some(TopUpAnswer::Refused) && cost >= self.hold,
+            SpendCap::Amount(bound) => !is_granted && cost >= bound,
+            SpendCap::None => false,
         }
     }
 
-    /// The cost at which the next decision is due, at the latest; `None` if only time matters. Asking for more may take half of
-    /// the reserve: an answer whose end comes near is then looked at a few times, and not at every event.
-    pub(super) fn next_look(&self) -> Option<NanoUsd> {
+    /// The cost at which the next decision is due, at the latest; `None` if only time matters. A top-up may be requested half the
+    /// reserve late, so that a nearly used hold causes a few computations of the cost, not one at every event.
+    pub(super) fn next_sample(&self) -> Option<NanoUsd> {
         let late = NanoUsd::from_nanos(self.reserve().nanos() / 2);
         match (self.answer, self.bound) {
-            (None | Some(TopUpAnswer::Granted(_)), _) if !self.is_asking => Some(self.enough().saturating_add(late)),
-            (Some(TopUpAnswer::Uncounted(_) | TopUpAnswer::Unknown), Bound::Hold) | (_, Bound::None) => None,
-            (_, Bound::Hold) => Some(self.hold),
-            (_, Bound::Amount(bound)) => Some(bound),
+            (None | Some(TopUpAnswer::Granted(_)), _) if !self.is_asking => {
+                Some(self.covered_cost().saturating_add(late))
+            }
+            (Some(TopUpAnswer::Uncounted(_) | TopUpAnswer::Unknown), SpendCap::Hold) | (_, SpendCap::None) => None,
+            (_, SpendCap::Hold) => Some(self.hold),
+            (_, SpendCap::Amount(bound)) => Some(bound),
         }
     }
 
     /// The cost up to which the hold suffices.
-    fn enough(&self) -> NanoUsd {
+    fn covered_cost(&self) -> NanoUsd {
         self.hold.saturating_sub(self.reserve())
     }
 
-    /// What is left of the hold when more is asked for.
+    /// The part of the hold that is left when a top-up is requested.
     fn reserve(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.increment.nanos() / RESERVE_PART)
     }

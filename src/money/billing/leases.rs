@@ -1,7 +1,7 @@
-//! The leases of this node: which keys have one, what is admitted out of it, and what the store is asked about it.
+//! The leases of this node: which keys have one, the allocations from them, and the calls to the store about them.
 //!
-//! A key gets a lease when it asks often enough, and loses it when it does not. Each request takes a part of it under one lock; the
-//! questions to the store run beside the requests, so none of them waits for one.
+//! A key gets a lease when it sends requests often enough, and loses it when it no longer does. A request takes its allocation
+//! under one lock; the calls to the store run in the background, so no request waits for one.
 
 use std::{collections::HashMap, time::Duration, time::Instant};
 
@@ -9,40 +9,39 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::domain::{
+    QuickMap,
     keys::key::{KeyId, KeyRecord},
     ledger::{
         NodeId,
         lease::{
-            AskLease, LeaseAnswer, LeaseId,
-            demand::Demand,
-            node::{Cut, NodeLease, Target},
+            Demand, LeaseCall, LeaseId, LeaseReply,
+            node::{Allocation, LeaseTarget, NodeLease},
         },
     },
     money::NanoUsd,
-    quick_map::QuickMap,
 };
 
-/// The most keys whose demand is counted. Those beyond ask the store each time.
+/// Maximum number of keys whose demand is counted. Each request of a further key asks the store.
 pub(super) const KEYS_MAX: usize = 100_000;
-/// How long a key is served by the store alone when its lease was refused or taken back.
+/// How long a key has no lease after the last one was denied or taken back.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often keys that ask for nothing any more are forgotten.
+/// How often keys without recent requests are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(2);
 
-/// From when on keys get leases, and how many.
+/// When a key gets a lease, and the maximum number of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseLimits {
-    /// The requests per second from which on a lease takes fewer calls than asking each time.
+    /// The rate of requests from which a key gets a lease: it then needs fewer calls than asking for each request.
     pub(crate) requests_per_second: u64,
-    /// The most leases at one time, those that are ending included.
+    /// Maximum number of leases at one time, those that are ending included.
     pub(crate) max: usize,
 }
 
-/// A request's part of a lease.
+/// Identifies the allocation of a request from a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeasePart {
+pub(super) struct AllocationId {
     lease: u64,
-    cut: u64,
+    allocation: u64,
 }
 
 /// All leases of this node.
@@ -50,28 +49,28 @@ pub(super) struct LeasePart {
 pub(super) struct Leases {
     limits: Option<LeaseLimits>,
     holder: NodeId,
-    state: Mutex<State>,
-    /// Notified when there may be something to ask.
+    state: Mutex<LeaseTable>,
+    /// Notified when a call to the store may be due.
     pub(super) wake: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    keys: QuickMap<KeyId, OfKey>,
-    leases: HashMap<u64, Entry>,
+struct LeaseTable {
+    keys: QuickMap<KeyId, KeyLeaseState>,
+    leases: HashMap<u64, LeaseEntry>,
     next: u64,
     forgot: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-struct OfKey {
+struct KeyLeaseState {
     demand: Demand,
     lease: Option<u64>,
     not_before: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LeaseEntry {
     key: KeyRecord,
     lease: NodeLease,
 }
@@ -80,12 +79,12 @@ struct Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeaseFigures {
     pub(super) leases: usize,
-    /// What the store holds for them.
+    /// The amount that the store holds for them.
     pub(super) amount: NanoUsd,
 }
 
 impl Leases {
-    /// Leases within limits, or none at all. A new holder, since the one before may have left some.
+    /// Leases within `limits`; `None` to use no leases. The holder's id is new, since an earlier process may have left leases.
     pub(super) fn new(limits: Option<LeaseLimits>) -> Self {
         Self {
             limits,
@@ -95,43 +94,43 @@ impl Leases {
         }
     }
 
-    /// Whether there can be any.
-    pub(super) fn are_used(&self) -> bool {
+    /// Whether this node uses leases.
+    pub(super) fn is_enabled(&self) -> bool {
         self.limits.is_some()
     }
 
-    /// Admits a request out of its key's lease, if that has all of what it needs. Otherwise the store decides.
-    pub(super) fn cut(
+    /// Admits a request from its key's lease, if that has all it needs. Otherwise the store decides.
+    pub(super) fn allocate(
         &self,
         key: &KeyRecord,
         estimate: NanoUsd,
         tokens: u64,
         now: Instant,
-    ) -> Option<(LeasePart, Cut)> {
+    ) -> Option<(AllocationId, Allocation)> {
         let limits = self.limits?;
         let mut state = self.state.lock();
-        let State { keys, leases, next, .. } = &mut *state;
+        let LeaseTable { keys, leases, next, .. } = &mut *state;
         if !keys.contains_key(&key.id) {
             if keys.len() >= KEYS_MAX {
                 return None;
             }
-            keys.insert(key.id.clone(), OfKey::default());
+            keys.insert(key.id.clone(), KeyLeaseState::default());
         }
         let known = keys.get_mut(&key.id)?;
-        known.demand.note(estimate, tokens, now);
+        known.demand.record(estimate, tokens, now);
         if let Some(number) = known.lease
             && let Some(entry) = leases.get_mut(&number)
         {
             if entry.key.revision != key.revision || entry.key.account != key.account {
                 entry.lease.end();
             }
-            let cut = entry.lease.cut(estimate, tokens, key.expires_at, now);
+            let cut = entry.lease.allocate(estimate, tokens, key.expires_at, now);
             if cut.is_none() || entry.lease.is_low(known.demand.target(now)) {
                 self.wake.notify_one();
             }
-            let part = |cut: Cut| LeasePart {
+            let part = |cut: Allocation| AllocationId {
                 lease: number,
-                cut: cut.number,
+                allocation: cut.number,
             };
             return cut.map(|cut| (part(cut), cut));
         }
@@ -139,7 +138,7 @@ impl Leases {
         if is_time && leases.len() < limits.max && known.demand.requests(now) >= limits.requests_per_second {
             *next += 1;
             known.lease = Some(*next);
-            let entry = Entry {
+            let entry = LeaseEntry {
                 key: key.clone(),
                 lease: NodeLease::default(),
             };
@@ -149,45 +148,45 @@ impl Leases {
         None
     }
 
-    /// The name of the lease that a part is of.
-    pub(super) fn id(&self, part: LeasePart) -> LeaseId {
+    /// The id of an allocation's lease.
+    pub(super) fn lease_id(&self, part: AllocationId) -> LeaseId {
         LeaseId {
             holder: self.holder.clone(),
             number: part.lease,
         }
     }
 
-    /// Gives a running request up to that much more, of what is free: zero if that is nothing, and then it is noted as asked of
-    /// the store; [`Leases::got`] follows.
-    pub(super) fn enlarge(&self, part: LeasePart, more: NanoUsd, now: Instant) -> NanoUsd {
+    /// Gives a running request up to `more` of the lease's free amount. If nothing is free, returns zero and counts `more` as
+    /// requested from the store; the caller then reports the result by [`Leases::on_top_up`].
+    pub(super) fn enlarge(&self, part: AllocationId, more: NanoUsd, now: Instant) -> NanoUsd {
         let mut state = self.state.lock();
         let Some(entry) = state.leases.get_mut(&part.lease) else {
             return NanoUsd::ZERO;
         };
-        let got = entry.lease.enlarge(part.cut, more, now);
+        let got = entry.lease.enlarge(part.allocation, more, now);
         if got <= NanoUsd::ZERO {
-            entry.lease.asks(more);
+            entry.lease.begin_top_up(more);
         }
         got
     }
 
-    /// What a running request got of what the store was asked for.
-    pub(super) fn got(&self, part: LeasePart, asked: NanoUsd, got: NanoUsd) {
+    /// Records how much of a requested top-up a running request got from the store.
+    pub(super) fn on_top_up(&self, part: AllocationId, asked: NanoUsd, got: NanoUsd) {
         if let Some(entry) = self.state.lock().leases.get_mut(&part.lease) {
-            entry.lease.got(part.cut, asked, got);
+            entry.lease.end_top_up(part.allocation, asked, got);
         }
     }
 
-    /// A request has ended, and a step charges it; `None`: the step could not be recorded.
-    pub(super) fn ended(&self, part: LeasePart, cost: NanoUsd, step: Option<u64>) {
+    /// Records that a request has ended. `step` charges it; `None` if it could not be recorded.
+    pub(super) fn on_end(&self, part: AllocationId, cost: NanoUsd, step: Option<u64>) {
         if let Some(entry) = self.state.lock().leases.get_mut(&part.lease) {
-            entry.lease.ended(part.cut, cost, step);
+            entry.lease.on_request_ended(part.allocation, cost, step);
         }
     }
 
-    /// Gives back what is free of the leases that this concerns. Nothing more is admitted out of them.
+    /// Ends the leases whose key matches `concerns`: gives back what is free, and admits nothing more from them.
     pub(super) fn recall(&self, concerns: impl Fn(&KeyRecord) -> bool) {
-        if !self.are_used() {
+        if !self.is_enabled() {
             return;
         }
         let mut state = self.state.lock();
@@ -197,19 +196,19 @@ impl Leases {
         self.wake.notify_one();
     }
 
-    /// What the store is to be asked now; [`Leases::answered`] follows for each.
-    pub(super) fn questions(&self, node: &NodeId, now: Instant) -> Vec<AskLease> {
+    /// The calls to the store that are due; the caller reports each result by [`Leases::on_reply`].
+    pub(super) fn due_calls(&self, node: &NodeId, now: Instant) -> Vec<LeaseCall> {
         let Some(limits) = self.limits else { return Vec::new() };
         let mut state = self.state.lock();
-        let State {
+        let LeaseTable {
             keys, leases, forgot, ..
         } = &mut *state;
         let mut questions = Vec::new();
         for (number, entry) in leases.iter_mut() {
             let of_key = keys.get_mut(&entry.key.id).filter(|known| known.lease == Some(*number));
-            let mut target = Target::default();
+            let mut target = LeaseTarget::default();
             if let Some(known) = of_key {
-                // Half as many, so that it does not come and go.
+                // Half the rate, so that a lease does not come and go.
                 if known.demand.requests(now) < limits.requests_per_second.div_ceil(2) {
                     entry.lease.end();
                 }
@@ -218,10 +217,10 @@ impl Leases {
                 }
                 target = known.demand.target(now);
             }
-            let Some(question) = entry.lease.wants(target, now) else {
+            let Some(question) = entry.lease.next_request(target, now) else {
                 continue;
             };
-            questions.push(AskLease {
+            questions.push(LeaseCall {
                 lease: LeaseId {
                     holder: self.holder.clone(),
                     number: *number,
@@ -246,22 +245,22 @@ impl Leases {
         questions
     }
 
-    /// The answer to a question; `None`: it did not come. The key's record, for what else the answer tells, and whether the lease
-    /// goes on.
-    pub(super) fn answered(
+    /// Applies the reply to a call; `None` if there was no reply. If the lease is held, returns the key's record, for the rest of
+    /// the reply, and whether the lease goes on.
+    pub(super) fn on_reply(
         &self,
-        ask: &AskLease,
-        answer: Option<&LeaseAnswer>,
+        ask: &LeaseCall,
+        answer: Option<&LeaseReply>,
         (asked, answered): (Instant, Instant),
     ) -> Option<(KeyRecord, bool)> {
         let mut state = self.state.lock();
         let entry = state.leases.get_mut(&ask.lease.number)?;
-        entry.lease.answered(answer, asked, answered);
-        matches!(answer, Some(LeaseAnswer::Held(_))).then(|| (entry.key.clone(), !entry.lease.is_over()))
+        entry.lease.on_store_reply(answer, asked, answered);
+        matches!(answer, Some(LeaseReply::Held(_))).then(|| (entry.key.clone(), !entry.lease.is_over()))
     }
 
-    /// Whether something may have to be asked without being woken.
-    pub(super) fn are_there(&self) -> bool {
+    /// Whether a call may become due without a notification.
+    pub(super) fn has_leases(&self) -> bool {
         !self.state.lock().leases.is_empty()
     }
 

@@ -1,10 +1,10 @@
-//! Queues of requests for which running requests hold all that is left: of a key's quota, or of an account's balance. So it is
-//! with a rate or with places of which leases have what is left.
+//! Queues of requests that wait because running requests hold all that is left of a key's quota or an account's balance, or
+//! because leases have all that is left of a rate or of the slots.
 //!
-//! Requests that wait for the same limit stand in one queue, in order of arrival. Only the first one asks the store,
-//! because what is refused to it is refused to all. It asks again when the store has applied settlements of the account
-//! from this node, and otherwise after a pause, because holds of other nodes end as well. A request that arrives while
-//! there is a queue joins it without asking.
+//! Requests that wait for the same limit are in one queue, in order of arrival. Only the first one asks the store, because what
+//! is denied to it is denied to all. It asks again when the store has applied settlements of the account from this node, and
+//! otherwise after a pause, because holds of other nodes end as well. A request that arrives while there is a queue joins it
+//! without asking.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,37 +17,36 @@ use smol_str::SmolStr;
 use tokio::sync::{Notify, futures::OwnedNotified};
 
 use crate::{
-    config::money::WaitingMax,
+    config::money::QueueLimits,
     domain::{
         keys::key::KeyId,
-        ledger::{Denial, Scope},
+        ledger::{Denial, LimitScope},
     },
 };
 
-/// The minimum time between two questions of one queue.
+/// The minimum interval between two calls of one queue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// How long the first in the queue waits for a hold to end on this node: at first and at most. The pause doubles each
-/// time.
+/// How long the first in the queue waits for a hold to end on this node: at first and at most. The pause doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
 /// All queues of this node.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    /// By account, without the accounts for which nobody waits.
-    accounts: HashMap<SmolStr, OfAccount>,
+struct WaitingRequests {
+    /// By account; accounts without waiting requests are not in it.
+    accounts: HashMap<SmolStr, AccountQueues>,
     count: usize,
     next_id: u64,
 }
 
 #[derive(Debug, Default)]
-struct OfAccount {
-    /// By key for a key's limits; `None` is the account's.
+struct AccountQueues {
+    /// By key for a key's limits; `None` for the account's.
     queues: HashMap<Option<KeyId>, Queue>,
     count: usize,
 }
@@ -56,7 +55,7 @@ struct OfAccount {
 struct Queue {
     /// The last denial that the queue's requests got.
     denial: Denial,
-    /// How long the first one waits before it asks; `None` to ask at once, because the one before it got an answer.
+    /// How long the first request waits before it asks; `None` to ask at once, because the one before it got an answer.
     pause: Option<Duration>,
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
@@ -76,22 +75,22 @@ pub(super) struct QueuePosition {
 }
 
 impl Queues {
-    /// The denial for a request that must not overtake those waiting; `None` if nobody waits.
-    pub(super) fn ahead(&self, account: &str, key: &KeyId) -> Option<Denial> {
+    /// The denial of the queue that a request must join rather than overtake; `None` if no request waits.
+    pub(super) fn blocking_denial(&self, account: &str, key: &KeyId) -> Option<Denial> {
         let waiting = self.waiting.lock();
         let queues = &waiting.accounts.get(account)?.queues;
         let queue = queues.get(&None).or_else(|| queues.get(&Some(key.clone())))?;
         Some(queue.denial)
     }
 
-    /// The last place in the queue for what was denied; `None` if `max` are waiting already. `ended` is notified when
-    /// holds of the account have ended.
+    /// Adds a request to the queue for the denied limit; `None` if `max` are waiting already. `ended` is notified when holds of
+    /// the account have ended.
     pub(super) fn join(
         self: &Arc<Self>,
         (account, key): (&str, &KeyId),
         denial: Denial,
         ended: Arc<Notify>,
-        max: WaitingMax,
+        max: QueueLimits,
     ) -> Option<QueuePosition> {
         let mut waiting = self.waiting.lock();
         let of_account = waiting.accounts.get(account).map_or(0, |account| account.count);
@@ -123,7 +122,7 @@ impl Queues {
 fn queue_for(key: &KeyId, denial: Denial) -> Option<KeyId> {
     let is_of_key = match denial {
         Denial::QuotaHeld(_) => true,
-        Denial::Concurrency { scope, .. } | Denial::RateLimited { scope, .. } => scope == Scope::Key,
+        Denial::Concurrency { scope, .. } | Denial::RateLimited { scope, .. } => scope == LimitScope::Key,
         Denial::BalanceHeld
         | Denial::KeyRevoked
         | Denial::KeyExpired
@@ -135,7 +134,7 @@ fn queue_for(key: &KeyId, denial: Denial) -> Option<KeyId> {
     is_of_key.then(|| key.clone())
 }
 
-impl Waiting {
+impl WaitingRequests {
     fn push(&mut self, account: &str, queue: &Option<KeyId>, denial: Denial, who: (u64, Arc<Notify>)) {
         let account = self.accounts.entry(account.into()).or_default();
         let queue = account.queues.entry(queue.clone()).or_insert_with(|| Queue {
@@ -154,10 +153,10 @@ impl Waiting {
 }
 
 impl QueuePosition {
-    /// Waits until this request may ask the store. After a denial, call [`QueuePosition::refused`] and then this again.
-    pub(super) async fn turn(&mut self) {
+    /// Waits until this request may ask the store. After a denial, call [`QueuePosition::on_denied`] and then this again.
+    pub(super) async fn wait_for_turn(&mut self) {
         let pause = loop {
-            match self.in_front() {
+            match self.pause_if_first() {
                 Some(pause) => break pause,
                 None => self.front.notified().await,
             }
@@ -165,16 +164,16 @@ impl QueuePosition {
         if let Some(pause) = pause {
             tokio::time::sleep(ASK_EVERY).await;
             let news = std::mem::replace(&mut self.news, Arc::clone(&self.ended).notified_owned());
-            // Either way it is time to ask.
+            // It is time to ask, notified or not.
             let _ = tokio::time::timeout(pause, news).await;
         }
-        // A hold that ends while the question runs counts for the next turn.
+        // A hold that ends during the call counts for the next turn.
         self.news = Arc::clone(&self.ended).notified_owned();
     }
 
-    /// The store has denied the request again. If it was denied for another limit, it moves to the end of that limit's
-    /// queue.
-    pub(super) fn refused(&mut self, key: &KeyId, denial: Denial) {
+    /// Records that the store has denied the request again. If it was for another limit, the request moves to the end of that
+    /// limit's queue.
+    pub(super) fn on_denied(&mut self, key: &KeyId, denial: Denial) {
         let queue = queue_for(key, denial);
         let mut waiting = self.queues.waiting.lock();
         if queue != self.queue {
@@ -188,8 +187,8 @@ impl QueuePosition {
         }
     }
 
-    /// The request leaves the queue with an answer. The next one asks at once, since it may get the same.
-    pub(super) fn done(self) {
+    /// Leaves the queue with an answer. The next request asks at once, since it may get the same.
+    pub(super) fn leave_answered(self) {
         if let Some(queue) = self.queues.waiting.lock().queue(&self.account, &self.queue) {
             queue.pause = None;
         }
@@ -201,15 +200,15 @@ impl QueuePosition {
         waiting.queue(&self.account, &self.queue).map(|queue| queue.denial)
     }
 
-    /// If this is the first: the pause before it asks.
-    fn in_front(&self) -> Option<Option<Duration>> {
+    /// The pause before this request asks; `None` if it is not the first.
+    fn pause_if_first(&self) -> Option<Option<Duration>> {
         let mut waiting = self.queues.waiting.lock();
         let queue = waiting.queue(&self.account, &self.queue)?;
         let (first, _) = queue.waiting.front()?;
         (*first == self.id).then_some(queue.pause)
     }
 
-    fn leave(&self, waiting: &mut Waiting) {
+    fn leave(&self, waiting: &mut WaitingRequests) {
         let Some(account) = waiting.accounts.get_mut(&self.account) else {
             return;
         };

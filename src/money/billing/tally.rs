@@ -1,46 +1,57 @@
-//! This node's own counts for one key or account: what is running, what was charged since the store's last answer, and
-//! what was committed without the store.
+//! This node's own counts for one key or account: what is running, what was charged since the store's last answer, and what was
+//! committed by grace.
 
-use std::collections::VecDeque;
-
-use crate::domain::{
-    ledger::{Counted, Denial, Rates, Scope, account::bucket::Buckets, lease::Rated},
-    money::NanoUsd,
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-/// The most charges remembered one by one. Further ones are added to the last.
+use crate::{
+    domain::{
+        ledger::{
+            Denial, LimitScope, RateKind, RateLimits,
+            account::bucket::RateBuckets,
+            consumption::{Row, UsageSource},
+            lease::RateUse,
+        },
+        money::NanoUsd,
+    },
+    money::billing::Billing,
+};
+
+/// Maximum number of charges remembered one by one. Further ones are added to the last.
 pub(super) const CHARGES_MAX: usize = 16;
-/// The shortest wait for a rate, in milliseconds, that this node tells of by itself.
-const FORESEEN_MS_MIN: u64 = 250;
+/// The shortest wait for a rate, in milliseconds, for which this node predicts a denial.
+const PREDICTED_WAIT_MS_MIN: u64 = 250;
 
 /// The counts of one key or account.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct LocalCounts {
     running: u64,
     held: NanoUsd,
     /// Charges that the store's last answer does not include, by step number.
     charges: VecDeque<(u64, NanoUsd)>,
-    buckets: Buckets,
+    buckets: RateBuckets,
     /// A rate limit that the store reported, and when it ends, in Unix milliseconds.
     wait: Option<(Denial, i64)>,
     grace_held: NanoUsd,
     grace_spent: NanoUsd,
     /// When the store last answered for this key or account, in Unix milliseconds.
-    pub(super) told_ms: i64,
+    pub(super) last_reply_ms: i64,
 }
 
 /// What an admitted request adds to the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct CountedRequest {
     /// The hold at admission.
     pub(super) hold: NanoUsd,
-    /// It was admitted without the store.
-    pub(super) on_grace: bool,
+    /// Whether it was admitted by grace.
+    pub(super) by_grace: bool,
 }
 
-/// What the end of a request changes in the tally.
+/// What the end of a request changes in the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settled {
+pub(super) struct SettledCharge {
     /// The number of the step that charges it; `None` if it could not be recorded.
     pub(super) step: Option<u64>,
     pub(super) cost: NanoUsd,
@@ -48,34 +59,34 @@ pub(super) struct Settled {
     pub(super) tokens_used: u64,
 }
 
-impl Tally {
-    /// Without any request so far; the store last answered then.
-    pub(super) fn new(told_ms: i64) -> Self {
+impl LocalCounts {
+    /// Without any request so far; the store last answered at `told_ms`.
+    pub(super) fn new(last_reply_ms: i64) -> Self {
         Self {
-            told_ms,
+            last_reply_ms,
             ..Self::default()
         }
     }
 
-    /// The store has answered, with this node's steps up to `watermark` included.
-    pub(super) fn told(&mut self, watermark: u64, now_ms: i64) {
+    /// Records an answer of the store that includes this node's steps up to `watermark`.
+    pub(super) fn on_reply(&mut self, watermark: u64, now_ms: i64) {
         while self.charges.front().is_some_and(|(step, _)| *step <= watermark) {
             self.charges.pop_front();
         }
-        (self.wait, self.grace_spent, self.told_ms) = (None, NanoUsd::ZERO, now_ms);
+        (self.wait, self.grace_spent, self.last_reply_ms) = (None, NanoUsd::ZERO, now_ms);
     }
 
-    /// The store has reported a rate limit.
-    pub(super) fn too_fast(&mut self, denied: Denial, retry_after_ms: u64, now_ms: i64) {
+    /// Records a rate limit that the store has reported.
+    pub(super) fn on_rate_limited(&mut self, denied: Denial, retry_after_ms: u64, now_ms: i64) {
         let wait = i64::try_from(retry_after_ms).unwrap_or(i64::MAX);
-        (self.wait, self.told_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
+        (self.wait, self.last_reply_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
     }
 
-    /// A request begins. `buckets` are this node's rate buckets after it.
-    pub(super) fn begin(&mut self, seat: Seat, buckets: Option<Buckets>) {
+    /// Records the start of a request. `buckets` are this node's rate buckets after it.
+    pub(super) fn begin(&mut self, seat: CountedRequest, buckets: Option<RateBuckets>) {
         self.running += 1;
         self.held = self.held.saturating_add(seat.hold);
-        if seat.on_grace {
+        if seat.by_grace {
             self.grace_held = self.grace_held.saturating_add(seat.hold);
         }
         if let Some(buckets) = buckets {
@@ -83,11 +94,11 @@ impl Tally {
         }
     }
 
-    /// A request has ended.
-    pub(super) fn end(&mut self, seat: Seat, end: &Settled, rates: &Rates) {
+    /// Records the end of a request.
+    pub(super) fn end(&mut self, seat: CountedRequest, end: &SettledCharge, rates: &RateLimits) {
         self.running = self.running.saturating_sub(1);
         self.held = self.held.saturating_sub(seat.hold);
-        if seat.on_grace {
+        if seat.by_grace {
             self.grace_held = self.grace_held.saturating_sub(seat.hold);
             self.grace_spent = self.grace_spent.saturating_add(end.cost);
         }
@@ -108,8 +119,8 @@ impl Tally {
         charged.fold(self.held, NanoUsd::saturating_add)
     }
 
-    /// What was committed without the store.
-    pub(super) fn on_grace(&self) -> NanoUsd {
+    /// The money committed by grace.
+    pub(super) fn grace_committed(&self) -> NanoUsd {
         self.grace_held.saturating_add(self.grace_spent)
     }
 
@@ -119,7 +130,7 @@ impl Tally {
     }
 
     /// Checks the concurrency limit.
-    pub(super) fn check_running(&self, scope: Scope, rates: &Rates) -> Result<(), Denial> {
+    pub(super) fn check_running(&self, scope: LimitScope, rates: &RateLimits) -> Result<(), Denial> {
         match rates.concurrency {
             Some(limit) if self.running >= limit => Err(Denial::Concurrency {
                 scope,
@@ -131,7 +142,13 @@ impl Tally {
     }
 
     /// This node's rate buckets after one more request, or the rate limit that it exceeds.
-    pub(super) fn take(&self, scope: Scope, rates: &Rates, tokens: u64, now_ms: i64) -> Result<Buckets, Denial> {
+    pub(super) fn reserve(
+        &self,
+        scope: LimitScope,
+        rates: &RateLimits,
+        tokens: u64,
+        now_ms: i64,
+    ) -> Result<RateBuckets, Denial> {
         if let Some((mut denied, until_ms)) = self.wait
             && let Denial::RateLimited {
                 counted,
@@ -141,20 +158,20 @@ impl Tally {
             } = &mut denied
         {
             let now = match counted {
-                Counted::Requests => rates.rpm,
-                Counted::Tokens => rates.tpm,
+                RateKind::Requests => rates.rpm,
+                RateKind::Tokens => rates.tpm,
             };
             if until_ms > now_ms && now == Some(*limit) {
                 *retry_after_ms = until_ms.abs_diff(now_ms);
                 return Err(denied);
             }
         }
-        self.buckets.take(scope, rates, tokens, Rated::default(), now_ms)
+        self.buckets.reserve(scope, rates, tokens, RateUse::default(), now_ms)
     }
 
-    /// The limit that any request exceeds now, however small it is. A wait that ends in a moment is left to the store,
-    /// whose clock may be a little ahead of this one's; a wait for tokens says nothing of a request with fewer.
-    pub(super) fn foresees(&self, scope: Scope, rates: &Rates, now_ms: i64) -> Option<Denial> {
+    /// The limit that any request exceeds now, however small. A wait that ends in a moment is left to the store, whose clock
+    /// may be a little ahead of this node's; a wait for tokens may not apply to a request with fewer.
+    pub(super) fn predict_denial(&self, scope: LimitScope, rates: &RateLimits, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);
         }
@@ -162,27 +179,136 @@ impl Tally {
             self.wait,
             Some((
                 Denial::RateLimited {
-                    counted: Counted::Tokens,
+                    counted: RateKind::Tokens,
                     ..
                 },
                 _
             ))
         );
         let taken = match waits_for_tokens {
-            true => self.buckets.take(scope, rates, 0, Rated::default(), now_ms),
-            false => self.take(scope, rates, 0, now_ms),
+            true => self.buckets.reserve(scope, rates, 0, RateUse::default(), now_ms),
+            false => self.reserve(scope, rates, 0, now_ms),
         };
         taken.err().filter(|denied| match denied {
-            Denial::RateLimited { retry_after_ms, .. } => *retry_after_ms > FORESEEN_MS_MIN,
+            Denial::RateLimited { retry_after_ms, .. } => *retry_after_ms > PREDICTED_WAIT_MS_MIN,
             _ => true,
         })
     }
 
-    /// A request was refused: it takes one of the rate, if one is there.
-    pub(super) fn count_refused(&mut self, rates: &Rates, now_ms: i64) {
-        if let Ok(buckets) = self.buckets.take(Scope::Key, rates, 0, Rated::default(), now_ms) {
+    /// Counts a refused request in the rate, if the rate has room for it.
+    pub(super) fn count_refused(&mut self, rates: &RateLimits, now_ms: i64) {
+        if let Ok(buckets) = self
+            .buckets
+            .reserve(LimitScope::Key, rates, 0, RateUse::default(), now_ms)
+        {
             self.buckets = buckets;
         }
+    }
+}
+
+impl Billing {
+    /// The number of accounts whose balance was low when the store last reported it.
+    pub(crate) fn low_accounts(&self) -> usize {
+        self.engine.grace.low_accounts()
+    }
+
+    /// The number of running requests.
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
+        self.engine.running.len()
+    }
+
+    /// The sum of the running requests' holds.
+    pub(crate) fn held(&self) -> NanoUsd {
+        self.engine.running.held()
+    }
+
+    /// The money that this node has committed by grace and the store has not counted yet.
+    pub(crate) fn grace_committed(&self) -> NanoUsd {
+        self.engine.grace.committed()
+    }
+
+    /// Whether this node could admit any request by grace if the store became unreachable now.
+    pub(crate) fn has_grace(&self) -> bool {
+        self.engine.grace.can_admit_any()
+    }
+
+    /// Rows charged since the start, by the source of their usage.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
+        self.engine.counters.rows()
+    }
+
+    /// The sum charged since the start.
+    pub(crate) fn charged(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.engine.counters.cost.load(Ordering::Relaxed))
+    }
+
+    /// The maximum amount by which a charge has exceeded its hold since the start. Each running request can exceed a quota that
+    /// is used up by about this much.
+    pub(crate) fn excess_max(&self) -> NanoUsd {
+        NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
+    }
+
+    /// Records that could not be written, since the start.
+    pub(crate) fn failures(&self) -> u64 {
+        let failed = self.engine.counters.failed.load(Ordering::Relaxed);
+        failed.saturating_add(self.engine.unconfirmed.dropped())
+    }
+
+    /// Requests admitted from leases, since the start.
+    pub(crate) fn lease_admissions(&self) -> u64 {
+        self.engine.counters.lease_admissions.load(Ordering::Relaxed)
+    }
+
+    /// The number of leases, and the amount that the store holds for them.
+    pub(crate) fn leases(&self) -> (usize, NanoUsd) {
+        let figures = self.engine.leases.figures();
+        (figures.leases, figures.amount)
+    }
+
+    /// Requests admitted by grace, since the start.
+    pub(crate) fn grace_admissions(&self) -> u64 {
+        self.engine.counters.grace_admissions.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts since the start of the process.
+#[derive(Debug, Default)]
+pub(super) struct BillingCounters {
+    /// By the source of the usage, in the order of [`UsageSource::ALL`].
+    rows: [AtomicU64; UsageSource::ALL.len()],
+    pub(super) cost: AtomicI64,
+    pub(super) failed: AtomicU64,
+    pub(super) excess_max: AtomicI64,
+    pub(super) grace_admissions: AtomicU64,
+    pub(super) lease_admissions: AtomicU64,
+}
+
+impl BillingCounters {
+    /// Records the charge of a request whose hold was `hold`.
+    pub(super) fn record_charge(&self, row: &Row, hold: NanoUsd) {
+        for (_, rows) in self.by_source().filter(|(source, _)| *source == row.usage_source) {
+            rows.fetch_add(1, Ordering::Relaxed);
+        }
+        let cost = row.cost_nano_usd;
+        self.cost.fetch_add(cost.nanos(), Ordering::Relaxed);
+        let excess = cost.saturating_sub(hold).nanos();
+        self.excess_max.fetch_max(excess, Ordering::Relaxed);
+    }
+
+    /// Records that a journal record could not be written.
+    pub(super) fn record_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Rows charged, by the source of their usage.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
+        self.by_source()
+            .map(|(source, count)| (source, count.load(Ordering::Relaxed)))
+    }
+
+    fn by_source(&self) -> impl Iterator<Item = (UsageSource, &AtomicU64)> {
+        UsageSource::ALL.into_iter().zip(&self.rows)
     }
 }
 
@@ -194,8 +320,8 @@ mod tests {
         NanoUsd::from_nanos(amount)
     }
 
-    fn ended(step: u64, cost: i64) -> Settled {
-        Settled {
+    fn ended(step: u64, cost: i64) -> SettledCharge {
+        SettledCharge {
             step: Some(step),
             cost: nanos(cost),
             tokens_estimated: 0,
@@ -203,61 +329,61 @@ mod tests {
         }
     }
 
-    const SEAT: Seat = Seat {
+    const SEAT: CountedRequest = CountedRequest {
         hold: NanoUsd::from_nanos(10),
-        on_grace: true,
+        by_grace: true,
     };
 
     #[test]
     fn what_the_store_has_taken_over_is_owed_no_more() {
-        let mut tally = Tally::default();
+        let mut tally = LocalCounts::default();
         for step in 1..=3 {
             tally.begin(SEAT, None);
-            tally.end(SEAT, &ended(step, 5), &Rates::default());
+            tally.end(SEAT, &ended(step, 5), &RateLimits::default());
         }
         tally.begin(SEAT, None);
-        assert_eq!((tally.owed(), tally.on_grace()), (nanos(25), nanos(25)));
-        tally.told(2, 1);
-        assert_eq!((tally.owed(), tally.on_grace()), (nanos(15), nanos(10)));
-        tally.told(3, 2);
+        assert_eq!((tally.owed(), tally.grace_committed()), (nanos(25), nanos(25)));
+        tally.on_reply(2, 1);
+        assert_eq!((tally.owed(), tally.grace_committed()), (nanos(15), nanos(10)));
+        tally.on_reply(3, 2);
         assert_eq!(tally.owed(), nanos(10));
     }
 
     #[test]
     fn charges_beyond_the_most_that_are_remembered_are_owed_all_the_same() {
-        let mut tally = Tally::default();
+        let mut tally = LocalCounts::default();
         let many = CHARGES_MAX as u64 + 50;
         for step in 1..=many {
-            tally.end(SEAT, &ended(step, 1), &Rates::default());
+            tally.end(SEAT, &ended(step, 1), &RateLimits::default());
         }
         assert_eq!(tally.charges.len(), CHARGES_MAX);
-        let owed = |tally: &Tally| tally.owed().saturating_sub(tally.held);
+        let owed = |tally: &LocalCounts| tally.owed().saturating_sub(tally.held);
         assert_eq!(owed(&tally), nanos(CHARGES_MAX as i64 + 50));
-        tally.told(many - 1, 1);
+        tally.on_reply(many - 1, 1);
         assert_eq!(owed(&tally), nanos(51), "those that are added up go together");
-        tally.told(many, 1);
+        tally.on_reply(many, 1);
         assert_eq!(owed(&tally), nanos(0));
     }
 
     #[test]
     fn a_limit_that_the_store_has_named_holds_until_its_time_or_another_limit() {
-        let mut tally = Tally::default();
+        let mut tally = LocalCounts::default();
         let denied = |retry_after_ms| Denial::RateLimited {
-            scope: Scope::Key,
-            counted: Counted::Requests,
+            scope: LimitScope::Key,
+            counted: RateKind::Requests,
             limit: 3,
             retry_after_ms,
             lent: false,
         };
-        tally.too_fast(denied(700), 700, 1_000);
-        let rates = |rpm| Rates {
+        tally.on_rate_limited(denied(700), 700, 1_000);
+        let rates = |rpm| RateLimits {
             rpm: Some(rpm),
-            ..Rates::default()
+            ..RateLimits::default()
         };
-        assert_eq!(tally.take(Scope::Key, &rates(3), 1, 1_200), Err(denied(500)));
-        assert!(tally.take(Scope::Key, &rates(4), 1, 1_200).is_ok());
-        assert!(tally.take(Scope::Key, &rates(3), 1, 1_700).is_ok());
-        tally.told(0, 1_200);
-        assert!(tally.take(Scope::Key, &rates(3), 1, 1_200).is_ok());
+        assert_eq!(tally.reserve(LimitScope::Key, &rates(3), 1, 1_200), Err(denied(500)));
+        assert!(tally.reserve(LimitScope::Key, &rates(4), 1, 1_200).is_ok());
+        assert!(tally.reserve(LimitScope::Key, &rates(3), 1, 1_700).is_ok());
+        tally.on_reply(0, 1_200);
+        assert!(tally.reserve(LimitScope::Key, &rates(3), 1, 1_200).is_ok());
     }
 }

@@ -10,38 +10,38 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
+use crate::money::billing::tests::fixture::*;
+use crate::money::billing::tests::ledger::{Ledger, Way};
 use crate::{
     config::{
         JournalConfig,
-        money::{MoneyConfig, WaitingMax},
+        money::{MoneyConfig, QueueLimits},
     },
     domain::{
         catalogue::route::{PricedEndpoint, PricedRoute},
-        faults::{end::End, refusal::Refusal},
+        faults::{End, refusal::Refusal},
         keys::{key::KeyRecord, secret::KeyDigest},
         ledger::{
-            AccountView, Change, Denial, Record, Settlement, Step,
+            AccountChange, AccountView, Denial, Record, Settlement, Step,
             calibration::{Estimate, InputEstimate},
-            consumption::{Modifiers, Row, UsageSource},
+            consumption::{PriceModifiers, Row, UsageSource},
         },
         money::{NanoUsd, price::PriceList},
         wire::{operation::Operation, usage::Usage},
     },
-    edges::{clock, limiter::Allowance},
+    edges::{clock, limiter::RateAllowance},
     journal::{Journal, Position, REQUEST_BYTES, tests::scratch},
     money::billing::engine::NotAdmitted,
     store::{
         KeyStore,
         contract::{digest, model::ModelStore, until},
-        key_cache::{KeyCache, KeyCacheSettings, UnknownSettings},
+        key_cache::{KeyCache, KeyCacheSettings, UnknownKeySettings},
         ledger::{
             LedgerStore,
             contract::{node, record},
         },
     },
 };
-use fixture::*;
-use ledger::{Ledger, Way};
 
 mod admission;
 mod clocks;
@@ -96,7 +96,7 @@ async fn what_was_never_sent_ends_its_hold_without_a_charge() {
     let key = record(1);
     drop(fixture.admit(&key, "r1").await.unwrap());
     let refused = fixture.admit(&key, "r2").await.unwrap();
-    let status = Progress { status: 404, ..SERVED };
+    let status = RequestProgress { status: 404, ..SERVED };
     refused.close(
         &End::ProviderError,
         status,
@@ -149,7 +149,7 @@ async fn a_key_has_its_grace_while_the_ledger_is_away_and_a_new_one_after_it() {
     let refused = fixture.admit(&key, "r4").await.unwrap_err();
     assert_eq!(refused, NotAdmitted::Refused(Refusal::StoreUnavailable));
     bills.push(fixture.admit(&other, "r5").await.unwrap());
-    assert_eq!(fixture.billing.offline(), 4);
+    assert_eq!(fixture.billing.grace_admissions(), 4);
     for bill in bills {
         bill.close(&End::Complete, SERVED, consumed(tokens(400, 600)), clock::instant());
     }
@@ -209,7 +209,7 @@ async fn what_was_consumed_is_written_down_now_and_then() {
     let (stop, shutdown) = watch::channel(false);
     let running = tokio::spawn(fixture.billing.clone().run(shutdown));
     for output in [10, 20] {
-        bill.look(clock::instant(), SERVED, consumed(tokens(400, output)), (output, 0));
+        bill.sample(clock::instant(), SERVED, consumed(tokens(400, output)), (output, 0));
     }
     stop.send(true).unwrap();
     running.await.unwrap();
@@ -241,7 +241,7 @@ async fn what_was_consumed_is_written_in_a_moment_and_once() {
     };
     for (round, output) in [10, 20].into_iter().enumerate() {
         for bill in &bills {
-            bill.look(clock::instant(), SERVED, consumed(tokens(400, output)), (output, 0));
+            bill.sample(clock::instant(), SERVED, consumed(tokens(400, output)), (output, 0));
         }
         while written().len() == round {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -263,7 +263,7 @@ async fn a_full_journal_admits_nothing_and_asks_nobody() {
         revision: 1,
     };
     let written = fixture.journal.append(&gone, &mut room).unwrap();
-    fixture.journal.synced(written).await.unwrap();
+    fixture.journal.wait_until_synced(written).await.unwrap();
     drop(room);
     // No file of the journal can be made any more.
     std::fs::remove_dir_all(fixture.folder.path()).unwrap();

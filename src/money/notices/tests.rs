@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     domain::{
         keys::secret::Secret,
-        ledger::{AccountTerms, Change, Settlement, Step},
+        ledger::{AccountChange, AccountTerms, Settlement, Step},
     },
     store::{
         embedded::EmbeddedStore,
@@ -51,7 +51,7 @@ impl Lines {
 /// A ledger whose account `acme` has a low balance to tell of.
 async fn ledger() -> Arc<dyn LedgerStore> {
     let ledger = memory::ledger();
-    let open = Change::Open {
+    let open = AccountChange::Open {
         balance: NanoUsd::from_nanos(100),
         at: 1,
         operation: None,
@@ -61,7 +61,7 @@ async fn ledger() -> Arc<dyn LedgerStore> {
         low_balance,
         ..AccountTerms::default()
     };
-    let charged = Change::Settle(Box::new(Settlement {
+    let charged = AccountChange::Settle(Box::new(Settlement {
         lease: None,
         request: "r".into(),
         key: key_id(1),
@@ -79,14 +79,14 @@ async fn ledger() -> Arc<dyn LedgerStore> {
 }
 
 /// A process that tells, without a pause between attempts.
-fn teller(ledger: &Arc<dyn LedgerStore>, folder: &TempDir, webhook: Option<Webhook>) -> Teller {
+fn teller(ledger: &Arc<dyn LedgerStore>, folder: &TempDir, webhook: Option<Webhook>) -> Notifier {
     let keys = EmbeddedStore::open(&folder.path().join("store")).unwrap();
     let settings = NoticeSettings {
         quota_percent: Thresholds::default(),
         webhook,
         retry: Duration::ZERO,
     };
-    Teller::new(Arc::clone(ledger), Arc::new(keys), Arc::default(), settings)
+    Notifier::new(Arc::clone(ledger), Arc::new(keys), Arc::default(), settings)
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_notice_that_was_taken_and_whose_answer_was_lost_has_its_line() {
     assert_eq!(lost.notices.len(), 1, "nobody hears of it");
     let _caught = lines.catch();
     for _ in 0..2 {
-        teller.tell_of("acme").await.unwrap();
+        teller.notify_account("acme").await.unwrap();
         assert_eq!(lines.count(), 1, "and it is forgotten then");
     }
     assert_eq!(ledger.take_notices("acme", 0).await.unwrap().notices, []);
@@ -113,7 +113,7 @@ async fn each_process_writes_the_line_once_however_often_it_sends() {
         let folder = TempDir::new_in(folder.path()).unwrap();
         let teller = teller(&ledger, &folder, Some(webhook()));
         for _ in 0..3 {
-            teller.tell_of("acme").await.unwrap();
+            teller.notify_account("acme").await.unwrap();
         }
         assert_eq!(lines.count(), process);
     }

@@ -11,7 +11,7 @@ use crate::{
     config::JournalConfig,
     domain::{
         keys::key::KeyId,
-        ledger::{AccountRecord, Change},
+        ledger::{AccountChange, AccountRecord},
         money::NanoUsd,
     },
     journal::STEP_BYTES_MAX,
@@ -63,7 +63,7 @@ impl Bench {
     #[track_caller]
     fn drained(&self) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
-        let drained = tokio::time::timeout(WAIT_MAX, self.journal.drained());
+        let drained = tokio::time::timeout(WAIT_MAX, self.journal.wait_until_acknowledged());
         async move { drained.await.unwrap_or_else(|_| panic!("{caller}: waited in vain")) }
     }
 
@@ -73,7 +73,7 @@ impl Bench {
         self.journal
             .append_step(
                 account,
-                Change::Credit {
+                AccountChange::Credit {
                     amount,
                     at: 0,
                     operation: None,
@@ -151,7 +151,7 @@ async fn what_a_store_forgets_is_sent_again_also_after_a_restart() {
 /// Waits for all of the settler's tasks.
 async fn finish(settler: &Settler, tasks: &mut Tasks) {
     while let Some(done) = tasks.set.join_next().await {
-        settler.done(tasks, done);
+        settler.on_task_end(tasks, done);
     }
 }
 
@@ -168,13 +168,13 @@ async fn a_doubt_about_the_watermark_outlives_the_task_that_runs() {
         Arc::clone(&store) as _,
     );
     let mut tasks = Tasks::default();
-    settler.send(&mut tasks, "acme".into(), Recheck::Steps);
+    settler.start_sending(&mut tasks, "acme".into(), Recheck::Steps);
     // That task looks once whether there is anything to send, and there is nothing.
     let done = tasks.set.join_next().await.unwrap();
     store.forget("acme", 10, false);
-    settler.send(&mut tasks, "acme".into(), Recheck::Watermark);
-    settler.send(&mut tasks, "acme".into(), Recheck::Steps);
-    settler.done(&mut tasks, done);
+    settler.start_sending(&mut tasks, "acme".into(), Recheck::Watermark);
+    settler.start_sending(&mut tasks, "acme".into(), Recheck::Steps);
+    settler.on_task_end(&mut tasks, done);
     finish(&settler, &mut tasks).await;
     assert_eq!(store.amounts("acme").len(), 30);
     bench.stop().await;

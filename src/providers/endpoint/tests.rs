@@ -96,7 +96,7 @@ fn each_operation_finds_its_endpoint() {
         let [endpoint] = route.endpoints.as_slice() else {
             panic!("{route:?}")
         };
-        let places = endpoint.provider.origins_of(operation);
+        let places = endpoint.provider.origins_for(operation);
         let [place] = places.as_slice() else {
             panic!("{places:?}")
         };
@@ -174,10 +174,10 @@ fn endpoints_share_what_their_provider_has() {
         first(Operation::Messages, "claude-opus-5-5"),
     );
     let counting = first(Operation::CountTokens, "either");
-    assert!(Arc::ptr_eq(&either.pool, &opus.pool) && Arc::ptr_eq(&either.places, &counting.places));
+    assert!(Arc::ptr_eq(&either.pool, &opus.pool) && Arc::ptr_eq(&either.backends, &counting.backends));
     let now = crate::edges::clock::instant();
-    either.breaker.rest(Duration::from_secs(9), now);
-    let again = either.pool.model(Operation::Messages, "up/stream");
+    either.breaker.open_for(Duration::from_secs(9), now);
+    let again = either.pool.circuit(Operation::Messages, "up/stream");
     assert!(again.open_until(now).is_some(), "the provider's own breaker");
     assert!(opus.breaker.open_until(now).is_none() && counting.breaker.open_until(now).is_none());
 }

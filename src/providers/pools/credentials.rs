@@ -8,14 +8,14 @@ use std::{
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::breaker::{Breaker, Permit, Probing};
-use crate::domain::{faults::retry::REST_MAX, rules::Credential};
+use crate::domain::{faults::retry::COOLDOWN_MAX, rules::Credential};
+use crate::providers::pools::{Breaker, CircuitPermit, Probing};
 
 /// A provider's credentials.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials(Vec<Arc<CredentialState>>);
 
-/// One credential and its breaker.
+/// One credential and its circuit.
 #[derive(Debug)]
 pub(crate) struct CredentialState {
     /// Name, weight and secret, as configured.
@@ -28,28 +28,27 @@ pub(crate) struct CredentialState {
 /// A credential chosen for a request.
 #[derive(Debug)]
 pub(crate) struct ChosenCredential {
-    /// The credential with its breaker.
+    /// The credential with its circuit.
     pub state: Arc<CredentialState>,
-    /// Reports how the provider took the credential.
-    pub permit: Permit,
+    /// Reports whether the provider accepted the credential.
+    pub permit: CircuitPermit,
 }
 
 impl CredentialState {
-    /// Rests the credential for `pause`, at most [`REST_MAX`], unless it already rests longer. After the rest one
-    /// request probes it before the others use it.
-    pub(crate) fn rest(&self, pause: Duration, now: Instant) {
-        self.breaker.rest(pause.min(REST_MAX), now);
+    /// Cools the credential down for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is longer already. Afterwards one request
+    /// probes it before the others use it.
+    pub(crate) fn cool_down(&self, pause: Duration, now: Instant) {
+        self.breaker.open_for(pause.min(COOLDOWN_MAX), now);
     }
 
-    /// When the credential's rest ends; `None` if it does not rest.
-    pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
+    /// When the credential's cooldown ends; `None` if it has none.
+    pub(crate) fn cooldown_end(&self, now: Instant) -> Option<Instant> {
         self.breaker.open_until(now)
     }
 }
 
 impl Credentials {
-    /// The credentials of a provider's file. A secret that `known` has as well keeps its rest, whatever its name is
-    /// now.
+    /// The credentials of a provider's file. A secret that is also in `known` keeps its cooldown, even under another name.
     pub(crate) fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
         let state = |credential: &Credential| {
             let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
@@ -73,30 +72,30 @@ impl Credentials {
         self.0.iter()
     }
 
-    pub(crate) fn named(&self, name: &str) -> Option<&Arc<CredentialState>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<CredentialState>> {
         self.0.iter().find(|one| one.credential.name == name)
     }
 
-    /// Whether [`Credentials::choose_awake`] would find a credential.
-    pub(crate) fn has_awake(&self, probing: Probing, now: Instant) -> bool {
+    /// Whether [`Credentials::choose_available`] would find a credential.
+    pub(crate) fn has_available(&self, probing: Probing, now: Instant) -> bool {
         self.0.iter().any(|one| one.breaker.admits(probing, now))
     }
 
-    /// When the first resting credential wakes; `None` if one does not rest.
-    pub(crate) fn first_wakes(&self, now: Instant) -> Option<Instant> {
-        self.0.iter().map(|one| one.rests_until(now)).min().flatten()
+    /// When the first cooldown ends; `None` if some credential has none.
+    pub(crate) fn first_available_at(&self, now: Instant) -> Option<Instant> {
+        self.0.iter().map(|one| one.cooldown_end(now)).min().flatten()
     }
 
-    /// The credential with this name, even if it rests: for a request that no other credential can serve.
-    pub(crate) fn this_one(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
-        self.named(name).map(|one| anyway(one, now))
+    /// The credential with this name, even in its cooldown: for a request that no other credential can serve.
+    pub(crate) fn choose_named(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
+        self.get(name).map(|one| force(one, now))
     }
 
-    /// Chooses a credential. Resting ones are passed over while another is awake. A session keeps its credential:
-    /// weighted rendezvous hashing of the session's number moves only the sessions of a credential that is added or
-    /// removed. A credential is identified by its name, so a new secret moves no session; caches and state lie with the
-    /// account behind it. Without a session the weights decide by `dice`, in 0..1. If all rest, the one that wakes
-    /// first is used, because only the provider can say whether it works again.
+    /// Chooses a credential. One in its cooldown is not chosen while another is available. A session keeps its credential:
+    /// weighted rendezvous hashing of the session's number moves only the sessions of a credential that is added or removed. The
+    /// name identifies a credential, so a new secret moves no session; caches and state belong to the account behind it. Without
+    /// a session the weights decide by `dice`, in 0..1. If all are in their cooldown, the one whose cooldown ends first is used,
+    /// because only the provider can say whether it works again.
     pub(crate) fn choose(
         &self,
         session: Option<u64>,
@@ -104,14 +103,14 @@ impl Credentials {
         probing: Probing,
         now: Instant,
     ) -> Option<ChosenCredential> {
-        self.choose_awake(&[], session, dice, probing, now).or_else(|| {
-            let first = self.0.iter().min_by_key(|one| one.rests_until(now));
-            first.map(|one| anyway(one, now))
+        self.choose_available(&[], session, dice, probing, now).or_else(|| {
+            let first = self.0.iter().min_by_key(|one| one.cooldown_end(now));
+            first.map(|one| force(one, now))
         })
     }
 
-    /// As [`Credentials::choose`], but only among awake credentials that are not in `tried`. `None` if there is none.
-    pub(crate) fn choose_awake(
+    /// Like [`Credentials::choose`], but only among available credentials that are not in `tried`; `None` if there is none.
+    pub(crate) fn choose_available(
         &self,
         tried: &[Arc<CredentialState>],
         session: Option<u64>,
@@ -139,7 +138,7 @@ impl Credentials {
         is_awake: impl Fn(&CredentialState) -> bool,
     ) -> Option<&Arc<CredentialState>> {
         let is_passed = |one: &Arc<CredentialState>| passed.iter().any(|other| Arc::ptr_eq(one, other));
-        // Evaluated once, because the result may change meanwhile.
+        // Evaluated once, because the result may change in the meantime.
         let awake: SmallVec<[&Arc<CredentialState>; 8]> =
             self.0.iter().filter(|one| is_awake(one) && !is_passed(one)).collect();
         let weight = |one: &CredentialState| f64::from(one.credential.weight);
@@ -162,14 +161,14 @@ impl Credentials {
     }
 }
 
-fn anyway(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
+fn force(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
     ChosenCredential {
         state: Arc::clone(state),
-        permit: state.breaker.enter_anyway(now),
+        permit: state.breaker.force_enter(now),
     }
 }
 
-/// A number between 0 and 1, both excluded, derived from credential and session.
+/// A number between 0 and 1, both excluded, derived from the credential's name and the session.
 fn fraction(credential: &str, session: u64) -> f64 {
     let hash = Sha256::new()
         .chain_update(credential)
@@ -261,29 +260,29 @@ mod tests {
     fn what_rests_is_passed_over_until_it_wakes() {
         let all = credentials(&[1, 1]);
         let now = crate::edges::clock::instant();
-        let first = Arc::clone(all.named("c0").unwrap());
-        first.rest(Duration::from_secs(9), now);
+        let first = Arc::clone(all.get("c0").unwrap());
+        first.cool_down(Duration::from_secs(9), now);
         for dice in [0.0, 0.99] {
             assert_eq!(name(all.choose(None, dice, ANY, now)), "c1");
         }
-        all.named("c1").unwrap().rest(Duration::from_secs(20), now);
+        all.get("c1").unwrap().cool_down(Duration::from_secs(20), now);
         assert_eq!(
             name(all.choose(None, 0.99, ANY, now)),
             "c0",
             "all rest: the one that wakes first"
         );
-        assert!(!all.has_awake(ANY, now) && all.choose_awake(&[], None, 0.0, ANY, now).is_none());
-        assert_eq!(all.first_wakes(now), first.rests_until(now));
+        assert!(!all.has_available(ANY, now) && all.choose_available(&[], None, 0.0, ANY, now).is_none());
+        assert_eq!(all.first_available_at(now), first.cooldown_end(now));
         let later = now + Duration::from_secs(9);
-        assert_eq!(name(all.choose_awake(&[], None, 0.9, ANY, later)), "c0");
-        assert!(all.choose_awake(&[first], None, 0.9, ANY, later).is_none());
+        assert_eq!(name(all.choose_available(&[], None, 0.9, ANY, later)), "c0");
+        assert!(all.choose_available(&[first], None, 0.9, ANY, later).is_none());
     }
 
     #[test]
     fn when_a_rest_is_over_one_request_asks_and_the_others_go_on_elsewhere() {
         let all = credentials(&[1, 1]);
         let now = crate::edges::clock::instant();
-        all.named("c0").unwrap().rest(Duration::from_secs(9), now);
+        all.get("c0").unwrap().cool_down(Duration::from_secs(9), now);
         let later = now + Duration::from_secs(9);
         for (succeeded, session) in [None, Some(7)].into_iter().enumerate() {
             let chosen: Vec<ChosenCredential> = (0..8).filter_map(|_| all.choose(session, 0.0, ANY, later)).collect();
@@ -294,7 +293,7 @@ mod tests {
                 chosen.len()
             );
             for one in chosen {
-                one.permit.worked(later);
+                one.permit.report_success(later);
             }
         }
         assert_eq!(
@@ -308,19 +307,19 @@ mod tests {
     fn a_rest_is_bounded_and_never_shortened() {
         let all = credentials(&[1]);
         let now = crate::edges::clock::instant();
-        let one = all.named("c0").unwrap();
-        one.rest(Duration::from_secs(1 << 40), now);
-        one.rest(Duration::from_secs(1), now);
-        assert_eq!(one.rests_until(now), Some(now + REST_MAX));
+        let one = all.get("c0").unwrap();
+        one.cool_down(Duration::from_secs(1 << 40), now);
+        one.cool_down(Duration::from_secs(1), now);
+        assert_eq!(one.cooldown_end(now), Some(now + COOLDOWN_MAX));
     }
 
     #[test]
     fn a_reload_keeps_the_rest_of_the_same_secret() {
         let before = credentials(&[1, 1]);
         let now = crate::edges::clock::instant();
-        before.named("c1").unwrap().rest(Duration::from_secs(9), now);
+        before.get("c1").unwrap().cool_down(Duration::from_secs(9), now);
         let renamed = credential("other".to_owned(), 7, "secret-1".to_owned());
         let after = Credentials::new(&[renamed], Some(&before));
-        assert!(after.named("other").unwrap().rests_until(now).is_some());
+        assert!(after.get("other").unwrap().cooldown_end(now).is_some());
     }
 }

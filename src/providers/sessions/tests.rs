@@ -36,25 +36,25 @@ fn served_by() -> ServedBy {
 
 #[tokio::test]
 async fn what_this_node_served_is_known_without_the_store_and_bounded() {
-    let (sessions, _writer) = Sessions::new(Arc::new(Away));
-    let recalled = async |id| sessions.recall(&[state(id)]).await;
-    let unknown = Recalled {
+    let (sessions, _writer) = StateRegistry::new(Arc::new(Away));
+    let recalled = async |id| sessions.find(&[state(id)]).await;
+    let unknown = FoundStates {
         served_by: vec![None],
         is_whole: false,
     };
     assert_eq!(recalled(1).await, unknown);
-    let names = OnTheWay::default();
+    let names = PendingWrites::default();
     for id in 0..RECENT_MAX * 3 {
-        sessions.remember(state(id), &served_by(), &names);
+        sessions.record(state(id), &served_by(), &names);
     }
     let last = RECENT_MAX * 3 - 1;
-    let known = Recalled {
+    let known = FoundStates {
         served_by: vec![Some(served_by())],
         is_whole: true,
     };
     assert_eq!(recalled(last).await, known);
     assert_eq!(recalled(0).await, unknown);
-    let both = sessions.recall(&[state(0), state(last)]).await;
+    let both = sessions.find(&[state(0), state(last)]).await;
     assert_eq!((both.served_by, both.is_whole), (vec![None, Some(served_by())], false));
     let recent = sessions.recent.lock();
     assert!(recent.newer.len() + recent.older.len() <= RECENT_MAX);
@@ -96,10 +96,10 @@ async fn what_a_store_that_is_away_did_not_take_waits_for_it() {
         refusals_left: AtomicU64::new(3),
         ..Returning::default()
     });
-    let (sessions, writer) = Sessions::new(Arc::clone(&store) as Arc<dyn SessionStore>);
-    let names = OnTheWay::default();
-    sessions.remember(state(1), &served_by(), &names);
-    sessions.remember(state(2), &served_by(), &names);
+    let (sessions, writer) = StateRegistry::new(Arc::clone(&store) as Arc<dyn SessionStore>);
+    let names = PendingWrites::default();
+    sessions.record(state(1), &served_by(), &names);
+    sessions.record(state(2), &served_by(), &names);
     let (_stop, stopped) = watch::channel(false);
     // It ends when nobody can tell it anything more, and all is written.
     drop(sessions);
@@ -125,9 +125,9 @@ impl SessionStore for Slow {
 }
 
 /// One name of each of several answers.
-fn told(sessions: &Sessions, ids: std::ops::Range<usize>) -> OnTheWay {
-    let names = OnTheWay::default();
-    ids.for_each(|id| sessions.remember(state(id), &served_by(), &names));
+fn told(sessions: &StateRegistry, ids: std::ops::Range<usize>) -> PendingWrites {
+    let names = PendingWrites::default();
+    ids.for_each(|id| sessions.record(state(id), &served_by(), &names));
     names
 }
 
@@ -136,9 +136,9 @@ async fn an_answers_end_waits_until_what_it_has_made_is_written() {
     let store = Arc::new(Slow {
         allowed: Semaphore::new(0),
     });
-    let (sessions, writer) = Sessions::new(Arc::clone(&store) as Arc<dyn SessionStore>);
+    let (sessions, writer) = StateRegistry::new(Arc::clone(&store) as Arc<dyn SessionStore>);
     let (_stop, stopped) = watch::channel(false);
-    let nothing = sessions.written(OnTheWay::default(), WAIT_MAX);
+    let nothing = sessions.written(PendingWrites::default(), WAIT_MAX);
     assert!(nothing.is_none(), "nothing was made");
     let first = told(&sessions, 0..2);
     tokio::spawn(writer.run(stopped));
@@ -163,7 +163,7 @@ async fn no_answers_end_waits_longer_than_it_may() {
     let store = Arc::new(Slow {
         allowed: Semaphore::new(0),
     });
-    let (sessions, writer) = Sessions::new(store);
+    let (sessions, writer) = StateRegistry::new(store);
     let (_stop, stopped) = watch::channel(false);
     tokio::spawn(writer.run(stopped));
     let began = tokio::time::Instant::now();
@@ -178,7 +178,7 @@ async fn nobody_waits_for_a_store_that_is_away_until_it_is_back() {
         refusals_left: AtomicU64::new(2),
         ..Returning::default()
     });
-    let (sessions, writer) = Sessions::new(Arc::clone(&store) as Arc<dyn SessionStore>);
+    let (sessions, writer) = StateRegistry::new(Arc::clone(&store) as Arc<dyn SessionStore>);
     let (_stop, stopped) = watch::channel(false);
     let began = tokio::time::Instant::now();
     let first = sessions.written(told(&sessions, 0..1), WAIT_MAX);

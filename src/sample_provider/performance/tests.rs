@@ -4,14 +4,14 @@ use serde_json::json;
 
 use super::{super::tokens::count, *};
 
-fn target(operation: Operation) -> Target {
+fn target(operation: Operation) -> PathTarget {
     let model = (operation.protocol() == Protocol::Gemini).then(|| "sample-1".to_owned());
-    Target { operation, model }
+    PathTarget { operation, model }
 }
 
-fn perform(operation: Operation, chunking: Chunking, body: &Value) -> Performance {
+fn perform(operation: Operation, chunking: GeminiFraming, body: &Value) -> ScriptedResponse {
     let (target, body) = (target(operation), body.to_string());
-    let order = Order {
+    let order = RawSampleRequest {
         target: &target,
         chunking,
         body: body.as_bytes(),
@@ -20,10 +20,10 @@ fn perform(operation: Operation, chunking: Chunking, body: &Value) -> Performanc
         created_at: 1_700_000_000,
         prompt_cache: &PromptCache::default(),
     };
-    of(&order, &Settings::default())
+    respond(&order, &SampleSettings::default())
 }
 
-fn sent(performance: &Performance) -> String {
+fn sent(performance: &ScriptedResponse) -> String {
     let mut sent = Vec::new();
     for step in performance.steps.iter() {
         if let ReplyStep::Send { bytes, .. } = step {
@@ -80,7 +80,7 @@ fn gemini_body() -> Value {
 
 #[test]
 fn a_messages_stream_has_its_events_in_order_and_its_usage_at_both_ends() {
-    let performance = perform(Operation::Messages, Chunking::Sse, &messages_body());
+    let performance = perform(Operation::Messages, GeminiFraming::Sse, &messages_body());
     let events = events(&sent(&performance), "\n\n");
     let block = ["content_block_start", "content_block_delta", "content_block_stop"];
     let expected = [
@@ -115,7 +115,7 @@ fn a_messages_stream_has_its_events_in_order_and_its_usage_at_both_ends() {
 
 #[test]
 fn a_responses_stream_is_numbered_and_completed_with_full_usage() {
-    let performance = perform(Operation::Responses, Chunking::Sse, &responses_body());
+    let performance = perform(Operation::Responses, GeminiFraming::Sse, &responses_body());
     let events = events(&sent(&performance), "\n\n");
     for (number, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], number);
@@ -149,9 +149,9 @@ fn a_responses_stream_is_numbered_and_completed_with_full_usage() {
 
 #[test]
 fn gemini_streams_have_cumulative_usage_in_both_framings() {
-    let performance = perform(Operation::StreamGenerateContent, Chunking::Sse, &gemini_body());
+    let performance = perform(Operation::StreamGenerateContent, GeminiFraming::Sse, &gemini_body());
     let chunks = events(&sent(&performance), "\r\n\r\n");
-    let array = perform(Operation::StreamGenerateContent, Chunking::Array, &gemini_body());
+    let array = perform(Operation::StreamGenerateContent, GeminiFraming::Array, &gemini_body());
     let text = sent(&array);
     assert!(text.contains("}\n,\r\n{") && text.ends_with("}\n]"));
     assert_eq!(
@@ -184,19 +184,19 @@ fn gemini_streams_have_cumulative_usage_in_both_framings() {
 fn unary_bodies_say_the_same_as_the_streams() {
     let mut body = messages_body();
     body["stream"] = json!(false);
-    let performance = perform(Operation::Messages, Chunking::Sse, &body);
+    let performance = perform(Operation::Messages, GeminiFraming::Sse, &body);
     let message: Value = serde_json::from_str(&sent(&performance)).unwrap();
     assert_eq!(message["content"][2]["input"]["location"], "Paris");
     assert_eq!(message["usage"]["output_tokens"], performance.bill.answer.tokens());
     let mut body = responses_body();
     body["stream"] = json!(false);
-    let performance = perform(Operation::Responses, Chunking::Sse, &body);
+    let performance = perform(Operation::Responses, GeminiFraming::Sse, &body);
     let response: Value = serde_json::from_str(&sent(&performance)).unwrap();
     assert_eq!(
         (response["status"].as_str(), response["output"][2]["name"].as_str()),
         (Some("completed"), Some("get_weather"))
     );
-    let performance = perform(Operation::GenerateContent, Chunking::Array, &gemini_body());
+    let performance = perform(Operation::GenerateContent, GeminiFraming::Array, &gemini_body());
     let response: Value = serde_json::from_str(&sent(&performance)).unwrap();
     assert_eq!(
         response["candidates"][0]["content"]["parts"][2]["functionCall"]["name"],
@@ -205,11 +205,11 @@ fn unary_bodies_say_the_same_as_the_streams() {
     assert_eq!(performance.length, Some(sent(&performance).len() as u64));
 }
 
-fn marked(operation: Operation, mark: &str) -> (Performance, String) {
+fn marked(operation: Operation, mark: &str) -> (ScriptedResponse, String) {
     let prompt = format!("hi [[sample: {mark}]]");
     let body = json!({"model": "sample-1", "stream": true, "messages": [{"role": "user", "content": prompt}],
         "input": prompt, "contents": [{"parts": [{"text": prompt}]}]});
-    let performance = perform(operation, Chunking::Sse, &body);
+    let performance = perform(operation, GeminiFraming::Sse, &body);
     let sent = sent(&performance);
     (performance, sent)
 }
@@ -290,24 +290,24 @@ fn in_band_errors_keep_the_framing() {
         assert_eq!(performance.status, 200);
     }
     let body = gemini_body();
-    let settings = Settings {
-        script: Script {
+    let settings = SampleSettings {
+        script: SampleScript {
             in_band_error_after: Some(0),
-            ..Script::default()
+            ..SampleScript::default()
         },
-        ..Settings::default()
+        ..SampleSettings::default()
     };
     let (target, body) = (target(Operation::StreamGenerateContent), body.to_string());
-    let order = Order {
+    let order = RawSampleRequest {
         target: &target,
-        chunking: Chunking::Array,
+        chunking: GeminiFraming::Array,
         body: body.as_bytes(),
         id: "0",
         request_id: "r",
         created_at: 0,
         prompt_cache: &PromptCache::default(),
     };
-    let array: Value = serde_json::from_str(&sent(&of(&order, &settings))).unwrap();
+    let array: Value = serde_json::from_str(&sent(&respond(&order, &settings))).unwrap();
     assert_eq!(array[0]["error"]["status"], "UNAVAILABLE");
 }
 
@@ -315,12 +315,12 @@ fn in_band_errors_keep_the_framing() {
 fn counting_tokens_is_free_and_exact() {
     let tokens = count("Hello world");
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hello world"}]});
-    let performance = perform(Operation::CountTokens, Chunking::Sse, &body);
+    let performance = perform(Operation::CountTokens, GeminiFraming::Sse, &body);
     assert_eq!(
         (sent(&performance).as_str(), performance.bill.billed),
         (format!(r#"{{"input_tokens":{tokens}}}"#).as_str(), false)
     );
     let body = json!({"generateContentRequest": {"contents": [{"parts": [{"text": "Hello world"}]}]}});
-    let performance = perform(Operation::GeminiCountTokens, Chunking::Sse, &body);
+    let performance = perform(Operation::GeminiCountTokens, GeminiFraming::Sse, &body);
     assert!(sent(&performance).starts_with(&format!(r#"{{"totalTokens":{tokens}"#)));
 }

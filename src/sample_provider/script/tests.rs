@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn a_mark_sets_every_key() {
-    let script = Script::from_prompt(
+    let script = SampleScript::from_prompt(
         "hi [[sample: deltas=20 delta_bytes=12 gap_ms=5 ttfb_ms=100 status=529 retry_after=3 cut_after=3 stall_after=2 \
          in_band_error_after=4 usage=absurd encoding=gzip content_type=text/html close=reset half_event=true native_errors=true \
          cache_read=7 cache_write=8 hidden_tokens=9 prompt_cache=true advisor=wise fallback=meek tool=Bash \
          tool_input={\"command\": \"echo a, b\"}]] there",
     )
     .unwrap();
-    let expected = Script {
+    let expected = SampleScript {
         deltas: Some(20),
         delta_bytes: Some(12),
         gap_ms: Some(5),
@@ -22,9 +22,9 @@ fn a_mark_sets_every_key() {
         stall_after: Some(2),
         in_band_error_after: Some(4),
         usage: Some(UsageStyle::Absurd),
-        encoding: Some(Encoding::Gzip),
+        encoding: Some(BodyEncoding::Gzip),
         content_type: Some("text/html".to_owned()),
-        close: Some(Close::Reset),
+        close: Some(CutStyle::Reset),
         half_event: Some(true),
         native_errors: Some(true),
         cache_read: Some(7),
@@ -41,7 +41,7 @@ fn a_mark_sets_every_key() {
 
 #[test]
 fn an_unknown_key_is_named() {
-    let error = Script::from_prompt("[[sample: delta=20]]").unwrap_err();
+    let error = SampleScript::from_prompt("[[sample: delta=20]]").unwrap_err();
     assert!(error.to_string().contains("`delta`"), "{error}");
 }
 
@@ -62,37 +62,37 @@ fn what_cannot_be_followed_is_refused() {
         "[[sample: gap_ms]]",
         "[[sample: gap_ms=1",
     ] {
-        assert!(Script::from_prompt(mark).is_err(), "{mark}");
+        assert!(SampleScript::from_prompt(mark).is_err(), "{mark}");
     }
 }
 
 #[test]
 fn the_last_mark_counts_and_no_mark_is_no_order() {
-    let script = Script::from_prompt("[[sample: deltas=1]] then [[sample: deltas=2]]").unwrap();
+    let script = SampleScript::from_prompt("[[sample: deltas=1]] then [[sample: deltas=2]]").unwrap();
     assert_eq!(script.deltas, Some(2));
-    assert_eq!(Script::from_prompt("nothing").unwrap(), Script::default());
+    assert_eq!(SampleScript::from_prompt("nothing").unwrap(), SampleScript::default());
 }
 
 #[test]
 fn model_names_give_orders_at_the_start_and_as_a_suffix() {
-    assert_eq!(Script::from_model("sample-slow").gap_ms, Some(200));
-    assert_eq!(Script::from_model("claude-opus-5-5-sample-529").status, Some(529));
-    let both = Script::from_model("gemini-sample-gzip-cut");
-    assert_eq!((both.encoding, both.cut_after), (Some(Encoding::Gzip), Some(2)));
-    assert_eq!(Script::from_model("claude-opus-5-5"), Script::default());
-    assert_eq!(Script::from_model("sample-large-200"), Script::default());
+    assert_eq!(SampleScript::from_model("sample-slow").gap_ms, Some(200));
+    assert_eq!(SampleScript::from_model("claude-opus-5-5-sample-529").status, Some(529));
+    let both = SampleScript::from_model("gemini-sample-gzip-cut");
+    assert_eq!((both.encoding, both.cut_after), (Some(BodyEncoding::Gzip), Some(2)));
+    assert_eq!(SampleScript::from_model("claude-opus-5-5"), SampleScript::default());
+    assert_eq!(SampleScript::from_model("sample-large-200"), SampleScript::default());
 }
 
 #[test]
 fn the_higher_layer_wins_field_by_field() {
-    let flags = Script {
+    let flags = SampleScript {
         deltas: Some(1),
         gap_ms: Some(1),
-        ..Script::default()
+        ..SampleScript::default()
     };
-    let mark = Script {
+    let mark = SampleScript {
         deltas: Some(2),
-        ..Script::default()
+        ..SampleScript::default()
     };
     let script = flags.under(mark);
     assert_eq!((script.deltas, script.gap_ms), (Some(2), Some(1)));

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::sample_provider::script::Script;
-use crate::sample_provider::{Counting, OnClientGone};
+use crate::sample_provider::script::SampleScript;
+use crate::sample_provider::{ClientGoneBilling, TokenCounting};
 
 const MESSAGES: &str = "/v1/messages";
 const RESPONSES: &str = "/openai/v1/responses";
@@ -26,9 +26,9 @@ struct Running {
     _stop: oneshot::Sender<()>,
 }
 
-async fn start(settings: Settings) -> Running {
+async fn start(settings: SampleSettings) -> Running {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings {
+    let settings = SampleSettings {
         ledger: Some(folder.path().join("ledger.jsonl")),
         ..settings
     };
@@ -120,7 +120,7 @@ async fn text(response: Response<Incoming>) -> String {
 
 #[tokio::test]
 async fn every_protocol_streams_and_bills_what_it_reports() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     for (path, kind, last) in [
         (MESSAGES, "text/event-stream; charset=utf-8", "event: message_stop"),
         (
@@ -160,7 +160,7 @@ async fn every_protocol_streams_and_bills_what_it_reports() {
 
 #[tokio::test]
 async fn every_protocol_answers_at_once_when_asked_to() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     for path in [MESSAGES, RESPONSES, GEMINI_UNARY] {
         let response = post(&running, path, "hello", false).await;
         assert_eq!(response.status(), 200);
@@ -175,7 +175,7 @@ async fn every_protocol_answers_at_once_when_asked_to() {
 
 #[tokio::test]
 async fn http2_with_prior_knowledge_is_spoken() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     let stream = TcpStream::connect(running.address).await.unwrap();
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
         .await
@@ -192,7 +192,7 @@ async fn http2_with_prior_knowledge_is_spoken() {
 
 #[tokio::test]
 async fn a_cut_breaks_the_connection_after_its_delta_and_a_clean_one_does_not() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     let (bytes, whole) = read(post(&running, MESSAGES, "[[sample: cut_after=3]]", true).await).await;
     let text = String::from_utf8(bytes).unwrap();
     assert_eq!((text.matches("event: content_block_delta").count(), whole), (3, false));
@@ -215,7 +215,7 @@ async fn a_cut_breaks_the_connection_after_its_delta_and_a_clean_one_does_not() 
 
 #[tokio::test]
 async fn a_reset_is_a_reset() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     let mut stream = TcpStream::connect(running.address).await.unwrap();
     let body = body("[[sample: cut_after=2 close=reset]]", true).to_string();
     let head = format!(
@@ -240,9 +240,9 @@ async fn leave_after(response: Response<Incoming>, count: usize) {
 
 #[tokio::test]
 async fn a_stalled_stream_waits_until_the_client_leaves_and_bills_what_it_generated() {
-    let running = start(Settings {
-        counting: Counting::Fixed,
-        ..Settings::default()
+    let running = start(SampleSettings {
+        counting: TokenCounting::Fixed,
+        ..SampleSettings::default()
     })
     .await;
     leave_after(
@@ -264,11 +264,11 @@ async fn a_stalled_stream_waits_until_the_client_leaves_and_bills_what_it_genera
 
 #[tokio::test]
 async fn after_a_client_has_left_the_whole_answer_is_billed_unless_generation_stops() {
-    for (on_client_gone, output) in [(OnClientGone::Finish, 50), (OnClientGone::Stop, 1)] {
-        let running = start(Settings {
-            counting: Counting::Fixed,
+    for (on_client_gone, output) in [(ClientGoneBilling::Finish, 50), (ClientGoneBilling::Stop, 1)] {
+        let running = start(SampleSettings {
+            counting: TokenCounting::Fixed,
             on_client_gone,
-            ..Settings::default()
+            ..SampleSettings::default()
         })
         .await;
         let prompt = "[[sample: deltas=50 gap_ms=60000]]";
@@ -279,9 +279,9 @@ async fn after_a_client_has_left_the_whole_answer_is_billed_unless_generation_st
 
 #[tokio::test]
 async fn a_client_that_leaves_before_the_head_is_billed_too() {
-    let running = start(Settings {
-        counting: Counting::Fixed,
-        ..Settings::default()
+    let running = start(SampleSettings {
+        counting: TokenCounting::Fixed,
+        ..SampleSettings::default()
     })
     .await;
     let stream = TcpStream::connect(running.address).await.unwrap();
@@ -299,7 +299,7 @@ async fn a_client_that_leaves_before_the_head_is_billed_too() {
 
 #[tokio::test]
 async fn gzip_is_announced_and_whole() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     for (path, streamed) in [(MESSAGES, true), (GEMINI_SSE, true), (RESPONSES, false)] {
         let response = post(&running, path, "hello [[sample: encoding=gzip]]", streamed).await;
         assert_eq!(response.headers()["content-encoding"], "gzip");
@@ -313,7 +313,7 @@ async fn gzip_is_announced_and_whole() {
 
 #[tokio::test]
 async fn errors_are_answered_in_shape_and_cost_nothing() {
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     let response = post(&running, RESPONSES, "[[sample: status=429]]", true).await;
     assert_eq!(
         (response.status().as_u16(), &response.headers()["retry-after"]),
@@ -335,9 +335,9 @@ async fn errors_are_answered_in_shape_and_cost_nothing() {
 
 #[tokio::test]
 async fn a_credential_is_needed_and_may_have_to_be_the_right_one() {
-    let running = start(Settings {
+    let running = start(SampleSettings {
         required_key: Some("right".to_owned()),
-        ..Settings::default()
+        ..SampleSettings::default()
     })
     .await;
     for (name, key, status) in [
@@ -360,21 +360,21 @@ async fn a_credential_is_needed_and_may_have_to_be_the_right_one() {
 
 #[tokio::test]
 async fn fixed_answers_are_rendered_once_and_long_prompts_are_taken() {
-    let script = Script {
+    let script = SampleScript {
         deltas: Some(4),
-        ..Script::default()
+        ..SampleScript::default()
     };
-    let settings = Settings {
+    let settings = SampleSettings {
         script,
-        counting: Counting::Fixed,
-        ..Settings::default()
+        counting: TokenCounting::Fixed,
+        ..SampleSettings::default()
     };
     let running = start(settings).await;
     let first = text(post(&running, MESSAGES, "one", true).await).await;
     let second = text(post(&running, MESSAGES, "two", true).await).await;
     assert_eq!(first, second);
     assert!(!first.contains("one"));
-    let running = start(Settings::default()).await;
+    let running = start(SampleSettings::default()).await;
     assert!(
         text(post(&running, MESSAGES, &"long ".repeat(400_000), true).await)
             .await

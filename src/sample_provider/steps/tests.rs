@@ -4,15 +4,15 @@ use std::io::Read;
 
 use super::*;
 
-fn frames(kinds: &[FrameKind]) -> Vec<Frame> {
-    let frame = |(index, kind): (usize, &FrameKind)| Frame {
+fn frames(kinds: &[FrameKind]) -> Vec<SampleFrame> {
+    let frame = |(index, kind): (usize, &FrameKind)| SampleFrame {
         kind: *kind,
         bytes: format!("<frame{index}>").into(),
     };
     kinds.iter().enumerate().map(frame).collect()
 }
 
-fn three_deltas() -> Vec<Frame> {
+fn three_deltas() -> Vec<SampleFrame> {
     frames(&[
         FrameKind::Other,
         FrameKind::Delta,
@@ -23,8 +23,8 @@ fn three_deltas() -> Vec<Frame> {
     ])
 }
 
-fn error(_before: usize) -> Frame {
-    Frame {
+fn error(_before: usize) -> SampleFrame {
+    SampleFrame {
         kind: FrameKind::Other,
         bytes: "<error>".into(),
     }
@@ -46,39 +46,39 @@ fn told(steps: &[ReplyStep]) -> String {
 
 #[test]
 fn a_stream_pauses_between_deltas_and_settles_before_the_final_event() {
-    let script = Script {
+    let script = SampleScript {
         gap_ms: Some(5),
-        ..Script::default()
+        ..SampleScript::default()
     };
-    let steps = of_stream(&three_deltas(), &script, error);
+    let steps = stream_steps(&three_deltas(), &script, error);
     let expected = "<frame0> <frame1> pause <frame2> pause <frame3> <frame4> settle:3:complete <frame5>";
     assert_eq!(told(&steps), expected);
 }
 
 #[test]
 fn a_cut_comes_right_after_its_delta() {
-    let script = Script {
+    let script = SampleScript {
         cut_after: Some(2),
-        ..Script::default()
+        ..SampleScript::default()
     };
-    let told_cut = told(&of_stream(&three_deltas(), &script, error));
+    let told_cut = told(&stream_steps(&three_deltas(), &script, error));
     assert_eq!(told_cut, "<frame0> <frame1> <frame2> settle:2:cut break:Broken");
-    let script = Script {
+    let script = SampleScript {
         cut_after: Some(0),
-        close: Some(Close::Clean),
+        close: Some(CutStyle::Clean),
         half_event: Some(true),
-        ..Script::default()
+        ..SampleScript::default()
     };
     assert_eq!(
-        told(&of_stream(&three_deltas(), &script, error)),
+        told(&stream_steps(&three_deltas(), &script, error)),
         "<frame0> settle:0:cut <fra"
     );
-    let script = Script {
+    let script = SampleScript {
         cut_after: Some(99),
-        close: Some(Close::Reset),
-        ..Script::default()
+        close: Some(CutStyle::Reset),
+        ..SampleScript::default()
     };
-    let told_late = told(&of_stream(&three_deltas(), &script, error));
+    let told_late = told(&stream_steps(&three_deltas(), &script, error));
     assert_eq!(
         told_late,
         "<frame0> <frame1> <frame2> <frame3> <frame4> settle:3:cut break:Reset"
@@ -87,63 +87,66 @@ fn a_cut_comes_right_after_its_delta() {
 
 #[test]
 fn the_first_interruption_wins() {
-    let script = Script {
+    let script = SampleScript {
         cut_after: Some(2),
         stall_after: Some(1),
         in_band_error_after: Some(1),
-        ..Script::default()
+        ..SampleScript::default()
     };
     assert_eq!(
-        told(&of_stream(&three_deltas(), &script, error)),
+        told(&stream_steps(&three_deltas(), &script, error)),
         "<frame0> <frame1> stall"
     );
-    let script = Script {
+    let script = SampleScript {
         in_band_error_after: Some(1),
         ..script
     };
-    let script = Script {
+    let script = SampleScript {
         stall_after: None,
         ..script
     };
-    let told_error = told(&of_stream(&three_deltas(), &script, error));
+    let told_error = told(&stream_steps(&three_deltas(), &script, error));
     assert_eq!(told_error, "<frame0> <frame1> settle:1:in_band_error <error>");
 }
 
 #[test]
 fn a_cut_body_announces_more_than_it_sends_unless_the_cut_is_clean() {
     let body = Bytes::from_static(b"0123456789");
-    let script = Script {
+    let script = SampleScript {
         cut_after: Some(1),
-        ..Script::default()
+        ..SampleScript::default()
     };
     assert_eq!(
-        told(&of_body(&body, 4, Ending::Complete, &script)),
+        told(&body_steps(&body, 4, SampleEnding::Complete, &script)),
         "settle:4:cut 01234 break:Broken"
     );
     assert_eq!(announced_length(&body, &script), Some(10));
-    let script = Script {
-        close: Some(Close::Clean),
+    let script = SampleScript {
+        close: Some(CutStyle::Clean),
         ..script
     };
     assert_eq!(
-        told(&of_body(&body, 4, Ending::Complete, &script)),
+        told(&body_steps(&body, 4, SampleEnding::Complete, &script)),
         "settle:4:cut 01234"
     );
     assert_eq!(announced_length(&body, &script), None);
-    let script = Script {
+    let script = SampleScript {
         stall_after: Some(1),
-        ..Script::default()
+        ..SampleScript::default()
     };
-    assert_eq!(told(&of_body(&body, 4, Ending::Complete, &script)), "01234 stall");
+    assert_eq!(
+        told(&body_steps(&body, 4, SampleEnding::Complete, &script)),
+        "01234 stall"
+    );
 }
 
 #[test]
 fn gzip_is_flushed_after_each_event_and_whole_at_the_end() {
-    let script = Script {
-        encoding: Some(Encoding::Gzip),
-        ..Script::default()
+    let script = SampleScript {
+        encoding: Some(BodyEncoding::Gzip),
+        ..SampleScript::default()
     };
-    let steps = of_stream(&three_deltas(), &script, error);
+    let steps = stream_steps(&three_deltas(), &script, error);
     let mut sent = Vec::new();
     let mut plain = String::new();
     for step in &steps {

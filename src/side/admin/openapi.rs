@@ -1,23 +1,24 @@
-//! The admin API's own description, made of its questions: OpenAPI 3.1.
+//! The description of the admin API, generated from its questions: OpenAPI 3.1.
 
 use http::Method;
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::api::{Question, error::AdminError};
+use crate::api::{AdminQuestion, error::AdminError};
 
-/// What holds for all of them.
-const ABOUT: &str = "Every change is in the audit record before it is made. Who reaches the socket, or has a certificate, may ask \
-    everything; `x-role` is the least role that a session of the console needs for it.\n\n\
-    **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made from that \
-    version alone, and is otherwise answered with 412.\n\n\
-    **Once.** A change of a balance, and a key that is made, may have an `operation_id`: the same change again counts once.";
+/// The general part of the description.
+const ABOUT: &str = "Every change is in the audit record before it is made. Callers with access to the socket, or with a certificate, may \
+    make every call; `x-role` is the lowest role of a console session that may make it.\n\n\
+    **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made only if \
+    that is the present version, and is otherwise answered with 412.\n\n\
+    **Repetition.** A change of a balance and the creation of an account or key may have an `operation_id`: repeated, they take \
+    effect once.";
 
-/// A description that grows question by question.
+/// Builds the description, question by question.
 pub(super) struct Description {
-    /// Makes schemas of what is sent.
+    /// Generates schemas of what clients send.
     sent: SchemaGenerator,
-    /// Makes schemas of what is answered.
+    /// Generates schemas of answers.
     answered: SchemaGenerator,
     /// The questions, by path and method.
     paths: Map<String, Value>,
@@ -37,10 +38,10 @@ impl Description {
     }
 
     /// Adds a question.
-    pub(super) fn add<Q: Question>(&mut self) {
-        let asked = Fields::of(Q::json_schema(&mut self.sent));
+    pub(super) fn add<Q: AdminQuestion>(&mut self) {
+        let asked = QuestionFields::from_schema(Q::json_schema(&mut self.sent));
         let answer = self.answered.subschema_for::<Q::Answer>();
-        let (parameters, body) = asked.sent_by::<Q>();
+        let (parameters, body) = asked.parameters_and_body::<Q>();
         let content: Map<String, Value> = Q::MEDIA
             .iter()
             .map(|kind| ((*kind).to_owned(), json!({ "schema": answer })))
@@ -63,7 +64,7 @@ impl Description {
         }
     }
 
-    /// The whole document.
+    /// The complete document.
     pub(super) fn document(mut self) -> Value {
         let error = self.answered.subschema_for::<AdminError>();
         let mut schemas = self.sent.take_definitions(true);
@@ -84,7 +85,7 @@ impl Description {
                 "schemas": schemas,
                 "responses": {
                     "error": {
-                        "description": "It was refused, or failed.",
+                        "description": "The call was refused, or failed.",
                         "content": { "application/json": { "schema": error } },
                     },
                 },
@@ -94,14 +95,14 @@ impl Description {
 }
 
 /// The fields of a question.
-struct Fields {
+struct QuestionFields {
     about: Value,
     properties: Map<String, Value>,
     required: Vec<Value>,
 }
 
-impl Fields {
-    fn of(mut schema: Schema) -> Self {
+impl QuestionFields {
+    fn from_schema(mut schema: Schema) -> Self {
         let mut part = |name: &str| schema.remove(name).unwrap_or_default();
         let about = part("description");
         let properties = match part("properties") {
@@ -119,8 +120,8 @@ impl Fields {
         }
     }
 
-    /// The parameters of the path and the query, and the body.
-    fn sent_by<Q: Question>(&self) -> (Vec<Value>, Option<Value>) {
+    /// The parameters of path and query, and the body.
+    fn parameters_and_body<Q: AdminQuestion>(&self) -> (Vec<Value>, Option<Value>) {
         let takes_query = matches!(Q::METHOD, Method::GET | Method::DELETE);
         let (mut parameters, mut body) = (Vec::new(), Map::new());
         for (name, schema) in &self.properties {
@@ -158,7 +159,7 @@ impl Fields {
     }
 }
 
-/// A path and a query have no null: who means none leaves the parameter out.
+/// Removes null from a schema: a parameter of a path or query is omitted instead.
 fn without_null(schema: &mut Value) {
     if let Some(types) = schema.get_mut("type")
         && let Value::Array(list) = types

@@ -1,4 +1,4 @@
-//! The questions of the admin API by HTTP.
+//! Serves the questions of the admin API over HTTP.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,16 +12,17 @@ use axum::{
 };
 use serde_json::{Map, Value};
 
-use super::{openapi::Description, streams};
+use super::openapi::Description;
+use crate::side::admin;
 use crate::{
-    admin::{Admin, ConnectionExtension, ask::Answered, author::Author},
+    admin::{Admin, ConnectionExtension, errors::AdminHandler, peer::Author},
     api::{
-        Question,
+        AdminQuestion,
         accounts::{
             AdjustAccount, CreateAccount, CreditAccount, ListAccounts, ResumeAccount, ShowAccount, SuspendAccount,
             UpdateAccount,
         },
-        error::{AdminError, Code},
+        error::{AdminError, AdminErrorCode},
         keys::{CreateKey, DeleteKey, EndOverlap, ListKeys, LowerKey, RevokeKey, RotateKey, ShowKey, UpdateKey},
         log::{
             ExportLog, ListLatestRows, ListNewestRows, QueryLog,
@@ -30,8 +31,7 @@ use crate::{
                 VerifyJournal, VerifyLog,
             },
         },
-        node::{Backup, ListAuditedChanges, Upgrade},
-        providers::{DisableProvider, EnableProvider, ListModels, ListProviders},
+        node::{Backup, DisableProvider, EnableProvider, ListAuditedChanges, ListModels, ListProviders, Upgrade},
         sessions::{
             CreateConsoleLink, DecideSignIn, EndAllSessions, EndSession, EndSignIns, ListSessions, ListSignIns,
         },
@@ -43,18 +43,18 @@ use crate::{
 /// The largest request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// The API as a service of HTTP: the questions, each at its path, and their description at one of its own.
+/// The HTTP service: each question at its path, and the description.
 pub(super) fn router(admin: Admin) -> Router {
-    let Routes {
+    let AdminRoutes {
         router,
         describing,
         mut methods,
-    } = all();
+    } = all_routes();
     methods.insert(DESCRIPTION, vec![Method::GET]);
     let methods = Arc::new(methods);
     router
         .route(DESCRIPTION, get(async move || Json(description(&describing))))
-        .fallback(async || AdminError::not_found("no such path in the admin API"))
+        .fallback(async || AdminError::not_found("this path does not exist in the admin API"))
         .method_not_allowed_fallback(async move |method: Method, path: MatchedPath| {
             method_not_allowed(&method, path.as_str(), &methods)
         })
@@ -62,71 +62,71 @@ pub(super) fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// Where the description is.
+/// The path of the description.
 const DESCRIPTION: &str = "/v1/openapi.json";
 
-/// The questions so far.
+/// The routes of questions.
 #[derive(Default)]
-pub(super) struct Routes {
+pub(super) struct AdminRoutes {
     router: Router<Admin>,
-    /// Each adds one of them to the description.
+    /// Functions that each add one question to the description.
     pub(super) describing: Vec<fn(&mut Description)>,
     /// The methods of each path.
     methods: HashMap<&'static str, Vec<Method>>,
 }
 
-/// All questions.
-pub(super) fn all() -> Routes {
-    let routes = Routes::default();
-    let routes = route::<CreateAccount>(routes);
-    let routes = route::<ListAccounts>(routes);
-    let routes = route::<ShowAccount>(routes);
-    let routes = route::<UpdateAccount>(routes);
-    let routes = route::<CreditAccount>(routes);
-    let routes = route::<AdjustAccount>(routes);
-    let routes = route::<SuspendAccount>(routes);
-    let routes = route::<ResumeAccount>(routes);
-    let routes = route::<CreateKey>(routes);
-    let routes = route::<ListKeys>(routes);
-    let routes = route::<ShowKey>(routes);
-    let routes = route::<UpdateKey>(routes);
-    let routes = route::<LowerKey>(routes);
-    let routes = route::<RotateKey>(routes);
-    let routes = route::<EndOverlap>(routes);
-    let routes = route::<RevokeKey>(routes);
-    let routes = route::<DeleteKey>(routes);
-    let routes = route::<QueryLog>(routes);
-    let routes = route::<ListNewestRows>(routes);
-    let routes = route::<ListLatestRows>(routes);
-    let routes = route::<VerifyLog>(routes);
-    let routes = route::<MendLog>(routes);
-    let routes = route::<NoteVerifiedLog>(routes);
-    let routes = route::<ShowLogHome>(routes);
-    let routes = route::<FillLogHome>(routes);
-    let routes = route::<RemoveFormerRows>(routes);
-    let routes = route::<VerifyJournal>(routes);
-    let routes = route::<FillFromJournal>(routes);
-    let routes = route::<VerifyCounters>(routes);
-    let routes = route::<ShowUsage>(routes);
-    let routes = route::<ShowOverview>(routes);
-    let routes = stream::<ExportLog>(routes, get(streams::log_export));
-    let routes = route::<ListModels>(routes);
-    let routes = route::<ListProviders>(routes);
-    let routes = route::<EnableProvider>(routes);
-    let routes = route::<DisableProvider>(routes);
-    let routes = route::<ListSignIns>(routes);
-    let routes = route::<DecideSignIn>(routes);
-    let routes = route::<EndSignIns>(routes);
-    let routes = route::<CreateConsoleLink>(routes);
-    let routes = route::<ListSessions>(routes);
-    let routes = route::<EndSession>(routes);
-    let routes = route::<EndAllSessions>(routes);
-    let routes = route::<ListAuditedChanges>(routes);
-    let routes = route::<Upgrade>(routes);
-    stream::<Backup>(routes, get(streams::backup))
+/// The routes of all questions.
+pub(super) fn all_routes() -> AdminRoutes {
+    let routes = AdminRoutes::default();
+    let routes = with_question::<CreateAccount>(routes);
+    let routes = with_question::<ListAccounts>(routes);
+    let routes = with_question::<ShowAccount>(routes);
+    let routes = with_question::<UpdateAccount>(routes);
+    let routes = with_question::<CreditAccount>(routes);
+    let routes = with_question::<AdjustAccount>(routes);
+    let routes = with_question::<SuspendAccount>(routes);
+    let routes = with_question::<ResumeAccount>(routes);
+    let routes = with_question::<CreateKey>(routes);
+    let routes = with_question::<ListKeys>(routes);
+    let routes = with_question::<ShowKey>(routes);
+    let routes = with_question::<UpdateKey>(routes);
+    let routes = with_question::<LowerKey>(routes);
+    let routes = with_question::<RotateKey>(routes);
+    let routes = with_question::<EndOverlap>(routes);
+    let routes = with_question::<RevokeKey>(routes);
+    let routes = with_question::<DeleteKey>(routes);
+    let routes = with_question::<QueryLog>(routes);
+    let routes = with_question::<ListNewestRows>(routes);
+    let routes = with_question::<ListLatestRows>(routes);
+    let routes = with_question::<VerifyLog>(routes);
+    let routes = with_question::<MendLog>(routes);
+    let routes = with_question::<NoteVerifiedLog>(routes);
+    let routes = with_question::<ShowLogHome>(routes);
+    let routes = with_question::<FillLogHome>(routes);
+    let routes = with_question::<RemoveFormerRows>(routes);
+    let routes = with_question::<VerifyJournal>(routes);
+    let routes = with_question::<FillFromJournal>(routes);
+    let routes = with_question::<VerifyCounters>(routes);
+    let routes = with_question::<ShowUsage>(routes);
+    let routes = with_question::<ShowOverview>(routes);
+    let routes = with_route::<ExportLog>(routes, get(admin::log_export));
+    let routes = with_question::<ListModels>(routes);
+    let routes = with_question::<ListProviders>(routes);
+    let routes = with_question::<EnableProvider>(routes);
+    let routes = with_question::<DisableProvider>(routes);
+    let routes = with_question::<ListSignIns>(routes);
+    let routes = with_question::<DecideSignIn>(routes);
+    let routes = with_question::<EndSignIns>(routes);
+    let routes = with_question::<CreateConsoleLink>(routes);
+    let routes = with_question::<ListSessions>(routes);
+    let routes = with_question::<EndSession>(routes);
+    let routes = with_question::<EndAllSessions>(routes);
+    let routes = with_question::<ListAuditedChanges>(routes);
+    let routes = with_question::<Upgrade>(routes);
+    with_route::<Backup>(routes, get(admin::backup))
 }
 
-/// The description of some questions.
+/// The description of the given questions.
 pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
     let mut description = Description::new();
     for describe in describing {
@@ -135,36 +135,36 @@ pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
     description.document()
 }
 
-/// The same with one question more.
-fn route<Q: Answered>(routes: Routes) -> Routes {
+/// Adds a question.
+fn with_question<Q: AdminHandler>(routes: AdminRoutes) -> AdminRoutes {
     let method = match Q::METHOD {
         Method::GET => MethodFilter::GET,
         Method::DELETE => MethodFilter::DELETE,
         Method::PATCH => MethodFilter::PATCH,
         _ => MethodFilter::POST,
     };
-    stream::<Q>(routes, on(method, answer::<Q>))
+    with_route::<Q>(routes, on(method, answer::<Q>))
 }
 
-/// The same with one more that this answers.
-fn stream<Q: Question>(mut routes: Routes, answering: MethodRouter<Admin>) -> Routes {
+/// Adds a question that `answering` answers.
+fn with_route<Q: AdminQuestion>(mut routes: AdminRoutes, answering: MethodRouter<Admin>) -> AdminRoutes {
     routes.describing.push(Description::add::<Q>);
     routes.methods.entry(Q::PATH).or_default().push(Q::METHOD);
-    Routes {
+    AdminRoutes {
         router: routes.router.route(Q::PATH, answering),
         ..routes
     }
 }
 
-/// The error of a method that a path does not have. The path is told with the names of its segments: one may be a secret.
+/// The error of a method that a path does not support. Shows the path's pattern, because an actual segment may be a secret.
 fn method_not_allowed(method: &Method, path: &str, methods: &HashMap<&'static str, Vec<Method>>) -> AdminError {
     let allowed = methods.get(path).into_iter().flatten();
     let allowed: Vec<&str> = allowed.map(Method::as_str).collect();
-    let message = format!("{method} is not a method of {path}: use {}", allowed.join(" or "));
-    AdminError::new(Code::MethodNotAllowed, message)
+    let message = format!("{path} does not support {method}: use {}", allowed.join(" or "));
+    AdminError::new(AdminErrorCode::MethodNotAllowed, message)
 }
 
-async fn answer<Q: Answered>(
+async fn answer<Q: AdminHandler>(
     State(admin): State<Admin>,
     Extension(extension): Extension<ConnectionExtension>,
     author: Author,
@@ -181,10 +181,10 @@ async fn answer<Q: Answered>(
     let (query, fields) = if takes_query {
         (query.unwrap_or_default(), Map::new())
     } else {
-        (String::new(), fields(&headers, &body.map_err(unread)?)?)
+        (String::new(), body_fields(&headers, &body.map_err(body_error)?)?)
     };
     let question: Q = wire::read(segments.collect(), &query, fields)?;
-    let answer = admin.ask(author, question).await?;
+    let answer = admin.call(author, question).await?;
     let status = StatusCode::from_u16(Q::STATUS).unwrap_or_default();
     let tag = Q::version(&answer).map(|version| [(header::ETAG, format!("\"{version}\""))]);
     Ok((status, tag, Json(answer)).into_response())
@@ -192,18 +192,19 @@ async fn answer<Q: Answered>(
 
 /// Why a body could not be read.
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
-fn unread(why: BytesRejection) -> AdminError {
+fn body_error(why: BytesRejection) -> AdminError {
     match why.status() {
         StatusCode::PAYLOAD_TOO_LARGE => AdminError::new(
-            Code::TooLarge,
-            format!("the body has more than {BODY_BYTES_MAX} bytes: no question needs that much"),
+            AdminErrorCode::TooLarge,
+            format!("the body is larger than the maximum of {BODY_BYTES_MAX} bytes"),
         ),
         _ => AdminError::invalid(why.body_text()),
     }
 }
 
-/// The fields of a body that is a JSON object, or of none. A page of another site can send a form, and no JSON.
-fn fields(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, AdminError> {
+/// The fields of a body that is empty or a JSON object. JSON is required because a page of another site can send a form, but no
+/// JSON.
+fn body_fields(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(Map::new());
     }
@@ -214,8 +215,8 @@ fn fields(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, Admin
     let kind = kind.split_once(';').map_or(kind, |(kind, _)| kind).trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         return Err(AdminError::invalid(
-            "the body: JSON, with the header `content-type: application/json`",
+            "the body must be JSON, with the header `content-type: application/json`",
         ));
     }
-    serde_json::from_slice(body).map_err(|error| AdminError::invalid(format!("the body is no JSON object: {error}")))
+    serde_json::from_slice(body).map_err(|error| AdminError::invalid(format!("the body is not a JSON object: {error}")))
 }

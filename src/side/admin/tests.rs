@@ -7,28 +7,25 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::UnixListener, sync::watch};
 
-use super::serve;
+use super::serve_unix;
 use crate::{
-    admin::{Admin, LogHomes, Providers, Stores, audit::Audit},
-    api::{
-        node::Backup,
-        providers::{ModelView, ProviderView},
-    },
+    admin::{Admin, AdminLogBackends, AdminStores, ProviderDirectory, audit::Audit},
+    api::node::{Backup, ModelView, ProviderView},
     cli::admin_client::{AdminClient, AdminClientError},
     domain::{
         keys::secret::{KeyPrefix, ServiceKey},
-        ledger::{Change, Record},
+        ledger::{AccountChange, Record},
         money::{NanoUsd, price::Price},
         wire::Protocol,
     },
     money::account_changes::{AccountChanges, direct::DirectChanges},
-    sinks::{OpenHome, store_log::StoreLog},
+    sinks::{OpenLogBackend, store_log::StoreLog},
     store::{
         KeyStore,
         archive::{Archive, file},
         embedded::EmbeddedStore,
         ledger::{LedgerStore, contract::memory},
-        web_sessions::WebSessionStore,
+        sessions::WebSessionStore,
     },
 };
 
@@ -62,7 +59,7 @@ struct Served {
     off: std::sync::atomic::AtomicBool,
 }
 
-impl Providers for Served {
+impl ProviderDirectory for Served {
     fn models(&self) -> Vec<ModelView> {
         vec![ModelView {
             name: "m-1".to_owned(),
@@ -117,12 +114,13 @@ impl Fixture {
 
     /// With one account, `a`, that has no balance.
     async fn with_audit(folder: TempDir, audit: &Path) -> Self {
-        let in_store = |rows: &Arc<StoreLog>| LogHomes::new(OpenHome::Store(Arc::clone(rows)), None, Arc::default());
+        let in_store =
+            |rows: &Arc<StoreLog>| AdminLogBackends::new(OpenLogBackend::Store(Arc::clone(rows)), None, Arc::default());
         Self::with_homes(folder, audit, in_store).await
     }
 
     /// The same with other homes than the store's rows.
-    async fn with_homes(folder: TempDir, audit: &Path, homes: impl FnOnce(&Arc<StoreLog>) -> LogHomes) -> Self {
+    async fn with_homes(folder: TempDir, audit: &Path, homes: impl FnOnce(&Arc<StoreLog>) -> AdminLogBackends) -> Self {
         let store = Arc::new(EmbeddedStore::open(&folder.path().join("store")).unwrap());
         let archive: Arc<dyn Archive> = Arc::clone(&store) as Arc<dyn Archive>;
         let web_sessions: Arc<dyn WebSessionStore> = Arc::clone(&store) as _;
@@ -135,7 +133,7 @@ impl Fixture {
         changes
             .submit(
                 "a",
-                Change::Open {
+                AccountChange::Open {
                     balance,
                     at: 100,
                     operation: None,
@@ -143,7 +141,7 @@ impl Fixture {
             )
             .await
             .unwrap();
-        let stores = Stores {
+        let stores = AdminStores {
             keys: Arc::clone(&store),
             ledger: Arc::clone(&ledger),
             changes: Arc::clone(&changes) as Arc<dyn AccountChanges>,
@@ -157,7 +155,7 @@ impl Fixture {
         let socket = folder.path().join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (stop, shutdown) = watch::channel(false);
-        tokio::spawn(serve(listener, state, shutdown));
+        tokio::spawn(serve_unix(listener, state, shutdown));
         Self {
             client: AdminClient::new(socket),
             store,
@@ -288,7 +286,7 @@ async fn what_cannot_be_set_is_named() {
         (json!({ "name": "n" }), "account: it is missing"),
         (
             json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }),
-            "has passed",
+            "in the past",
         ),
         (
             json!({ "name": "n", "account": "a", "expires_at": "tomorrow" }),
@@ -343,7 +341,7 @@ async fn a_backup_comes_whole() {
     let (header, end) = file::check(&*bytes).unwrap();
     assert_eq!((header.engine.as_str(), end.items), ("embedded", 300));
     let error = admin.refused(Method::GET, "/v1/backups", None).await;
-    assert!(error.contains("no such path"), "{error}");
+    assert!(error.contains("does not exist in the admin API"), "{error}");
 }
 
 #[tokio::test]

@@ -49,16 +49,16 @@ fn hello() -> Router {
     Router::new().route("/hello", get(async || "world"))
 }
 
-async fn bound(watch: &mut watch::Receiver<Bound>) -> Bound {
-    within(watch.wait_for(|bound| *bound != Bound::Waiting))
+async fn bound(watch: &mut watch::Receiver<BoundAddress>) -> BoundAddress {
+    within(watch.wait_for(|bound| *bound != BoundAddress::Waiting))
         .await
         .expect("a sender")
         .clone()
 }
 
-async fn tcp(watch: &mut watch::Receiver<Bound>) -> SocketAddr {
+async fn tcp(watch: &mut watch::Receiver<BoundAddress>) -> SocketAddr {
     match bound(watch).await {
-        Bound::Tcp(address) => address,
+        BoundAddress::Tcp(address) => address,
         other => panic!("{other:?}"),
     }
 }
@@ -114,7 +114,7 @@ async fn an_address_in_use_is_said_and_not_waited_for() {
     let (service, mut watch) = SideService::http("ops", address, hello());
     let running = start(service, &table());
     match bound(&mut watch).await {
-        Bound::Failed(reason) => assert!(reason.starts_with(&address.to_string()), "{reason}"),
+        BoundAddress::Failed(reason) => assert!(reason.starts_with(&address.to_string()), "{reason}"),
         other => panic!("{other:?}"),
     }
     within(running.task).await.expect("no panic");
@@ -244,7 +244,7 @@ async fn who_is_being_answered_stays_and_the_slots_come_back() {
         get(move || {
             let mut held = held.clone();
             async move {
-                stopped(&mut held).await;
+                wait_until_stopped(&mut held).await;
                 "slow"
             }
         }),
@@ -308,8 +308,8 @@ async fn a_client_that_does_not_take_its_answer_gives_way_at_once_to_who_asks() 
     assert!(ask(address).await.ends_with("world"));
 }
 
-fn claims() -> watch::Receiver<unix_socket::Claim> {
-    watch::channel(unix_socket::Claim::Left).1
+fn claims() -> watch::Receiver<unix_socket::SocketClaim> {
+    watch::channel(unix_socket::SocketClaim::FromDeadProcess).1
 }
 
 #[tokio::test]
@@ -320,18 +320,18 @@ async fn a_unix_socket_is_given_to_its_server_and_removed_at_the_stop() {
         let (mut client, _) = listener.accept().await.expect("a client");
         client.write_all(b"hello").await.expect("sent");
         drop(client);
-        stopped(&mut shutdown).await;
+        wait_until_stopped(&mut shutdown).await;
     };
     let (service, mut watch) = SideService::unix("admin", path.clone(), claims(), serve);
     let running = start(service, &table());
-    assert_eq!(bound(&mut watch).await, Bound::Unix(path.clone()));
+    assert_eq!(bound(&mut watch).await, BoundAddress::Unix(path.clone()));
     let mut client = within(UnixStream::connect(&path)).await.expect("connects");
     let mut text = String::new();
     within(client.read_to_string(&mut text)).await.expect("answered");
     assert_eq!(text, "hello");
     let (second, mut second_watch) = SideService::unix("admin", path.clone(), claims(), async |_, _| {});
     within(start(second, &table()).task).await.expect("no panic");
-    assert!(matches!(bound(&mut second_watch).await, Bound::Failed(_)));
+    assert!(matches!(bound(&mut second_watch).await, BoundAddress::Failed(_)));
     running.stop().await;
     assert!(!path.exists());
 }

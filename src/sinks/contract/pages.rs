@@ -7,18 +7,16 @@ use crate::{
         keys::key::KeyId,
         ledger::{
             consumption::Row,
-            log_filter::LogFilter,
-            log_place::{self, LogPlace},
+            log_query::{self, LogFilter, LogPosition},
             tag::Tag,
         },
     },
     edges::clock,
     journal::NumberedRow,
     sinks::{
-        asks::{Latest, NewestAsk, PageAsk},
+        Batch, FedLogBackend, LogBackend,
+        asks::{LatestKeyRows, LogPageQuery, NewestRowsQuery},
         contract::samples::{BEGIN_MS, node, row},
-        home::{FedHome, LogHome},
-        sink::Batch,
     },
 };
 
@@ -95,13 +93,13 @@ pub(crate) fn rows() -> Vec<Row> {
     let batches = [batches(1), batches(2)].concat();
     let numbered = batches.into_iter().flat_map(|batch| batch.rows);
     let mut rows: Vec<Row> = numbered.map(|numbered| numbered.row.clone()).collect();
-    rows.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
+    rows.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
     rows
 }
 
 /// The rows of an account that ended on a day, by pages of so many rows.
-pub(crate) async fn of_day(home: &dyn LogHome, account: &str, day: i64, limit: usize) -> Vec<Row> {
-    let (mut found, mut ask) = (Vec::new(), PageAsk::of_day(account, day, limit));
+pub(crate) async fn of_day(home: &dyn LogBackend, account: &str, day: i64, limit: usize) -> Vec<Row> {
+    let (mut found, mut ask) = (Vec::new(), LogPageQuery::for_day(account, day, limit));
     loop {
         let page = home.page(&ask).await.unwrap();
         found.extend(page.rows);
@@ -111,7 +109,7 @@ pub(crate) async fn of_day(home: &dyn LogHome, account: &str, day: i64, limit: u
 }
 
 /// Holds an empty home to it.
-pub(crate) async fn obeys(home: &dyn FedHome) {
+pub(crate) async fn obeys(home: &dyn FedLogBackend) {
     for batch in [batches(1), batches(2)].concat() {
         home.append(&batch).await.unwrap();
     }
@@ -123,7 +121,7 @@ pub(crate) async fn obeys(home: &dyn FedHome) {
 }
 
 /// Holds a home that has [`rows`] to it.
-pub(crate) async fn reads(home: &dyn LogHome, rows: &[Row]) {
+pub(crate) async fn reads(home: &dyn LogBackend, rows: &[Row]) {
     for filter in filters(rows) {
         for limit in [1000, 17] {
             are_those_of(home, rows, &filter, limit).await;
@@ -133,11 +131,11 @@ pub(crate) async fn reads(home: &dyn LogHome, rows: &[Row]) {
     the_newest_come_first(home, rows).await;
 }
 
-async fn are_those_of(home: &dyn LogHome, rows: &[Row], filter: &LogFilter, limit: usize) {
+async fn are_those_of(home: &dyn LogBackend, rows: &[Row], filter: &LogFilter, limit: usize) {
     for day in filter.first_day()..=filter.last_day() {
-        let on_day = filter.on(day);
-        let mut expected = rows.iter().filter(|row| on_day.takes(row));
-        let mut ask = PageAsk::new(filter.clone(), day, limit);
+        let on_day = filter.within_day(day);
+        let mut expected = rows.iter().filter(|row| on_day.matches(row));
+        let mut ask = LogPageQuery::new(filter.clone(), day, limit);
         loop {
             let page = home.page(&ask).await.unwrap();
             for row in &page.rows {
@@ -145,7 +143,7 @@ async fn are_those_of(home: &dyn LogHome, rows: &[Row], filter: &LogFilter, limi
             }
             let Some(next) = page.next else { break };
             assert_eq!(
-                (page.rows.len(), page.rows.last().map(LogPlace::of)),
+                (page.rows.len(), page.rows.last().map(LogPosition::of)),
                 (limit, Some(next.clone()))
             );
             ask.after = next;
@@ -155,7 +153,7 @@ async fn are_those_of(home: &dyn LogHome, rows: &[Row], filter: &LogFilter, limi
 }
 
 /// Brings some rows once more, in a lane of their own.
-async fn rows_that_are_there_twice_come_together(home: &dyn FedHome) {
+async fn rows_that_are_there_twice_come_together(home: &dyn FedLogBackend) {
     let (account, day) = ("account-1", BEGIN_MS.div_euclid(DAY_MS));
     let again: Vec<Row> = rows()
         .into_iter()
@@ -174,15 +172,15 @@ async fn rows_that_are_there_twice_come_together(home: &dyn FedHome) {
     };
     home.append(&batch).await.unwrap();
     let filter = LogFilter::of_day(account, day);
-    let there = rows().iter().filter(|row| filter.takes(row)).count() + again.len();
+    let there = rows().iter().filter(|row| filter.matches(row)).count() + again.len();
     for limit in [1, 2, 1000] {
         let found = of_day(home, account, day, limit).await;
-        assert!(found.is_sorted_by_key(LogPlace::of));
+        assert!(found.is_sorted_by_key(LogPosition::of));
         assert_eq!(found.len(), there, "pages of {limit}");
     }
 }
 
-async fn the_latest_of_a_key_come_first(home: &dyn LogHome, rows: &[Row]) {
+async fn the_latest_of_a_key_come_first(home: &dyn LogBackend, rows: &[Row]) {
     let (account, key): (&str, &KeyId) = (&rows[0].account, &rows[0].key_id);
     let day = BEGIN_MS.div_euclid(DAY_MS);
     let of_key = rows.iter().filter(|row| row.key_id == *key);
@@ -191,16 +189,19 @@ async fn the_latest_of_a_key_come_first(home: &dyn LogHome, rows: &[Row]) {
     expected.reverse();
     for limit in [1000, 5] {
         let found = home.latest(account, key, day - 3..=day + 5, limit).await.unwrap();
-        assert!(found.is_whole && found.rows.iter().eq(expected.iter().copied().take(limit)));
+        assert!(found.is_complete && found.rows.iter().eq(expected.iter().copied().take(limit)));
     }
-    let Latest { rows, is_whole } = home.latest(account, key, day - 3..=day - 1, 5).await.unwrap();
+    let LatestKeyRows {
+        rows,
+        is_complete: is_whole,
+    } = home.latest(account, key, day - 3..=day - 1, 5).await.unwrap();
     assert!(rows.is_empty() && is_whole);
 }
 
-async fn the_newest_come_first(home: &dyn LogHome, rows: &[Row]) {
+async fn the_newest_come_first(home: &dyn LogBackend, rows: &[Row]) {
     let filters = filters(rows);
     for (filter, limit) in filters.iter().zip([7, 1000, 25].into_iter().cycle()) {
-        let mut ask = NewestAsk {
+        let mut ask = NewestRowsQuery {
             filter: filter.clone(),
             from: None,
             limit,
@@ -220,12 +221,12 @@ async fn the_newest_come_first(home: &dyn LogHome, rows: &[Row]) {
             found.is_sorted_by(|one, next| one.time_ms >= next.time_ms),
             "{filter:?}"
         );
-        let expected = rows.iter().filter(|row| filter.takes(row));
+        let expected = rows.iter().filter(|row| filter.matches(row));
         assert_eq!(places(&found), places(expected.clone()), "{filter:?}");
         assert_eq!(found.len(), expected.count(), "each once");
     }
 }
 
-fn places<'r>(rows: impl IntoIterator<Item = &'r Row>) -> BTreeSet<LogPlace> {
-    rows.into_iter().map(LogPlace::of).collect()
+fn places<'r>(rows: impl IntoIterator<Item = &'r Row>) -> BTreeSet<LogPosition> {
+    rows.into_iter().map(LogPosition::of).collect()
 }

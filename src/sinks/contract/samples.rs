@@ -10,7 +10,7 @@ use crate::{
         keys::key::KeyId,
         ledger::{
             NodeId,
-            consumption::{Modifiers, Part, Row, UsageSource},
+            consumption::{CostShare, PriceModifiers, Row, UsageSource},
             tag::Tag,
         },
         money::NanoUsd,
@@ -57,7 +57,7 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
         .map(|tag| Tag::parse(tag).unwrap());
     let is_rare = rng.random_range(0..10) == 0;
     let rarely = |text: &str| is_rare.then(|| text.to_owned());
-    let part = |cost| Part {
+    let part = |cost| CostShare {
         run: RunKind::Fallback,
         model: "claude-haiku-4-5".to_owned(),
         usage,
@@ -91,7 +91,7 @@ pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
         } else {
             Vec::new()
         },
-        modifiers: Modifiers {
+        modifiers: PriceModifiers {
             service_tier: rarely("priority").map(SmolStr::from),
             speed: None,
             geo: rarely("us").map(SmolStr::from),

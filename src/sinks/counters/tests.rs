@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     domain::{
-        ledger::{Change, NodeId, Settlement, Step, consumption::Row},
+        ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },
     sinks::{contract::samples::node, store_log::StoreLog},
@@ -14,7 +14,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 struct Books {
     ledger: Arc<dyn LedgerStore>,
-    log: Arc<LogReading>,
+    log: Arc<LogReader>,
     node: NodeId,
     seq: u64,
     now_ms: i64,
@@ -26,7 +26,7 @@ impl Books {
         let ledger = memory::ledger();
         let now_ms = ledger.now_ms().await.unwrap();
         let log = StoreLog::new(Arc::clone(&ledger) as _, Arc::clone(&ledger) as _);
-        let log = Arc::new(LogReading::new(Arc::new(log), None));
+        let log = Arc::new(LogReader::new(Arc::new(log), None));
         let mut books = Self {
             ledger,
             log,
@@ -36,7 +36,7 @@ impl Books {
         };
         let at = (now_ms - days_ago * DAY_MS) / 1000;
         books
-            .apply(Change::Open {
+            .apply(AccountChange::Open {
                 balance: NanoUsd::from_nanos(1_000_000),
                 at,
                 operation: None,
@@ -45,7 +45,7 @@ impl Books {
         books
     }
 
-    async fn apply(&mut self, change: Change) {
+    async fn apply(&mut self, change: AccountChange) {
         self.seq += 1;
         let step = Step { seq: self.seq, change };
         self.ledger.apply(&self.node, "acme", &[step], 0).await.unwrap();
@@ -63,10 +63,10 @@ impl Books {
             cost: NanoUsd::from_nanos(charged),
             ..Settlement::of(row, 0)
         };
-        self.apply(Change::Settle(Box::new(settlement))).await;
+        self.apply(AccountChange::Settle(Box::new(settlement))).await;
     }
 
-    async fn compare(&self) -> Counted {
+    async fn compare(&self) -> CounterComparison {
         let today = self.now_ms.div_euclid(DAY_MS);
         compare(&*self.ledger, &self.log, "acme", &(today - 3..today + 1))
             .await

@@ -71,8 +71,8 @@ impl Receiver {
         }
     }
 
-    fn sink(&self) -> Events {
-        Events::new(settings(self.port, self.folder.path())).unwrap()
+    fn sink(&self) -> BillingEvents {
+        BillingEvents::new(settings(self.port, self.folder.path())).unwrap()
     }
 
     fn next(&self, manners: &[Manner]) {
@@ -123,7 +123,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
     assert_eq!(field(&head, "authorization"), TOKEN);
     assert_eq!(field(&head, "content-type"), "application/cloudevents-batch+json");
     let time: i64 = field(&head, "webhook-timestamp").parse().unwrap();
-    let signer = Signer::new(&Secret::new(SECRET)).unwrap();
+    let signer = WebhookSigner::new(&Secret::new(SECRET)).unwrap();
     for (name, value) in signer.headers(field(&head, "webhook-id"), time, &body) {
         assert_eq!(field(&head, name), value);
     }
@@ -213,7 +213,7 @@ async fn what_the_receiver_has_not_acknowledged_is_posted_again_and_nothing_else
 #[tokio::test]
 async fn a_receiver_that_answers_too_late_is_not_waited_for_and_gets_the_events_again() {
     let receiver = Receiver::start().await;
-    let hasty = Events::new(EventsSettings {
+    let hasty = BillingEvents::new(EventsSettings {
         answer: Duration::from_millis(300),
         ..settings(receiver.port, receiver.folder.path())
     })
@@ -239,7 +239,7 @@ async fn nobody_there_is_told_without_a_secret() {
         .port();
     let settings = settings(port, receiver.folder.path());
     let shown = format!("{settings:?}");
-    let sink = Events::new(settings).unwrap();
+    let sink = BillingEvents::new(settings).unwrap();
     let away = sink.append(&batch(&node(1), 0, 1)).await.unwrap_err().to_string();
     assert!(away.contains("no connection"), "{away}");
     assert!(

@@ -5,21 +5,21 @@ use std::path::Path;
 use super::*;
 use crate::{
     config::{JournalConfig, JournalSink},
-    domain::ledger::{Change, Settlement, consumption::Row, log_filter::LogFilter},
+    domain::ledger::{AccountChange, Settlement, consumption::Row, log_query::LogFilter},
     edges::clock,
     journal::{
         JournalError, STEP_BYTES_MAX,
         tests::{grow_old, scratch, sinks::open_on_a_short_disk, tell},
     },
     sinks::{
-        batching::{Batching, Linger},
+        batcher::{BatchLimits, Linger},
         contract::samples::{BEGIN_MS, row},
         memory::{Fault, Memory},
-        tails::Tails,
+        tail::LogTails,
     },
 };
 
-const SOON: Batching = Batching {
+const SOON: BatchLimits = BatchLimits {
     rows_max: 100,
     linger: Linger::For(Duration::from_millis(1)),
 };
@@ -53,10 +53,10 @@ fn open(folder: &Path) -> Arc<Journal> {
 
 fn settle(journal: &Journal, row: &Row) {
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-    let change = Change::Settle(Box::new(Settlement::of(row.clone(), 0)));
+    let change = AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0)));
     journal.append_step(&row.account, change, 0, &mut room).unwrap();
     journal
-        .append_step(&row.account, Change::nothing(), 0, &mut room)
+        .append_step(&row.account, AccountChange::nothing(), 0, &mut room)
         .unwrap();
 }
 
@@ -70,7 +70,7 @@ async fn fed(journal: &Arc<Journal>, memory: &Arc<Memory>, count: usize) -> Vec<
     let feeder = Feeder::new(Arc::clone(journal), Arc::clone(memory) as _, Arc::default());
     let task = tokio::spawn(feeder.run(stop.subscribe()));
     let there = async {
-        while memory.of(journal.node()).len() < count || journal.sink_behind_bytes("memory") > 0 {
+        while memory.of(journal.node()).len() < count || journal.sink_lag_bytes("memory") > 0 {
             sleep(Duration::from_millis(5)).await;
         }
     };
@@ -132,20 +132,20 @@ async fn batches_are_no_larger_than_asked_for_and_end_with_their_hour() {
         settle(&journal, &row(seed, BEGIN_MS + time));
     }
     // What is on disk is read: all of it from the first batch on.
-    journal.on_disk_beyond(journal.end().number() - 1).await;
-    let batching = Batching {
+    journal.wait_until_decided(journal.end().number() - 1).await;
+    let batching = BatchLimits {
         rows_max: 3,
         linger: Linger::HourOr(Duration::from_secs(3600)),
     };
     let feeder = Feeder::new(Arc::clone(&journal), Memory::new(batching), Arc::default());
     let tail = Arc::clone(feeder.tail());
-    tail.begin(0, None);
+    tail.reset(0, None);
     let reading = tokio::spawn(async move { feeder.read_from(0).await });
     let mut sizes = Vec::new();
     let mut after = 0;
     for _ in 0..4 {
-        let batch = tail.batch().await;
-        tail.acknowledged(batch.upto);
+        let batch = tail.next_batch().await;
+        tail.acknowledge(batch.upto);
         assert_eq!(batch.after, after);
         assert!(batch.rows.iter().all(|row| (after..batch.upto).contains(&row.number)));
         sizes.push(batch.rows.len());
@@ -156,8 +156,8 @@ async fn batches_are_no_larger_than_asked_for_and_end_with_their_hour() {
 }
 
 /// The rows of a tail, when all that is on disk has been read; `None`: it has not.
-async fn on_their_way(tail: &Arc<Tail>, filter: &LogFilter, wait: Duration) -> Option<usize> {
-    let tails = Tails::waiting(wait);
+async fn on_their_way(tail: &Arc<LogTail>, filter: &LogFilter, wait: Duration) -> Option<usize> {
+    let tails = LogTails::waiting(wait);
     tails.add(tail);
     tails.snapshot(filter).await.ok().map(|rows| rows.len())
 }
@@ -168,7 +168,7 @@ const LONG: Duration = Duration::from_secs(60);
 async fn what_is_gathered_when_the_lane_is_left_is_handed_over() {
     let folder = scratch();
     let journal = open(folder.path());
-    let memory = Memory::new(Batching {
+    let memory = Memory::new(BatchLimits {
         rows_max: 100,
         linger: Linger::For(Duration::from_secs(3600)),
     });
@@ -178,7 +178,7 @@ async fn what_is_gathered_when_the_lane_is_left_is_handed_over() {
     let task = tokio::spawn(feeder.run(stop.subscribe()));
     let rows = some_rows(0, 5);
     rows.iter().for_each(|row| settle(&journal, row));
-    journal.on_disk_beyond(journal.end().number() - 1).await;
+    journal.wait_until_decided(journal.end().number() - 1).await;
     let all = LogFilter::between(BEGIN_MS, BEGIN_MS + 1);
     assert_eq!(on_their_way(&tail, &all, LONG).await, Some(5));
     assert!(memory.of(journal.node()).is_empty(), "they wait for others");
@@ -191,11 +191,11 @@ async fn what_is_gathered_when_the_lane_is_left_is_handed_over() {
 async fn rows_are_handed_over_soon_when_another_process_is_read() {
     let folder = scratch();
     let journal = open(folder.path());
-    let memory = Memory::new(Batching {
+    let memory = Memory::new(BatchLimits {
         rows_max: 100,
         linger: Linger::For(Duration::from_secs(3600)),
     });
-    let (stop, tails) = (watch::Sender::new(false), Tails::default());
+    let (stop, tails) = (watch::Sender::new(false), LogTails::default());
     let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::default());
     tails.add(feeder.tail());
     let task = tokio::spawn(feeder.run(stop.subscribe()));
@@ -221,7 +221,7 @@ async fn rows_are_handed_over_soon_when_another_process_is_read() {
 async fn a_sink_that_refuses_has_few_rows_in_memory_and_readers_are_told() {
     let folder = scratch();
     let journal = open(folder.path());
-    let memory = Memory::new(Batching {
+    let memory = Memory::new(BatchLimits {
         rows_max: 3,
         linger: Linger::For(Duration::from_millis(1)),
     });
@@ -232,8 +232,8 @@ async fn a_sink_that_refuses_has_few_rows_in_memory_and_readers_are_told() {
         .map(|(seed, time_ms)| row(seed, time_ms))
         .collect();
     rows.iter().for_each(|row| settle(&journal, row));
-    journal.on_disk_beyond(journal.end().number() - 1).await;
-    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkFigures>::default());
+    journal.wait_until_decided(journal.end().number() - 1).await;
+    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkStats>::default());
     let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::clone(&figures));
     let tail = Arc::clone(feeder.tail());
     let task = tokio::spawn(feeder.run(stop.subscribe()));
@@ -302,7 +302,7 @@ async fn a_sink_that_is_away_since_the_start_is_as_far_behind_as_the_oldest_row_
     let memory = Memory::new(SOON);
     let journal = open(folder.path());
     memory.set_away(true);
-    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkFigures>::default());
+    let (stop, figures) = (watch::Sender::new(false), Arc::<SinkStats>::default());
     let feeder = Feeder::new(Arc::clone(&journal), Arc::clone(&memory) as _, Arc::clone(&figures));
     let task = tokio::spawn(feeder.run(stop.subscribe()));
     let behind = async |wanted: u64| {
@@ -346,11 +346,11 @@ async fn an_optional_sink_that_was_given_up_goes_on_behind_the_gap() {
     let before = fed(&journal, &memory, 50).await;
     memory.set_away(true);
     rows[50..].iter().for_each(|row| settle(&journal, row));
-    journal.on_disk_beyond(journal.end().number() - 1).await;
-    journal.acknowledged("acme", u64::MAX / 2);
+    journal.wait_until_decided(journal.end().number() - 1).await;
+    journal.acknowledge("acme", u64::MAX / 2);
     tell(&journal);
     grow_old(&journal);
-    let dropped = usize::try_from(journal.sink_dropped("memory")).unwrap();
+    let dropped = usize::try_from(journal.sink_dropped_rows("memory")).unwrap();
     assert!((1..550).contains(&dropped), "{dropped}");
     memory.set_away(false);
     let there = fed(&journal, &memory, rows.len() - dropped).await;

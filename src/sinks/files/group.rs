@@ -1,4 +1,4 @@
-//! The rows of a group, read a few at a time. Of rows that nobody wants only the columns that tell so are read.
+//! Reads the rows of a group, a few at a time. Of unwanted rows, only the columns that the filter needs are read.
 
 use std::ops::Range;
 
@@ -8,36 +8,37 @@ use parquet::{
 };
 use smol_str::SmolStr;
 
-use super::{
-    schema::{self, COLUMNS, Column, Form},
-    wanted::Wanted,
-};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::consumption::{Modifiers, Row, UsageSource},
+        ledger::{
+            consumption::{PriceModifiers, Row, UsageSource},
+            log_query::{LogFilter, LogPosition},
+        },
         money::NanoUsd,
         wire::usage::Usage,
     },
     journal::NumberedRow,
+    sinks::files::schema::{self, COLUMNS, ColumnForm, ParquetColumn},
 };
 
-/// The rows of a group that have not been read.
-pub(super) struct Group {
-    columns: Vec<ColumnRows>,
+/// Reads the rows of a group.
+pub(super) struct RowGroup {
+    columns: Vec<ColumnCells>,
     left: usize,
 }
 
 /// The cells of a column.
-struct ColumnRows {
+struct ColumnCells {
     reader: ColumnReader,
-    /// Cells that have been passed over, but not by the reader: pages that nobody wants anything of are not decoded.
-    behind: usize,
+    /// The number of skipped cells that the reader has yet to skip. They are skipped together: pages without wanted cells are not
+    /// decoded.
+    skipped: usize,
 }
 
-impl ColumnRows {
-    fn read(&mut self, column: &Column, rows: &mut [NumberedRow]) -> Result<()> {
-        let behind = std::mem::take(&mut self.behind);
+impl ColumnCells {
+    fn read(&mut self, column: &ParquetColumn, rows: &mut [NumberedRow]) -> Result<()> {
+        let behind = std::mem::take(&mut self.skipped);
         if behind > 0 {
             let skipped = match &mut self.reader {
                 ColumnReader::BoolColumnReader(reader) => reader.skip_records(behind),
@@ -49,26 +50,26 @@ impl ColumnRows {
                 return Err(damaged(column.name));
             }
         }
-        take(&mut self.reader, column, rows)
+        read_column(&mut self.reader, column, rows)
     }
 }
 
-impl Group {
-    /// So many rows, by the readers of the first columns in their order. What the others have is not known of these rows.
+impl RowGroup {
+    /// Reads `rows` rows with the readers of the first columns, in their order. The other columns are missing in this file.
     pub(super) fn new(readers: Vec<ColumnReader>, rows: usize) -> Self {
-        let columns = readers.into_iter().map(|reader| ColumnRows { reader, behind: 0 });
+        let columns = readers.into_iter().map(|reader| ColumnCells { reader, skipped: 0 });
         Self {
             columns: columns.collect(),
             left: rows,
         }
     }
 
-    /// How many rows have not been read.
-    pub(super) fn left(&self) -> usize {
+    /// The number of unread rows.
+    pub(super) fn remaining(&self) -> usize {
         self.left
     }
 
-    /// Up to `max` rows; none at the end.
+    /// Reads up to `max` rows; none at the end.
     pub(super) fn read(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
         let mut rows = self.blank(max)?;
         for (cells, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
@@ -77,10 +78,10 @@ impl Group {
         Ok(rows)
     }
 
-    /// Those of the next up to `max` rows that are wanted. Of the others only what decides that is read.
-    pub(super) fn read_wanted(&mut self, max: usize, wanted: &Wanted) -> Result<Vec<NumberedRow>> {
+    /// Reads the wanted ones of the next `max` rows. Of the others, only the columns that the filter needs are read.
+    pub(super) fn read_matching(&mut self, max: usize, wanted: &RowFilter) -> Result<Vec<NumberedRow>> {
         let mut rows = self.blank(max)?;
-        let decides = |column: &Column| wanted.is_decided_by(column.name);
+        let decides = |column: &ParquetColumn| wanted.is_decided_by(column.name);
         let (mut deciding, mut others) = (Vec::new(), Vec::new());
         for (cells, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
             let group = if decides(column) { &mut deciding } else { &mut others };
@@ -94,15 +95,15 @@ impl Group {
             for (range, is_wanted) in &runs {
                 match rows.get_mut(range.clone()) {
                     Some(run) if *is_wanted => cells.read(column, run)?,
-                    _ => cells.behind += range.len(),
+                    _ => cells.skipped += range.len(),
                 }
             }
         }
-        rows.retain(|row| wanted.takes(row));
+        rows.retain(|row| wanted.matches(row));
         Ok(rows)
     }
 
-    /// The next rows, with nothing in them.
+    /// The next rows, with no values.
     fn blank(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
         let count = self.left.min(max);
         self.left -= count;
@@ -111,7 +112,7 @@ impl Group {
     }
 }
 
-/// A row that the columns are put into.
+/// A row to be filled from the columns.
 fn blank() -> Option<NumberedRow> {
     let row = Row {
         time_ms: 0,
@@ -130,7 +131,7 @@ fn blank() -> Option<NumberedRow> {
         usage: Usage::default(),
         usage_source: UsageSource::Reported,
         parts: Vec::new(),
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         price_version: SmolStr::default(),
         cost_nano_usd: NanoUsd::ZERO,
         latency_ms: 0,
@@ -141,9 +142,9 @@ fn blank() -> Option<NumberedRow> {
     Some(NumberedRow { number: 0, row })
 }
 
-/// Which rows to read, and which to pass over. Where most are wanted, all are read: that costs less than to begin again and again.
-fn runs(rows: &[NumberedRow], wanted: &Wanted) -> Vec<(Range<usize>, bool)> {
-    let takes: Vec<bool> = rows.iter().map(|row| wanted.takes(row)).collect();
+/// The runs of rows to read and to skip. If at least half are wanted, all are read: that costs less than many short runs.
+fn runs(rows: &[NumberedRow], wanted: &RowFilter) -> Vec<(Range<usize>, bool)> {
+    let takes: Vec<bool> = rows.iter().map(|row| wanted.matches(row)).collect();
     let count = takes.iter().filter(|takes| **takes).count();
     if count * 2 >= takes.len() {
         return vec![(0..takes.len(), true)];
@@ -158,7 +159,7 @@ fn runs(rows: &[NumberedRow], wanted: &Wanted) -> Vec<(Range<usize>, bool)> {
 }
 
 fn damaged(column: &str) -> ParquetError {
-    ParquetError::General(format!("column {column} does not have what weir writes"))
+    ParquetError::General(format!("column {column} contains values that weir does not write"))
 }
 
 /// Values of a column with their levels.
@@ -186,43 +187,43 @@ macro_rules! cells {
     }};
 }
 
-fn take(reader: &mut ColumnReader, column: &Column, rows: &mut [NumberedRow]) -> Result<()> {
+fn read_column(reader: &mut ColumnReader, column: &ParquetColumn, rows: &mut [NumberedRow]) -> Result<()> {
     let wrong = || damaged(column.name);
     let count = rows.len();
     match &column.form {
-        // Whoever reads the file knows whose it is.
-        Form::Node => {}
-        Form::Word((_, set)) | Form::Text((_, set)) => {
+        // The reader knows the lane from the file's name.
+        ColumnForm::Node => {}
+        ColumnForm::Word((_, set)) | ColumnForm::Text((_, set)) => {
             let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
             for (row, value) in std::iter::zip(rows, &cells.values) {
                 set(row, value.as_utf8()?).ok_or_else(wrong)?;
             }
         }
-        Form::OptionalText((_, set)) => {
+        ColumnForm::OptionalText((_, set)) => {
             let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
             let there = std::iter::zip(rows, &cells.definition).filter(|(_, level)| **level > 0);
             for ((row, _), value) in std::iter::zip(there, &cells.values) {
                 set(row, value.as_utf8()?).ok_or_else(wrong)?;
             }
         }
-        Form::Integer((_, set)) | Form::Code((_, set)) | Form::Time((_, set)) => {
+        ColumnForm::Integer((_, set)) | ColumnForm::Code((_, set)) | ColumnForm::Time((_, set)) => {
             let cells = cells!(reader, ColumnReader::Int64ColumnReader, column, count);
             for (row, value) in std::iter::zip(rows, &cells.values) {
                 set(row, *value).ok_or_else(wrong)?;
             }
         }
-        Form::OptionalInteger((_, set)) => {
+        ColumnForm::OptionalInteger((_, set)) => {
             let cells = cells!(reader, ColumnReader::Int64ColumnReader, column, count);
             let there = std::iter::zip(rows, &cells.definition).filter(|(_, level)| **level > 0);
             for ((row, _), value) in std::iter::zip(there, &cells.values) {
                 set(row, *value).ok_or_else(wrong)?;
             }
         }
-        Form::Flag(_, set) => {
+        ColumnForm::Flag(_, set) => {
             let cells = cells!(reader, ColumnReader::BoolColumnReader, column, count);
             std::iter::zip(rows, &cells.values).for_each(|(row, value)| set(row, *value));
         }
-        Form::Tags => {
+        ColumnForm::Tags => {
             let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
             let mut values = cells.values.iter();
             let mut rows = rows.iter_mut();
@@ -239,4 +240,41 @@ fn take(reader: &mut ColumnReader, column: &Column, rows: &mut [NumberedRow]) ->
         }
     }
     Ok(())
+}
+
+/// The rows that match a filter, from an account and time onwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RowFilter {
+    pub(super) filter: LogFilter,
+    /// The first account and time. The request id is ignored.
+    pub(super) from: LogPosition,
+}
+
+impl RowFilter {
+    /// All rows that match a filter.
+    pub(super) fn for_filter(filter: LogFilter) -> Self {
+        Self {
+            filter,
+            from: LogPosition::default(),
+        }
+    }
+
+    pub(super) fn matches(&self, row: &NumberedRow) -> bool {
+        let row = &row.row;
+        self.filter.matches(row)
+            && (row.account.as_str(), row.time_ms) >= (self.from.account.as_str(), self.from.time_ms)
+    }
+
+    /// Whether [`RowFilter::matches`] needs a column.
+    pub(super) fn is_decided_by(&self, column: &str) -> bool {
+        let filter = &self.filter;
+        match column {
+            "account" | "time" => true,
+            "key_id" => filter.key.is_some(),
+            "model" | "model_asked" => filter.model.is_some(),
+            "status" => filter.status.is_some(),
+            "tags" => filter.tag.is_some(),
+            _ => false,
+        }
+    }
 }

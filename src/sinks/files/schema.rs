@@ -1,4 +1,4 @@
-//! The columns of the log's files. Names and meanings are fixed (`docs/log.md`); new ones come at the end.
+//! The columns of the log's files. Names and meanings are fixed (`docs/log.md`); new columns are added at the end.
 
 use std::sync::Arc;
 
@@ -25,38 +25,38 @@ use crate::{
     journal::NumberedRow,
 };
 
-/// Rows that are sorted and described together: what a reader takes or passes over as a whole.
+/// The rows of a group, which a reader reads or skips as a whole.
 pub(super) const GROUP_ROWS: usize = 16_384;
-/// Rows of a page: what a reader has in memory of each column.
+/// The rows of a page, which a reader has in memory for each column.
 const PAGE_ROWS: usize = 4_096;
 /// The column with the name of the lane.
 const NODE: &str = "node";
 /// The columns that rows are sorted by, in this order.
 const SORTED_BY: [&str; 3] = ["account", "time", "number"];
 
-/// How a text stands in a row.
+/// Gets and sets a text of a row.
 pub(super) type TextForm = (fn(&NumberedRow) -> &str, fn(&mut NumberedRow, &str) -> Option<()>);
-/// One that may be absent.
+/// The same for a text that may be absent.
 pub(super) type OptionalTextForm = (
     fn(&NumberedRow) -> Option<SmolStr>,
     fn(&mut NumberedRow, &str) -> Option<()>,
 );
-/// An integer.
+/// Gets and sets an integer of a row.
 pub(super) type IntegerForm = (fn(&NumberedRow) -> i64, fn(&mut NumberedRow, i64) -> Option<()>);
-/// One that may be absent.
+/// The same for an integer that may be absent.
 pub(super) type OptionalIntegerForm = (fn(&NumberedRow) -> Option<i64>, fn(&mut NumberedRow, i64) -> Option<()>);
 
-/// How a column is kept, and how it is got out of a row and put into one. A value that cannot be put is damage.
-pub(super) enum Form {
+/// How a column is encoded, and how its value is read from a row and set. A value that cannot be set is damage.
+pub(super) enum ColumnForm {
     /// The same for all rows of a lane.
     Node,
     /// A text with few different values.
     Word(TextForm),
-    /// A text that is another one in each row.
+    /// A text that differs in each row.
     Text(TextForm),
     OptionalText(OptionalTextForm),
     Integer(IntegerForm),
-    /// One with few different values.
+    /// An integer with few different values.
     Code(IntegerForm),
     OptionalInteger(OptionalIntegerForm),
     /// Milliseconds since the Unix epoch, UTC.
@@ -67,20 +67,20 @@ pub(super) enum Form {
 }
 
 /// A column.
-pub(super) struct Column {
+pub(super) struct ParquetColumn {
     pub(super) name: &'static str,
-    pub(super) form: Form,
+    pub(super) form: ColumnForm,
 }
 
-impl Column {
-    /// Whether a file may lack it: one from before it was added. Its rows have nothing there.
-    pub(super) fn may_lack(&self) -> bool {
-        matches!(self.form, Form::OptionalText(_) | Form::OptionalInteger(_))
+impl ParquetColumn {
+    /// Whether a file from before the column was added may lack it. Its rows have no value then.
+    pub(super) fn can_be_missing(&self) -> bool {
+        matches!(self.form, ColumnForm::OptionalText(_) | ColumnForm::OptionalInteger(_))
     }
 }
 
-const fn column(name: &'static str, form: Form) -> Column {
-    Column { name, form }
+const fn column(name: &'static str, form: ColumnForm) -> ParquetColumn {
+    ParquetColumn { name, form }
 }
 
 /// A column with one of the counts of a row's usage.
@@ -88,7 +88,7 @@ macro_rules! count {
     ($name:ident) => {
         column(
             stringify!($name),
-            Form::Integer((
+            ColumnForm::Integer((
                 |row| signed(row.row.usage.$name),
                 |row, value| {
                     row.row.usage.$name = u64::try_from(value).ok()?;
@@ -99,12 +99,12 @@ macro_rules! count {
     };
 }
 
-/// As [`count!`], in a column that came later: files from before lack it.
+/// The same as [`count!`] for a column that was added later and is missing in earlier files.
 macro_rules! later_count {
     ($name:ident) => {
         column(
             stringify!($name),
-            Form::OptionalInteger((
+            ColumnForm::OptionalInteger((
                 |row| Some(signed(row.row.usage.$name)),
                 |row, value| {
                     row.row.usage.$name = u64::try_from(value).ok()?;
@@ -120,7 +120,7 @@ macro_rules! word {
     ($name:ident) => {
         column(
             stringify!($name),
-            Form::Word((
+            ColumnForm::Word((
                 |row| &row.row.$name,
                 |row, text| {
                     row.row.$name = text.into();
@@ -131,12 +131,12 @@ macro_rules! word {
     };
 }
 
-/// A column with one of the things that modify a row's price.
+/// A column with one of the modifiers of a row's price.
 macro_rules! modifier {
     ($name:ident) => {
         column(
             stringify!($name),
-            Form::OptionalText((
+            ColumnForm::OptionalText((
                 |row| row.row.modifiers.$name.clone(),
                 |row, text| {
                     row.row.modifiers.$name = Some(text.into());
@@ -148,11 +148,11 @@ macro_rules! modifier {
 }
 
 /// All columns, in their order.
-pub(super) static COLUMNS: [Column; 44] = [
-    column(NODE, Form::Node),
+pub(super) static COLUMNS: [ParquetColumn; 44] = [
+    column(NODE, ColumnForm::Node),
     column(
         "number",
-        Form::Integer((
+        ColumnForm::Integer((
             |row| signed(row.number),
             |row, value| {
                 row.number = u64::try_from(value).ok()?;
@@ -162,7 +162,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "time",
-        Form::Time((
+        ColumnForm::Time((
             |row| row.row.time_ms,
             |row, value| {
                 row.row.time_ms = value;
@@ -172,7 +172,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "admitted_at",
-        Form::Time((
+        ColumnForm::Time((
             |row| row.row.admitted_ms,
             |row, value| {
                 row.row.admitted_ms = value;
@@ -182,7 +182,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "request_id",
-        Form::Text((
+        ColumnForm::Text((
             |row| &row.row.request_id,
             |row, text| {
                 row.row.request_id = text.into();
@@ -193,7 +193,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     word!(account),
     column(
         "key_id",
-        Form::Word((
+        ColumnForm::Word((
             |row| row.row.key_id.as_str(),
             |row, text| {
                 row.row.key_id = KeyId::parse(text).ok()?;
@@ -207,7 +207,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     word!(provider),
     column(
         "status",
-        Form::Code((
+        ColumnForm::Code((
             |row| i64::from(row.row.status),
             |row, value| {
                 row.row.status = u16::try_from(value).ok()?;
@@ -218,7 +218,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     word!(outcome),
     column(
         "stream",
-        Form::Flag(|row| row.row.stream, |row, value| row.row.stream = value),
+        ColumnForm::Flag(|row| row.row.stream, |row, value| row.row.stream = value),
     ),
     count!(input_uncached),
     count!(cache_read),
@@ -234,7 +234,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     count!(image_generations),
     column(
         "usage_source",
-        Form::Word((
+        ColumnForm::Word((
             |row| row.row.usage_source.as_str(),
             |row, text| {
                 row.row.usage_source = UsageSource::parse(text)?;
@@ -248,7 +248,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     word!(price_version),
     column(
         "cost_nano_usd",
-        Form::Integer((
+        ColumnForm::Integer((
             |row| row.row.cost_nano_usd.nanos(),
             |row, value| {
                 row.row.cost_nano_usd = NanoUsd::from_nanos(value);
@@ -258,7 +258,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "latency_ms",
-        Form::Integer((
+        ColumnForm::Integer((
             |row| signed(row.row.latency_ms),
             |row, value| {
                 row.row.latency_ms = u64::try_from(value).ok()?;
@@ -268,7 +268,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "ttft_ms",
-        Form::OptionalInteger((
+        ColumnForm::OptionalInteger((
             |row| row.row.ttft_ms.map(signed),
             |row, value| {
                 row.row.ttft_ms = Some(u64::try_from(value).ok()?);
@@ -278,7 +278,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "parts",
-        Form::OptionalText((
+        ColumnForm::OptionalText((
             |row| (!row.row.parts.is_empty()).then(|| serde_json::to_string(&row.row.parts).ok().map(SmolStr::from))?,
             |row, text| {
                 row.row.parts = serde_json::from_str(text).ok()?;
@@ -286,10 +286,10 @@ pub(super) static COLUMNS: [Column; 44] = [
             },
         )),
     ),
-    column("tags", Form::Tags),
+    column("tags", ColumnForm::Tags),
     column(
         "hold_nano_usd",
-        Form::OptionalInteger((
+        ColumnForm::OptionalInteger((
             |row| row.row.hold_nano_usd.map(NanoUsd::nanos),
             |row, value| {
                 row.row.hold_nano_usd = Some(NanoUsd::from_nanos(value));
@@ -299,7 +299,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     ),
     column(
         "attempts",
-        Form::OptionalInteger((
+        ColumnForm::OptionalInteger((
             |row| row.row.attempts.map(i64::from),
             |row, value| {
                 row.row.attempts = Some(u32::try_from(value).ok()?);
@@ -315,7 +315,7 @@ pub(super) static COLUMNS: [Column; 44] = [
     later_count!(output_image),
 ];
 
-/// Counts are believed up to 2^53 only.
+/// A count as a signed number. It always fits: counts are at most 2^53.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -326,21 +326,21 @@ pub(super) fn put_tag(row: &mut NumberedRow, text: &str) -> Option<()> {
     Some(())
 }
 
-/// Where a column stands among all.
+/// The index of a column.
 pub(super) fn index_of(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
 
-/// The schema of files with these columns, as Parquet has it.
-pub(super) fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
-    let fields = columns.iter().map(|Column { name, form }| match form {
-        Form::Node | Form::Word(_) | Form::Text(_) => format!("required binary {name} (STRING);"),
-        Form::OptionalText(_) => format!("optional binary {name} (STRING);"),
-        Form::Integer(_) | Form::Code(_) => format!("required int64 {name};"),
-        Form::OptionalInteger(_) => format!("optional int64 {name};"),
-        Form::Time(_) => format!("required int64 {name} (TIMESTAMP(MILLIS,true));"),
-        Form::Flag(..) => format!("required boolean {name};"),
-        Form::Tags => {
+/// The Parquet schema of files with these columns.
+pub(super) fn schema(columns: &[ParquetColumn]) -> Result<TypePtr, ParquetError> {
+    let fields = columns.iter().map(|ParquetColumn { name, form }| match form {
+        ColumnForm::Node | ColumnForm::Word(_) | ColumnForm::Text(_) => format!("required binary {name} (STRING);"),
+        ColumnForm::OptionalText(_) => format!("optional binary {name} (STRING);"),
+        ColumnForm::Integer(_) | ColumnForm::Code(_) => format!("required int64 {name};"),
+        ColumnForm::OptionalInteger(_) => format!("optional int64 {name};"),
+        ColumnForm::Time(_) => format!("required int64 {name} (TIMESTAMP(MILLIS,true));"),
+        ColumnForm::Flag(..) => format!("required boolean {name};"),
+        ColumnForm::Tags => {
             format!("required group {name} (LIST) {{ repeated group list {{ required binary element (STRING); }} }}")
         }
     });
@@ -348,9 +348,9 @@ pub(super) fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     parse_message_type(&text).map(Arc::new)
 }
 
-/// How the columns are written: the same bytes for the same rows, whoever writes them. `sorted`: by [`SORTED_BY`].
+/// How the columns are written: the same rows always give the same bytes. `sorted`: by [`SORTED_BY`].
 pub(super) fn properties(sorted: bool) -> Result<WriterProperties, ParquetError> {
-    // The log is kept for months; somebody waits for an export.
+    // The log is kept for months, so it is compressed more; a user waits for an export.
     let level = ZstdLevel::try_new(if sorted { 3 } else { 1 })?;
     let mut properties = WriterProperties::builder()
         .set_created_by("weir".to_owned())
@@ -360,12 +360,19 @@ pub(super) fn properties(sorted: bool) -> Result<WriterProperties, ParquetError>
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
         .set_max_row_group_row_count(Some(GROUP_ROWS));
-    for Column { name, form } in &COLUMNS {
+    for ParquetColumn { name, form } in &COLUMNS {
         let path = ColumnPath::from(*name);
         let encoding = match form {
-            Form::Integer(_) | Form::OptionalInteger(_) | Form::Time(_) => Encoding::DELTA_BINARY_PACKED,
-            Form::Text(_) => Encoding::PLAIN,
-            Form::Node | Form::Word(_) | Form::OptionalText(_) | Form::Code(_) | Form::Flag(..) | Form::Tags => {
+            ColumnForm::Integer(_) | ColumnForm::OptionalInteger(_) | ColumnForm::Time(_) => {
+                Encoding::DELTA_BINARY_PACKED
+            }
+            ColumnForm::Text(_) => Encoding::PLAIN,
+            ColumnForm::Node
+            | ColumnForm::Word(_)
+            | ColumnForm::OptionalText(_)
+            | ColumnForm::Code(_)
+            | ColumnForm::Flag(..)
+            | ColumnForm::Tags => {
                 continue;
             }
         };

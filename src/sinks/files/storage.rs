@@ -1,61 +1,357 @@
-//! Where the log's files lie: in a folder of this machine, or elsewhere.
+//! The storage of the log's files: a folder of this machine, or a bucket.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use jiff::civil::Date;
 use parquet::errors::Result;
 use tempfile::NamedTempFile;
+use tokio::runtime::Handle;
 
-use super::{
-    place::{self, Place},
-    table::Table,
+use crate::{
+    domain::ledger::retention::RetentionProgress,
+    sinks::files::{
+        s3::{BucketClient, BucketError, BucketObject, BucketRequestError, BucketSettings, object_error},
+        staging::{self, FileName, file_names, make_folder, new_partial_file_in},
+        table::{FooterCache, TableReader},
+    },
 };
-use crate::domain::ledger::retention::Retention;
 
-/// Files by their names. All calls block, for no longer than the limits of whatever is behind them.
+/// The storage of the log's files. All calls block, no longer than the timeouts of the implementation.
 ///
-/// A file that is there is whole and does not change. Its name says which rows it has, so whoever puts it there again has the
-/// same bytes.
-pub(super) trait Storage: Send + Sync {
-    /// What it is called in messages.
+/// A file is complete and immutable once it is visible. Its name says which rows it has, so putting it again puts the same bytes.
+pub(super) trait FileStorage: Send + Sync {
+    /// Its name in messages.
     fn name(&self) -> String;
 
     /// The days that may have files, ascending.
     fn days(&self) -> io::Result<Vec<Date>>;
 
-    /// The files of all days, by day, lane and number.
-    fn all(&self) -> io::Result<Vec<Place>>;
+    /// The files of all days, ordered by day, lane and number.
+    fn all_files(&self) -> io::Result<Vec<FileName>>;
 
-    /// All files of a day, by lane and number.
-    fn all_of(&self, day: Date) -> io::Result<Vec<Place>>;
+    /// All files of a day, ordered by lane and number.
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>>;
 
-    /// Those of them that count: none of their rows is there twice, as after a merge.
-    fn of(&self, day: Date) -> io::Result<Vec<Place>> {
-        Ok(place::counting(&self.all_of(day)?))
+    /// The files of a day without those that were merged into another one.
+    fn unmerged_files(&self, day: Date) -> io::Result<Vec<FileName>> {
+        Ok(staging::without_merged(&self.day_files(day)?))
     }
 
-    /// The sizes of a day's files, in bytes. What goes meanwhile may be left out.
-    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>>;
+    /// The sizes of a day's files, in bytes. Files that are removed meanwhile may be missing.
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>>;
 
-    /// Opens a file. One that is not there any more is [`io::ErrorKind::NotFound`] in
+    /// Opens a file. If it does not exist any more, the error is [`io::ErrorKind::NotFound`] in
     /// [`parquet::errors::ParquetError::External`].
-    fn open(&self, place: &Place) -> Result<Table>;
+    fn open(&self, place: &FileName) -> Result<TableReader>;
 
-    /// Puts a complete file there, whole or not at all; one that is there already stays. Durable when it returns.
-    fn put(&self, place: &Place, file: NamedTempFile) -> io::Result<()>;
+    /// Adds a complete file atomically; if it exists, that is fine. Durable when it returns.
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()>;
 
-    /// Makes durable what a call of [`Storage::put`] before may not have had the time for.
-    fn settle(&self) -> io::Result<()>;
+    /// Makes files durable whose [`FileStorage::put`] was interrupted before it could.
+    fn sync_files(&self) -> io::Result<()>;
 
-    /// Removes a file; that it is gone already is as well.
-    fn remove(&self, place: &Place) -> io::Result<()>;
+    /// Removes a file, if it exists.
+    fn remove(&self, place: &FileName) -> io::Result<()>;
 
-    /// Removes what there is of a day.
+    /// Removes all files of a day.
     fn remove_day(&self, day: Date) -> io::Result<()>;
 
-    /// How far removal of old days has gone; `None` if that is not known.
-    fn retention(&self) -> io::Result<Option<Retention>>;
+    /// The state of removing old days; `None` if it is not known.
+    fn retention(&self) -> io::Result<Option<RetentionProgress>>;
 
-    /// Keeps how far it has gone.
-    fn keep_retention(&self, retention: &Retention) -> io::Result<()>;
+    /// Stores the state of removing old days.
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()>;
+}
+
+/// The object with the state of removing old days.
+const RETENTION: &str = "retention.json";
+/// The maximum number of pages of a list; each has up to 1000 names.
+const PAGES_MAX: usize = 1000;
+
+/// The log's files in an S3-compatible bucket, below a prefix. The objects have the same names as the files of a folder.
+///
+/// A put creates a new object only (`If-None-Match: *`). If it was refused, came late or its reply was lost, it is made again,
+/// and there is one object with the bytes that its name stands for. A put of a process that has ended may still arrive after
+/// another process has put some of the same rows under another name; readers identify rows by node and number.
+#[derive(Debug)]
+pub(super) struct BucketStorage {
+    requests: BucketClient,
+    /// `s3://NAME/PREFIX`
+    name: String,
+    prefix: String,
+    /// The staging folder of this machine.
+    folder: PathBuf,
+    footers: FooterCache,
+    /// The server does not support a condition on a put.
+    conditions_unsupported: AtomicBool,
+}
+
+impl BucketStorage {
+    /// Creates the storage without connecting: an unreachable bucket does not prevent a start.
+    pub(super) fn new(settings: &BucketSettings, folder: &Path, runtime: Handle) -> Result<Self, BucketError> {
+        Ok(Self {
+            requests: BucketClient::new(settings, runtime)?,
+            name: format!("s3://{}/{}", settings.name, settings.prefix),
+            prefix: settings.prefix.clone(),
+            folder: folder.to_owned(),
+            footers: FooterCache::default(),
+            conditions_unsupported: AtomicBool::new(false),
+        })
+    }
+
+    fn key(&self, place: &FileName) -> String {
+        format!("{}{}", self.prefix, place.name())
+    }
+
+    /// The names below the prefix that begin with `begin`, without the prefix, each with its size in bytes. With `by_folder`,
+    /// only the folders.
+    fn list_names(&self, begin: &str, by_folder: bool) -> io::Result<Vec<(String, u64)>> {
+        let prefix = format!("{}{begin}", self.prefix);
+        let (mut names, mut continued) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let page = self.requests.list(&prefix, by_folder, continued.as_deref());
+            let page = page.map_err(|error| io::Error::other(format!("listing {prefix}*: {error}")))?;
+            let found: Vec<(String, u64)> = if by_folder {
+                page.common_prefixes.into_iter().map(|one| (one.prefix, 0)).collect()
+            } else {
+                let objects = page.contents.into_iter();
+                objects.map(|one| (one.key, one.size.unwrap_or(0))).collect()
+            };
+            let below = found.iter().filter_map(|(name, bytes)| {
+                let name = name.strip_prefix(&self.prefix)?;
+                Some((name.to_owned(), *bytes))
+            });
+            names.extend(below);
+            continued = page.next_continuation_token;
+            if continued.is_none() {
+                return Ok(names);
+            }
+        }
+        Err(io::Error::other(format!(
+            "{prefix}* has more than {PAGES_MAX} pages of names; give the log its own prefix"
+        )))
+    }
+
+    /// The files whose names begin with `begin`, with their sizes in bytes.
+    fn list_files(&self, begin: &str) -> io::Result<BTreeMap<FileName, u64>> {
+        let names = self.list_names(begin, false)?.into_iter();
+        Ok(names
+            .filter_map(|(name, bytes)| Some((FileName::parse(&name)?, bytes)))
+            .collect())
+    }
+
+    fn put_new(&self, key: &str, file: &File) -> Result<(), BucketRequestError> {
+        if !self.conditions_unsupported.load(Ordering::Relaxed) {
+            match self.requests.put(key, file, true) {
+                Err(BucketRequestError::Refused(refused)) if refused.is_existing() => return Ok(()),
+                Err(BucketRequestError::Refused(refused)) if refused.is_condition_unsupported() => {}
+                done => return done,
+            }
+        }
+        // A second put in spite of the check puts the same bytes.
+        if !self.requests.has_object(key)? {
+            self.requests.put(key, file, false)?;
+        }
+        if !self.conditions_unsupported.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                bucket = self.name,
+                "the server does not support If-None-Match: weir checks whether a file exists before it puts it"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl FileStorage for BucketStorage {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn days(&self) -> io::Result<Vec<Date>> {
+        let folders = self.list_names("", true)?;
+        let days = folders
+            .iter()
+            .filter_map(|(name, _)| staging::parse_day(name.strip_suffix('/')?));
+        let mut days: Vec<Date> = days.collect();
+        days.sort_unstable();
+        Ok(days)
+    }
+
+    fn all_files(&self) -> io::Result<Vec<FileName>> {
+        Ok(self.list_files("")?.into_keys().collect())
+    }
+
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>> {
+        Ok(self.file_sizes(day)?.into_keys().collect())
+    }
+
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>> {
+        let places = self.list_files(&format!("{day}/"))?;
+        self.footers
+            .retain(|place| place.day != day || places.contains_key(place));
+        Ok(places)
+    }
+
+    fn open(&self, place: &FileName) -> Result<TableReader> {
+        let open = || BucketObject::open(&self.requests, self.key(place), self.folder.clone());
+        let object = self.footers.object(place, open)?;
+        TableReader::open(object.into(), &place.node)
+    }
+
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()> {
+        let key = self.key(place);
+        self.put_new(&key, file.as_file())
+            .map_err(|error| object_error(&key, &error))
+    }
+
+    fn sync_files(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, place: &FileName) -> io::Result<()> {
+        let key = self.key(place);
+        self.requests.remove(&key).map_err(|error| object_error(&key, &error))
+    }
+
+    fn remove_day(&self, day: Date) -> io::Result<()> {
+        // Only weir's own files: others may use the same bucket.
+        self.day_files(day)?.iter().try_for_each(|place| self.remove(place))
+    }
+
+    fn retention(&self) -> io::Result<Option<RetentionProgress>> {
+        let key = format!("{}{RETENTION}", self.prefix);
+        match self.requests.read_whole(&key) {
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(object_error(&key, &error)),
+        }
+    }
+
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()> {
+        let key = format!("{}{RETENTION}", self.prefix);
+        let mut partial = new_partial_file_in(&self.folder)?;
+        serde_json::to_writer(&mut partial, retention)?;
+        let put = self.requests.put(&key, partial.as_file(), false);
+        put.map_err(|error| object_error(&key, &error))
+    }
+}
+
+/// The log's files in a folder, which several machines may share. It has a subfolder for each day.
+pub(super) struct FolderStorage(PathBuf);
+
+impl FolderStorage {
+    pub(super) fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    fn day_folder(&self, day: Date) -> PathBuf {
+        self.0.join(day.to_string())
+    }
+}
+
+impl FileStorage for FolderStorage {
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn days(&self) -> io::Result<Vec<Date>> {
+        let mut days: Vec<Date> = file_names(&self.0)?
+            .iter()
+            .filter_map(|name| staging::parse_day(name))
+            .collect();
+        days.sort_unstable();
+        Ok(days)
+    }
+
+    fn all_files(&self) -> io::Result<Vec<FileName>> {
+        let mut all = Vec::new();
+        for day in self.days()? {
+            all.extend(self.day_files(day)?);
+        }
+        Ok(all)
+    }
+
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>> {
+        let names = file_names(&self.day_folder(day))?;
+        let mut places: Vec<FileName> = names
+            .iter()
+            .filter_map(|name| FileName::parse(&format!("{day}/{name}")))
+            .collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>> {
+        let mut bytes = BTreeMap::new();
+        for place in self.day_files(day)? {
+            match fs::metadata(self.0.join(place.name())) {
+                Ok(file) => {
+                    bytes.insert(place, file.len());
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn open(&self, place: &FileName) -> Result<TableReader> {
+        TableReader::open(File::open(self.0.join(place.name()))?.into(), &place.node)
+    }
+
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()> {
+        let of_day = self.day_folder(place.day);
+        make_folder(&of_day)?;
+        file.as_file().sync_all()?;
+        file.persist(self.0.join(place.name())).map_err(|error| error.error)?;
+        sync(&of_day)?;
+        sync(&self.0)
+    }
+
+    fn sync_files(&self) -> io::Result<()> {
+        for day in self.days()? {
+            sync(&self.day_folder(day))?;
+        }
+        sync(&self.0)
+    }
+
+    fn remove(&self, place: &FileName) -> io::Result<()> {
+        ignore_missing(fs::remove_file(self.0.join(place.name())))
+    }
+
+    fn remove_day(&self, day: Date) -> io::Result<()> {
+        ignore_missing(fs::remove_dir_all(self.day_folder(day)))?;
+        sync(&self.0)
+    }
+
+    fn retention(&self) -> io::Result<Option<RetentionProgress>> {
+        let text = fs::read(self.0.join(RETENTION)).ok();
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()> {
+        let mut partial = new_partial_file_in(&self.0)?;
+        serde_json::to_writer(&mut partial, retention)?;
+        partial.as_file().sync_all()?;
+        partial.persist(self.0.join(RETENTION)).map_err(|error| error.error)?;
+        sync(&self.0)
+    }
+}
+
+/// Syncs the names in a folder.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }

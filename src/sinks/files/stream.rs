@@ -1,50 +1,54 @@
-//! The rows of several files in one order: by account, time, number and lane.
+//! Merges the rows of several files, ordered by account, time, number and lane, and exports rows as a file.
 
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BTreeSet, BinaryHeap, VecDeque},
+    io,
 };
 
 use parquet::errors::{ParquetError, Result};
 
-use super::{
-    group::Group,
-    table::{Table, sort_key},
-    wanted::Wanted,
+use crate::{
+    domain::ledger::{NodeId, consumption::Row},
+    journal::NumberedRow,
+    sinks::files::{
+        group::{RowFilter, RowGroup},
+        schema::GROUP_ROWS,
+        table::{TableReader, TableWriter, sort_key},
+    },
 };
-use crate::{domain::ledger::NodeId, journal::NumberedRow};
 
-/// Rows of all files in memory, and the least and the most of one.
+/// The rows of all files in memory, and the minimum and maximum of one file.
 const ROWS_IN_MEMORY: usize = 8192;
 const READ_ROWS_MIN: usize = 16;
 const READ_ROWS_MAX: usize = 1024;
 
-/// A place in the rows of several files. It holds them open: they may be removed meanwhile.
-pub(super) struct Stream {
-    sources: Vec<Source>,
+/// Merges the rows of several files. It keeps the files open, because they may be removed meanwhile.
+pub(super) struct RowStream {
+    sources: Vec<RowSource>,
     lanes: Vec<NodeId>,
-    heads: BinaryHeap<Reverse<Head>>,
-    /// The last one that has rows: those need no order.
+    heads: BinaryHeap<Reverse<StreamHead>>,
+    /// The only file that still has rows: they need no merging.
     alone: Option<usize>,
-    /// The lane and number of the row before.
+    /// The lane and number of the previous row.
     last: Option<(usize, u64)>,
 }
 
-impl Stream {
-    /// All rows, or those that are wanted. A file is not read before it is its turn.
-    pub(super) fn open(tables: Vec<Table>, wanted: Option<&Wanted>) -> Result<Self> {
+impl RowStream {
+    /// Merges all rows, or the wanted ones. A file is not read before its first row is needed.
+    pub(super) fn open(tables: Vec<TableReader>, wanted: Option<&RowFilter>) -> Result<Self> {
         let read_rows = ROWS_IN_MEMORY.checked_div(tables.len()).unwrap_or(READ_ROWS_MAX);
         let read_rows = read_rows.clamp(READ_ROWS_MIN, READ_ROWS_MAX);
         let lanes: BTreeSet<NodeId> = tables.iter().map(|table| table.node().clone()).collect();
         let sources = tables.into_iter().map(|table| {
             let lane = lanes.iter().position(|lane| lane == table.node());
-            Source::new(table, lane.unwrap_or_default(), wanted, read_rows)
+            RowSource::new(table, lane.unwrap_or_default(), wanted, read_rows)
         });
-        let sources: Vec<Source> = sources.collect();
+        let sources: Vec<RowSource> = sources.collect();
         let bounds = sources.iter().enumerate();
         let heads = bounds.filter_map(|(index, source)| {
-            let (next, lane) = (source.bound()?, source.lane);
-            Some(Reverse(Head { next, lane, index }))
+            let (next, lane) = (source.lower_bound()?, source.lane);
+            Some(Reverse(StreamHead { next, lane, index }))
         });
         Ok(Self {
             heads: heads.collect(),
@@ -55,17 +59,18 @@ impl Stream {
         })
     }
 
-    /// The next row; `None` at the end. One that several files have comes once.
+    /// The next row; `None` at the end. A row that several files have is returned once.
     pub(super) fn next(&mut self) -> Result<Option<NumberedRow>> {
         while let Some(Reverse(head)) = self.heads.pop() {
             let (lane, index) = (head.lane, head.index);
             if self.heads.is_empty() {
                 self.alone = Some(index);
             } else {
-                let next = self.source(index)?.next()?.map(|row| Next::Row(Box::new(row)));
-                self.heads.extend(next.map(|next| Reverse(Head { next, lane, index })));
+                let next = self.source(index)?.next()?.map(|row| NextRow::Row(Box::new(row)));
+                self.heads
+                    .extend(next.map(|next| Reverse(StreamHead { next, lane, index })));
             }
-            if let Next::Row(row) = head.next
+            if let NextRow::Row(row) = head.next
                 && self.is_new(lane, row.number)
             {
                 return Ok(Some(*row));
@@ -82,85 +87,86 @@ impl Stream {
         }
     }
 
-    /// The same with its lane.
-    pub(super) fn next_of_lane(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
+    /// The next row with its lane; `None` at the end.
+    pub(super) fn next_with_lane(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
         let Some(row) = self.next()? else { return Ok(None) };
         let lane = self.last.and_then(|(lane, _)| self.lanes.get(lane));
         Ok(lane.map(|lane| (lane.clone(), row)))
     }
 
-    fn source(&mut self, index: usize) -> Result<&mut Source> {
+    fn source(&mut self, index: usize) -> Result<&mut RowSource> {
         let source = self.sources.get_mut(index);
         source.ok_or_else(|| ParquetError::General("no such file".to_owned()))
     }
 
-    /// Whether it is not the row before. What is the same has the same place in the order, so it comes together.
+    /// Whether a row differs from the previous one. Duplicates have the same position in the order, so they are adjacent.
     fn is_new(&mut self, lane: usize, number: u64) -> bool {
         self.last.replace((lane, number)) != Some((lane, number))
     }
 }
 
-/// What comes next of a file.
-struct Head {
-    next: Next,
+/// The next row of a file.
+struct StreamHead {
+    next: NextRow,
     lane: usize,
     index: usize,
 }
 
-enum Next {
+enum NextRow {
     Row(Box<NumberedRow>),
-    /// Nothing has been read of it: what comes is not before this account and time.
+    /// The file has not been read yet: its first row is not before this account and time.
     NotBefore(Vec<u8>, i64),
 }
 
-impl Head {
+impl StreamHead {
     fn order(&self) -> (&[u8], i64, u64, usize, usize) {
         match &self.next {
-            Next::Row(row) => {
+            NextRow::Row(row) => {
                 let (account, time_ms, number) = sort_key(row);
                 (account.as_bytes(), time_ms, number, self.lane, self.index)
             }
-            Next::NotBefore(account, time_ms) => (account, *time_ms, 0, self.lane, self.index),
+            NextRow::NotBefore(account, time_ms) => (account, *time_ms, 0, self.lane, self.index),
         }
     }
 }
 
-impl PartialEq for Head {
+impl PartialEq for StreamHead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Head {}
+impl Eq for StreamHead {}
 
-impl PartialOrd for Head {
+impl PartialOrd for StreamHead {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Head {
+impl Ord for StreamHead {
     fn cmp(&self, other: &Self) -> Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-/// The rows of a file, a few at a time.
-struct Source {
-    table: Table,
-    /// The place of its lane among those of all files, by name.
+/// Reads the rows of a file, a few at a time.
+struct RowSource {
+    table: TableReader,
+    /// The index of its lane among those of all files, ordered by name.
     lane: usize,
-    wanted: Option<Wanted>,
+    wanted: Option<RowFilter>,
     read_rows: usize,
-    /// Those that may have what is wanted, and that have not been begun.
+    /// The groups that may have wanted rows and have not been begun.
     groups: VecDeque<usize>,
-    group: Option<Group>,
+    group: Option<RowGroup>,
     rows: std::vec::IntoIter<NumberedRow>,
 }
 
-impl Source {
-    fn new(table: Table, lane: usize, wanted: Option<&Wanted>, read_rows: usize) -> Self {
-        let groups = (0..table.groups()).filter(|group| wanted.is_none_or(|wanted| table.may_have(*group, wanted)));
+impl RowSource {
+    fn new(table: TableReader, lane: usize, wanted: Option<&RowFilter>, read_rows: usize) -> Self {
+        let groups =
+            (0..table.group_count()).filter(|group| wanted.is_none_or(|wanted| table.can_match(*group, wanted)));
         Self {
             groups: groups.collect(),
             table,
@@ -172,10 +178,10 @@ impl Source {
         }
     }
 
-    /// A bound of what comes, by what the file says of its first group. `None`: nothing comes.
-    fn bound(&self) -> Option<Next> {
-        let (account, time_ms) = self.table.least(*self.groups.front()?);
-        Some(Next::NotBefore(account, time_ms))
+    /// A lower bound of the first row, from the statistics of its group. `None` if there are no rows.
+    fn lower_bound(&self) -> Option<NextRow> {
+        let (account, time_ms) = self.table.lower_bound(*self.groups.front()?);
+        Some(NextRow::NotBefore(account, time_ms))
     }
 
     fn next(&mut self) -> Result<Option<NumberedRow>> {
@@ -184,9 +190,9 @@ impl Source {
                 return Ok(Some(row));
             }
             match &mut self.group {
-                Some(group) if group.left() > 0 => {
+                Some(group) if group.remaining() > 0 => {
                     let rows = match &self.wanted {
-                        Some(wanted) => group.read_wanted(self.read_rows, wanted)?,
+                        Some(wanted) => group.read_matching(self.read_rows, wanted)?,
                         None => group.read(self.read_rows)?,
                     };
                     self.rows = rows.into_iter();
@@ -196,9 +202,58 @@ impl Source {
                         self.group = None;
                         return Ok(None);
                     };
-                    self.group = Some(self.table.group(next)?);
+                    self.group = Some(self.table.read_group(next)?);
                 }
             }
         }
+    }
+}
+
+/// Exports rows in any order as a Parquet file in the format of the log's files, piece by piece. Numbers the rows from 1. Up to a
+/// group of rows is in memory.
+pub(crate) struct ParquetExport {
+    out: TableWriter<Vec<u8>>,
+    rows: Vec<NumberedRow>,
+    last: u64,
+}
+
+impl ParquetExport {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// The schema is invalid, which is a bug.
+    pub(crate) fn begin() -> io::Result<Self> {
+        Ok(Self {
+            out: TableWriter::unsorted(Vec::new(), &NodeId::none())?,
+            rows: Vec::new(),
+            last: 0,
+        })
+    }
+
+    /// Adds a row; returns the next bytes of the file, if there are any yet.
+    ///
+    /// # Errors
+    /// A value does not fit into its column.
+    pub(crate) fn add_row(&mut self, row: Row) -> io::Result<Vec<u8>> {
+        self.last += 1;
+        let number = self.last;
+        self.rows.push(NumberedRow { number, row });
+        if self.rows.len() < GROUP_ROWS {
+            return Ok(Vec::new());
+        }
+        self.out.write_group(&self.rows)?;
+        self.rows.clear();
+        Ok(std::mem::take(self.out.output()?))
+    }
+
+    /// Completes the file; returns its last bytes.
+    ///
+    /// # Errors
+    /// As for [`ParquetExport::add_row`].
+    pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
+        if !self.rows.is_empty() {
+            self.out.write_group(&self.rows)?;
+        }
+        Ok(self.out.finish()?)
     }
 }

@@ -1,47 +1,58 @@
-//! Rows as Parquet: written by groups, and read again.
+//! Writes and reads rows as Parquet, by groups.
 
-use std::{borrow::Borrow, io::Write, ops::Range, sync::Arc};
+use std::{
+    borrow::Borrow,
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    ops::Range,
+    sync::Arc,
+};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use parquet::{
     data_type::{BoolType, ByteArray, ByteArrayType, Int64Type},
     errors::{ParquetError, Result},
     file::{
         metadata::{KeyValue, RowGroupMetaData},
-        reader::{FileReader, SerializedFileReader},
+        reader::{ChunkReader, FileReader, Length, SerializedFileReader},
         statistics::Statistics,
         writer::{SerializedColumnWriter, SerializedFileWriter},
     },
 };
 use smol_str::SmolStr;
 
-use super::{
-    group::Group,
-    place::Place,
-    schema::{self, COLUMNS, Column, Form},
-    source::{Near, Source},
-    wanted::Wanted,
-};
 use crate::{
-    domain::ledger::{NodeId, log_filter::LogFilter, log_place::LogPlace, tag::Tag},
+    domain::ledger::{
+        NodeId,
+        log_query::{LogFilter, LogPosition},
+        tag::Tag,
+    },
     journal::NumberedRow,
+    sinks::files::{
+        group::{RowFilter, RowGroup},
+        s3::{BucketObject, ObjectReader},
+        schema::{self, COLUMNS, ColumnForm, ParquetColumn},
+        staging::FileName,
+    },
 };
 
-/// Writes one file.
+/// Writes a file.
 pub(super) struct TableWriter<W: Write + Send> {
     out: SerializedFileWriter<W>,
-    columns: &'static [Column],
+    columns: &'static [ParquetColumn],
     node: ByteArray,
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    /// A file for sorted rows of a lane.
-    pub(super) fn new(out: W, place: &Place) -> Result<Self> {
+    /// Begins a file for sorted rows of a lane.
+    pub(super) fn new(out: W, place: &FileName) -> Result<Self> {
         Self::with_columns(out, place, &COLUMNS)
     }
 
-    /// The same with the first columns only, as they were before others were added.
-    pub(super) fn with_columns(out: W, place: &Place, columns: &'static [Column]) -> Result<Self> {
+    /// The same with the first columns only, as in earlier versions.
+    pub(super) fn with_columns(out: W, place: &FileName, columns: &'static [ParquetColumn]) -> Result<Self> {
         let schema = schema::schema(columns)?;
         let mut out = SerializedFileWriter::new(out, schema, Arc::new(schema::properties(true)?))?;
         for (name, value) in [
@@ -58,7 +69,7 @@ impl<W: Write + Send> TableWriter<W> {
         })
     }
 
-    /// A file for rows in any order.
+    /// Begins a file for rows in any order.
     pub(super) fn unsorted(out: W, node: &NodeId) -> Result<Self> {
         let out = SerializedFileWriter::new(out, schema::schema(&COLUMNS)?, Arc::new(schema::properties(false)?))?;
         Ok(Self {
@@ -68,23 +79,24 @@ impl<W: Write + Send> TableWriter<W> {
         })
     }
 
-    /// Adds the next rows, at most [`schema::GROUP_ROWS`]; if the file is sorted, those of all calls together by [`sort_key`].
-    pub(super) fn group<R: Borrow<NumberedRow>>(&mut self, rows: &[R]) -> Result<()> {
+    /// Adds the next rows, at most [`schema::GROUP_ROWS`]. In a sorted file, the rows of all calls must be ordered by
+    /// [`sort_key`].
+    pub(super) fn write_group<R: Borrow<NumberedRow>>(&mut self, rows: &[R]) -> Result<()> {
         let rows: Vec<&NumberedRow> = rows.iter().map(Borrow::borrow).collect();
         let mut group = self.out.next_row_group()?;
         for column in self.columns {
             let mut out = group
                 .next_column()?
                 .ok_or_else(|| ParquetError::General(format!("the schema has no column {}", column.name)))?;
-            put(&mut out, column, &rows, &self.node)?;
+            write_column(&mut out, column, &rows, &self.node)?;
             out.close()?;
         }
         group.close()?;
         Ok(())
     }
 
-    /// Where it is written to, with all groups that were added.
-    pub(super) fn written(&mut self) -> Result<&mut W> {
+    /// The output, with all added groups.
+    pub(super) fn output(&mut self) -> Result<&mut W> {
         self.out.flush()?;
         Ok(self.out.inner_mut())
     }
@@ -95,7 +107,7 @@ impl<W: Write + Send> TableWriter<W> {
     }
 }
 
-/// What rows of a file are sorted by.
+/// The sort key of the rows of a file.
 pub(super) fn sort_key(row: &NumberedRow) -> (&str, i64, u64) {
     (&row.row.account, row.row.time_ms, row.number)
 }
@@ -104,7 +116,7 @@ fn text(text: &str) -> ByteArray {
     ByteArray::from(text.as_bytes().to_vec())
 }
 
-/// Texts as cells, in one piece of memory.
+/// Texts as cells in one allocation.
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
     let (mut all, mut ranges) = (Vec::new(), Vec::new());
     for text in texts {
@@ -119,42 +131,47 @@ fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
         .collect()
 }
 
-fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[&NumberedRow], node: &ByteArray) -> Result<()> {
+fn write_column(
+    out: &mut SerializedColumnWriter<'_>,
+    column: &ParquetColumn,
+    rows: &[&NumberedRow],
+    node: &ByteArray,
+) -> Result<()> {
     match &column.form {
-        Form::Node => {
+        ColumnForm::Node => {
             let values = vec![node.clone(); rows.len()];
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
-        Form::Word((get, _)) | Form::Text((get, _)) => {
+        ColumnForm::Word((get, _)) | ColumnForm::Text((get, _)) => {
             let values = texts(rows.iter().copied().map(get));
             out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
         }
-        Form::OptionalText((get, _)) => {
+        ColumnForm::OptionalText((get, _)) => {
             let cells: Vec<Option<SmolStr>> = rows.iter().copied().map(get).collect();
             let levels: Vec<i16> = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
             let values = texts(cells.iter().flatten().map(SmolStr::as_str));
             out.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
         }
-        Form::Integer((get, _)) | Form::Code((get, _)) | Form::Time((get, _)) => {
+        ColumnForm::Integer((get, _)) | ColumnForm::Code((get, _)) | ColumnForm::Time((get, _)) => {
             let values: Vec<i64> = rows.iter().copied().map(get).collect();
             out.typed::<Int64Type>().write_batch(&values, None, None)?;
         }
-        Form::OptionalInteger((get, _)) => {
+        ColumnForm::OptionalInteger((get, _)) => {
             let cells: Vec<Option<i64>> = rows.iter().copied().map(get).collect();
             let levels: Vec<i16> = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
             let values: Vec<i64> = cells.into_iter().flatten().collect();
             out.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
         }
-        Form::Flag(get, _) => {
+        ColumnForm::Flag(get, _) => {
             let values: Vec<bool> = rows.iter().copied().map(get).collect();
             out.typed::<BoolType>().write_batch(&values, None, None)?;
         }
-        Form::Tags => {
+        ColumnForm::Tags => {
             let values = texts(rows.iter().copied().flat_map(|row| &row.row.tags).map(Tag::as_str));
             let (mut definition, mut repetition) = (Vec::new(), Vec::new());
             for row in rows {
                 let tags = &row.row.tags;
-                // A row without tags has one place, with nothing in it.
+                // A row without tags has one empty slot.
                 definition.extend(std::iter::repeat_n(i16::from(!tags.is_empty()), tags.len().max(1)));
                 repetition.extend((0..tags.len().max(1)).map(|place| i16::from(place > 0)));
             }
@@ -165,38 +182,38 @@ fn put(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: &[&NumberedR
     Ok(())
 }
 
-/// A file that is read.
-pub(super) struct Table {
-    file: SerializedFileReader<Source>,
-    near: Near,
+/// Reads a file.
+pub(super) struct TableReader {
+    file: SerializedFileReader<FileSource>,
+    near: PartFetcher,
     node: NodeId,
 }
 
-impl Table {
-    /// A file with rows of a lane.
-    pub(super) fn open(source: Source, node: &NodeId) -> Result<Self> {
-        let near = Near::to(&source);
+impl TableReader {
+    /// Opens a file with rows of a lane.
+    pub(super) fn open(source: FileSource, node: &NodeId) -> Result<Self> {
+        let near = PartFetcher::for_source(&source);
         let file = SerializedFileReader::new(source)?;
         let node = node.clone();
         Ok(Self { file, near, node })
     }
 
-    /// The lane that all rows are of.
+    /// The lane of all rows.
     pub(super) fn node(&self) -> &NodeId {
         &self.node
     }
 
-    pub(super) fn groups(&self) -> usize {
+    pub(super) fn group_count(&self) -> usize {
         self.file.num_row_groups()
     }
 
-    /// How many rows a group has.
+    /// The number of rows in a group.
     pub(super) fn rows_in(&self, group: usize) -> usize {
         usize::try_from(self.file.metadata().row_group(group).num_rows()).unwrap_or(0)
     }
 
-    /// Whether a group may have rows that are wanted, by what is said of it.
-    pub(super) fn may_have(&self, group: usize, wanted: &Wanted) -> bool {
+    /// Whether a group may have wanted rows, according to its statistics.
+    pub(super) fn can_match(&self, group: usize, wanted: &RowFilter) -> bool {
         let group = self.file.metadata().row_group(group);
         let LogFilter {
             account,
@@ -222,8 +239,8 @@ impl Table {
             && !ends_before(group, &wanted.from)
     }
 
-    /// An account and a time that no row of a group is before.
-    pub(super) fn least(&self, group: usize) -> (Vec<u8>, i64) {
+    /// A lower bound of the accounts and times of a group.
+    pub(super) fn lower_bound(&self, group: usize) -> (Vec<u8>, i64) {
         let group = self.file.metadata().row_group(group);
         let account = match statistics(group, "account") {
             Some(Statistics::ByteArray(all)) => all.min_bytes_opt().unwrap_or_default().to_vec(),
@@ -236,8 +253,8 @@ impl Table {
         (account, time_ms)
     }
 
-    /// Where the bytes of a group are.
-    fn bytes_of(&self, group: usize) -> Range<u64> {
+    /// The range of a group's bytes.
+    fn byte_range(&self, group: usize) -> Range<u64> {
         let columns = self.file.metadata().row_group(group).columns().iter();
         let ranges = columns.map(|column| {
             let (begin, length) = column.byte_range();
@@ -248,25 +265,25 @@ impl Table {
             .unwrap_or_default()
     }
 
-    /// The rows of a group, in their order. A file from before a column was added has rows without it.
-    pub(super) fn group(&self, group: usize) -> Result<Group> {
-        self.near.bring(self.bytes_of(group))?;
+    /// Reads the rows of a group, in their order. A file from before a column was added has rows without it.
+    pub(super) fn read_group(&self, group: usize) -> Result<RowGroup> {
+        self.near.fetch(self.byte_range(group))?;
         let reader = self.file.get_row_group(group)?;
         let there = reader.num_columns();
-        if let Some(lacking) = COLUMNS.iter().skip(there).find(|column| !column.may_lack()) {
-            return Err(ParquetError::General(format!("there is no column {}", lacking.name)));
+        if let Some(lacking) = COLUMNS.iter().skip(there).find(|column| !column.can_be_missing()) {
+            return Err(ParquetError::General(format!("column {} is missing", lacking.name)));
         }
         let columns = (0..COLUMNS.len().min(there)).map(|column| reader.get_column_reader(column));
-        Ok(Group::new(columns.collect::<Result<Vec<_>>>()?, self.rows_in(group)))
+        Ok(RowGroup::new(columns.collect::<Result<Vec<_>>>()?, self.rows_in(group)))
     }
 }
 
 fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Statistics> {
-    // Each column is one leaf of the schema, the list of tags too.
+    // Each column is one leaf of the schema, also the list of tags.
     group.columns().get(schema::index_of(column)?)?.statistics()
 }
 
-/// Whether a column may have a text. What is said of it may be shortened, and is a bound all the same.
+/// Whether a column may have a text. Bounds in the statistics may be shortened, but remain bounds.
 fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     let Some(Statistics::ByteArray(all)) = statistics(group, column) else {
         return true;
@@ -275,7 +292,7 @@ fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     all.min_bytes_opt().is_none_or(|min| min <= text) && all.max_bytes_opt().is_none_or(|max| max >= text)
 }
 
-/// Whether a row may have a tag: one that is between the least and the greatest of all. A group whose rows have none has neither.
+/// Whether a row may have a tag: it must be between the smallest and the greatest tag. A group without tags has neither.
 fn has_tag(group: &RowGroupMetaData, tag: &Tag) -> bool {
     let Some(Statistics::ByteArray(all)) = statistics(group, "tags") else {
         return true;
@@ -294,8 +311,8 @@ fn has_integer(group: &RowGroupMetaData, column: &str, first: i64, last: i64) ->
     all.min_opt().is_none_or(|min| *min <= last) && all.max_opt().is_none_or(|max| *max >= first)
 }
 
-/// Whether all rows of a group are before a place.
-fn ends_before(group: &RowGroupMetaData, place: &LogPlace) -> bool {
+/// Whether all rows of a group are before a position.
+fn ends_before(group: &RowGroupMetaData, place: &LogPosition) -> bool {
     let Some(Statistics::ByteArray(accounts)) = statistics(group, "account") else {
         return false;
     };
@@ -306,5 +323,121 @@ fn ends_before(group: &RowGroupMetaData, place: &LogPlace) -> bool {
             !has_integer(group, "time", place.time_ms, i64::MAX)
         }
         _ => false,
+    }
+}
+
+/// The source of a log file's bytes.
+pub(super) enum FileSource {
+    File(File),
+    Object(BucketObject),
+}
+
+/// Reads a source from an offset onwards.
+pub(super) enum SourceReader {
+    File(BufReader<File>),
+    Object(ObjectReader),
+}
+
+impl From<File> for FileSource {
+    fn from(file: File) -> Self {
+        Self::File(file)
+    }
+}
+
+impl From<BucketObject> for FileSource {
+    fn from(object: BucketObject) -> Self {
+        Self::Object(object)
+    }
+}
+
+/// Fetches parts of an object that are about to be read.
+pub(super) struct PartFetcher(Option<BucketObject>);
+
+impl PartFetcher {
+    /// Fetches parts of this source; does nothing for a local file.
+    pub(super) fn for_source(source: &FileSource) -> Self {
+        match source {
+            FileSource::File(_) => Self(None),
+            FileSource::Object(object) => Self(Some(object.clone())),
+        }
+    }
+
+    /// Fetches a part; it replaces the previous one.
+    pub(super) fn fetch(&self, range: Range<u64>) -> Result<()> {
+        let brought = self.0.as_ref().map_or(Ok(()), |object| object.prefetch(range));
+        Ok(brought?)
+    }
+}
+
+impl Length for FileSource {
+    fn len(&self) -> u64 {
+        match self {
+            Self::File(file) => file.len(),
+            Self::Object(object) => object.length(),
+        }
+    }
+}
+
+impl ChunkReader for FileSource {
+    type T = SourceReader;
+
+    fn get_read(&self, start: u64) -> Result<SourceReader> {
+        match self {
+            Self::File(file) => file.get_read(start).map(SourceReader::File),
+            Self::Object(object) => Ok(SourceReader::Object(object.reader(start))),
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        match self {
+            Self::File(file) => file.get_bytes(start, length),
+            Self::Object(object) => Ok(object.bytes(start, length)?),
+        }
+    }
+}
+
+impl Read for SourceReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(into),
+            Self::Object(object) => object.read(into),
+        }
+    }
+}
+
+/// The maximum number of ends in memory. Each has at most 64 KiB.
+const FOOTERS_MAX: usize = 128;
+
+/// The ends of files in a bucket, which describe where in them the rows are. If there are too many, those of the latest days.
+/// They never become invalid, because a file's name determines its bytes.
+#[derive(Debug, Default)]
+pub(super) struct FooterCache(Mutex<BTreeMap<FileName, BucketObject>>);
+
+impl FooterCache {
+    /// The object of a file. Its end is read with `open` if it is not known.
+    pub(super) fn object(
+        &self,
+        place: &FileName,
+        open: impl FnOnce() -> io::Result<BucketObject>,
+    ) -> io::Result<BucketObject> {
+        let known = self.0.lock().get(place).and_then(BucketObject::with_end_only);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let object = open()?;
+        if let Some(end) = object.with_end_only() {
+            let mut known = self.0.lock();
+            if known.len() >= FOOTERS_MAX {
+                // Removes the oldest day's: reading the same files again and again still finds most, and today's are read most.
+                known.pop_first();
+            }
+            known.insert(place.clone(), end);
+        }
+        Ok(object)
+    }
+
+    /// Forgets the other files.
+    pub(super) fn retain(&self, is_kept: impl Fn(&FileName) -> bool) {
+        self.0.lock().retain(|place, _| is_kept(place));
     }
 }

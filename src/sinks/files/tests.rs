@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
-    domain::ledger::{consumption::Row, log_filter::LogFilter},
+    domain::ledger::{consumption::Row, log_query::LogFilter},
     edges::web_client::{WebClient, WebLimits},
     journal::{NumberedRow, tests::scratch},
     sinks::contract::{
@@ -56,13 +56,13 @@ fn client() -> WebClient {
 fn all_rows(files: &LogFiles, node: &NodeId) -> Vec<Arc<NumberedRow>> {
     let mut rows = Vec::new();
     for day in files.storage.days().unwrap() {
-        for place in files.storage.of(day).unwrap() {
+        for place in files.storage.unmerged_files(day).unwrap() {
             if place.node != *node {
                 continue;
             }
             let table = files.storage.open(&place).unwrap();
-            for group in 0..table.groups() {
-                let there = table.group(group).unwrap().read(usize::MAX).unwrap();
+            for group in 0..table.group_count() {
+                let there = table.read_group(group).unwrap().read(usize::MAX).unwrap();
                 assert!(there.is_sorted_by_key(|row| (row.row.account.clone(), row.row.time_ms, row.number)));
                 rows.extend(there.into_iter().map(Arc::new));
             }
@@ -106,13 +106,13 @@ fn hours(node: &NodeId, hours: i64, rows_each: u64) -> Vec<Batch> {
 
 /// The names of the files that count.
 fn names(files: &LogFiles) -> Vec<String> {
-    let counting = place::counting(&files.storage.all().unwrap());
-    counting.iter().map(Place::name).collect()
+    let counting = staging::without_merged(&files.storage.all_files().unwrap());
+    counting.iter().map(FileName::name).collect()
 }
 
 /// How many files there are in all.
 fn count(files: &LogFiles) -> usize {
-    files.storage.all().unwrap().len()
+    files.storage.all_files().unwrap().len()
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn pages_go_on_while_files_are_merged() {
     }
     let expected = all_rows(&files, &node(1)).len();
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
-    let (mut ask, mut found) = (PageAsk::new(filter, BEGIN_MS / DAY_MS, 100), BTreeSet::new());
+    let (mut ask, mut found) = (LogPageQuery::new(filter, BEGIN_MS / DAY_MS, 100), BTreeSet::new());
     let mut merged = false;
     loop {
         // Another reader comes in between, so that the one before is not remembered.
@@ -146,7 +146,7 @@ async fn pages_go_on_while_files_are_merged() {
         let Some(next) = page.next else { break };
         ask.after = next;
         if !merged {
-            files.keep_house(BEGIN_MS + 30 * HOUR_MS, 180).unwrap();
+            files.housekeep(BEGIN_MS + 30 * HOUR_MS, 180).unwrap();
             assert_eq!(names(&files).len(), 1);
             merged = true;
         }
@@ -180,11 +180,11 @@ async fn days_that_are_over_become_one_file_for_each_lane_with_the_same_rows() {
     }
     let before: Vec<_> = nodes.iter().map(|node| all_rows(&files, node)).collect();
     assert_eq!(names(&files).len(), 60);
-    files.keep_house(BEGIN_MS + DAY_MS + HOUR_MS, 180).unwrap();
+    files.housekeep(BEGIN_MS + DAY_MS + HOUR_MS, 180).unwrap();
     assert_eq!(names(&files).len(), 60, "an hour later a day may still get rows");
     let merged = BEGIN_MS + 30 * HOUR_MS;
-    files.keep_house(merged, 180).unwrap();
-    files.keep_house(merged, 180).unwrap();
+    files.housekeep(merged, 180).unwrap();
+    files.housekeep(merged, 180).unwrap();
     assert_eq!(names(&files).len(), 2 * (1 + 6), "the second day is not over");
     for (node, before) in std::iter::zip(&nodes, before) {
         assert_eq!(all_rows(&files, node), before);
@@ -201,13 +201,13 @@ async fn files_that_were_merged_stay_for_a_minute_and_show_no_row_twice() {
     }
     let before = all_rows(&files, &node(1));
     let over = BEGIN_MS + 2 * DAY_MS;
-    files.keep_house(over, 180).unwrap();
+    files.housekeep(over, 180).unwrap();
     assert_eq!((names(&files).len(), count(&files)), (1, 6));
     assert_eq!(all_rows(&files, &node(1)), before);
     // One that has just begun does not know since when, nor one whose clock was ahead.
     let files = place.files();
     for (later_ms, there) in [(HOUR_MS, 6), (0, 6), (59_000, 6), (60_000, 1)] {
-        files.keep_house(over + later_ms, 180).unwrap();
+        files.housekeep(over + later_ms, 180).unwrap();
         assert_eq!(count(&files), there, "{later_ms}");
     }
     assert_eq!(all_rows(&files, &node(1)), before);
@@ -238,7 +238,7 @@ async fn rows_that_several_files_have_are_found_once_and_merged_into_one() {
         contract::pages::of_day(&files, account, day, 100).await.len(),
         of_account
     );
-    files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    files.housekeep(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     assert_eq!(names(&files).len(), 1);
     assert_eq!(all_rows(&files, &node(1)), whole.rows);
 }
@@ -250,7 +250,7 @@ async fn rows_are_found_by_account_and_day_page_by_page() {
     for batch in hours(&node(1), 50, 40) {
         files.append(&batch).await.unwrap();
     }
-    files.keep_house(BEGIN_MS + 28 * HOUR_MS, 180).unwrap();
+    files.housekeep(BEGIN_MS + 28 * HOUR_MS, 180).unwrap();
     let mut expected: BTreeMap<(String, i64), BTreeSet<String>> = BTreeMap::new();
     for row in all_rows(&files, &node(1)) {
         let day = row.row.time_ms.div_euclid(DAY_MS);
@@ -279,11 +279,11 @@ async fn a_page_that_goes_on_has_what_has_come_to_the_files_since_the_one_before
     let (files, batches) = (place.files(), hours(&node(1), 2, 40));
     files.append(&batches[0]).await.unwrap();
     let (account, day) = (&batches[0].rows[0].row.account, BEGIN_MS.div_euclid(DAY_MS));
-    let first = files.page(&PageAsk::of_day(account, day, 2)).await.unwrap();
+    let first = files.page(&LogPageQuery::for_day(account, day, 2)).await.unwrap();
     files.append(&batches[1]).await.unwrap();
-    let ask = PageAsk {
+    let ask = LogPageQuery {
         after: first.next.unwrap(),
-        ..PageAsk::of_day(account, day, 100)
+        ..LogPageQuery::for_day(account, day, 100)
     };
     let rest = files.page(&ask).await.unwrap();
     let found = first.rows.len() + rest.rows.len();
@@ -300,9 +300,9 @@ async fn old_days_go_one_at_a_time_whatever_the_clock_says() {
     }
     let days = |files: &LogFiles| files.storage.days().unwrap().len();
     let now = BEGIN_MS + 2 * DAY_MS;
-    files.keep_house(now, 2).unwrap();
+    files.housekeep(now, 2).unwrap();
     assert_eq!(days(&files), 5, "none is older than two days");
-    files.keep_house(now + 1000 * DAY_MS, 2).unwrap();
+    files.housekeep(now + 1000 * DAY_MS, 2).unwrap();
     assert_eq!(days(&files), 4, "a clock that jumps ahead takes one day");
     assert_eq!(files.watermark(&node(1)).await, Ok(5 * 24 * 8));
 }
@@ -320,9 +320,9 @@ async fn what_a_crash_leaves_of_a_file_is_no_file() {
     assert_eq!(files.watermark(&node(1)).await, Ok(first.upto));
     assert_eq!(all_rows(&files, &node(1)), first.rows);
     let now = crate::edges::clock::unix_millis();
-    files.keep_house(now, 100_000).unwrap();
+    files.housekeep(now, 100_000).unwrap();
     assert!(folder.join(".partial-x").exists(), "it may still be written");
-    files.keep_house(now + 2 * DAY_MS, 100_000).unwrap();
+    files.housekeep(now + 2 * DAY_MS, 100_000).unwrap();
     assert!(!folder.join(".partial-x").exists());
 }
 
@@ -352,19 +352,19 @@ fn an_export_is_a_file_of_all_its_rows_in_their_order() {
     let place = scratch();
     let count = 2 * schema::GROUP_ROWS + 5;
     let rows: Vec<Row> = rows(1, count).iter().map(|numbered| numbered.row.clone()).collect();
-    let mut export = Export::begin().unwrap();
+    let mut export = ParquetExport::begin().unwrap();
     let mut bytes = Vec::new();
     for row in &rows {
-        bytes.extend(export.row(row.clone()).unwrap());
+        bytes.extend(export.add_row(row.clone()).unwrap());
     }
     assert!(!bytes.is_empty(), "groups are given as they are complete");
     bytes.extend(export.finish().unwrap());
     let path = place.path().join("export.parquet");
     fs::write(&path, bytes).unwrap();
-    let table = table::Table::open(File::open(&path).unwrap().into(), &NodeId::none()).unwrap();
+    let table = table::TableReader::open(File::open(&path).unwrap().into(), &NodeId::none()).unwrap();
     let mut read = Vec::new();
-    for group in 0..table.groups() {
-        read.extend(table.group(group).unwrap().read(usize::MAX).unwrap());
+    for group in 0..table.group_count() {
+        read.extend(table.read_group(group).unwrap().read(usize::MAX).unwrap());
     }
     assert!(
         read.iter()

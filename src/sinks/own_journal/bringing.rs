@@ -1,4 +1,4 @@
-//! Brings rows of a journal to the log that lacks them.
+//! Restores rows of a journal to a log backend that lacks them.
 
 use std::{
     collections::BTreeMap,
@@ -7,48 +7,44 @@ use std::{
 
 use smol_str::SmolStr;
 
-use super::error::OwnJournalError;
+use crate::sinks::own_journal::OwnJournalError;
 use crate::{
     domain::ledger::{consumption::Row, daily_sums},
     journal::{Journal, JournalError, NumberedRow},
-    sinks::{
-        batching::Batching,
-        fill,
-        sink::{Batch, Sink, SinkError},
-    },
+    sinks::{Batch, Sink, SinkError, backfill, batcher::BatchLimits},
     store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX},
 };
 
-/// What lacks rows.
+/// The log backend that lacks rows.
 #[derive(Clone, Copy)]
-pub(super) enum Filled<'l> {
-    /// A home that is fed.
+pub(super) enum FillTarget<'l> {
+    /// A sink.
     Home(&'l dyn Sink),
-    /// The lists of a store, and how far its settlements are.
+    /// The lists of a store, with the ledger that knows its settlements.
     Store(&'l dyn LogLists, &'l dyn LedgerStore),
 }
 
-/// How often the feeder may come first, one time behind the other.
+/// How often in a row the lane's feeder may come first.
 const ATTEMPTS_MAX: usize = 5;
 
-/// How many rows of which account and day.
-pub(super) type Counts = BTreeMap<(SmolStr, i64), u64>;
+/// The number of rows by account and day.
+pub(super) type RowsByDay = BTreeMap<(SmolStr, i64), u64>;
 
-impl Filled<'_> {
-    /// Brings rows of a lane, and counts those that it has brought.
-    pub(super) async fn bring(self, lane: &Weak<Journal>, rows: Vec<Row>) -> Result<Counts, OwnJournalError> {
-        let mut brought = Counts::new();
+impl FillTarget<'_> {
+    /// Restores rows of a lane, and counts them.
+    pub(super) async fn restore(self, lane: &Weak<Journal>, rows: Vec<Row>) -> Result<RowsByDay, OwnJournalError> {
+        let mut brought = RowsByDay::new();
         match self {
             Self::Home(home) => {
                 for row in &rows {
-                    *brought.entry(place(row)).or_default() += 1;
+                    *brought.entry(account_day(row)).or_default() += 1;
                 }
-                fill::append(home, rows).await?;
+                backfill::append_copied(home, rows).await?;
             }
             Self::Store(lists, ledger) => {
                 let mut by_day: BTreeMap<(SmolStr, i64), Vec<Row>> = BTreeMap::new();
                 for row in rows {
-                    by_day.entry(place(&row)).or_default().push(row);
+                    by_day.entry(account_day(&row)).or_default().push(row);
                 }
                 for (place, rows) in by_day {
                     let count = put_back((lists, ledger), lane, &place, &rows).await?;
@@ -60,14 +56,10 @@ impl Filled<'_> {
     }
 }
 
-/// Hands rows of a lane over again, up to a number: the home has lost them, and with them how far it was. It has them in the
-/// lane's own order and numbers, so that the lane's feeder goes on behind them. Counts those that it has brought.
-pub(super) async fn hand_over_again(
-    home: &dyn Sink,
-    lane: &Weak<Journal>,
-    upto: u64,
-) -> Result<Counts, OwnJournalError> {
-    let (mut brought, mut attempts) = (Counts::new(), ATTEMPTS_MAX);
+/// Resends the rows of a lane up to a number to a log backend that has lost them together with its watermark. They keep their
+/// order and numbers, so that the lane's feeder continues after them. Counts the resent rows.
+pub(super) async fn resend(home: &dyn Sink, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
+    let (mut brought, mut attempts) = (RowsByDay::new(), ATTEMPTS_MAX);
     loop {
         let journal = lane.upgrade().ok_or(OwnJournalError::Closed)?;
         let node = journal.node().clone();
@@ -86,20 +78,20 @@ pub(super) async fn hand_over_again(
             Ok(()) => {
                 attempts = ATTEMPTS_MAX;
                 for numbered in &batch.rows {
-                    *brought.entry(place(&numbered.row)).or_default() += 1;
+                    *brought.entry(account_day(&numbered.row)).or_default() += 1;
                 }
             }
-            // The feeder has handed some over meanwhile.
+            // The feeder has appended rows meanwhile.
             Err(SinkError::OutOfOrder { .. }) if attempts > 0 => attempts -= 1,
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The rows of a batch from a number on, and up to where it goes; `None`: there are no rows up to `upto`.
+/// The rows of the batch after `after`, with the number before which it ends; `None` if there are no rows before `upto`.
 fn next_batch(
     journal: &Journal,
-    batching: Batching,
+    batching: BatchLimits,
     after: u64,
     upto: u64,
 ) -> Result<Option<(Vec<NumberedRow>, u64)>, JournalError> {
@@ -109,14 +101,14 @@ fn next_batch(
     let (mut reader, mut rows) = (journal.rows(after), Vec::<NumberedRow>::new());
     let end = loop {
         if rows.len() == batching.rows_max {
-            break reader.at();
+            break reader.next_number();
         }
         let Some(next) = reader.read()?.filter(|next| next.number < upto) else {
             break upto;
         };
         let time_ms = next.row.time_ms;
         let first_ms = rows.first().map_or(time_ms, |first| first.row.time_ms);
-        if !batching.takes(first_ms, time_ms) {
+        if !batching.fits(first_ms, time_ms) {
             break next.number;
         }
         rows.push(next);
@@ -124,12 +116,12 @@ fn next_batch(
     Ok((!rows.is_empty()).then_some((rows, end)))
 }
 
-fn place(row: &Row) -> (SmolStr, i64) {
+fn account_day(row: &Row) -> (SmolStr, i64) {
     (row.account.clone(), daily_sums::day_of(row))
 }
 
-/// Puts rows of a day back into the store, and says how many. Its sums count them, as it has applied their steps. None where it has
-/// forgotten steps of the account as well: it is told these again, with their rows.
+/// Puts rows of a day back into the store; returns their number. The store has applied their steps, so its sums count them. If it
+/// has forgotten steps of the account, nothing is put back: settlement sends these steps again, with their rows.
 async fn put_back(
     (lists, ledger): (&dyn LogLists, &dyn LedgerStore),
     lane: &Weak<Journal>,

@@ -6,20 +6,19 @@ use super::*;
 use crate::{
     config::{JournalConfig, JournalSink},
     domain::ledger::{
-        Change, Settlement, Step,
-        daily_sums::{Subject, SumsOf},
+        AccountChange, Settlement, Step,
+        daily_sums::{SumSelector, SumSubject},
     },
     journal::{NumberedRow, STEP_BYTES_MAX, tests::scratch},
     sinks::{
-        asks::PageAsk,
+        Batch, FedLog, Sink,
+        asks::LogPageQuery,
+        backfill,
         contract::{
             pages::of_day,
             samples::{BEGIN_MS, row},
         },
         files::LogFiles,
-        fill,
-        open_home::FedLog,
-        sink::{Batch, Sink},
         store_log::StoreLog,
     },
     store::ledger::{
@@ -45,19 +44,19 @@ fn open(folder: &Path) -> Arc<Journal> {
 }
 
 /// Files as the home of the log.
-fn home_of(files: &LogFiles) -> OpenHome {
-    OpenHome::Fed(FedLog::new(Arc::new(files.clone())))
+fn home_of(files: &LogFiles) -> OpenLogBackend {
+    OpenLogBackend::Fed(FedLog::new(Arc::new(files.clone())))
 }
 
 /// A store as the home of the log.
-fn store_home(ledger: &Arc<MemoryLedger>) -> OpenHome {
+fn store_home(ledger: &Arc<MemoryLedger>) -> OpenLogBackend {
     let store = StoreLog::new(Arc::clone(ledger) as _, Arc::clone(ledger) as _);
-    OpenHome::Store(Arc::new(store))
+    OpenLogBackend::Store(Arc::new(store))
 }
 
 /// A home alone.
-fn log_of<'l>(home: &'l OpenHome, ledger: &'l dyn LedgerStore, fills: bool) -> Log<'l> {
-    Log {
+fn log_of<'l>(home: &'l OpenLogBackend, ledger: &'l dyn LedgerStore, fills: bool) -> ComparedLog<'l> {
+    ComparedLog {
         home,
         former: None,
         ledger,
@@ -69,22 +68,22 @@ fn log_of<'l>(home: &'l OpenHome, ledger: &'l dyn LedgerStore, fills: bool) -> L
 async fn settled(journal: &Arc<Journal>, rows: &[Row]) -> Vec<Arc<NumberedRow>> {
     for row in rows {
         let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-        let change = Change::Settle(Box::new(Settlement::of(row.clone(), 0)));
+        let change = AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0)));
         journal.append_step(&row.account, change, 0, &mut room).unwrap();
     }
     let (mut numbered, mut reading) = (Vec::new(), journal.rows(0));
     while numbered.len() < rows.len() {
         match reading.read().unwrap() {
             Some(row) => numbered.push(Arc::new(row)),
-            None => journal.on_disk_beyond(reading.at()).await,
+            None => journal.wait_until_decided(reading.next_number()).await,
         }
     }
     numbered
 }
 
 /// Compares all, some rows at a time.
-async fn all(log: Log<'_>, lanes: &OpenLanes, wanted: &Wanted) -> (JournalDay, usize) {
-    let (mut found, mut next, mut portions) = (JournalDay::default(), None, 0);
+async fn all(log: ComparedLog<'_>, lanes: &OpenLanes, wanted: &RowSelection) -> (JournalDayFindings, usize) {
+    let (mut found, mut next, mut portions) = (JournalDayFindings::default(), None, 0);
     loop {
         let portion = compare(log, lanes, wanted, next.as_ref(), 1000).await.unwrap();
         portions += 1;
@@ -134,7 +133,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
     home.append(&batch).await.unwrap();
     let lanes = OpenLanes::default();
     lanes.add(&journal);
-    let wanted = Wanted {
+    let wanted = RowSelection {
         days: DAY..DAY + 1,
         account: Some("acme".to_owned()),
     };
@@ -142,7 +141,7 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
     let (looked, filling) = (log_of(&fed, &*ledger, false), log_of(&fed, &*ledger, true));
     let (found, portions) = all(looked, &lanes, &wanted).await;
     let named: Vec<String> = lost.iter().map(|place| rows[*place].request_id.to_string()).collect();
-    let expected = JournalDay {
+    let expected = JournalDayFindings {
         rows: 8_100,
         missing: 3,
         differing: 1,
@@ -161,11 +160,11 @@ async fn what_the_home_has_lost_is_named_and_brought_from_the_journal_and_what_i
     let there = of_day(&home, "acme", DAY, 4096).await;
     let once: BTreeSet<&str> = there.iter().map(|row| &*row.request_id).collect();
     assert_eq!((there.len(), once.len()), (8_100, 8_100));
-    let days = Wanted {
+    let days = RowSelection {
         days: DAY + 1..DAY + 9,
         account: None,
     };
-    assert_eq!(all(filling, &lanes, &days).await, (JournalDay::default(), 1));
+    assert_eq!(all(filling, &lanes, &days).await, (JournalDayFindings::default(), 1));
 }
 
 #[tokio::test]
@@ -195,7 +194,7 @@ async fn a_home_that_has_lost_all_of_a_lane_gets_it_again_in_its_own_lane_and_th
         rows: numbered[..250].to_vec(),
     };
     home.append(&fed).await.unwrap();
-    journal.sink_has("files", fed.upto);
+    journal.set_sink_position("files", fed.upto);
     for folder in std::fs::read_dir(files.path()).unwrap() {
         let folder = folder.unwrap().path();
         if folder.is_dir() {
@@ -209,7 +208,7 @@ async fn a_home_that_has_lost_all_of_a_lane_gets_it_again_in_its_own_lane_and_th
     );
     let lanes = OpenLanes::default();
     lanes.add(&journal);
-    let wanted = Wanted {
+    let wanted = RowSelection {
         days: DAY..DAY + 1,
         account: None,
     };
@@ -227,7 +226,7 @@ async fn a_home_that_has_lost_all_of_a_lane_gets_it_again_in_its_own_lane_and_th
         ..fed
     };
     home.append(&next).await.unwrap();
-    let page = home.page(&PageAsk::of_day("acme", DAY, 4096)).await.unwrap();
+    let page = home.page(&LogPageQuery::for_day("acme", DAY, 4096)).await.unwrap();
     assert_eq!(page.rows.len(), 300);
     for ((lane, number), row) in page.numbers.iter().zip(&page.rows) {
         assert_eq!(lane, journal.node());
@@ -245,13 +244,13 @@ async fn a_lane_that_is_closed_is_passed_over() {
     let journal = open(folder.path());
     let lanes = OpenLanes::default();
     lanes.add(&journal);
-    let place = JournalPlace {
+    let place = LanePosition {
         node: journal.node().clone(),
         number: 5,
     };
     assert_eq!(place.to_string().parse(), Ok(place));
     drop(journal);
-    let wanted = Wanted {
+    let wanted = RowSelection {
         days: 0..i64::MAX,
         account: None,
     };
@@ -264,9 +263,9 @@ async fn a_lane_that_is_closed_is_passed_over() {
 /// A store that has lost some of the rows that it has acknowledged.
 struct Lossy {
     ledger: Arc<MemoryLedger>,
-    home: OpenHome,
+    home: OpenLogBackend,
     /// What is found of it.
-    expected: JournalDay,
+    expected: JournalDayFindings,
 }
 
 impl Lossy {
@@ -285,11 +284,11 @@ impl Lossy {
         *cost = cost.saturating_add(NanoUsd::from_nanos(1));
         let steps = std::iter::zip(1.., &applied).map(|(seq, row)| Step {
             seq,
-            change: Change::Settle(Box::new(Settlement::of(row.clone(), 0))),
+            change: AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0))),
         });
         let steps: Vec<Step> = steps.collect();
         ledger.apply(journal.node(), "acme", &steps, 0).await.unwrap();
-        assert!(journal.acknowledged("acme", 90));
+        assert!(journal.acknowledge("acme", 90));
         let day = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
         assert!(ledger.remove("acme", &day).await.unwrap());
         let lost = [7, 50].map(|place: usize| applied[place].request_id.clone());
@@ -298,7 +297,7 @@ impl Lossy {
         Self {
             home: store_home(&ledger),
             ledger,
-            expected: JournalDay {
+            expected: JournalDayFindings {
                 rows: 90,
                 missing: 2,
                 differing: 1,
@@ -308,15 +307,15 @@ impl Lossy {
         }
     }
 
-    fn log<'l>(&'l self, former: Option<&'l dyn LogHome>, fills: bool) -> Log<'l> {
-        Log {
+    fn log<'l>(&'l self, former: Option<&'l dyn LogBackend>, fills: bool) -> ComparedLog<'l> {
+        ComparedLog {
             former,
             ..log_of(&self.home, &*self.ledger, fills)
         }
     }
 }
 
-const ALL: Wanted = Wanted {
+const ALL: RowSelection = RowSelection {
     days: DAY..DAY + 1,
     account: None,
 };
@@ -333,7 +332,7 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
     let files = scratch();
     let home = LogFiles::open(files.path(), Duration::from_secs(3600), 50_000).unwrap();
     let former = StoreLog::new(Arc::clone(&store.ledger) as _, Arc::clone(&store.ledger) as _);
-    let moved = fill::fill(&home, &former, ("acme", DAY), i64::MAX).await;
+    let moved = backfill::fill(&home, &former, ("acme", DAY), i64::MAX).await;
     assert_eq!(moved.unwrap(), 88);
     let day = store.ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
     assert!(store.ledger.remove("acme", &day).await.unwrap());
@@ -342,8 +341,8 @@ async fn where_the_store_is_the_home_it_has_the_rows_that_it_has_acknowledged() 
     let (alone, _) = all(store.log(None, false), &lanes, &ALL).await;
     assert_eq!((alone.rows, alone.missing), (90, 90));
     // What the store has forgotten is told again, and is not looked for meanwhile.
-    assert!(!journal.acknowledged("acme", 5));
-    assert_eq!(all(with_former, &lanes, &ALL).await.0, JournalDay::default());
+    assert!(!journal.acknowledge("acme", 5));
+    assert_eq!(all(with_former, &lanes, &ALL).await.0, JournalDayFindings::default());
 }
 
 #[tokio::test]
@@ -356,7 +355,7 @@ async fn what_the_store_has_lost_is_put_back_unless_it_is_told_again() {
     let sums = async || {
         let sums = store
             .ledger
-            .sums("acme", DAY..=DAY, &SumsOf::One(Subject::Account))
+            .sums("acme", DAY..=DAY, &SumSelector::One(SumSubject::Account))
             .await;
         (sums.unwrap(), store.ledger.account("acme").await.unwrap())
     };

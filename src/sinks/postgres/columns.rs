@@ -1,4 +1,4 @@
-//! The columns of `weir.log`: what of a row stands in which, both ways.
+//! The columns of `weir.log`, and the conversion of rows to and from them.
 
 use std::{fmt::Display, pin::Pin};
 
@@ -16,17 +16,17 @@ use crate::{
         keys::key::KeyId,
         ledger::{
             NodeId,
-            consumption::{Modifiers, Part, Row, UsageSource},
+            consumption::{CostShare, PriceModifiers, Row, UsageSource},
             tag::Tag,
         },
         money::NanoUsd,
         wire::usage::Usage,
     },
     journal::NumberedRow,
-    sinks::postgres::error::PostgresError,
+    sinks::postgres::PostgresError,
 };
 
-/// Names and types, in the order in which rows are written. New ones come at the end.
+/// The names and types, in the order in which rows are written. New columns are added at the end.
 const COLUMNS: [(&str, Type); 44] = [
     ("node", Type::TEXT),
     ("number", Type::INT8),
@@ -73,12 +73,12 @@ const COLUMNS: [(&str, Type); 44] = [
     ("output_audio", Type::INT8),
     ("output_image", Type::INT8),
 ];
-/// How many counts of the usage stand in front of its source; the others are the last columns.
+/// The number of usage counts before `usage_source`; the others are the last columns.
 const FIRST_COUNTS: usize = 12;
-/// The last moment that a row has: 9999-12-30, nearly the last that calendars here have.
+/// The latest time of a row: 9999-12-30, nearly the last day that the calendar supports.
 const LATEST_MS: i64 = 253_402_128_000_000;
 
-/// The names, as a list in SQL.
+/// The names as an SQL list.
 pub(super) fn names() -> String {
     COLUMNS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
@@ -88,7 +88,7 @@ pub(super) fn types() -> Vec<Type> {
     COLUMNS.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// When a row ended, as the table has it: no year that it cannot name a partition after.
+/// A time for the table, limited to days for which a partition can be named.
 pub(super) fn moment(unix_ms: i64) -> Timestamp {
     Timestamp::from_millisecond(unix_ms.clamp(0, LATEST_MS)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -100,7 +100,7 @@ pub(super) async fn write(
     numbered: &NumberedRow,
 ) -> Result<(), PostgresError> {
     let row = &numbered.row;
-    let number = whole(numbered.number);
+    let number = to_signed(numbered.number);
     let (time, admitted) = (moment(row.time_ms), moment(row.admitted_ms));
     let node = node.as_str();
     let texts = [
@@ -114,12 +114,12 @@ pub(super) async fn write(
     ]
     .map(text);
     let (status, outcome) = (i32::from(row.status), text(&row.outcome));
-    let usage = row.usage.parts().map(whole);
+    let usage = row.usage.parts().map(to_signed);
     let source = row.usage_source.as_str();
     let modifiers = [&row.modifiers.service_tier, &row.modifiers.speed, &row.modifiers.geo];
     let modifiers = modifiers.map(|given| given.as_deref().map(text));
     let (version, cost) = (text(&row.price_version), row.cost_nano_usd.nanos());
-    let (latency, ttft) = (whole(row.latency_ms), row.ttft_ms.map(whole));
+    let (latency, ttft) = (to_signed(row.latency_ms), row.ttft_ms.map(to_signed));
     let parts = (!row.parts.is_empty()).then(|| parts(&row.parts)).transpose()?;
     let tags: Vec<&str> = row.tags.iter().map(Tag::as_str).collect();
     let hold = row.hold_nano_usd.map(NanoUsd::nanos);
@@ -138,62 +138,61 @@ pub(super) async fn write(
     Ok(writer.write(&values).await?)
 }
 
-/// A text as Postgres takes it: it has no zero byte.
+/// A text without zero bytes, which Postgres does not accept.
 pub(super) fn text(given: &str) -> String {
     given.replace('\0', "\u{fffd}")
 }
 
-/// Every count of weir fits: they are at most 2^53, and a journal's numbers below 2^63.
-fn whole(count: u64) -> i64 {
+/// A count as a signed number. It always fits: counts are at most 2^53, and a journal's numbers are below 2^63.
+fn to_signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn parts(parts: &[Part]) -> Result<Value, PostgresError> {
-    let clean = |part: &Part| Part {
+fn parts(parts: &[CostShare]) -> Result<Value, PostgresError> {
+    let clean = |part: &CostShare| CostShare {
         model: text(&part.model),
         priced_as: part.priced_as.as_deref().map(text),
         price_version: part.price_version.as_deref().map(text),
         ..part.clone()
     };
-    let clean: Vec<Part> = parts.iter().map(clean).collect();
+    let clean: Vec<CostShare> = parts.iter().map(clean).collect();
     serde_json::to_value(clean).map_err(|error| PostgresError::Row(error.to_string()))
 }
 
-/// Reads what [`write()`] has written, here or in an earlier weir, from a row with all columns of its table: whose it is, and the
-/// row.
+/// The lane and row that [`write()`] has written, in this or an earlier version. `found` must have all columns of its table.
 pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError> {
     let mut usage = Usage::default().parts();
     for (into, name) in usage.iter_mut().zip(Usage::NAMES) {
-        *into = later(found, name)?.map_or(0, i64::unsigned_abs);
+        *into = optional_integer(found, name)?.map_or(0, i64::unsigned_abs);
     }
     let parts = match get::<Option<Value>>(found, "parts")? {
-        Some(parts) => serde_json::from_value(parts).map_err(|error| wrong(&error))?,
+        Some(parts) => serde_json::from_value(parts).map_err(|error| unreadable(&error))?,
         None => Vec::new(),
     };
     let tags = get::<Vec<&str>>(found, "tags")?;
     let key = KeyId::parse(get(found, "key_id")?);
-    let attempts = later(found, "attempts")?.map(u32::try_from);
+    let attempts = optional_integer(found, "attempts")?.map(u32::try_from);
     let row = Row {
         time_ms: get::<Timestamp>(found, "time")?.as_millisecond(),
         admitted_ms: get::<Timestamp>(found, "admitted_at")?.as_millisecond(),
         request_id: text_of(found, "request_id")?,
         account: text_of(found, "account")?,
-        key_id: key.map_err(|error| wrong(&error))?,
+        key_id: key.map_err(|error| unreadable(&error))?,
         protocol: text_of(found, "protocol")?,
         model_asked: text_of(found, "model_asked")?,
         model: text_of(found, "model")?,
         provider: text_of(found, "provider")?,
-        status: u16::try_from(get::<i32>(found, "status")?).map_err(|error| wrong(&error))?,
+        status: u16::try_from(get::<i32>(found, "status")?).map_err(|error| unreadable(&error))?,
         outcome: text_of(found, "outcome")?,
         stream: get(found, "stream")?,
         tags: tags.into_iter().filter_map(Tag::parse).collect(),
-        usage: Usage::of_parts(usage),
+        usage: Usage::from_parts(usage),
         usage_source: {
             let word: &str = get(found, "usage_source")?;
-            UsageSource::parse(word).ok_or_else(|| wrong(&format_args!("usage_source {word:?}")))?
+            UsageSource::parse(word).ok_or_else(|| unreadable(&format_args!("usage_source {word:?}")))?
         },
         parts,
-        modifiers: Modifiers {
+        modifiers: PriceModifiers {
             service_tier: get::<Option<&str>>(found, "service_tier")?.map(SmolStr::new),
             speed: get::<Option<&str>>(found, "speed")?.map(SmolStr::new),
             geo: get::<Option<&str>>(found, "geo")?.map(SmolStr::new),
@@ -202,11 +201,11 @@ pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError
         cost_nano_usd: NanoUsd::from_nanos(get(found, "cost_nano_usd")?),
         latency_ms: count(found, "latency_ms")?,
         ttft_ms: get::<Option<i64>>(found, "ttft_ms")?.map(i64::unsigned_abs),
-        hold_nano_usd: later(found, "hold_nano_usd")?.map(NanoUsd::from_nanos),
-        attempts: attempts.transpose().map_err(|error| wrong(&error))?,
+        hold_nano_usd: optional_integer(found, "hold_nano_usd")?.map(NanoUsd::from_nanos),
+        attempts: attempts.transpose().map_err(|error| unreadable(&error))?,
     };
     let node: &str = get(found, "node")?;
-    let node = NodeId::parse(node).ok_or_else(|| wrong(&format_args!("node {node:?}")))?;
+    let node = NodeId::parse(node).ok_or_else(|| unreadable(&format_args!("node {node:?}")))?;
     let number = count(found, "number")?;
     Ok((node, NumberedRow { number, row }))
 }
@@ -216,11 +215,11 @@ fn text_of(found: &Found, name: &str) -> Result<SmolStr, PostgresError> {
 }
 
 fn get<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<T, PostgresError> {
-    found.try_get(name).map_err(|error| wrong(&error))
+    found.try_get(name).map_err(|error| unreadable(&error))
 }
 
-/// A number of a column that a table may lack: one that `weir log init` has not been run on since the column was added.
-fn later(found: &Found, name: &str) -> Result<Option<i64>, PostgresError> {
+/// A number from a column that is missing if `weir log init` has not been run since the column was added.
+fn optional_integer(found: &Found, name: &str) -> Result<Option<i64>, PostgresError> {
     let is_there = found.columns().iter().any(|column| column.name() == name);
     if is_there { get(found, name) } else { Ok(None) }
 }
@@ -229,6 +228,6 @@ fn count(found: &Found, name: &str) -> Result<u64, PostgresError> {
     get::<i64>(found, name).map(i64::unsigned_abs)
 }
 
-fn wrong(what: &dyn Display) -> PostgresError {
+fn unreadable(what: &dyn Display) -> PostgresError {
     PostgresError::Row(what.to_string())
 }

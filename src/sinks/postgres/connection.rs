@@ -1,58 +1,80 @@
-//! A connection to the database, with a limit on each wait.
+//! Connections to the database, with a timeout for each wait.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tokio::task::JoinHandle;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::JoinHandle,
+};
 use tokio_postgres::{
     Client, Config, NoTls,
     config::{SslMode, TargetSessionAttrs},
+    tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream},
 };
+use tokio_rustls::{TlsConnector, client};
 
 use crate::{
-    config::log_postgres::PostgresTls,
-    sinks::postgres::{error::PostgresError, settings::PostgresSettings, tls::Tls},
+    config::log::PostgresTls,
+    edges::web_client::roots,
+    sinks::postgres::{PostgresError, PostgresSettings},
 };
 
-/// What the server shows as the application of a connection.
+/// The application name that the server shows.
 const APPLICATION: &str = "weir";
-/// A peer that acknowledges nothing for this long is gone.
+/// A connection is lost if the peer acknowledges nothing for this long.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Makes connections.
-pub(super) struct Dialer {
+/// Opens connections to the database.
+pub(super) struct PostgresDialer {
     config: Config,
-    tls: Option<Tls>,
+    tls: Option<DatabaseTls>,
     limit: Duration,
 }
 
 /// A connection and the task that drives it.
-pub(super) struct Connection {
+pub(super) struct PostgresConnection {
     pub(super) client: Client,
     driver: JoinHandle<()>,
 }
 
-impl Drop for Connection {
+impl Drop for PostgresConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Dialer {
-    /// Connects nowhere yet.
+impl PostgresDialer {
+    /// Creates the dialer without connecting.
     ///
     /// # Errors
-    /// The connection string or the authorities cannot be used. The text repeats nothing of them.
+    /// The connection string or the authorities cannot be used. The text does not quote them.
     pub(super) fn new(settings: &PostgresSettings) -> Result<Self, PostgresError> {
         let parsed = settings.url.expose().parse::<Config>();
         let mut config = parsed.map_err(|_| {
             let form = "postgres://USER:PASSWORD@HOST:PORT/DATABASE";
-            PostgresError::Settings(format!("url: what it names is no connection string, give {form}"))
+            PostgresError::Settings(format!("url: the value is not a connection string, use {form}"))
         })?;
         let tls = match settings.tls {
             PostgresTls::Disable => None,
-            demand => Some(Tls::new(demand, settings.ca.as_deref())?),
+            demand => Some(DatabaseTls::new(demand, settings.ca.as_deref())?),
         };
-        // A unix socket has no TLS, and nobody on its way. Where there are hosts of both kinds, TLS is demanded of all.
+        // A unix socket has no TLS and needs none. If there are hosts of both kinds, all must use TLS.
         let sockets_only = config.get_hostaddrs().is_empty()
             && !config.get_hosts().is_empty()
             && config
@@ -77,26 +99,26 @@ impl Dialer {
         })
     }
 
-    /// A connection whose statements take at most `statement` each, to the server that takes changes. That one is also read: others
-    /// may not have rows yet that have been acknowledged.
-    pub(super) async fn connect(&self, statement: Duration) -> Result<Connection, PostgresError> {
-        within(self.limit, self.dial(statement)).await
+    /// Opens a connection to the primary server, with `statement` as the timeout of each statement. Rows are read from the
+    /// primary, too: a replica may lack rows that have been acknowledged.
+    pub(super) async fn connect(&self, statement: Duration) -> Result<PostgresConnection, PostgresError> {
+        with_timeout(self.limit, self.dial(statement)).await
     }
 
-    async fn dial(&self, statement: Duration) -> Result<Connection, PostgresError> {
+    async fn dial(&self, statement: Duration) -> Result<PostgresConnection, PostgresError> {
         let (client, driver) = match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, tokio::spawn(driven(connection)))
+                (client, tokio::spawn(drive(connection)))
             }
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                (client, tokio::spawn(driven(connection)))
+                (client, tokio::spawn(drive(connection)))
             }
         };
-        let connection = Connection { client, driver };
-        // By statements and not as options of the connection, which poolers refuse. The server ends what this process has
-        // given up: otherwise a transaction of a connection that is gone could keep its locks.
+        let connection = PostgresConnection { client, driver };
+        // Set by statements, because poolers refuse connection options. With these limits the server ends statements that this
+        // process has given up: otherwise the transaction of a lost connection could keep its locks.
         let limit = statement.as_millis();
         let settings = format!(
             "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
@@ -107,19 +129,199 @@ impl Dialer {
     }
 }
 
-/// Runs until the connection ends. Whoever uses it is told; nobody needs to be told here.
-async fn driven<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection: C) {
+/// Runs until the connection ends. Its users see the error; nothing is reported here.
+async fn drive<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection: C) {
     if let Err(error) = connection.await {
         tracing::debug!(error = %PostgresError::from(error), "a connection to postgres has ended");
     }
 }
 
-/// The work's result, or [`PostgresError::Late`].
-pub(super) async fn within<T>(
+/// The result of `work`; [`PostgresError::Timeout`] after `limit`.
+pub(super) async fn with_timeout<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, PostgresError>>,
 ) -> Result<T, PostgresError> {
     tokio::time::timeout(limit, work)
         .await
-        .unwrap_or(Err(PostgresError::Late(limit)))
+        .unwrap_or(Err(PostgresError::Timeout(limit)))
+}
+
+/// Secures connections to a database with TLS. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct DatabaseTls(Arc<ClientConfig>);
+
+impl DatabaseTls {
+    /// Trusts the authorities in a PEM file, or else the platform's.
+    pub(super) fn new(demand: PostgresTls, ca: Option<&[u8]>) -> Result<Self, PostgresError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| setup_error(&error))?;
+        let verifier: Arc<dyn ServerCertVerifier> = match demand {
+            PostgresTls::Require | PostgresTls::Disable => Arc::new(AnyServer(provider)),
+            PostgresTls::VerifyFull => verifier(ca, provider)?,
+            PostgresTls::VerifyCa => Arc::new(AnyServerName(verifier(ca, provider)?)),
+        };
+        // The weaker modes, libpq's `require` and `verify-ca`, need a custom verifier.
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        Ok(Self(Arc::new(builder.with_no_client_auth())))
+    }
+}
+
+fn setup_error(error: &dyn std::fmt::Display) -> PostgresError {
+    PostgresError::Settings(format!("TLS cannot be set up: {error}"))
+}
+
+fn verifier(ca: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, PostgresError> {
+    let roots = roots(ca).map_err(|error| match ca {
+        Some(_) => PostgresError::Settings(format!("ca_file: {error}")),
+        None => setup_error(&error),
+    })?;
+    let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    built.map_err(|error| setup_error(&error))
+}
+
+/// Accepts a certificate of a trusted authority for any name.
+#[derive(Debug)]
+struct AnyServerName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyServerName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = (self.0).verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // The name is checked last, so everything else is valid.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Accepts any certificate.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for DatabaseTls {
+    type Stream = DatabaseTlsStream<S>;
+    type TlsConnect = Handshake;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Handshake, io::Error> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Handshake {
+            connector: TlsConnector::from(Arc::clone(&self.0)),
+            name,
+        })
+    }
+}
+
+/// A TLS handshake with a server of this name.
+pub(super) struct Handshake {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
+    type Stream = DatabaseTlsStream<S>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<DatabaseTlsStream<S>>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move { self.connector.connect(self.name, stream).await.map(DatabaseTlsStream) })
+    }
+}
+
+/// A connection with TLS.
+pub(super) struct DatabaseTlsStream<S>(client::TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for DatabaseTlsStream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for DatabaseTlsStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for DatabaseTlsStream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
 }

@@ -1,91 +1,93 @@
-//! The log in a database: batches of rows go in, each in one transaction with how far its node is, and pages come out.
+//! The log in a database: writes batches of rows, each in one transaction with its lane's watermark, and reads pages.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, pin::pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use tokio::sync::Mutex;
-use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter};
+use jiff::{ToSpan, civil::Date, tz::TimeZone};
+use tokio::sync::{Mutex, watch};
+use tokio_postgres::{Client, Transaction, binary_copy::BinaryCopyInWriter};
 
 use crate::{
     domain::{keys::key::KeyId, ledger::NodeId},
+    journal::NumberedRow,
     sinks::{
-        asks::{HomeError, Latest, LogPage, PAGE_ROWS_MAX, PageAsk},
-        batching::{Batching, Linger},
-        home::LogHome,
+        Batch, LogBackend, Sink, SinkError,
+        asks::{LatestKeyRows, LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
+        batcher::{BatchLimits, Linger},
         postgres::{
-            columns,
-            connection::{Connection, Dialer, within},
-            error::PostgresError,
-            migrations,
-            pages::Question,
-            partitions::Partitions,
-            reading::Reading,
-            settings::PostgresSettings,
+            self, PostgresError, PostgresSettings, columns,
+            connection::{PostgresConnection, PostgresDialer, with_timeout},
+            query::{LogQuery, PostgresReader},
         },
-        sink::{Batch, Sink, SinkError},
     },
 };
 
 /// The name of the sink.
 pub(crate) const NAME: &str = "postgres";
-/// Rows of one transaction, and how long they are gathered.
-const BATCHING: Batching = Batching {
+/// The limits of a batch, which is one transaction.
+const BATCHING: BatchLimits = BatchLimits {
     rows_max: 10_000,
-    linger: Linger::For(std::time::Duration::from_secs(1)),
+    linger: Linger::For(Duration::from_secs(1)),
 };
 
 /// The consumption log in a database.
 pub(crate) struct PostgresLog {
-    dialer: Dialer,
+    dialer: PostgresDialer,
     settings: PostgresSettings,
-    /// A connection that nothing is under way on. Whoever uses it takes it out, and puts it back when all has gone well: one
-    /// that was given up in the middle is never used again.
-    idle: Mutex<Option<Session>>,
-    reading: Reading,
+    /// An idle session. Its user takes it out and puts it back after success: a session that was given up in the middle is never
+    /// used again.
+    idle: Mutex<Option<WriteSession>>,
+    reading: PostgresReader,
 }
 
-/// A connection to a database that has what is needed, and the partitions that are known to be there.
-struct Session {
-    connection: Connection,
-    partitions: Partitions,
+/// A connection to a database with all migrations, and the partitions that are known to exist.
+struct WriteSession {
+    connection: PostgresConnection,
+    partitions: KnownPartitions,
 }
 
 impl PostgresLog {
-    /// Connects nowhere yet.
+    /// Creates the log backend without connecting.
     ///
     /// # Errors
     /// [`PostgresError::Settings`].
     pub(crate) fn new(settings: PostgresSettings) -> Result<Self, PostgresError> {
         Ok(Self {
-            dialer: Dialer::new(&settings)?,
+            dialer: PostgresDialer::new(&settings)?,
             settings,
             idle: Mutex::new(None),
-            reading: Reading::default(),
+            reading: PostgresReader::default(),
         })
     }
 
-    async fn session(&self) -> Result<Session, PostgresError> {
+    async fn session(&self) -> Result<WriteSession, PostgresError> {
         if let Some(session) = self.idle.lock().await.take()
             && !session.connection.client.is_closed()
         {
             return Ok(session);
         }
         let connection = self.dialer.connect(self.settings.write).await?;
-        within(self.settings.write, migrations::check(&connection.client)).await?;
-        Ok(Session {
+        with_timeout(self.settings.write, postgres::check(&connection.client)).await?;
+        Ok(WriteSession {
             connection,
-            partitions: Partitions::default(),
+            partitions: KnownPartitions::default(),
         })
     }
 
-    async fn keep(&self, session: Session) {
+    async fn put_back(&self, session: WriteSession) {
         *self.idle.lock().await = Some(session);
     }
 
-    async fn reach(&self, node: &NodeId) -> Result<u64, PostgresError> {
+    async fn read_watermark(&self, node: &NodeId) -> Result<u64, PostgresError> {
         let session = self.session().await?;
         let (client, node) = (&session.connection.client, node.as_str());
-        let found = within(self.settings.write, async {
+        let found = with_timeout(self.settings.write, async {
             let statement = "SELECT upto FROM weir.sink WHERE node = $1";
             Ok(client.query_opt(statement, &[&node]).await?)
         });
@@ -94,15 +96,15 @@ impl PostgresLog {
             Some(row) => row.try_get::<_, i64>(0)?.unsigned_abs(),
             None => 0,
         };
-        self.keep(session).await;
+        self.put_back(session).await;
         Ok(upto)
     }
 
-    /// How far each node is.
-    async fn reaches(&self) -> Result<BTreeMap<NodeId, u64>, PostgresError> {
+    /// The watermark of each lane.
+    async fn read_watermarks(&self) -> Result<BTreeMap<NodeId, u64>, PostgresError> {
         let session = self.session().await?;
         let client = &session.connection.client;
-        let found = within(self.settings.write, async {
+        let found = with_timeout(self.settings.write, async {
             Ok(client.query("SELECT node, upto FROM weir.sink", &[]).await?)
         });
         let found = found.await?;
@@ -112,43 +114,43 @@ impl PostgresLog {
                 reaches.insert(node, row.try_get::<_, i64>(1)?.unsigned_abs());
             }
         }
-        self.keep(session).await;
+        self.put_back(session).await;
         Ok(reaches)
     }
 
-    /// Puts the batch into the table; says how far the table is where it does not begin there.
-    async fn take(&self, batch: &Batch) -> Result<Taken, PostgresError> {
+    /// Inserts a batch, if it begins at the watermark.
+    async fn insert(&self, batch: &Batch) -> Result<InsertOutcome, PostgresError> {
         let mut session = self.session().await?;
-        let taken = within(self.settings.write, session.take(batch)).await?;
-        self.keep(session).await;
+        let taken = with_timeout(self.settings.write, session.insert(batch)).await?;
+        self.put_back(session).await;
         Ok(taken)
     }
 }
 
-/// What became of a batch.
-enum Taken {
-    /// It is there.
-    There,
-    /// It does not begin where the table is.
-    Not(u64),
+/// The result of inserting a batch.
+enum InsertOutcome {
+    /// The table has the batch.
+    Present,
+    /// The batch does not begin at this watermark.
+    OutOfOrder(u64),
 }
 
-impl Session {
-    async fn take(&mut self, batch: &Batch) -> Result<Taken, PostgresError> {
+impl WriteSession {
+    async fn insert(&mut self, batch: &Batch) -> Result<InsertOutcome, PostgresError> {
         let client = &mut self.connection.client;
-        self.partitions.make_for(client, &batch.rows).await?;
+        self.partitions.create_for(client, &batch.rows).await?;
         let transaction = client.transaction().await?;
-        // Its row is locked from here on: whoever feeds the same lane waits, and then sees this batch.
-        let upto = standing(&transaction, &batch.node).await?;
+        // The watermark is locked from here on: another feeder of the lane waits, and then sees this batch.
+        let upto = lock_watermark(&transaction, &batch.node).await?;
         if upto >= batch.upto {
             transaction.rollback().await?;
-            return Ok(Taken::There);
+            return Ok(InsertOutcome::Present);
         }
         if upto != batch.after {
             transaction.rollback().await?;
-            return Ok(Taken::Not(upto));
+            return Ok(InsertOutcome::OutOfOrder(upto));
         }
-        copy(&transaction, batch).await?;
+        copy_rows(&transaction, batch).await?;
         let reach = i64::try_from(batch.upto).unwrap_or(i64::MAX);
         transaction
             .execute(
@@ -157,12 +159,12 @@ impl Session {
             )
             .await?;
         transaction.commit().await?;
-        Ok(Taken::There)
+        Ok(InsertOutcome::Present)
     }
 }
 
-/// How far a node is, with its row locked.
-async fn standing(transaction: &Transaction<'_>, node: &NodeId) -> Result<u64, PostgresError> {
+/// Locks and reads a lane's watermark.
+async fn lock_watermark(transaction: &Transaction<'_>, node: &NodeId) -> Result<u64, PostgresError> {
     let node = node.as_str();
     transaction
         .execute(
@@ -176,7 +178,7 @@ async fn standing(transaction: &Transaction<'_>, node: &NodeId) -> Result<u64, P
     Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
 }
 
-async fn copy(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), PostgresError> {
+async fn copy_rows(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), PostgresError> {
     let statement = format!("COPY weir.log ({}) FROM STDIN BINARY", columns::names());
     let sink = transaction.copy_in(&statement).await?;
     let mut writer = pin!(BinaryCopyInWriter::new(sink, &columns::types()));
@@ -193,34 +195,34 @@ impl Sink for PostgresLog {
         NAME
     }
 
-    fn batching(&self) -> Batching {
+    fn batching(&self) -> BatchLimits {
         BATCHING
     }
 
     async fn watermark(&self, node: &NodeId) -> Result<u64, SinkError> {
-        self.reach(node).await.map_err(unavailable)
+        self.read_watermark(node).await.map_err(unavailable)
     }
 
     async fn append(&self, batch: &Batch) -> Result<(), SinkError> {
-        match self.take(batch).await.map_err(unavailable)? {
-            Taken::There => Ok(()),
-            Taken::Not(watermark) => Err(SinkError::OutOfOrder { watermark }),
+        match self.insert(batch).await.map_err(unavailable)? {
+            InsertOutcome::Present => Ok(()),
+            InsertOutcome::OutOfOrder(watermark) => Err(SinkError::OutOfOrder { watermark }),
         }
     }
 }
 
 #[async_trait]
-impl LogHome for PostgresLog {
+impl LogBackend for PostgresLog {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
+    async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError> {
         let (dialer, settings) = (&self.dialer, &self.settings);
-        let question = Question::page(ask);
-        let rows = self.reading.put(dialer, settings, &question);
+        let question = LogQuery::page(ask);
+        let rows = self.reading.query(dialer, settings, &question);
         let rows = rows.await.map_err(unreadable)?;
-        Ok(LogPage::of(rows, ask.limit.min(PAGE_ROWS_MAX)))
+        Ok(RowPage::from_rows(rows, ask.limit.min(PAGE_ROWS_MAX)))
     }
 
     async fn latest(
@@ -229,26 +231,167 @@ impl LogHome for PostgresLog {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Latest, HomeError> {
+    ) -> Result<LatestKeyRows, LogBackendError> {
         let (dialer, settings) = (&self.dialer, &self.settings);
-        let question = Question::latest((account, key), &days, limit);
-        let rows = self.reading.put(dialer, settings, &question);
+        let question = LogQuery::latest((account, key), &days, limit);
+        let rows = self.reading.query(dialer, settings, &question);
         let numbered = rows.await.map_err(unreadable)?;
         let rows = numbered.into_iter().map(|(_, numbered)| numbered.row).collect();
-        Ok(Latest { rows, is_whole: true })
+        Ok(LatestKeyRows {
+            rows,
+            is_complete: true,
+        })
     }
 
-    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
-        self.reaches().await.map(Some).map_err(unreadable)
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError> {
+        self.read_watermarks().await.map(Some).map_err(unreadable)
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
-fn unreadable(error: PostgresError) -> HomeError {
-    HomeError::Unavailable(error.to_string())
+fn unreadable(error: PostgresError) -> LogBackendError {
+    LogBackendError::Unavailable(error.to_string())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn unavailable(error: PostgresError) -> SinkError {
     SinkError::Unavailable(error.to_string())
+}
+
+/// The number of days after the newest row's for which partitions are created ahead.
+const AHEAD_DAYS: i64 = 3;
+/// The maximum number of days that are remembered; beyond it all are forgotten, and their partitions are requested again.
+const KNOWN_MAX: usize = 1024;
+
+/// The days that are known to have a partition.
+#[derive(Debug, Default)]
+pub(super) struct KnownPartitions(BTreeSet<Date>);
+
+impl KnownPartitions {
+    /// Creates the partitions that the rows need, unless they are known to exist.
+    pub(super) async fn create_for(&mut self, client: &Client, rows: &[Arc<NumberedRow>]) -> Result<(), PostgresError> {
+        for day in self.lacking(rows) {
+            client.execute("SELECT weir.make_partition($1)", &[&day]).await?;
+            if self.0.len() >= KNOWN_MAX {
+                self.0.clear();
+            }
+            self.0.insert(day);
+        }
+        Ok(())
+    }
+
+    fn lacking(&self, rows: &[Arc<NumberedRow>]) -> BTreeSet<Date> {
+        let mut days: BTreeSet<Date> = rows.iter().map(|row| day(row.row.time_ms)).collect();
+        // On a new day, the next days' partitions are created as well.
+        if let Some(last) = days.last().copied().filter(|last| !self.0.contains(last)) {
+            days.extend((1..=AHEAD_DAYS).filter_map(|ahead| last.checked_add(ahead.days()).ok()));
+        }
+        days.retain(|day| !self.0.contains(day));
+        days
+    }
+}
+
+fn day(unix_ms: i64) -> Date {
+    columns::moment(unix_ms).to_zoned(TimeZone::UTC).date()
+}
+
+/// The interval of dropping a partition, if one is old enough. The server drops one an hour (`weir.drop_oldest`), however many
+/// nodes request it. So weir catches up by 24 days a day, and a clock that is wrong for an hour costs at most one day of rows.
+const EVERY: Duration = Duration::from_secs(3600);
+/// The pause after a failure.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The task that drops old partitions. Each node runs one; only one at a time has an effect.
+pub(crate) struct PostgresRetention {
+    dialer: PostgresDialer,
+    settings: PostgresSettings,
+}
+
+impl PostgresRetention {
+    /// Creates the task without connecting.
+    ///
+    /// # Errors
+    /// [`PostgresError::Settings`].
+    pub(crate) fn new(settings: PostgresSettings) -> Result<Self, PostgresError> {
+        Ok(Self {
+            dialer: PostgresDialer::new(&settings)?,
+            settings,
+        })
+    }
+
+    /// Runs until `stopped` turns true.
+    pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
+        loop {
+            let pause = match self.drop_oldest().await {
+                Ok(dropped) => {
+                    if let Some(day) = dropped {
+                        tracing::info!(%day, "the rows of a day are no longer in postgres");
+                    }
+                    EVERY
+                }
+                // The feeder reports that the database is unreachable or not set up.
+                Err(error @ (PostgresError::Unreachable(_) | PostgresError::Timeout(_) | PostgresError::NotReady)) => {
+                    tracing::debug!(%error, "old rows stay in postgres for now");
+                    AGAIN
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "old rows stay in postgres, weir tries again in an hour");
+                    EVERY
+                }
+            };
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Drops the oldest partition if it is too old; returns its day.
+    pub(super) async fn drop_oldest(&self) -> Result<Option<Date>, PostgresError> {
+        let connection = self.dialer.connect(self.settings.write).await?;
+        let keep = i32::try_from(self.settings.keep_days).unwrap_or(i32::MAX);
+        let row = with_timeout(self.settings.write, async {
+            let statement = "SELECT weir.drop_oldest($1)";
+            Ok(connection.client.query_one(statement, &[&keep]).await?)
+        });
+        let row = row.await?;
+        Ok(row.try_get(0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::ledger::consumption::Row,
+        sinks::contract::samples::{BEGIN_MS, row},
+    };
+
+    fn at(times: &[i64]) -> Vec<Arc<NumberedRow>> {
+        let numbered = |(number, time_ms): (u64, &i64)| NumberedRow {
+            number,
+            row: Row {
+                time_ms: *time_ms,
+                ..row(number, BEGIN_MS)
+            },
+        };
+        (1..).zip(times).map(numbered).map(Arc::new).collect()
+    }
+
+    #[test]
+    fn days_of_rows_have_partitions_and_a_new_day_has_the_next_ones_too() {
+        let day_ms = 24 * 3_600_000;
+        let mut known = KnownPartitions::default();
+        let lacking = |known: &KnownPartitions, times: &[i64]| -> Vec<String> {
+            known.lacking(&at(times)).iter().map(ToString::to_string).collect()
+        };
+        let first = ["2026-11-01", "2026-11-02", "2026-11-03", "2026-11-04"];
+        assert_eq!(lacking(&known, &[BEGIN_MS, BEGIN_MS + day_ms - 1]), first);
+        known.0 = known.lacking(&at(&[BEGIN_MS]));
+        assert!(lacking(&known, &[BEGIN_MS, BEGIN_MS + 3 * day_ms]).is_empty());
+        assert_eq!(lacking(&known, &[BEGIN_MS - 1]), ["2026-10-31"]);
+        // Clocks that are off by ages name a day all the same.
+        assert_eq!(lacking(&known, &[i64::MIN])[0], "1970-01-01");
+        assert_eq!(lacking(&known, &[i64::MAX]), ["9999-12-30", "9999-12-31"]);
+    }
 }

@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_postgres::NoTls;
 
-use super::{retention::Retention, *};
+use super::*;
+use crate::sinks::postgres::sink::PostgresRetention;
 use crate::{
     domain::ledger::{NodeId, consumption::Row},
     journal::NumberedRow,
     sinks::{
-        asks::PageAsk,
+        Batch, LogBackend, Sink, SinkError,
+        asks::LogPageQuery,
         contract::{
             self, Place, batch,
             samples::{BEGIN_MS, node, row},
         },
-        home::LogHome,
-        sink::{Batch, Sink, SinkError},
     },
 };
 
@@ -25,7 +25,7 @@ mod plans;
 mod reach;
 mod server;
 
-use server::Server;
+use crate::sinks::postgres::tests::server::Server;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 const WRITER: &str = "weir_writer";
@@ -201,7 +201,7 @@ async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place(
     let times = [now - 400 * DAY_MS, now - 300 * DAY_MS, now - 179 * DAY_MS, now];
     let first = batch_of(&node(1), 0, &times);
     log.append(&first).await.unwrap();
-    let retention = Retention::new(server.settings(WRITER)).unwrap();
+    let retention = PostgresRetention::new(server.settings(WRITER)).unwrap();
     let days = |times: &[i64]| -> Vec<String> {
         let date = |ms: &i64| {
             jiff::Timestamp::from_millisecond(*ms)
@@ -217,7 +217,7 @@ async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place(
     );
     assert_eq!(server.rows_of(&node(1)).await, "3");
     // Neither this node nor another one, nor one that starts again and again, has more than one dropped within an hour.
-    let another = Retention::new(server.settings(WRITER)).unwrap();
+    let another = PostgresRetention::new(server.settings(WRITER)).unwrap();
     for retention in [&retention, &another] {
         assert_eq!(retention.drop_oldest().await.unwrap(), None);
     }
@@ -245,7 +245,7 @@ async fn days_that_are_too_long_ago_go_one_at_a_time_and_late_rows_have_a_place(
         keep_days: 0,
         ..server.settings(WRITER)
     };
-    assert!(Retention::new(zero).unwrap().drop_oldest().await.is_err());
+    assert!(PostgresRetention::new(zero).unwrap().drop_oldest().await.is_err());
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn texts_that_postgres_does_not_take_are_no_reason_to_stop() {
         row.row.model_asked = "a\0b\u{1F600}\\N\t\"'".into();
         row.row.latency_ms = u64::MAX;
         row.row.status = u16::MAX;
-        row.row.parts = vec![crate::domain::money::price::Part {
+        row.row.parts = vec![crate::domain::money::price::CostShare {
             run: crate::domain::wire::usage::RunKind::Fallback,
             model: "m\0".to_owned(),
             usage: Default::default(),
@@ -298,7 +298,7 @@ async fn what_is_away_or_silent_is_waited_for_no_longer_than_the_limits_and_then
     let away = log.append(&second).await.unwrap_err().to_string();
     assert!(away.contains("cannot be reached"), "{away}");
     assert!(
-        log.page(&PageAsk::of_day("account-0", BEGIN_MS / DAY_MS, 10))
+        log.page(&LogPageQuery::for_day("account-0", BEGIN_MS / DAY_MS, 10))
             .await
             .is_err()
     );

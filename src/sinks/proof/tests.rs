@@ -4,12 +4,12 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::*;
 use crate::{
-    domain::ledger::{Change, Settlement, Step},
+    domain::ledger::{AccountChange, Settlement, Step},
     journal::NumberedRow,
     sinks::{
-        batching::{Batching, Linger},
+        batcher::{BatchLimits, Linger},
         contract::samples::{BEGIN_MS, node, row},
-        tail::Tail,
+        tail::LogTail,
     },
     store::ledger::{
         LogLists as _,
@@ -19,7 +19,7 @@ use crate::{
 
 mod places;
 
-use places::{GrowingLists, Shelf};
+use crate::sinks::proof::tests::places::{GrowingLists, Shelf};
 
 const DAY: i64 = BEGIN_MS / 86_400_000;
 const PLACE: (&str, i64) = ("acme", DAY);
@@ -40,7 +40,7 @@ fn numbered(lane: u32, place: u64) -> NumberedRow {
 fn settlement(seq: u64, row: &Row) -> Step {
     Step {
         seq,
-        change: Change::Settle(Box::new(Settlement::of(row.clone(), 0))),
+        change: AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0))),
     }
 }
 
@@ -68,27 +68,27 @@ impl FedDay {
     }
 
     /// What is found, with the requests of so many rows in memory.
-    async fn prove(&self, at_once: usize) -> Findings {
-        let (home, lanes) = (OpenHome::Fed(self.home.clone()), OpenLanes::default());
+    async fn prove(&self, at_once: usize) -> ProofFindings {
+        let (home, lanes) = (OpenLogBackend::Fed(self.home.clone()), OpenLanes::default());
         let prover = Prover {
             ledger: &*self.ledger,
             home: &home,
             former: None,
             lanes: &lanes,
         };
-        prover.prove_by(at_once, PLACE).await.unwrap()
+        prover.prove_in_parts(at_once, PLACE).await.unwrap()
     }
 }
 
 /// The tail of a lane whose sink has the rows before `after`, with those up to `last`; `end` is on disk.
-fn tail(lane: u32, (after, last, end): (u64, u64, u64)) -> Arc<Tail> {
-    let batching = Batching {
+fn tail(lane: u32, (after, last, end): (u64, u64, u64)) -> Arc<LogTail> {
+    let batching = BatchLimits {
         rows_max: 100,
         linger: Linger::HourOr(std::time::Duration::from_secs(3600)),
     };
     let end = end * APART + 5;
-    let tail = Tail::new(node(lane), batching, Box::new(move || Some(end)));
-    tail.begin(after * APART, None);
+    let tail = LogTail::new(node(lane), batching, Box::new(move || Some(end)));
+    tail.reset(after * APART, None);
     let rows = (after..=last).map(|place| numbered(lane, place));
     tail.push(rows.collect(), last * APART + 5, true);
     Arc::new(tail)
@@ -103,7 +103,7 @@ async fn rows_on_their_way_count_once_with_those_at_home_and_no_lane_has_to_be_a
     fed.home.tails.add(&tail);
     let found = fed.prove(100).await;
     assert!(found.is_proven(), "{found:?}");
-    assert_eq!((found.counts.at_home, found.counts.on_their_way), (3, 3));
+    assert_eq!((found.counts.stored, found.counts.pending), (3, 3));
     assert_eq!((found.requests, found.verdict.missing), (5, 0));
     assert_eq!(fed.shelf.asked.load(Ordering::Relaxed), 0);
 }
@@ -117,7 +117,7 @@ async fn a_lane_that_brings_rows_while_they_are_read_does_not_make_a_day_wrong()
     });
     let found = fed.prove(100).await;
     assert!(found.is_proven(), "{found:?}");
-    assert_eq!((found.counts.at_home, fed.shelf.asked.load(Ordering::Relaxed)), (5, 1));
+    assert_eq!((found.counts.stored, fed.shelf.asked.load(Ordering::Relaxed)), (5, 1));
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_day_is_open_while_a_lane_is_behind_and_then_a_row_that_is_gone_is_a_d
 #[tokio::test]
 async fn a_lane_whose_rows_have_not_been_read_is_as_far_as_the_home_says() {
     let fed = FedDay::new().await;
-    let tails = crate::sinks::tails::Tails::waiting(std::time::Duration::ZERO);
+    let tails = crate::sinks::tail::LogTails::waiting(std::time::Duration::ZERO);
     let tail = tail(2, (4, 4, 6));
     tails.add(&tail);
     let home = FedLog { tails, ..fed.home };
@@ -159,7 +159,7 @@ async fn rows_of_one_request_are_counted_however_few_requests_are_in_memory() {
         };
         fed.shelf.bring([(NodeId::none(), again)], 8);
         let found = fed.prove(at_once).await;
-        assert_eq!((found.counts.at_home, found.counts.again), (6, 1));
+        assert_eq!((found.counts.stored, found.counts.duplicates), (6, 1));
         assert!(!found.is_proven());
     }
 }
@@ -172,20 +172,20 @@ async fn the_lists_of_a_store_are_proven_while_rows_come() {
         let further = (6..9).map(|place| settlement(place, &numbered(2, place).row));
         let lists = GrowingLists::new(Arc::clone(&ledger), (node(2), further.collect()));
         let store = StoreLog::new(Arc::new(lists), Arc::clone(&ledger) as _);
-        let (home, lanes) = (OpenHome::Store(Arc::new(store)), OpenLanes::default());
+        let (home, lanes) = (OpenLogBackend::Store(Arc::new(store)), OpenLanes::default());
         let prover = Prover {
             ledger: &*ledger,
             home: &home,
             former: None,
             lanes: &lanes,
         };
-        let found = prover.prove_by(at_once, PLACE).await.unwrap();
+        let found = prover.prove_in_parts(at_once, PLACE).await.unwrap();
         assert!(found.is_proven(), "{found:?}");
-        assert_eq!((found.counts.at_home, found.requests), (8, 8));
+        assert_eq!((found.counts.stored, found.requests), (8, 8));
         // Nothing is open there.
         let seen = ledger.log_days("acme", DAY..=DAY).await.unwrap().pop().unwrap();
         assert!(ledger.remove("acme", &seen).await.unwrap());
-        let found = prover.prove_by(at_once, PLACE).await.unwrap();
+        let found = prover.prove_in_parts(at_once, PLACE).await.unwrap();
         assert_eq!((found.verdict.behind, found.verdict.missing), (Vec::new(), 8));
         // Where the home before has them, they count.
         let former = Shelf::default();
@@ -196,8 +196,8 @@ async fn the_lists_of_a_store_are_proven_while_rows_come() {
             former: Some(&former),
             ..prover
         };
-        let found = prover.prove_by(at_once, PLACE).await.unwrap();
+        let found = prover.prove_in_parts(at_once, PLACE).await.unwrap();
         assert!(found.is_proven(), "{found:?}");
-        assert_eq!(found.counts.at_home, 8);
+        assert_eq!(found.counts.stored, 8);
     }
 }

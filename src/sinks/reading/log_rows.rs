@@ -1,4 +1,4 @@
-//! The rows that a filter takes, of the homes and of those on their way there, brought together.
+//! Merges the matching rows of the log backends and of those on their way there.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -7,59 +7,58 @@ use std::{
     time::Instant,
 };
 
-use super::{LogReadError, LogReading};
+use super::{LogReadError, LogReader};
 use crate::{
     domain::ledger::{
         consumption::Row,
-        log_filter::LogFilter,
-        log_place::{self, LogPlace},
+        log_query::{self, LogFilter, LogPosition},
     },
     edges::clock,
     journal::NumberedRow,
     sinks::{
-        asks::{LogPage, PAGE_ROWS_MAX, PageAsk},
-        home::LogHome,
+        LogBackend,
+        asks::{LogPageQuery, PAGE_ROWS_MAX, RowPage},
     },
 };
 
-/// A place in the log: what is before it has been read. It stays valid while rows come and go.
+/// A position in the log, up to which rows have been read. It stays valid while rows come and go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogCursor {
     /// Days since the Unix epoch, UTC.
     pub(crate) day: i64,
-    /// The last row of the day that was read, or the place before all.
-    pub(crate) place: LogPlace,
+    /// The last row of the day that was read, or the position before all rows.
+    pub(crate) place: LogPosition,
 }
 
 impl LogCursor {
-    /// Before all rows that a filter takes.
+    /// The position before all rows that match a filter.
     pub(crate) fn before(filter: &LogFilter) -> Self {
         Self {
             day: filter.first_day(),
-            place: LogPlace::default(),
+            place: LogPosition::default(),
         }
     }
 }
 
-/// Reads rows in the order of days, and within a day in that of [`LogPlace`]. Up to [`PAGE_ROWS_MAX`] rows of each home are in memory,
-/// besides what finds them, and those that are on their way to the home.
+/// Reads rows by day, and within a day in the order of [`LogPosition`]. Up to [`PAGE_ROWS_MAX`] rows of each log backend are in
+/// memory, in addition to what finds them and to the rows on their way there.
 ///
-/// All rows are read that were on disk when the reading of their day began. One that goes over meanwhile is in one of the places: each is
-/// looked at before the one that its rows go over to.
+/// Finds all rows that were on disk when the reading of their day began. A row that moves meanwhile is not missed, because each
+/// place is read before the one to which its rows move.
 pub(crate) struct LogRows {
-    reading: Arc<LogReading>,
+    reading: Arc<LogReader>,
     filter: LogFilter,
     at: LogCursor,
     began: Instant,
-    /// When it is to stop looking.
+    /// When to stop scanning.
     until: Option<Instant>,
-    /// What is under way of the day at the cursor.
-    day: Option<Day>,
+    /// The day at the cursor, if its reading has begun.
+    day: Option<DayMerge>,
     looked_at: usize,
 }
 
-impl LogReading {
-    /// The rows that a filter takes, behind a place.
+impl LogReader {
+    /// Reads the rows that match a filter, after a position.
     pub(crate) fn rows(self: &Arc<Self>, filter: LogFilter, from: LogCursor) -> LogRows {
         LogRows {
             reading: Arc::clone(self),
@@ -74,24 +73,23 @@ impl LogReading {
 }
 
 impl LogRows {
-    /// The same, which looks for rows until this time: however many there are that the filter does not take, each look ends soon
-    /// after it, and the next one goes on further on.
-    pub(crate) fn within(mut self, until: Instant) -> Self {
+    /// Stops scanning soon after this time, even if no row matches the filter; the next call continues from there.
+    pub(crate) fn with_deadline(mut self, until: Instant) -> Self {
         self.until = Some(until);
         self
     }
 
-    /// How many rows of the account at the cursor were looked at without coming to their end; the next look knows them.
+    /// The scanned rows of the account at the cursor, if there are more; the next call need not scan them again.
     pub(crate) fn looked_at(&self) -> usize {
         self.looked_at
     }
 
-    /// Where it goes on; `None`: all has been read.
+    /// The position of the next rows; `None` at the end.
     pub(crate) fn cursor(&self) -> Option<&LogCursor> {
         (self.at.day <= self.filter.last_day()).then_some(&self.at)
     }
 
-    /// The next rows, at most `limit`. Fewer, also none, are no sign of the end: that is [`LogRows::cursor`].
+    /// Reads the next rows, at most `limit`. Fewer, or none, do not mean the end: see [`LogRows::cursor`].
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Row>, LogReadError> {
         let mut found = Vec::new();
         if self.cursor().is_none() {
@@ -99,14 +97,14 @@ impl LogRows {
         }
         let mut day = match self.day.take() {
             Some(day) => day,
-            None => self.begin().await?,
+            None => self.begin_day().await?,
         };
         while found.len() < limit {
-            let ask = PageAsk {
+            let ask = LogPageQuery {
                 after: self.at.place.clone(),
                 began: self.began,
                 until: self.until,
-                ..PageAsk::new(
+                ..LogPageQuery::new(
                     self.filter.clone(),
                     self.at.day,
                     (limit - found.len()).min(PAGE_ROWS_MAX),
@@ -121,9 +119,9 @@ impl LogRows {
                 }
                 return Ok(found);
             };
-            // A row may be in several places, and in one of them twice.
-            if log_place::order(&row) > self.at.place.order() {
-                self.at.place.go_to(&row);
+            // A row may be in several places, or twice in one.
+            if log_query::row_sort_key(&row) > self.at.place.sort_key() {
+                self.at.place.move_to(&row);
                 found.push(row);
             }
         }
@@ -131,16 +129,16 @@ impl LogRows {
         Ok(found)
     }
 
-    async fn begin(&self) -> Result<Day, LogReadError> {
-        let on_their_way = self.reading.on_their_way(&self.filter.on(self.at.day)).await?;
+    async fn begin_day(&self) -> Result<DayMerge, LogReadError> {
+        let on_their_way = self.reading.pending_rows(&self.filter.within_day(self.at.day)).await?;
         let behind = on_their_way
             .into_iter()
-            .filter(|row| log_place::order(&row.row) > self.at.place.order());
-        let homes = self.reading.homes();
-        Ok(Day {
-            on_their_way: behind.map(|row| Reverse(Placed(row))).collect(),
-            homes: homes
-                .map(|home| OfHome::new(Arc::clone(home), &self.at.place))
+            .filter(|row| log_query::row_sort_key(&row.row) > self.at.place.sort_key());
+        let homes = self.reading.backends();
+        Ok(DayMerge {
+            pending: behind.map(|row| Reverse(OrderedRow(row))).collect(),
+            backends: homes
+                .map(|home| BackendReader::new(Arc::clone(home), &self.at.place))
                 .collect(),
         })
     }
@@ -148,59 +146,60 @@ impl LogRows {
     fn end_day(&mut self) {
         self.at = LogCursor {
             day: self.at.day.saturating_add(1),
-            place: LogPlace::default(),
+            place: LogPosition::default(),
         };
     }
 }
 
-/// What has been read of a day and not been given, of each place.
-struct Day {
-    on_their_way: BinaryHeap<Reverse<Placed>>,
-    homes: Vec<OfHome>,
+/// The rows of a day that were read and not returned, by place.
+struct DayMerge {
+    pending: BinaryHeap<Reverse<OrderedRow>>,
+    backends: Vec<BackendReader>,
 }
 
-/// A row among others by its place.
-struct Placed(Arc<NumberedRow>);
+/// A row that is ordered by its position.
+struct OrderedRow(Arc<NumberedRow>);
 
-impl Placed {
+impl OrderedRow {
     fn order(&self) -> (&str, i64, &str) {
-        log_place::order(&self.0.row)
+        log_query::row_sort_key(&self.0.row)
     }
 }
 
-impl PartialEq for Placed {
+impl PartialEq for OrderedRow {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Placed {}
+impl Eq for OrderedRow {}
 
-impl PartialOrd for Placed {
+impl PartialOrd for OrderedRow {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Placed {
+impl Ord for OrderedRow {
     fn cmp(&self, other: &Self) -> Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-struct OfHome {
-    home: Arc<dyn LogHome>,
+/// Reads a day of a log backend.
+struct BackendReader {
+    home: Arc<dyn LogBackend>,
     rows: VecDeque<Row>,
-    /// All up to here has been read; `None`: all.
-    next: Option<LogPlace>,
-    /// It ran out of time.
+    /// The position up to which rows were read; `None` if all were.
+    next: Option<LogPosition>,
+    /// Scanning ran out of time.
     is_late: bool,
     looked_at: usize,
 }
 
-impl OfHome {
-    /// Behind a place.
-    fn new(home: Arc<dyn LogHome>, after: &LogPlace) -> Self {
+impl BackendReader {
+    /// Begins after a position.
+    fn new(home: Arc<dyn LogBackend>, after: &LogPosition) -> Self {
         Self {
             home,
             rows: VecDeque::new(),
@@ -210,13 +209,13 @@ impl OfHome {
         }
     }
 
-    /// Reads on, if nothing is left of what was read. Says whether it has.
-    async fn read(&mut self, ask: &PageAsk) -> Result<bool, LogReadError> {
+    /// Reads the next page if no rows are left; returns whether it did.
+    async fn read(&mut self, ask: &LogPageQuery) -> Result<bool, LogReadError> {
         let Some(after) = self.next.take_if(|_| self.rows.is_empty() && !self.is_late) else {
             return Ok(false);
         };
-        let ask = PageAsk { after, ..ask.clone() };
-        let LogPage {
+        let ask = LogPageQuery { after, ..ask.clone() };
+        let RowPage {
             rows, next, looked_at, ..
         } = self.home.page(&ask).await?;
         self.is_late = next.is_some() && rows.len() < ask.limit;
@@ -226,48 +225,48 @@ impl OfHome {
         Ok(true)
     }
 
-    /// Where it has stopped without rows to give, though there may be some.
-    fn stops_at(&self) -> Option<&LogPlace> {
+    /// The position at which reading has stopped, if no rows are left but more may follow.
+    fn stops_at(&self) -> Option<&LogPosition> {
         self.next.as_ref().filter(|_| self.rows.is_empty())
     }
 }
 
-impl Day {
-    /// Reads on wherever nothing is left of what was read.
-    async fn read(&mut self, ask: PageAsk) -> Result<(), LogReadError> {
+impl DayMerge {
+    /// Reads the next page of each log backend that has no rows left.
+    async fn read(&mut self, ask: LogPageQuery) -> Result<(), LogReadError> {
         let mut has_read = false;
-        for of_home in &mut self.homes {
+        for of_home in &mut self.backends {
             if has_read {
-                // What has come over from the home before this look was not here yet when this one was read.
-                *of_home = OfHome::new(Arc::clone(&of_home.home), &ask.after);
+                // Rows that have moved here from the former log backend before it was read now may not have been here earlier.
+                *of_home = BackendReader::new(Arc::clone(&of_home.home), &ask.after);
             }
             has_read |= of_home.read(&ask).await?;
         }
         Ok(())
     }
 
-    /// The next row of all. Where one of them has stopped, none that might come behind what it has yet to give.
+    /// The first row of all. `None` if an earlier one may follow in a log backend that has stopped.
     fn pop(&mut self) -> Option<Row> {
         let stops_at = self.stops_at();
-        let heads = self.homes.iter().enumerate();
-        let heads = heads.filter_map(|(index, of)| Some((log_place::order(of.rows.front()?), Some(index))));
-        let on_its_way = self.on_their_way.peek().map(|Reverse(first)| (first.order(), None));
+        let heads = self.backends.iter().enumerate();
+        let heads = heads.filter_map(|(index, of)| Some((log_query::row_sort_key(of.rows.front()?), Some(index))));
+        let on_its_way = self.pending.peek().map(|Reverse(first)| (first.order(), None));
         let (order, index) = heads.chain(on_its_way).min()?;
-        if stops_at.is_some_and(|place| order > place.order()) {
+        if stops_at.is_some_and(|place| order > place.sort_key()) {
             return None;
         }
         match index {
-            Some(index) => self.homes.get_mut(index)?.rows.pop_front(),
-            None => self.on_their_way.pop().map(|Reverse(Placed(row))| row.row.clone()),
+            Some(index) => self.backends.get_mut(index)?.rows.pop_front(),
+            None => self.pending.pop().map(|Reverse(OrderedRow(row))| row.row.clone()),
         }
     }
 
-    /// The place behind which nothing can be given before one of them is read on.
-    fn stops_at(&self) -> Option<LogPlace> {
-        self.homes.iter().filter_map(OfHome::stops_at).min().cloned()
+    /// The position after which no row can be returned until a log backend has been read further.
+    fn stops_at(&self) -> Option<LogPosition> {
+        self.backends.iter().filter_map(BackendReader::stops_at).min().cloned()
     }
 
     fn looked_at(&self) -> usize {
-        self.homes.iter().map(|of| of.looked_at).max().unwrap_or(0)
+        self.backends.iter().map(|of| of.looked_at).max().unwrap_or(0)
     }
 }

@@ -7,13 +7,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    domain::ledger::{consumption::Row, log_place, tag::Tag},
+    domain::ledger::{consumption::Row, log_query, tag::Tag},
     edges::clock,
     sinks::{
-        batching::{Batching, Linger},
+        batcher::{BatchLimits, Linger},
         contract::samples::{BEGIN_MS, node, row},
         store_log::{StoreLog, tests::shelf::StoreShelf},
-        tail::Tail,
+        tail::LogTail,
     },
 };
 
@@ -21,7 +21,7 @@ mod newest;
 mod program;
 mod shelves;
 
-use shelves::HomeShelf;
+use crate::sinks::reading::tests::shelves::HomeShelf;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -33,17 +33,17 @@ fn ids(rows: &[Row]) -> Vec<&str> {
 
 /// What a filter takes, in the order of the log.
 fn expected(rows: &[Row], filter: &LogFilter) -> Vec<Row> {
-    let mut rows: Vec<Row> = rows.iter().filter(|row| filter.takes(row)).cloned().collect();
+    let mut rows: Vec<Row> = rows.iter().filter(|row| filter.matches(row)).cloned().collect();
     rows.sort_by(|one, other| {
         let place = |row: &Row| row.time_ms.div_euclid(DAY_MS);
-        (place(one), log_place::order(one)).cmp(&(place(other), log_place::order(other)))
+        (place(one), log_query::row_sort_key(one)).cmp(&(place(other), log_query::row_sort_key(other)))
     });
     rows
 }
 
 /// Reads page by page, each as a request of its own, with some time for each.
 async fn read(
-    reading: &Arc<LogReading>,
+    reading: &Arc<LogReader>,
     filter: &LogFilter,
     limit: usize,
     time: Duration,
@@ -51,7 +51,7 @@ async fn read(
     let (mut found, mut cursor) = (Vec::new(), Some(LogCursor::before(filter)));
     while let Some(from) = cursor {
         let rows = reading.rows(filter.clone(), from);
-        let mut rows = rows.within(clock::instant() + time);
+        let mut rows = rows.with_deadline(clock::instant() + time);
         let some = rows.next(limit).await?;
         assert!(some.len() <= limit);
         found.extend(some);
@@ -68,18 +68,18 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// The tail of a lane that has these rows, all of which have been read and none acknowledged.
-fn tail_of(rows: &[Row]) -> Arc<Tail> {
+fn tail_of(rows: &[Row]) -> Arc<LogTail> {
     let numbered = std::iter::zip(1.., rows).map(|(number, row)| NumberedRow {
         number,
         row: row.clone(),
     });
     let end = rows.len() as u64 + 1;
-    let batching = Batching {
+    let batching = BatchLimits {
         rows_max: rows.len().max(1),
         linger: Linger::For(LONG),
     };
-    let tail = Tail::new(node(1), batching, Box::new(move || Some(end)));
-    tail.begin(0, None);
+    let tail = LogTail::new(node(1), batching, Box::new(move || Some(end)));
+    tail.reset(0, None);
     tail.push(numbered.collect(), end, true);
     Arc::new(tail)
 }
@@ -131,12 +131,12 @@ proptest! {
         filter in any_filter(),
         limit in 1..20_usize,
     ) {
-        let (home, former, tails) = (Arc::<HomeShelf>::default(), Arc::<HomeShelf>::default(), Tails::default());
+        let (home, former, tails) = (Arc::<HomeShelf>::default(), Arc::<HomeShelf>::default(), LogTails::default());
         let tail = tail_of(&of_place(&rows, 0));
         tails.add(&tail);
         of_place(&rows, 1).into_iter().for_each(|row| home.put(row));
         of_place(&rows, 2).into_iter().for_each(|row| former.put(row));
-        let reading = Arc::new(LogReading::new(home, Some(former)).fed_by(tails));
+        let reading = Arc::new(LogReader::new(home, Some(former)).with_tails(tails));
         let found = block_on(read(&reading, &filter, limit, LONG)).unwrap();
         let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
         let mut expected = expected(&rows, &filter);
@@ -156,7 +156,7 @@ proptest! {
         of_place(&rows, 1).into_iter().for_each(|row| former.put(row));
         let rows: Vec<Row> = [of_place(&rows, 0), of_place(&rows, 1)].concat();
         let store = StoreLog::new(Arc::clone(&store) as _, store);
-        let reading = Arc::new(LogReading::new(Arc::new(store), Some(former)));
+        let reading = Arc::new(LogReader::new(Arc::new(store), Some(former)));
         let found = block_on(read(&reading, &filter, limit, time)).unwrap();
         let mut expected = expected(&rows, &filter);
         expected.dedup();
@@ -166,15 +166,15 @@ proptest! {
 
 #[tokio::test]
 async fn a_home_that_is_away_is_an_error_and_never_a_part_of_the_rows() {
-    let (home, tails) = (Arc::<HomeShelf>::default(), Tails::default());
+    let (home, tails) = (Arc::<HomeShelf>::default(), LogTails::default());
     let tail = tail_of(&[row(1, BEGIN_MS)]);
     tails.add(&tail);
-    let reading = Arc::new(LogReading::new(Arc::clone(&home) as _, None).fed_by(tails));
+    let reading = Arc::new(LogReader::new(Arc::clone(&home) as _, None).with_tails(tails));
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
     home.set_away(true);
     let error = read(&reading, &filter, 10, LONG).await.unwrap_err().to_string();
     assert!(
-        error.contains("the log's home cannot be read") && error.contains("no rows are left out in silence"),
+        error.contains("the log backend cannot be read") && error.contains("weir does not return incomplete results"),
         "{error}"
     );
     home.set_away(false);
@@ -183,14 +183,17 @@ async fn a_home_that_is_away_is_an_error_and_never_a_part_of_the_rows() {
 
 #[tokio::test]
 async fn rows_that_have_not_been_read_are_an_error_for_those_who_may_want_them() {
-    let (home, tails) = (Arc::<HomeShelf>::default(), Tails::waiting(Duration::from_millis(20)));
-    let batching = Batching {
+    let (home, tails) = (
+        Arc::<HomeShelf>::default(),
+        LogTails::waiting(Duration::from_millis(20)),
+    );
+    let batching = BatchLimits {
         rows_max: 10,
         linger: Linger::For(LONG),
     };
-    let tail = Arc::new(Tail::new(node(1), batching, Box::new(|| Some(30))));
+    let tail = Arc::new(LogTail::new(node(1), batching, Box::new(|| Some(30))));
     tails.add(&tail);
-    let reading = Arc::new(LogReading::new(Arc::clone(&home) as _, None).fed_by(tails));
+    let reading = Arc::new(LogReader::new(Arc::clone(&home) as _, None).with_tails(tails));
     let (old, new) = (row(1, BEGIN_MS), row(2, BEGIN_MS + 5 * HOUR_MS));
     home.put(old.clone());
     let all = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
@@ -202,8 +205,8 @@ async fn rows_that_have_not_been_read_are_an_error_for_those_who_may_want_them()
             _ => None,
         }
     };
-    assert_eq!(behind(&early).await, Some(TailBehind::HomeSilent(node(1))));
-    tail.begin(10, None);
+    assert_eq!(behind(&early).await, Some(TailBehind::BackendSilent(node(1))));
+    tail.reset(10, None);
     let unread = Some(TailBehind::Unread(node(1)));
     assert_eq!(behind(&early).await, unread, "nothing is known of the rows");
     let numbered = NumberedRow {
@@ -228,18 +231,18 @@ async fn rows_that_have_not_been_read_are_an_error_for_those_who_may_want_them()
 
 #[tokio::test]
 async fn a_reader_waits_until_what_is_on_disk_has_been_read() {
-    let (home, tails) = (Arc::<HomeShelf>::default(), Tails::waiting(LONG));
-    let batching = Batching {
+    let (home, tails) = (Arc::<HomeShelf>::default(), LogTails::waiting(LONG));
+    let batching = BatchLimits {
         rows_max: 10,
         linger: Linger::For(LONG),
     };
-    let tail = Arc::new(Tail::new(node(1), batching, Box::new(|| Some(8))));
+    let tail = Arc::new(LogTail::new(node(1), batching, Box::new(|| Some(8))));
     tails.add(&tail);
-    let reading = Arc::new(LogReading::new(home, None).fed_by(tails));
+    let reading = Arc::new(LogReader::new(home, None).with_tails(tails));
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
     let found = tokio::spawn(async move { read(&reading, &filter, 10, LONG).await.unwrap().len() });
-    tail.begin(0, None);
-    tail.is_asked().await;
+    tail.reset(0, None);
+    tail.wait_for_reader().await;
     assert!(!found.is_finished());
     let numbered = NumberedRow {
         number: 7,
@@ -254,7 +257,7 @@ async fn the_latest_rows_of_a_key_are_those_on_their_way_and_of_both_homes() {
     let (home, former, tails) = (
         Arc::<HomeShelf>::default(),
         Arc::<HomeShelf>::default(),
-        Tails::default(),
+        LogTails::default(),
     );
     let of_key = |number: i64| Row {
         account: "acme".into(),
@@ -265,17 +268,17 @@ async fn the_latest_rows_of_a_key_are_those_on_their_way_and_of_both_homes() {
     tails.add(&tail);
     [3, 4, 5].iter().for_each(|number| home.put(of_key(*number)));
     [1, 2, 3].iter().for_each(|number| former.put(of_key(*number)));
-    let reading = LogReading::new(Arc::clone(&home) as _, Some(former)).fed_by(tails);
+    let reading = LogReader::new(Arc::clone(&home) as _, Some(former)).with_tails(tails);
     let (day, key) = (BEGIN_MS / DAY_MS, of_key(1).key_id);
     let latest = async |limit: usize| reading.latest("acme", &key, day..=day, limit).await.unwrap();
     let wanted: Vec<Row> = (1..=6).rev().map(of_key).collect();
     for limit in [3, 6, 10] {
         let (found, not_read) = latest(limit).await;
         assert_eq!(ids(&found.rows), ids(&wanted[..limit.min(6)]));
-        assert!(found.is_whole && not_read.is_none());
+        assert!(found.is_complete && not_read.is_none());
     }
     home.set_away(true);
     let (found, not_read) = latest(2).await;
     assert_eq!(ids(&found.rows), ids(&wanted[..2]));
-    assert!(!found.is_whole && not_read.is_some(), "others may be at home");
+    assert!(!found.is_complete && not_read.is_some(), "others may be at home");
 }

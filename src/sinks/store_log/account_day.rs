@@ -1,62 +1,63 @@
-//! The store's rows of an account and day, by time. The store has them in the order in which they were settled, which is nearly
-//! the same, so the rows themselves are read again when it is their turn.
+//! The store's rows of an account and day, ordered by time. The store has them in the order of their settlement, which is nearly
+//! the same. Their positions are sorted in memory, and the rows are read again when they are returned.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Bound,
+    ops::{Bound, RangeInclusive},
     time::Instant,
 };
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use smol_str::SmolStr;
 
 use crate::{
     domain::ledger::{
         consumption::Row,
-        log_filter::LogFilter,
-        log_place::{self, LogPlace},
+        log_query::{self, LogFilter, LogPosition},
     },
-    sinks::asks::is_over,
+    edges::clock,
+    sinks::asks::{LogPageQuery, has_passed},
     store::{
         StoreError,
-        ledger::{LOG_ROWS_MAX, LogLists},
+        ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},
     },
 };
 
-/// The most rows whose places are in memory, some 100 bytes each. Of a day with more the first ones are, and when these have been
-/// read, the next ones.
+/// The maximum number of rows whose positions are in memory, some 100 bytes each. If a day has more, the first ones are, and
+/// when these have been read, the next ones.
 pub(super) const PLACES_MAX: usize = 200_000;
-/// Pieces of up to [`LOG_ROWS_MAX`] rows in memory: a day with fewer is read once.
+/// The maximum number of pieces of up to [`LOG_ROWS_MAX`] rows in memory: a day with fewer is read once.
 const PIECES_MAX: usize = 8;
-/// How often a day is looked through again because rows of it have left the store meanwhile.
+/// How often a day is scanned again because rows have left the store meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
-/// How a look through the store's rows ended.
-enum Looked {
-    Through,
-    /// The time was over. What has been looked at is remembered.
-    InPart,
-    /// Rows that had been looked at are not where they were.
+/// How a scan of the store's rows ended.
+enum ScanEnd {
+    Complete,
+    /// The time was over. The next scan continues.
+    TimedOut,
+    /// Scanned rows are no longer at their positions.
     Moved,
 }
 
-/// Where the rows are that a filter takes.
+/// The rows of an account and day that match a filter, by time.
 pub(super) struct AccountDay {
     filter: LogFilter,
     account: String,
     day: i64,
     places_max: usize,
-    /// All rows behind this place are in `places`, unless there are too many.
+    /// All rows after this one are in `places`, unless there are too many.
     from: (i64, SmolStr),
-    /// The last row that was given.
+    /// The last row that was returned.
     at: (i64, SmolStr),
-    /// When a row ended and its request, and where it stands in the store.
+    /// The index of each row in the store, by its end and request.
     places: BTreeMap<(i64, SmolStr), usize>,
-    /// There are further ones behind them.
+    /// There are further rows after those in `places`.
     more: bool,
-    /// How many of the store's rows have been looked at, and the last of them.
+    /// The number of scanned rows, and the last of them.
     seen: usize,
-    last_seen: LogPlace,
-    /// Rows that follow each other, and where the first of them stands.
+    last_seen: LogPosition,
+    /// Consecutive rows, with the index of the first.
     pieces: VecDeque<(usize, Vec<Row>)>,
 }
 
@@ -73,18 +74,18 @@ impl AccountDay {
             places: BTreeMap::new(),
             more: false,
             seen: 0,
-            last_seen: LogPlace::default(),
+            last_seen: LogPosition::default(),
             pieces: VecDeque::new(),
         }
     }
 
-    /// Whether it has what a filter takes of an account and day.
-    pub(super) fn has(&self, filter: &LogFilter, account: &str, day: i64) -> bool {
-        self.day == day && self.account == account && filter.is_end_of(&self.filter)
+    /// Whether it can return the rows of an account and day that match a filter.
+    pub(super) fn is_for(&self, filter: &LogFilter, account: &str, day: i64) -> bool {
+        self.day == day && self.account == account && filter.is_suffix_of(&self.filter)
     }
 
-    /// Goes on behind a place, with what a filter takes that asks for no more than the one before.
-    pub(super) fn go_to(&mut self, filter: &LogFilter, place: &LogPlace) {
+    /// Continues after a position with a filter that matches no rows that the previous one did not.
+    pub(super) fn move_to(&mut self, filter: &LogFilter, place: &LogPosition) {
         self.filter = filter.clone();
         // Rows may have become too old meanwhile.
         self.at = (filter.since_ms, SmolStr::default());
@@ -92,12 +93,12 @@ impl AccountDay {
             self.at = (place.time_ms, place.request_id.clone()).max(self.at.clone());
         }
         if self.at < self.from || self.seen == 0 {
-            self.forget();
+            self.restart();
         }
     }
 
-    /// The next rows, at most `limit` and [`LOG_ROWS_MAX`]; none at the end. `None`: the day has not been looked through, and the
-    /// time is over. Then it goes on where it was, some rows further each time.
+    /// The next rows, at most `limit` and [`LOG_ROWS_MAX`]; empty at the end. `None` if the time is over before the day was
+    /// scanned; the next call continues, and scans some more rows in any case.
     pub(super) async fn next(
         &mut self,
         lists: &dyn LogLists,
@@ -106,15 +107,15 @@ impl AccountDay {
     ) -> Result<Option<Vec<Row>>, StoreError> {
         let limit = limit.min(LOG_ROWS_MAX);
         for _ in 0..ATTEMPTS_MAX {
-            match self.look(lists, until).await? {
-                Looked::Through => {}
-                Looked::InPart => return Ok(None),
-                Looked::Moved => {
-                    self.forget();
+            match self.scan(lists, until).await? {
+                ScanEnd::Complete => {}
+                ScanEnd::TimedOut => return Ok(None),
+                ScanEnd::Moved => {
+                    self.restart();
                     continue;
                 }
             }
-            let next = self.ahead().take(limit);
+            let next = self.remaining().take(limit);
             let next: Vec<((i64, SmolStr), usize)> = next.map(|(key, place)| (key.clone(), *place)).collect();
             if let Some(rows) = self.read(lists, &next).await? {
                 if let Some((last, _)) = next.into_iter().next_back() {
@@ -124,30 +125,30 @@ impl AccountDay {
                     return Ok(Some(rows));
                 }
             }
-            self.forget();
+            self.restart();
         }
         Err(StoreError::Busy(format!(
-            "rows of account `{}` change their places faster than they are read; try again later",
+            "rows of account `{}` move faster than they can be read; try again later",
             self.account
         )))
     }
 
-    /// How many of the store's rows have been looked at.
-    pub(super) fn seen(&self) -> usize {
+    /// The number of scanned rows.
+    pub(super) fn scanned(&self) -> usize {
         self.seen
     }
 
-    /// Whether there was more behind what was given, when the store was looked at last.
+    /// Whether there were more rows at the last scan.
     pub(super) fn has_more(&self) -> bool {
-        self.more || self.ahead().next().is_some()
+        self.more || self.remaining().next().is_some()
     }
 
-    fn ahead(&self) -> impl Iterator<Item = (&(i64, SmolStr), &usize)> {
+    fn remaining(&self) -> impl Iterator<Item = (&(i64, SmolStr), &usize)> {
         self.places.range((Bound::Excluded(self.at.clone()), Bound::Unbounded))
     }
 
-    /// Begins anew, behind what was given last.
-    fn forget(&mut self) {
+    /// Starts again after the last returned row.
+    fn restart(&mut self) {
         self.from = self.at.clone();
         self.places.clear();
         self.pieces.clear();
@@ -155,18 +156,18 @@ impl AccountDay {
         self.seen = 0;
     }
 
-    /// Looks at the store's rows that have not been looked at.
-    async fn look(&mut self, lists: &dyn LogLists, until: Option<Instant>) -> Result<Looked, StoreError> {
+    /// Scans the store's rows that have not been scanned.
+    async fn scan(&mut self, lists: &dyn LogLists, until: Option<Instant>) -> Result<ScanEnd, StoreError> {
         loop {
             let known = usize::from(self.seen > 0);
             let first = self.seen - known;
             let rows = lists.rows(&self.account, self.day, first, LOG_ROWS_MAX).await?;
-            if known == 1 && rows.first().is_none_or(|row| LogPlace::of(row) != self.last_seen) {
-                return Ok(Looked::Moved);
+            if known == 1 && rows.first().is_none_or(|row| LogPosition::of(row) != self.last_seen) {
+                return Ok(ScanEnd::Moved);
             }
             for (place, row) in std::iter::zip(first.., &rows).skip(known) {
-                let (_, time_ms, id) = log_place::order(row);
-                if (time_ms, id) > (self.from.0, self.from.1.as_str()) && self.filter.takes(row) {
+                let (_, time_ms, id) = log_query::row_sort_key(row);
+                if (time_ms, id) > (self.from.0, self.from.1.as_str()) && self.filter.matches(row) {
                     self.places.insert((time_ms, id.into()), place);
                 }
                 if self.places.len() > self.places_max {
@@ -176,22 +177,22 @@ impl AccountDay {
             }
             let count = rows.len();
             if let Some(last) = rows.last() {
-                self.last_seen = LogPlace::of(last);
+                self.last_seen = LogPosition::of(last);
             }
             self.seen = first + count;
             if count > known {
                 self.remember(first, rows);
             }
             if count < LOG_ROWS_MAX {
-                return Ok(Looked::Through);
+                return Ok(ScanEnd::Complete);
             }
-            if is_over(until) {
-                return Ok(Looked::InPart);
+            if has_passed(until) {
+                return Ok(ScanEnd::TimedOut);
             }
         }
     }
 
-    /// The rows at these places; `None`: others are there, or none.
+    /// The rows at these indexes; `None` if these rows are no longer there.
     async fn read(
         &mut self,
         lists: &dyn LogLists,
@@ -222,5 +223,88 @@ impl AccountDay {
             self.pieces.pop_front();
         }
         self.pieces.push_back((first, rows));
+    }
+}
+
+/// The maximum number of days of a survey: it takes four bytes of memory for an account and day.
+const DAYS_MAX: i64 = 31;
+/// The maximum number of concurrent calls of the store.
+const AT_ONCE: usize = 32;
+
+/// The accounts with rows on some days.
+pub(super) struct AccountSurvey {
+    /// The account; `None` for all accounts.
+    account: Option<String>,
+    covers: RangeInclusive<i64>,
+    /// When it was begun.
+    taken: Instant,
+    accounts: Vec<String>,
+    /// By day, the indexes in `accounts`, ascending.
+    days: BTreeMap<i64, Vec<u32>>,
+}
+
+impl AccountSurvey {
+    /// Surveys the day of a page and some later days.
+    pub(super) async fn read(
+        (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
+        ask: &LogPageQuery,
+    ) -> Result<Self, StoreError> {
+        let last = ask
+            .filter
+            .last_day()
+            .clamp(ask.day, ask.day.saturating_add(DAYS_MAX - 1));
+        let mut survey = Self {
+            account: ask.filter.account.clone(),
+            covers: ask.day..=last,
+            taken: clock::instant(),
+            accounts: Vec::new(),
+            days: BTreeMap::new(),
+        };
+        if let Some(account) = survey.account.clone() {
+            survey.add_accounts(lists, vec![account]).await?;
+            return Ok(survey);
+        }
+        let mut after: Option<String> = None;
+        loop {
+            let page = ledger.accounts(after.as_deref(), LIST_ACCOUNTS_MAX).await?;
+            let Some(last) = page.last() else { return Ok(survey) };
+            after = Some(last.id.clone());
+            let names = page.into_iter().map(|account| account.id);
+            survey.add_accounts(lists, names.collect()).await?;
+        }
+    }
+
+    /// Whether it can be used for a page.
+    pub(super) fn serves(&self, ask: &LogPageQuery) -> bool {
+        self.account == ask.filter.account && self.covers.contains(&ask.day) && self.taken >= ask.began
+    }
+
+    async fn add_accounts(&mut self, lists: &dyn LogLists, names: Vec<String>) -> Result<(), StoreError> {
+        let covers = &self.covers;
+        let asked = names.into_iter().map(|name| async move {
+            let found = lists.log_days(&name, covers.clone()).await?;
+            Ok::<_, StoreError>((name, found))
+        });
+        let asked: Vec<_> = asked.collect();
+        let mut answers = stream::iter(asked).buffered(AT_ONCE);
+        while let Some((name, found)) = answers.try_next().await? {
+            let place = u32::try_from(self.accounts.len()).unwrap_or(u32::MAX);
+            for of_day in &found {
+                self.days.entry(of_day.day).or_default().push(place);
+            }
+            if !found.is_empty() {
+                self.accounts.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The accounts with rows on a day, in their order, from a name onwards.
+    pub(super) fn accounts<'s>(&'s self, day: i64, from: &'s str) -> impl Iterator<Item = &'s str> {
+        let on_day = self.days.get(&day).map_or(&[][..], Vec::as_slice);
+        let names = on_day
+            .iter()
+            .filter_map(|place| self.accounts.get(usize::try_from(*place).ok()?));
+        names.map(String::as_str).filter(move |name| *name >= from)
     }
 }

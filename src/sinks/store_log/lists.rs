@@ -1,92 +1,92 @@
-//! The newest rows first: from the end of each account's day in the store backwards, so that what a page costs depends on what it
-//! shows, not on how many rows there are.
+//! Reads the newest rows, from the end of each account's day backwards: the cost of a page depends on the rows that it shows, not
+//! on the number of rows in the store.
 //!
-//! Rows of an account come in the order in which they were settled, the last one first: nearly that in which they ended. Of several
-//! accounts the row that ended last is next. So each row comes once, and none needs to be looked for.
+//! Rows of an account are returned in the reverse order of their settlement, which is nearly that of their end. Of several
+//! accounts the row that ended last comes next. So each row is returned once, without a search.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::{
-    domain::ledger::{LogDay, consumption::Row, log_filter::LogFilter},
-    sinks::asks::{HomeError, ListsCursor, Newest, NewestAsk, NewestCursor, is_over},
+    domain::ledger::{LogDay, consumption::Row, log_query::LogFilter},
+    sinks::asks::{ListsCursor, LogBackendError, NewestCursor, NewestRows, NewestRowsQuery, has_passed},
     store::{
         StoreError,
         ledger::{LIST_ACCOUNTS_MAX, LOG_ROWS_MAX, LedgerStore, LogLists},
     },
 };
 
-/// The most accounts of one look: the end of each one's day is read.
+/// The maximum number of accounts of one page: the end of each one's day is read.
 const ACCOUNTS_MAX: usize = 1000;
-/// Questions to the store that are under way at once.
+/// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
-/// How many days of an account are asked about together.
+/// The maximum number of days in one call.
 const DAYS_MAX: i64 = 31;
-/// Rows that are looked at between two looks at the clock.
+/// The number of rows scanned before the time is checked.
 const STEP: usize = 256;
 
-/// What is left of an account's day, from its end on.
-struct Rest<'a> {
+/// The unread rows of an account's day.
+struct UnreadRows<'a> {
     account: &'a str,
-    /// Rows that have not been looked at, those that are in `rows` among them.
+    /// The number of rows not scanned yet, including those in `rows`.
     left: usize,
     rows: Vec<Row>,
-    /// How many rows are read together: more each time.
+    /// The number of rows to read next; it grows.
     step: usize,
 }
 
-/// The newest rows behind a place in the lists; `None`: all.
+/// The newest rows after a position in the lists; `None` for all rows.
 pub(super) async fn newest(
     stores: (&dyn LedgerStore, &dyn LogLists),
-    ask: &NewestAsk,
+    ask: &NewestRowsQuery,
     from: Option<&ListsCursor>,
-) -> Result<Newest, HomeError> {
+) -> Result<NewestRows, LogBackendError> {
     let filter = &ask.filter;
     let (first, last) = (filter.first_day(), filter.last_day());
-    let (mut found, limits) = (Newest::default(), (ask.limit, ask.until));
-    let mut at = from.cloned().unwrap_or_else(|| end_of(last));
+    let (mut found, limits) = (NewestRows::default(), (ask.limit, ask.until));
+    let mut at = from.cloned().unwrap_or_else(|| end_of_day(last));
     while (first..=last).contains(&at.day) {
         let days = first.max(at.day - DAYS_MAX + 1)..=at.day;
-        let known = days_of(stores, filter.account.as_deref(), days.clone()).await?;
+        let known = accounts_by_day(stores, filter.account.as_deref(), days.clone()).await?;
         for (day, accounts) in known.iter().rev() {
             if *day < at.day {
-                at = end_of(*day);
+                at = end_of_day(*day);
             }
-            let next = match look_through(stores.1, filter, accounts, &mut at, limits, &mut found).await? {
-                Ended::Begin if is_over(Some(ask.until)) => {
-                    (*day > first).then(|| NewestCursor::InLists(end_of(day - 1)))
+            let next = match scan_day(stores.1, filter, accounts, &mut at, limits, &mut found).await? {
+                DayScanEnd::AtBeginning if has_passed(Some(ask.until)) => {
+                    (*day > first).then(|| NewestCursor::InLists(end_of_day(day - 1)))
                 }
-                Ended::Begin => continue,
-                Ended::Earlier => Some(NewestCursor::InLists(at)),
+                DayScanEnd::AtBeginning => continue,
+                DayScanEnd::Interrupted => Some(NewestCursor::InLists(at)),
             };
-            return Ok(Newest { next, ..found });
+            return Ok(NewestRows { next, ..found });
         }
-        at = end_of(days.start() - 1);
+        at = end_of_day(days.start() - 1);
     }
     Ok(found)
 }
 
-/// Behind all rows of a day.
-fn end_of(day: i64) -> ListsCursor {
+/// The position at the end of a day.
+fn end_of_day(day: i64) -> ListsCursor {
     let left = BTreeMap::new();
     ListsCursor { day, left }
 }
 
-/// How a look through a day from its end on has ended.
-enum Ended {
-    /// At its begin.
-    Begin,
-    /// Before that.
-    Earlier,
+/// Where scanning a day backwards has ended.
+enum DayScanEnd {
+    /// At its beginning.
+    AtBeginning,
+    /// Before its beginning was reached.
+    Interrupted,
 }
 
 /// The accounts with rows, by day.
-async fn days_of(
+async fn accounts_by_day(
     (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
     account: Option<&str>,
     days: RangeInclusive<i64>,
-) -> Result<BTreeMap<i64, Vec<(String, LogDay)>>, HomeError> {
+) -> Result<BTreeMap<i64, Vec<(String, LogDay)>>, LogBackendError> {
     let mut known: BTreeMap<i64, Vec<(String, LogDay)>> = BTreeMap::new();
     let (mut after, mut with_rows) = (None, 0);
     loop {
@@ -111,7 +111,7 @@ async fn days_of(
             }
         }
         if with_rows > ACCOUNTS_MAX {
-            return Err(HomeError::TooManyAccounts(ACCOUNTS_MAX));
+            return Err(LogBackendError::TooManyAccounts(ACCOUNTS_MAX));
         }
         if is_last {
             return Ok(known);
@@ -119,19 +119,19 @@ async fn days_of(
     }
 }
 
-/// Looks through what is left of a day.
-async fn look_through(
+/// Scans the unread rows of a day.
+async fn scan_day(
     lists: &dyn LogLists,
     filter: &LogFilter,
     accounts: &[(String, LogDay)],
     at: &mut ListsCursor,
     (limit, until): (usize, Instant),
-    found: &mut Newest,
-) -> Result<Ended, StoreError> {
+    found: &mut NewestRows,
+) -> Result<DayScanEnd, StoreError> {
     let day = at.day;
     let rests = accounts.iter().map(|(account, of_day)| {
         let there = usize::try_from(of_day.rows).unwrap_or(usize::MAX);
-        let mut rest = Rest {
+        let mut rest = UnreadRows {
             account,
             left: at.left.get(account).map_or(there, |left| there.min(*left)),
             rows: Vec::new(),
@@ -143,39 +143,39 @@ async fn look_through(
         }
     });
     let rests = stream::iter(rests.collect::<Vec<_>>()).buffered(AT_ONCE);
-    let mut rests: Vec<Rest<'_>> = rests.try_collect().await?;
+    let mut rests: Vec<UnreadRows<'_>> = rests.try_collect().await?;
     loop {
         let unread = rests.iter_mut().filter(|rest| rest.left > 0);
-        let Some(newest) = unread.max_by(|one, other| one.ended().cmp(&other.ended())) else {
-            return Ok(Ended::Begin);
+        let Some(newest) = unread.max_by(|one, other| one.sort_key().cmp(&other.sort_key())) else {
+            return Ok(DayScanEnd::AtBeginning);
         };
         if let Some(row) = newest.rows.pop() {
             newest.left -= 1;
             found.looked_at += 1;
             at.left.insert(newest.account.to_owned(), newest.left);
-            found.rows.extend(filter.takes(&row).then_some(row));
+            found.rows.extend(filter.matches(&row).then_some(row));
         }
         newest.fill(lists, day).await?;
-        let is_time = found.looked_at.is_multiple_of(STEP) && is_over(Some(until));
+        let is_time = found.looked_at.is_multiple_of(STEP) && has_passed(Some(until));
         if found.rows.len() >= limit || is_time {
-            return Ok(Ended::Earlier);
+            return Ok(DayScanEnd::Interrupted);
         }
     }
 }
 
-impl Rest<'_> {
-    /// When its next row ended, and what tells it from others that ended then.
-    fn ended(&self) -> Option<(i64, &str)> {
+impl UnreadRows<'_> {
+    /// When its next row ended, with the account to order rows that ended at the same time.
+    fn sort_key(&self) -> Option<(i64, &str)> {
         self.rows.last().map(|row| (row.time_ms, self.account))
     }
 
-    /// Reads the last rows that were not read, if none are left of those that were.
+    /// Reads the last unread rows, if none are in memory.
     async fn fill(&mut self, lists: &dyn LogLists, day: i64) -> Result<(), StoreError> {
         while self.rows.is_empty() && self.left > 0 {
             let count = self.left.min(self.step);
             let first = self.left - count;
             self.rows = lists.rows(self.account, day, first, count).await?;
-            // A store that has lost its last rows has fewer.
+            // A store that has lost its last rows returns fewer.
             self.left = first + self.rows.len();
             self.step = self.step.saturating_mul(4).min(LOG_ROWS_MAX);
         }

@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{
-    domain::ledger::{Change, Settlement, Step, consumption::Row, log_filter::LogFilter, log_place},
+    domain::ledger::{
+        AccountChange, Settlement, Step,
+        consumption::Row,
+        log_query::{self, LogFilter},
+    },
     edges::clock,
     sinks::contract::{
         pages,
@@ -16,7 +20,7 @@ use crate::{
 mod newest;
 pub(in crate::sinks) mod shelf;
 
-use shelf::StoreShelf;
+use crate::sinks::store_log::tests::shelf::StoreShelf;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -29,7 +33,7 @@ async fn pages_are_those_of_the_rows_whatever_is_asked_for() {
         by_time.sort_by_key(|row| (row.time_ms, &row.request_id));
         let steps = std::iter::zip(1.., by_time).map(|(seq, row)| Step {
             seq,
-            change: Change::Settle(Box::new(Settlement::of(row.clone(), 0))),
+            change: AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0))),
         });
         for some in steps.collect::<Vec<_>>().chunks(200) {
             let account = &of_account[0].account;
@@ -58,13 +62,13 @@ async fn read(
     until: impl Fn() -> Option<Instant>,
 ) -> (Vec<Row>, Vec<usize>) {
     let (mut found, mut calls) = (Vec::new(), Vec::new());
-    let mut next = Some(LogPlace::default());
+    let mut next = Some(LogPosition::default());
     while let Some(after) = next {
         let before = shelf.calls();
-        let ask = PageAsk {
+        let ask = LogPageQuery {
             after: after.clone(),
             until: until(),
-            ..PageAsk::new(filter.clone(), BEGIN_MS / DAY_MS, limit)
+            ..LogPageQuery::new(filter.clone(), BEGIN_MS / DAY_MS, limit)
         };
         let page = log.page(&ask).await.unwrap();
         assert!(page.rows.len() <= limit);
@@ -82,8 +86,8 @@ fn ids(rows: &[Row]) -> Vec<&str> {
 
 /// What a filter takes of a day, in the order of the log.
 fn expected(rows: &[Row], filter: &LogFilter) -> Vec<Row> {
-    let mut rows: Vec<Row> = rows.iter().filter(|row| filter.takes(row)).cloned().collect();
-    rows.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
+    let mut rows: Vec<Row> = rows.iter().filter(|row| filter.matches(row)).cloned().collect();
+    rows.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
     rows
 }
 
@@ -150,7 +154,9 @@ async fn a_reading_knows_of_accounts_with_rows_from_before_it_began() {
     let (shelf, log) = log_of(&rows[..1], 100);
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
     for number in 1..=rows.len() {
-        let page = log.page(&PageAsk::new(filter.clone(), BEGIN_MS / DAY_MS, 10)).await;
+        let page = log
+            .page(&LogPageQuery::new(filter.clone(), BEGIN_MS / DAY_MS, 10))
+            .await;
         assert_eq!(page.unwrap().rows.len(), number);
         if let Some(row) = rows.get(number) {
             clock_moves().await;

@@ -6,16 +6,16 @@ use super::*;
 use crate::{
     domain::ledger::consumption::Row,
     sinks::{
-        batching::Linger,
+        batcher::Linger,
         contract::samples::{BEGIN_MS, node, row},
     },
 };
 
 const HOUR_MS: i64 = 3_600_000;
 
-fn tail(rows_max: usize, linger: Linger, end: u64) -> Tail {
-    let batching = Batching { rows_max, linger };
-    Tail::new(node(1), batching, Box::new(move || Some(end)))
+fn tail(rows_max: usize, linger: Linger, end: u64) -> LogTail {
+    let batching = BatchLimits { rows_max, linger };
+    LogTail::new(node(1), batching, Box::new(move || Some(end)))
 }
 
 /// Rows with these numbers, an hour apart.
@@ -35,7 +35,7 @@ fn all() -> LogFilter {
 }
 
 /// The numbers that a reader is told now; `None`: that it cannot be told.
-fn told(tail: &Tail, filter: &LogFilter) -> Option<Vec<u64>> {
+fn told(tail: &LogTail, filter: &LogFilter) -> Option<Vec<u64>> {
     let of_lane = tail.snapshot(filter, clock::instant()).now_or_never()?.ok()?;
     Some(of_lane.rows.iter().map(|row| row.number).collect())
 }
@@ -50,38 +50,41 @@ const LATER: Linger = Linger::For(Duration::from_secs(3600));
 #[test]
 fn rows_leave_behind_the_word_of_the_sink_and_not_before() {
     let tail = tail(2, AT_ONCE, 5);
-    tail.begin(0, None);
+    tail.reset(0, None);
     tail.push(rows(1..5), 5, true);
-    let batch = tail.batch().now_or_never().unwrap();
+    let batch = tail.next_batch().now_or_never().unwrap();
     assert_eq!((batch.after, batch.upto, numbers(&batch)), (0, 3, vec![1, 2]));
     assert_eq!(
-        tail.batch().now_or_never().unwrap(),
+        tail.next_batch().now_or_never().unwrap(),
         batch,
         "it is the same until it is acknowledged"
     );
     assert_eq!(told(&tail, &all()), Some(vec![1, 2, 3, 4]));
-    assert_eq!((tail.passed(), tail.lacks()), (0, Some(Some(BEGIN_MS + HOUR_MS))));
-    tail.acknowledged(batch.upto);
+    assert_eq!(
+        (tail.sink_position(), tail.oldest_lacking_ms()),
+        (0, Some(Some(BEGIN_MS + HOUR_MS)))
+    );
+    tail.acknowledge(batch.upto);
     assert_eq!(told(&tail, &all()), Some(vec![3, 4]));
-    let batch = tail.batch().now_or_never().unwrap();
+    let batch = tail.next_batch().now_or_never().unwrap();
     assert_eq!((batch.after, batch.upto, numbers(&batch)), (3, 5, vec![3, 4]));
-    tail.acknowledged(batch.upto);
-    assert_eq!((tail.passed(), tail.lacks()), (5, Some(None)));
-    assert!(tail.batch().now_or_never().is_none(), "there are none");
+    tail.acknowledge(batch.upto);
+    assert_eq!((tail.sink_position(), tail.oldest_lacking_ms()), (5, Some(None)));
+    assert!(tail.next_batch().now_or_never().is_none(), "there are none");
 }
 
 #[test]
 fn as_many_rows_are_in_memory_as_two_batches_have_and_those_behind_them_are_not_told() {
     let tail = tail(3, LATER, 100);
-    tail.begin(0, None);
+    tail.reset(0, None);
     assert_eq!(tail.room(), 6);
     tail.push(rows(1..6), 6, false);
     assert_eq!(tail.room(), 1);
     tail.push(rows(6..7), 7, false);
     assert_eq!((tail.room(), told(&tail, &all())), (0, None));
-    let batch = tail.batch().now_or_never().unwrap();
+    let batch = tail.next_batch().now_or_never().unwrap();
     assert_eq!((batch.upto, batch.rows.len()), (4, 3), "a full batch waits for nothing");
-    tail.acknowledged(batch.upto);
+    tail.acknowledge(batch.upto);
     assert_eq!((tail.room(), told(&tail, &all())), (3, None));
     // Those that were not read did not end an hour earlier than the last one that was.
     let until = |hours: i64| LogFilter::between(BEGIN_MS, BEGIN_MS + hours * HOUR_MS);
@@ -94,7 +97,7 @@ fn as_many_rows_are_in_memory_as_two_batches_have_and_those_behind_them_are_not_
 fn nothing_is_told_until_the_sink_has_said_what_it_has() {
     let tail = tail(10, LATER, 9);
     assert_eq!(told(&tail, &all()), None);
-    tail.begin(3, Some(BEGIN_MS + 40 * HOUR_MS));
+    tail.reset(3, Some(BEGIN_MS + 40 * HOUR_MS));
     assert_eq!(told(&tail, &all()), None);
     let before = |hours: i64| LogFilter::between(BEGIN_MS, BEGIN_MS + hours * HOUR_MS);
     assert_eq!(
@@ -104,21 +107,21 @@ fn nothing_is_told_until_the_sink_has_said_what_it_has() {
     tail.push(rows(3..9), 9, true);
     assert_eq!(told(&tail, &all()), Some(vec![3, 4, 5, 6, 7, 8]));
     // It has lost some.
-    tail.begin(1, None);
+    tail.reset(1, None);
     assert_eq!(told(&tail, &all()), None);
     tail.push(rows(1..9), 9, true);
     assert_eq!(told(&tail, &all()).map(|numbers| numbers.len()), Some(8));
     // It has all.
-    tail.begin(9, None);
-    assert_eq!((told(&tail, &all()), tail.passed()), (Some(vec![]), 9));
+    tail.reset(9, None);
+    assert_eq!((told(&tail, &all()), tail.sink_position()), (Some(vec![]), 9));
 }
 
 #[tokio::test]
 async fn a_batch_waits_for_others_unless_somebody_is_in_a_hurry() {
     let tail = tail(10, LATER, 3);
-    tail.begin(0, None);
+    tail.reset(0, None);
     tail.push(rows(1..3), 3, true);
-    let mut waiting = Box::pin(tail.batch());
+    let mut waiting = Box::pin(tail.next_batch());
     assert!(waiting.as_mut().now_or_never().is_none());
     tail.hurry(Duration::ZERO);
     assert_eq!(numbers(&waiting.now_or_never().unwrap()), [1, 2]);
@@ -127,7 +130,7 @@ async fn a_batch_waits_for_others_unless_somebody_is_in_a_hurry() {
 #[test]
 fn only_rows_that_a_filter_takes_are_told() {
     let tail = tail(10, LATER, 9);
-    tail.begin(0, None);
+    tail.reset(0, None);
     tail.push(rows(1..9), 9, true);
     let some = LogFilter::between(BEGIN_MS + 3 * HOUR_MS, BEGIN_MS + 5 * HOUR_MS);
     assert_eq!(told(&tail, &some), Some(vec![3, 4]));
@@ -138,7 +141,7 @@ fn only_rows_that_a_filter_takes_are_told() {
 #[test]
 fn what_is_told_says_up_to_where_no_further_rows_are_wanted() {
     let tail = tail(10, LATER, 100);
-    tail.begin(0, None);
+    tail.reset(0, None);
     tail.push(rows(1..9), 9, false);
     let told = |filter: &LogFilter| tail.snapshot(filter, clock::instant()).now_or_never().unwrap();
     assert!(told(&all()).is_err(), "some have not been read");
@@ -149,18 +152,18 @@ fn what_is_told_says_up_to_where_no_further_rows_are_wanted() {
 
 #[test]
 fn a_lane_that_is_closed_has_nothing_to_tell() {
-    let batching = Batching {
+    let batching = BatchLimits {
         rows_max: 10,
         linger: LATER,
     };
-    let tail = Tail::new(node(1), batching, Box::new(|| None));
+    let tail = LogTail::new(node(1), batching, Box::new(|| None));
     assert_eq!(told(&tail, &all()), Some(vec![]));
 }
 
 #[test]
 fn a_batch_of_an_hour_that_is_over_waits_for_the_others_on_disk() {
     let tail = tail(10, AT_ONCE, 5);
-    tail.begin(0, None);
+    tail.reset(0, None);
     let of_one_hour = |numbers: std::ops::Range<u64>| {
         let rows = rows(numbers).into_iter().map(|mut row| {
             row.row.time_ms = BEGIN_MS;
@@ -169,7 +172,7 @@ fn a_batch_of_an_hour_that_is_over_waits_for_the_others_on_disk() {
         rows.collect::<Vec<_>>()
     };
     tail.push(of_one_hour(1..3), 3, false);
-    assert!(tail.batch().now_or_never().is_none(), "there are others on disk");
+    assert!(tail.next_batch().now_or_never().is_none(), "there are others on disk");
     tail.push(of_one_hour(3..5), 5, true);
-    assert_eq!(numbers(&tail.batch().now_or_never().unwrap()), [1, 2, 3, 4]);
+    assert_eq!(numbers(&tail.next_batch().now_or_never().unwrap()), [1, 2, 3, 4]);
 }

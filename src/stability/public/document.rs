@@ -1,57 +1,69 @@
-//! One rendered answer in each content coding, each made once, on first use.
+//! A rendered answer in all content codings, each made at its first use.
 
-use std::{fmt::Write as _, io::Write as _, sync::OnceLock};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    sync::{Arc, OnceLock},
+};
 
+use arc_swap::ArcSwapOption;
 use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::stability::public::{
-    accept::{Coding, Wishes},
-    answer::{PublicResponse, open_headers},
-    conditional, page,
-    refusal::PublicRefusal,
+use crate::{
+    domain::{
+        catalogue::Catalogue,
+        faults::stability::{Hour, ModelWindow, StabilityWindow},
+    },
+    stability::{
+        Snapshot,
+        public::{
+            self, AcceptedCoding, CodingWeights, PublicResponse, open_headers, page, record, refusal::PublicRefusal,
+        },
+    },
 };
 
-/// Smaller bodies are not compressed: they fit in the first packets anyway.
+/// Smaller bodies are not compressed: they fit into the first packets anyway.
 const SMALL_BYTES: usize = 512;
-/// Of 11: more costs many times the processor for a few per cent.
+/// Of at most 11: a higher quality costs many times the processor time for a few per cent.
 const BROTLI_QUALITY: i32 = 5;
-/// The window, 2 to the power of 18 bytes: no answer is much larger.
+/// A window of 2^18 bytes: no answer is much larger.
 const BROTLI_WINDOW_LOG: i32 = 18;
-/// Of the digest, for an entity tag: 128 bits.
+/// The part of the digest in an entity tag: 128 bits.
 const TAG_BYTES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DocumentKind {
     Json,
     Html,
 }
 
-/// A body with its codings.
+/// A body in all content codings.
 #[derive(Debug)]
-pub(super) struct Document {
-    kind: Kind,
+pub(super) struct RenderedDocument {
+    kind: DocumentKind,
     plain: Bytes,
-    /// Of the plain bytes, without quotes.
+    /// The entity tag of the plain bytes, without quotes.
     tag: String,
     gzip: OnceLock<Option<Bytes>>,
     brotli: OnceLock<Option<Bytes>>,
 }
 
-impl Document {
+impl RenderedDocument {
     pub(super) fn json(text: Vec<u8>) -> Self {
-        Self::new(Kind::Json, text)
+        Self::new(DocumentKind::Json, text)
     }
 
-    /// A whole page.
+    /// An HTML page.
     pub(super) fn html(text: String) -> Self {
-        Self::new(Kind::Html, text.into_bytes())
+        Self::new(DocumentKind::Html, text.into_bytes())
     }
 
-    fn new(kind: Kind, text: Vec<u8>) -> Self {
+    fn new(kind: DocumentKind, text: Vec<u8>) -> Self {
         let mut tag = String::with_capacity(2 * TAG_BYTES);
         for byte in Sha256::digest(&text).iter().take(TAG_BYTES) {
             // Writing to a String cannot fail.
@@ -66,22 +78,22 @@ impl Document {
         }
     }
 
-    /// The answer in the coding that the client wants most; 304 if it has that already.
+    /// The answer in the coding that the client prefers; 304 if the client already has it.
     pub(super) fn answer(
         &self,
         asked: &HeaderMap,
         cache_control: &HeaderValue,
     ) -> Result<PublicResponse, PublicRefusal> {
         let small = self.plain.len() < SMALL_BYTES;
-        let wanted = Wishes::of(asked)
+        let wanted = CodingWeights::from_headers(asked)
             .choose(small)
             .ok_or(PublicRefusal::EncodingNotAvailable)?;
         let (coding, body) = match wanted {
-            Coding::Identity => (None, None),
-            Coding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
-            Coding::Brotli => (Some("br"), self.brotli.get_or_init(|| brotli(&self.plain)).as_ref()),
+            AcceptedCoding::Identity => (None, None),
+            AcceptedCoding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
+            AcceptedCoding::Brotli => (Some("br"), self.brotli.get_or_init(|| brotli(&self.plain)).as_ref()),
         };
-        // A coding that failed leaves the bytes as they are; compressing in memory has no reason to.
+        // If compression failed, the plain bytes are sent; in memory it should never fail.
         let (coding, body) = match (coding, body) {
             (Some(coding), Some(body)) => (Some(coding), body),
             _ => (None, &self.plain),
@@ -91,7 +103,7 @@ impl Document {
             Some(coding) => format!("\"{}-{coding}\"", self.tag),
             None => format!("\"{}\"", self.tag),
         };
-        let known = conditional::has(asked, &tag);
+        let known = public::names_tag(asked, &tag);
         let mut headers = open_headers();
         headers.insert(header::CACHE_CONTROL, cache_control.clone());
         headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
@@ -118,11 +130,11 @@ impl Document {
 
     fn describe(&self, headers: &mut HeaderMap) {
         let kind = match self.kind {
-            Kind::Json => "application/json; charset=utf-8",
-            Kind::Html => "text/html; charset=utf-8",
+            DocumentKind::Json => "application/json; charset=utf-8",
+            DocumentKind::Html => "text/html; charset=utf-8",
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        if self.kind == Kind::Html {
+        if self.kind == DocumentKind::Html {
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::CSP));
             headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         }
@@ -145,4 +157,114 @@ fn brotli(plain: &[u8]) -> Option<Bytes> {
     let (mut input, mut packed) = (plain, Vec::new());
     brotli::BrotliCompress(&mut input, &mut packed, &parameters).ok()?;
     Some(Bytes::from(packed))
+}
+
+/// The answers for one snapshot, catalogue and hour.
+#[derive(Debug)]
+pub(super) struct Edition {
+    snapshot: Arc<Snapshot>,
+    catalogue: Arc<Catalogue>,
+    window: StabilityWindow,
+    summary: OnceLock<RenderedDocument>,
+    index: OnceLock<RenderedDocument>,
+    /// In the order of the window's models.
+    models: Vec<ModelDocuments>,
+}
+
+/// The answers about one model.
+#[derive(Debug, Default)]
+struct ModelDocuments {
+    detail: OnceLock<RenderedDocument>,
+    page: OnceLock<RenderedDocument>,
+}
+
+impl Edition {
+    /// Covers the models of the catalogue, and those that served in the window.
+    fn new(snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Self {
+        let names = catalogue.served_models().map(|model| model.name.as_str());
+        let window = StabilityWindow::new(now, names, &snapshot.buckets);
+        let models = window.models.iter().map(|_| ModelDocuments::default()).collect();
+        Self {
+            snapshot,
+            catalogue,
+            window,
+            summary: OnceLock::new(),
+            index: OnceLock::new(),
+            models,
+        }
+    }
+
+    fn is_for(&self, snapshot: &Arc<Snapshot>, catalogue: &Arc<Catalogue>, now: Hour) -> bool {
+        Arc::ptr_eq(&self.snapshot, snapshot) && Arc::ptr_eq(&self.catalogue, catalogue) && self.window.now == now
+    }
+
+    /// The time of the snapshot, in seconds since the Unix epoch.
+    fn updated_at(&self) -> i64 {
+        self.snapshot.read_at_ms.div_euclid(1000)
+    }
+
+    /// The JSON of all models.
+    pub(super) fn summary(&self) -> &RenderedDocument {
+        self.summary
+            .get_or_init(|| RenderedDocument::json(record::summary(&self.window)))
+    }
+
+    /// The page of all models.
+    pub(super) fn index(&self) -> &RenderedDocument {
+        self.index
+            .get_or_init(|| RenderedDocument::html(page::index(&self.window, self.updated_at())))
+    }
+
+    /// The JSON of one model.
+    pub(super) fn detail(&self, key: &str) -> Option<&RenderedDocument> {
+        let (model, leaves) = self.find(key)?;
+        let render = || RenderedDocument::json(record::detail(model, self.updated_at()));
+        Some(leaves.detail.get_or_init(render))
+    }
+
+    pub(super) fn model(&self, key: &str) -> Option<&RenderedDocument> {
+        let (model, leaves) = self.find(key)?;
+        let render = || RenderedDocument::html(page::model(model, self.updated_at()));
+        Some(leaves.page.get_or_init(render))
+    }
+
+    /// Finds a model by its name or one of its aliases.
+    fn find(&self, key: &str) -> Option<(&ModelWindow, &ModelDocuments)> {
+        let place = |name: &str| {
+            self.window
+                .models
+                .binary_search_by(|model| model.name.as_str().cmp(name))
+                .ok()
+        };
+        let place = place(key).or_else(|| place(&self.catalogue.find_name_or_alias(key)?.name))?;
+        self.window.models.get(place).zip(self.models.get(place))
+    }
+}
+
+/// Holds the current edition.
+#[derive(Debug, Default)]
+pub(super) struct EditionCache {
+    current: ArcSwapOption<Edition>,
+    /// Held while an edition is made, so that concurrent requests make only one.
+    making: Mutex<()>,
+}
+
+impl EditionCache {
+    /// The edition for these inputs; makes it if the current one is for others.
+    pub(super) fn edition(&self, snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Arc<Edition> {
+        let fitting = || {
+            let current = self.current.load_full();
+            current.filter(|edition| edition.is_for(&snapshot, &catalogue, now))
+        };
+        if let Some(edition) = fitting() {
+            return edition;
+        }
+        let _making = self.making.lock();
+        if let Some(edition) = fitting() {
+            return edition;
+        }
+        let edition = Arc::new(Edition::new(snapshot, catalogue, now));
+        self.current.store(Some(Arc::clone(&edition)));
+        edition
+    }
 }

@@ -1,72 +1,156 @@
-//! The status page: `/status` and `/status/{model}` as whole HTML documents, for people who would rather not read JSON.
+//! The status pages `/status` and `/status/{model}`: the record as HTML.
 //!
-//! One document holds everything: no script, no further request, and a policy under which a browser would do neither.
-//! Names come from an operator's configuration and may hold anything; they are escaped by the template, always. What is
-//! shown is what is published: means, labels and confidence, never a count of requests, nor a length that tells one.
+//! A document contains everything: it has no script, loads nothing else, and its policy forbids both. Names come from an
+//! operator's configuration and may contain anything; the template always escapes them. The pages show what is published: means,
+//! labels and confidence, but neither the number of requests nor any length that would reveal it.
 
-use jiff::Timestamp;
-use maud::{Markup, PreEscaped, html};
-
-use crate::{
-    domain::faults::stability::{ModelWindow, Window},
-    stability::public::look,
-};
-
-mod address;
 mod chart;
 mod measure;
-mod method;
 mod model;
 mod overview;
-mod strip;
-
 #[cfg(test)]
 mod tests;
 
-/// The `Content-Security-Policy` to send with every page. Its hash is that of the style sheet, which a test holds; the only
-/// image is the icon, a `data:` address within the document.
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::domain::faults::stability::{Confidence, Health, ModelWindow, StabilityCounters, StabilityWindow};
+
+/// The `Content-Security-Policy` of every page. A test checks the hash of the style sheet. The only image is the icon, which is a
+/// `data:` URL within the document.
 pub const CSP: &str = "default-src 'none'; style-src 'sha256-wjHYlQhDmCh6DVaXIbIQPJ8V1tIv0A3XEZqDUy1RUH8='; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = concat!(include_str!("look/base.css"), include_str!("page/style.css"));
 
-/// How often an open overview is read again. A model's page stays, so that what its reader has opened stays open.
+/// The interval at which a browser reloads an open overview. A model's page is not reloaded, so that opened sections stay open.
 const REFRESH_SECONDS: &str = "60";
 
-/// The overview of all models, a whole HTML document. `updated_at` is when the figures were read, in seconds since the
-/// Unix epoch.
-pub fn index(window: &Window, updated_at: i64) -> String {
+/// The overview of all models, as a complete HTML document. `updated_at` is the time at which the figures were read, in seconds
+/// since the Unix epoch.
+pub fn index(window: &StabilityWindow, updated_at: i64) -> String {
     let updated = updated(updated_at);
-    document(
+    status_document(
         "Model status",
         Some(REFRESH_SECONDS),
         &overview::content(window, &updated),
     )
 }
 
-/// The page of one model, a whole HTML document. `updated_at` as in [`index`].
+/// The page of one model, as a complete HTML document. `updated_at` is as in [`index`].
 pub fn model(model: &ModelWindow, updated_at: i64) -> String {
     let updated = updated(updated_at);
     let title = format!("{} \u{b7} Model status", model.name);
-    document(&title, None, &model::content(model, &updated))
+    status_document(&title, None, &model::content(model, &updated))
 }
 
-fn document(title: &str, refresh: Option<&str>, content: &Markup) -> String {
+fn status_document(title: &str, refresh: Option<&str>, content: &Markup) -> String {
     let head = html! {
         @if let Some(seconds) = refresh {
             meta http-equiv="refresh" content=(seconds);
         }
         style { (PreEscaped(STYLE)) }
     };
-    look::document(title, &head, content).into_string()
+    document(title, &head, content).into_string()
 }
 
-/// When the figures were read, for people and machines.
+/// The time at which the figures were read, for people and machines.
 fn updated(at: i64) -> Markup {
     match Timestamp::from_second(at) {
         Ok(at) => html! {
             "updated " time datetime=(at) { (at.strftime("%-d %B %Y, %H:%M:%S UTC")) }
         },
         Err(_) => html! { "updated at an unknown time" },
+    }
+}
+
+/// Encodes everything in a path segment but the unreserved characters of RFC 3986.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The address of a model's page or JSON: its encoded name after `before`.
+fn address(before: &str, name: &str) -> String {
+    format!("{before}{}", utf8_percent_encode(name, SEGMENT))
+}
+
+/// The icon: three rising bars, in a colour that is visible on light and dark tabs.
+pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
+     d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
+
+/// The width of a character of an axis label, in the chart's own units, in the widest of the usual fonts.
+const AXIS_CHARACTER: usize = 7;
+
+/// The `viewBox` of a chart of this size, with `room` for the axis labels. It is widened if the longest label needs more.
+pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (width, height): (u32, u32)) -> String {
+    let widths = labels.into_iter().map(|label| label.chars().count() * AXIS_CHARACTER);
+    let widest = widths.max().and_then(|width| u32::try_from(width).ok()).unwrap_or(0);
+    let more = widest.saturating_sub(room);
+    format!("{} 0 {} {height}", -i64::from(more), width.saturating_add(more))
+}
+
+/// A complete document. `head` contains the page's style.
+pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="icon" href=(ICON);
+                (head)
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// All labels, in the order of legends and summaries.
+pub(crate) const ALL: [Health; 6] = [
+    Health::Operational,
+    Health::Healthy,
+    Health::Degraded,
+    Health::Unstable,
+    Health::NotEnoughData,
+    Health::NoData,
+];
+
+/// The CSS class of a label's colours. One letter, because a page of many models has thousands.
+pub(crate) const fn class(health: Health) -> &'static str {
+    match health {
+        Health::Operational => "o",
+        Health::Healthy => "h",
+        Health::Degraded => "d",
+        Health::Unstable => "u",
+        Health::NotEnoughData => "l",
+        Health::NoData => "n",
+    }
+}
+
+/// The label as a pill: a dot and its name.
+pub(crate) fn pill(health: Health) -> Markup {
+    html! { span class={ "pill " (class(health)) } { (health.as_str()) } }
+}
+
+/// The confidence of the figures, as a word.
+pub(crate) fn confidence(counters: &StabilityCounters) -> &'static str {
+    match counters.stats().confidence {
+        Confidence::High => "High",
+        Confidence::Medium => "Medium",
+        Confidence::Low => "Low",
+    }
+}
+
+#[cfg(test)]
+mod look_tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_is_as_wide_as_its_labels_need() {
+        let wide = |labels: &[&str]| view_box(labels.iter().map(ToString::to_string), 52, (332, 150));
+        assert_eq!(wide(&[]), "0 0 332 150");
+        assert_eq!(wide(&["50.00 %", "100 %"]), "0 0 332 150");
+        assert_eq!(wide(&["6000 tok/s", "3000 tok/s"]), "-18 0 350 150");
     }
 }

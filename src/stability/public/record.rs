@@ -1,12 +1,12 @@
-//! The published record as JSON: exactly the fields that docs/interface.md, The public record, names. No count of requests is
-//! among them.
+//! The published record as JSON, with exactly the fields in docs/interface.md, The public record. It contains no number of
+//! requests.
 
 use serde::Serialize;
 
-use crate::domain::faults::stability::{Confidence, Counters, Hour, ModelWindow, Window};
+use crate::domain::faults::stability::{Confidence, Hour, ModelWindow, StabilityCounters, StabilityWindow};
 
 #[derive(Serialize)]
-struct Reply<T> {
+struct PublicReply<T> {
     success: bool,
     data: T,
 }
@@ -21,16 +21,16 @@ struct SummaryRow<'a> {
 }
 
 #[derive(Serialize)]
-struct Detail<'a> {
+struct ModelDetail<'a> {
     model_name: &'a str,
     confidence: Confidence,
-    summary: Means,
-    series: Vec<Point>,
+    summary: ModelMeans,
+    series: Vec<SeriesPoint>,
     updated_at: i64,
 }
 
 #[derive(Serialize)]
-struct Means {
+struct ModelMeans {
     success_rate: f64,
     avg_latency_ms: f64,
     avg_ttft_ms: f64,
@@ -38,7 +38,7 @@ struct Means {
 }
 
 #[derive(Serialize)]
-struct Point {
+struct SeriesPoint {
     ts: i64,
     success_rate: f64,
     avg_latency_ms: f64,
@@ -47,14 +47,14 @@ struct Point {
     confidence: Confidence,
 }
 
-/// All models, a row each, by name.
-pub(super) fn summary(window: &Window) -> Vec<u8> {
+/// All models, one row each, by name.
+pub(super) fn summary(window: &StabilityWindow) -> Vec<u8> {
     let rows: Vec<SummaryRow<'_>> = window.models.iter().map(row).collect();
-    written(rows)
+    to_json(rows)
 }
 
 fn row(model: &ModelWindow) -> SummaryRow<'_> {
-    let figures = model.total.figures();
+    let figures = model.total.stats();
     SummaryRow {
         model_name: &model.name,
         success_rate: figures.success_rate,
@@ -64,13 +64,13 @@ fn row(model: &ModelWindow) -> SummaryRow<'_> {
     }
 }
 
-/// One model, with a point for each hour, the oldest first. `updated_at` in seconds since the epoch.
+/// One model, with a point for each hour, the oldest first. `updated_at` is in seconds since the Unix epoch.
 pub(super) fn detail(model: &ModelWindow, updated_at: i64) -> Vec<u8> {
-    let figures = model.total.figures();
-    written(Detail {
+    let figures = model.total.stats();
+    to_json(ModelDetail {
         model_name: &model.name,
         confidence: figures.confidence,
-        summary: Means {
+        summary: ModelMeans {
             success_rate: figures.success_rate,
             avg_latency_ms: figures.avg_latency_ms,
             avg_ttft_ms: figures.avg_ttft_ms,
@@ -81,9 +81,9 @@ pub(super) fn detail(model: &ModelWindow, updated_at: i64) -> Vec<u8> {
     })
 }
 
-fn point((hour, counters): &(Hour, Counters)) -> Point {
-    let figures = counters.figures();
-    Point {
+fn point((hour, counters): &(Hour, StabilityCounters)) -> SeriesPoint {
+    let figures = counters.stats();
+    SeriesPoint {
         ts: hour.start_seconds(),
         success_rate: figures.success_rate,
         avg_latency_ms: figures.avg_latency_ms,
@@ -93,7 +93,7 @@ fn point((hour, counters): &(Hour, Counters)) -> Point {
     }
 }
 
-/// Strings, integers and finite numbers can always be written.
-fn written<T: Serialize>(data: T) -> Vec<u8> {
-    serde_json::to_vec(&Reply { success: true, data }).unwrap_or_default()
+/// Writes a reply. Strings, integers and finite numbers can always be written.
+fn to_json<T: Serialize>(data: T) -> Vec<u8> {
+    serde_json::to_vec(&PublicReply { success: true, data }).unwrap_or_default()
 }

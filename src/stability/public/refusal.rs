@@ -1,4 +1,4 @@
-//! The service's errors, in the shape that `openapi.json` describes.
+//! The service's errors, in the format that `openapi.json` describes.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use crate::stability::public::answer::{ALLOW, PublicResponse, open_headers};
+use crate::stability::public::{ALLOW, PublicResponse, open_headers};
 
-/// A refusal. Nothing of the request is repeated in it.
+/// A refusal. It repeats nothing of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PublicRefusal {
-    /// `hours` is something else than 24.
+    /// `hours` is not exactly 24.
     HoursNotSupported,
-    /// No model is known by that name.
+    /// No model has that name.
     ModelNotFound,
-    /// Nothing is served at that path.
+    /// The path does not exist.
     PathNotFound,
-    /// The path is read only.
+    /// The path is read-only.
     MethodNotAllowed,
-    /// The client takes no content coding that there is.
+    /// The client accepts none of the content codings.
     EncodingNotAvailable,
-    /// The client asks too often; it may ask again after so long.
+    /// The client sends too many requests.
     RateLimited {
-        /// How long, exactly.
+        /// The exact time until its next request is accepted.
         wait: Duration,
     },
-    /// Nothing was read from the store yet.
+    /// Nothing has been read from the store yet.
     NotReady,
 }
 
-/// What `retry-after` says while nothing was read: the store is asked each few seconds.
+/// The `retry-after` before the first read: the store is read every few seconds.
 const NOT_READY_SECONDS: u64 = 5;
 
 impl PublicRefusal {
@@ -59,23 +59,21 @@ impl PublicRefusal {
 
     fn message(self) -> &'static str {
         match self {
-            Self::HoursNotSupported => {
-                "only a window of 24 hours is supported: leave `hours` out, or give hours=24 once"
-            }
+            Self::HoursNotSupported => "only a window of 24 hours is supported: omit `hours`, or use hours=24 once",
             Self::ModelNotFound => {
                 "no model has that name: GET /web/v1/model-stability/summary lists them; encode a name for the path"
             }
             Self::PathNotFound => "nothing is served here: the page is /status, the description /web/v1/openapi.json",
-            Self::MethodNotAllowed => "this path is only read: use GET or HEAD",
-            Self::EncodingNotAvailable => "Accept-Encoding refuses all that there is: allow identity, gzip or br",
+            Self::MethodNotAllowed => "this path is read-only: use GET or HEAD",
+            Self::EncodingNotAvailable => "Accept-Encoding refuses every available coding: allow identity, gzip or br",
             Self::RateLimited { .. } => {
-                "too many requests from your address: wait for the seconds of retry-after; an answer holds for those of max-age"
+                "too many requests from your address: wait for the seconds of retry-after; an answer is valid for those of max-age"
             }
-            Self::NotReady => "the record is not read yet: ask again after the seconds of retry-after",
+            Self::NotReady => "the record has not been read yet: try again after the seconds of retry-after",
         }
     }
 
-    /// The answer that says so. Not to be kept: the next may be another.
+    /// The answer. It must not be cached, because the next one may differ.
     pub(super) fn answer(self) -> PublicResponse {
         let mut headers = open_headers();
         headers.insert(
@@ -97,7 +95,7 @@ impl PublicRefusal {
         }
     }
 
-    /// Whole seconds, rounded up: who waits that long is not too early.
+    /// Whole seconds, rounded up so that a client that waits that long is not too early.
     fn retry_after(self) -> Option<u64> {
         match self {
             Self::RateLimited { wait } => {

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::domain::{
     catalogue::{CatalogueSettings, RawModel},
-    faults::stability::{Bucket, Counters},
+    faults::stability::{ModelCounters, StabilityCounters},
     keys::secret::Secret,
     money::price::PriceList,
     rules::shipped,
@@ -33,7 +33,7 @@ struct Reads {
     asked: AtomicUsize,
 }
 
-impl Source for Arc<Reads> {
+impl StabilitySource for Arc<Reads> {
     fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.load_full()
     }
@@ -45,33 +45,33 @@ impl Source for Arc<Reads> {
 }
 
 struct Service {
-    public: Public,
+    public: PublicService,
     reads: Arc<Reads>,
     start: Instant,
 }
 
 impl Service {
-    fn new(buckets: BTreeMap<Hour, Bucket>) -> Self {
+    fn new(buckets: BTreeMap<Hour, ModelCounters>) -> Self {
         Self::limited(1_000_000, 1_000_000, buckets)
     }
 
-    fn limited(per_minute: u32, burst: u32, buckets: BTreeMap<Hour, Bucket>) -> Self {
+    fn limited(per_minute: u32, burst: u32, buckets: BTreeMap<Hour, ModelCounters>) -> Self {
         let reads = Arc::<Reads>::default();
         reads.snapshot.store(Some(Arc::new(Snapshot {
             read_at_ms: NOW_MS - 1234,
             buckets,
         })));
         let start = crate::edges::clock::instant();
-        let settings = Settings {
+        let settings = PublicSettings {
             refresh: Duration::from_secs(5),
-            allowance: Allowance {
+            allowance: RateAllowance {
                 per_minute,
                 burst,
                 clients_max: 1000,
             },
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
         };
-        let public = Public::new(settings, Box::new(Arc::clone(&reads)), start);
+        let public = PublicService::new(settings, Box::new(Arc::clone(&reads)), start);
         Self { public, reads, start }
     }
 
@@ -121,12 +121,12 @@ fn code(answer: &PublicResponse) -> String {
 }
 
 fn this_hour() -> Hour {
-    Hour::of_ms(NOW_MS)
+    Hour::from_unix_ms(NOW_MS)
 }
 
 /// 123 requests of which 122 succeeded, 2 of them in the hour before the last of the window.
-fn counted(name: &str) -> BTreeMap<Hour, Bucket> {
-    let now = Counters {
+fn counted(name: &str) -> BTreeMap<Hour, ModelCounters> {
+    let now = StabilityCounters {
         requests: 121,
         successes: 120,
         latency_ms: 121_000,
@@ -135,13 +135,13 @@ fn counted(name: &str) -> BTreeMap<Hour, Bucket> {
         output_tokens: 1000,
         generation_ms: 8000,
     };
-    let before = Counters {
+    let before = StabilityCounters {
         requests: 2,
         successes: 2,
         latency_ms: 25,
-        ..Counters::default()
+        ..StabilityCounters::default()
     };
-    let bucket = |counters| Bucket::from([(name.to_owned(), counters)]);
+    let bucket = |counters| ModelCounters::from([(name.to_owned(), counters)]);
     BTreeMap::from([
         (this_hour(), bucket(now)),
         (this_hour().plus(-23), bucket(before)),

@@ -8,8 +8,8 @@ use super::*;
 use crate::{
     config::JournalConfig,
     domain::{
-        faults::stability::{Bucket, Counters},
-        ledger::{Change, Settlement},
+        faults::stability::{ModelCounters, StabilityCounters},
+        ledger::{AccountChange, Settlement},
         money::NanoUsd,
     },
     edges::clock,
@@ -17,9 +17,11 @@ use crate::{
     store::{
         contract::until,
         embedded::ledger::EmbeddedLedger,
-        ledger::contract::{node, row},
+        ledger::{
+            contract::{node, row},
+            stability_contract::{share, this_hour},
+        },
         redis::test_server::TestServer,
-        stability::contract::{share, this_hour},
     },
 };
 
@@ -31,7 +33,7 @@ struct Tally {
 
 #[derive(Default)]
 struct JournalState {
-    shares: BTreeMap<Hour, Share>,
+    shares: BTreeMap<Hour, NodeHourCounters>,
     changed: BTreeSet<Hour>,
     end: u64,
     synced: u64,
@@ -44,7 +46,7 @@ fn place(offset: u64) -> Position {
 
 impl Tally {
     /// The node has counted this.
-    fn count(&self, share: Share) {
+    fn count(&self, share: NodeHourCounters) {
         let mut state = self.state.lock();
         state.end += 1;
         state.changed.insert(share.hour);
@@ -63,8 +65,8 @@ impl Tally {
 }
 
 #[async_trait]
-impl Counted for Tally {
-    fn changed(&self) -> (Vec<Share>, Position) {
+impl ShareSource for Tally {
+    fn changed(&self) -> (Vec<NodeHourCounters>, Position) {
         let mut state = self.state.lock();
         let hours = std::mem::take(&mut state.changed);
         let shares = hours.iter().map(|hour| state.shares[hour].clone());
@@ -75,15 +77,15 @@ impl Counted for Tally {
         self.state.lock().shares.keys().copied().collect()
     }
 
-    fn untold(&self, hours: &[Hour]) {
+    fn mark_unsent(&self, hours: &[Hour]) {
         self.state.lock().changed.extend(hours);
     }
 
-    fn told(&self, to: Position) {
+    fn mark_sent(&self, to: Position) {
         self.state.lock().told = to.offset;
     }
 
-    async fn synced(&self, to: Position) {
+    async fn wait_synced(&self, to: Position) {
         self.state.lock().synced = to.offset;
     }
 
@@ -91,7 +93,7 @@ impl Counted for Tally {
         place(self.state.lock().end)
     }
 
-    async fn beyond(&self, end: Position) {
+    async fn wait_beyond(&self, end: Position) {
         while !self.has_beyond(end) {
             sleep(Duration::from_millis(1)).await;
         }
@@ -100,7 +102,7 @@ impl Counted for Tally {
 
 struct Store {
     journal: Arc<Tally>,
-    held: Mutex<BTreeMap<Hour, Bucket>>,
+    held: Mutex<BTreeMap<Hour, ModelCounters>>,
     calls: Mutex<Vec<usize>>,
     /// So many calls are taken before all are refused.
     good: AtomicUsize,
@@ -109,7 +111,7 @@ struct Store {
 
 #[async_trait]
 impl StabilityStore for Store {
-    async fn tell(&self, by: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
+    async fn put_shares(&self, by: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError> {
         assert_eq!(*by, node(1));
         let state = self.journal.state.lock();
         assert_eq!(state.synced, state.end, "nothing is told that is not on disk");
@@ -127,7 +129,7 @@ impl StabilityStore for Store {
         Ok(())
     }
 
-    async fn buckets(&self, _: Hour, _: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+    async fn buckets(&self, _: Hour, _: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
         unreachable!()
     }
 
@@ -204,11 +206,11 @@ async fn what_the_store_refuses_is_told_again() {
     bench.flush().await.unwrap_err();
     bench.journal.count(share(now.plus(1), &[("a", 1)]));
     bench.flush().await.unwrap_err();
-    assert_eq!(bench.publisher.untold_hours(), 2);
+    assert_eq!(bench.publisher.unsent_hours(), 2);
     assert!(!bench.journal.is_told());
     bench.store.good.store(usize::MAX, Ordering::Relaxed);
     bench.flush().await.unwrap();
-    assert_eq!(bench.publisher.untold_hours(), 0);
+    assert_eq!(bench.publisher.unsent_hours(), 0);
     assert!(bench.journal.is_told());
     bench.assert_equal();
 }
@@ -223,7 +225,7 @@ async fn many_hours_are_told_in_parts_and_only_what_was_refused_again() {
     bench.store.good.store(2, Ordering::Relaxed);
     bench.flush().await.unwrap_err();
     assert_eq!(bench.calls(), [256, 256, 88]);
-    assert_eq!(bench.publisher.untold_hours(), 88);
+    assert_eq!(bench.publisher.unsent_hours(), 88);
     bench.store.good.store(usize::MAX, Ordering::Relaxed);
     bench.flush().await.unwrap();
     assert_eq!(bench.calls(), [88]);
@@ -264,15 +266,15 @@ async fn the_end_tells_what_is_left_at_once() {
 async fn nothing_is_due_before_something_is_counted_or_the_store_may_have_lost_something() {
     let mut bench = Bench::new();
     bench.journal.count(share(this_hour(), &[("a", 1)]));
-    let end = Counted::end(&*bench.journal);
+    let end = ShareSource::end(&*bench.journal);
     bench.flush().await.unwrap();
     let epochs = bench.store.epochs.subscribe();
-    let mut due = Box::pin(bench.publisher.due(Some(end), epochs.clone()));
+    let mut due = Box::pin(bench.publisher.wait_due(Some(end), epochs.clone()));
     assert!(futures_util::future::poll_immediate(&mut due).await.is_none());
     bench.journal.count(share(this_hour(), &[("a", 2)]));
     due.await;
-    let end = Counted::end(&*bench.journal);
-    let due = bench.publisher.due(Some(end), epochs);
+    let end = ShareSource::end(&*bench.journal);
+    let due = bench.publisher.wait_due(Some(end), epochs);
     bench.store.epochs.send_modify(|epoch| *epoch += 1);
     due.await;
 }
@@ -346,11 +348,11 @@ async fn a_full_hour_parts_what_ended_before_it_from_what_ended_at_it() {
         (full_ms + 3_599_999, hour),
         (full_ms + 3_600_000, hour.plus(1)),
     ];
-    let mut expected: BTreeMap<Hour, Bucket> = BTreeMap::new();
+    let mut expected: BTreeMap<Hour, ModelCounters> = BTreeMap::new();
     for (number, (time_ms, hour)) in (0..).zip(ended) {
         let mut row = row("acme", 1, &format!("r{number}"), time_ms, NanoUsd::from_nanos(1));
         (row.latency_ms, row.ttft_ms, row.status) = (100 + number, Some(40), if number == 2 { 502 } else { 200 });
-        let counters = Counters {
+        let counters = StabilityCounters {
             requests: 1,
             successes: u64::from(number != 2),
             latency_ms: 100 + number,
@@ -372,7 +374,7 @@ async fn a_full_hour_parts_what_ended_before_it_from_what_ended_at_it() {
             row: Some(row.into()),
         };
         let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-        let change = Change::Settle(Box::new(settlement));
+        let change = AccountChange::Settle(Box::new(settlement));
         journal.append_step("acme", change, 0, &mut room).unwrap();
         publisher.flush(&mut epochs).await.unwrap();
     }

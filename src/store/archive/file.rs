@@ -12,85 +12,85 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use super::{Archive, Item};
+use super::{Archive, ArchiveItem};
 use crate::store::StoreError;
 
-/// The format that is written and read. Others are refused, not guessed at: before this one, sums were those of the rows that a
-/// backup had.
+/// The format that is written and read. Other formats are refused, not guessed at: in earlier ones, the sums were those of
+/// the backup's rows.
 pub(crate) const FORMAT: u32 = 4;
-/// The longest line that is read. An item is a key, an account, sums by model, a row or an hour of a node, none of which comes near.
+/// The maximum length of a line. No item comes near it: a key, an account, sums by model, a row, or the hour of a node.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// Items that wait to be written: whoever reads a store slowly makes it send slowly.
+/// Items that wait to be written: a client that reads slowly slows the store down.
 const ITEMS_WAITING: usize = 256;
-/// How large a piece is sent on.
+/// The size from which a piece is sent.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Header {
-    /// The format.
+pub(crate) struct BackupHeader {
+    /// The format of the backup.
     pub weir_backup: u32,
-    /// When it was begun, RFC 3339.
+    /// When the backup was begun, in RFC 3339.
     pub time: String,
-    /// The engine it comes from, for people: any engine reads it.
+    /// The engine that wrote it, for people: any engine reads it.
     pub engine: String,
-    /// The word by which nodes know the store again; `None` for an engine without one.
+    /// The generation, by which nodes recognise the store; `None` for an engine without one.
     pub generation: Option<String>,
 }
 
 /// The last line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Trailer {
-    /// How many items there are.
+pub(crate) struct BackupTrailer {
+    /// The number of items.
     pub items: u64,
     /// SHA-256 of all bytes before this line, in hexadecimal digits.
     pub sha256: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct EndLine {
-    end: Trailer,
+struct TrailerLine {
+    end: BackupTrailer,
 }
 
-/// Why a backup cannot be read. Nothing of it has been used then.
+/// Why a backup cannot be read. None of its content has been used.
 #[derive(Debug, Error)]
 pub(crate) enum BackupError {
-    /// The system refused.
+    /// The file could not be read.
     #[error("cannot read the backup: {0}")]
     Io(#[from] io::Error),
-    /// It is something else.
-    #[error("this is no backup of weir: its first line is no header")]
+    /// It is not a backup.
+    #[error("this is not a weir backup: its first line is not a header")]
     NoBackup,
-    /// It is of an earlier or a later weir.
+    /// It was written by an earlier or a later weir.
     #[error(
-        "the backup has format {0} and this weir reads format {FORMAT} alone: restore it with the weir that wrote it"
+        "the backup has format {0}, but this weir reads only format {FORMAT}: restore it with the weir that wrote it"
     )]
     Format(u32),
     /// The last line is missing.
-    #[error("the backup is cut short: its last line is missing")]
+    #[error("the backup is incomplete: its last line is missing")]
     CutShort,
-    /// The last line does not fit what is before it.
-    #[error("the backup is damaged: its checksum or its number of items does not fit")]
+    /// The last line does not match the lines before it.
+    #[error("the backup is damaged: its checksum or its number of items does not match")]
     Damaged,
     /// A line cannot be read.
-    #[error("line {0} of the backup is not readable")]
+    #[error("line {0} of the backup is unreadable")]
     Line(u64),
 }
 
-/// Makes the lines of a backup and adds them up.
+/// Encodes the lines of a backup, and counts and hashes them.
 #[derive(Default)]
-pub(crate) struct Encoder {
+pub(crate) struct BackupEncoder {
     hash: Sha256,
     items: u64,
 }
 
-impl Encoder {
+impl BackupEncoder {
     /// The first line.
     ///
     /// # Errors
     /// Never in practice: every header can be written as JSON.
-    pub(crate) fn header(&mut self, header: &Header) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn header(&mut self, header: &BackupHeader) -> serde_json::Result<Vec<u8>> {
         self.line(header)
     }
 
@@ -98,7 +98,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Never in practice: every item can be written as JSON.
-    pub(crate) fn item(&mut self, item: &Item) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn item(&mut self, item: &ArchiveItem) -> serde_json::Result<Vec<u8>> {
         self.items += 1;
         self.line(item)
     }
@@ -108,11 +108,11 @@ impl Encoder {
     /// # Errors
     /// Never in practice.
     pub(crate) fn end(self) -> serde_json::Result<Vec<u8>> {
-        let end = Trailer {
+        let end = BackupTrailer {
             items: self.items,
             sha256: hex(self.hash),
         };
-        let mut line = serde_json::to_vec(&EndLine { end })?;
+        let mut line = serde_json::to_vec(&TrailerLine { end })?;
         line.push(b'\n');
         Ok(line)
     }
@@ -125,14 +125,14 @@ impl Encoder {
     }
 }
 
-/// Reads the bytes of a backup to their end and says whether it is one, undamaged. In constant memory.
+/// Reads a backup to its end and checks that it is complete and undamaged. In constant memory.
 ///
 /// # Errors
 /// When it is not.
-pub(crate) fn check(bytes: impl Read) -> Result<(Header, Trailer), BackupError> {
-    let mut lines = Lines::new(bytes);
+pub(crate) fn check(bytes: impl Read) -> Result<(BackupHeader, BackupTrailer), BackupError> {
+    let mut lines = BackupLines::new(bytes);
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
-    let header: Header = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
+    let header: BackupHeader = serde_json::from_slice(&first).map_err(|_| BackupError::NoBackup)?;
     if header.weir_backup != FORMAT {
         return Err(BackupError::Format(header.weir_backup));
     }
@@ -144,7 +144,7 @@ pub(crate) fn check(bytes: impl Read) -> Result<(Header, Trailer), BackupError> 
             return Err(BackupError::CutShort);
         };
         hash.update(&before);
-        if let Some(end) = end_of(&line) {
+        if let Some(end) = parse_trailer(&line) {
             let is_whole = end.items == items && end.sha256 == hex(hash) && lines.next_line()?.is_none();
             return if is_whole {
                 Ok((header, end))
@@ -152,39 +152,39 @@ pub(crate) fn check(bytes: impl Read) -> Result<(Header, Trailer), BackupError> 
                 Err(BackupError::Damaged)
             };
         }
-        serde_json::from_slice::<Item>(&line).map_err(|_| BackupError::Line(lines.number))?;
+        serde_json::from_slice::<ArchiveItem>(&line).map_err(|_| BackupError::Line(lines.number))?;
         items += 1;
         before = line;
     }
 }
 
-/// The items of a backup that [`check`] has found good.
-pub(crate) struct Items {
-    lines: Lines<File>,
+/// The items of a backup that [`check`] has accepted.
+pub(crate) struct BackupItems {
+    lines: BackupLines<File>,
 }
 
-impl Items {
-    /// Begins behind the header.
+impl BackupItems {
+    /// Opens the file and skips the header.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self, BackupError> {
-        let mut lines = Lines::new(File::open(path)?);
+        let mut lines = BackupLines::new(File::open(path)?);
         lines.next_line()?;
         Ok(Self { lines })
     }
 
-    /// Up to `most` items; none: that was all.
+    /// The next items, at most `most`; empty at the end of the backup.
     ///
     /// # Errors
     /// When the file has changed since it was checked.
-    pub(crate) fn next_batch(&mut self, most: usize) -> Result<Vec<Item>, BackupError> {
+    pub(crate) fn next_batch(&mut self, most: usize) -> Result<Vec<ArchiveItem>, BackupError> {
         let mut batch = Vec::new();
         while batch.len() < most {
             let line = self.lines.next_line()?.ok_or(BackupError::CutShort)?;
-            if end_of(&line).is_some() {
-                // Looked at again by the next call, which finds nothing more.
-                self.lines.ended = Some(line);
+            if parse_trailer(&line).is_some() {
+                // The next call reads it again and finds the end.
+                self.lines.end_line = Some(line);
                 break;
             }
             batch.push(serde_json::from_slice(&line).map_err(|_| BackupError::Line(self.lines.number))?);
@@ -193,19 +193,19 @@ impl Items {
     }
 }
 
-/// Sends a whole backup, in pieces of some size.
+/// Sends a complete backup, in pieces of about `PIECE_BYTES`.
 ///
 /// # Errors
-/// When the store does not tell all; then the last line is missing.
-pub(crate) async fn encode(
+/// When the store does not send everything; then the last line is missing.
+pub(crate) async fn send_backup(
     archive: &dyn Archive,
-    header: &Header,
+    header: &BackupHeader,
     to: mpsc::Sender<Vec<u8>>,
 ) -> Result<(), StoreError> {
     let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
     let unwritable = |_| StoreError::Corrupt("an item cannot be written".to_owned());
     let encoding = async move {
-        let mut encoder = Encoder::default();
+        let mut encoder = BackupEncoder::default();
         let mut piece = encoder.header(header).map_err(unwritable)?;
         while let Some(item) = items.recv().await {
             piece.extend(encoder.item(&item).map_err(unwritable)?);
@@ -220,14 +220,14 @@ pub(crate) async fn encode(
     if dumped.is_ok() {
         piece.extend(encoder.end().map_err(unwritable)?);
     }
-    // Who does not receive any more does not want it.
+    // A receiver that is gone does not need it.
     let _ = to.send(piece).await;
     dumped
 }
 
-fn end_of(line: &[u8]) -> Option<Trailer> {
+fn parse_trailer(line: &[u8]) -> Option<BackupTrailer> {
     line.starts_with(b"{\"end\":")
-        .then(|| serde_json::from_slice::<EndLine>(line).ok())
+        .then(|| serde_json::from_slice::<TrailerLine>(line).ok())
         .flatten()
         .map(|line| line.end)
 }
@@ -236,25 +236,25 @@ fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct Lines<R> {
+struct BackupLines<R> {
     reader: BufReader<R>,
     number: u64,
-    ended: Option<Vec<u8>>,
+    end_line: Option<Vec<u8>>,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> BackupLines<R> {
     fn new(bytes: R) -> Self {
         Self {
             reader: BufReader::new(bytes),
             number: 0,
-            ended: None,
+            end_line: None,
         }
     }
 
-    /// The next line with its end; `None` at the end of the file. A line without an end is none.
+    /// The next line with its line feed; `None` at the end of the file. A line without a line feed is an error.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, BackupError> {
-        if self.ended.is_some() {
-            return Ok(self.ended.clone());
+        if self.end_line.is_some() {
+            return Ok(self.end_line.clone());
         }
         let mut line = Vec::new();
         self.number += 1;
@@ -276,8 +276,8 @@ mod tests {
     use crate::store::contract::id;
 
     fn backup() -> Vec<u8> {
-        let mut encoder = Encoder::default();
-        let header = Header {
+        let mut encoder = BackupEncoder::default();
+        let header = BackupHeader {
             weir_backup: FORMAT,
             time: "2026-11-21T12:00:00Z".into(),
             engine: "embedded".into(),
@@ -285,7 +285,7 @@ mod tests {
         };
         let mut bytes = encoder.header(&header).unwrap();
         for number in 1..=3 {
-            bytes.extend(encoder.item(&Item::KeyGone { id: id(number) }).unwrap());
+            bytes.extend(encoder.item(&ArchiveItem::KeyGone { id: id(number) }).unwrap());
         }
         bytes.extend(encoder.end().unwrap());
         bytes
@@ -297,7 +297,7 @@ mod tests {
         let path = folder.path().join("backup");
         std::fs::write(&path, backup()).unwrap();
         assert_eq!(check(File::open(&path).unwrap()).unwrap().1.items, 3);
-        let mut items = Items::open(&path).unwrap();
+        let mut items = BackupItems::open(&path).unwrap();
         let sizes: Vec<usize> = (0..4).map(|_| items.next_batch(2).unwrap().len()).collect();
         assert_eq!(sizes, [2, 1, 0, 0]);
     }
@@ -324,7 +324,7 @@ mod tests {
         for format in [1, 2, 3, 5] {
             let other = whole.replacen("\"weir_backup\":4", &format!("\"weir_backup\":{format}"), 1);
             let refused = check(other.as_bytes()).unwrap_err().to_string();
-            let said = format!("the backup has format {format} and this weir reads format 4 alone");
+            let said = format!("the backup has format {format}, but this weir reads only format 4");
             assert!(
                 refused.starts_with(&said) && refused.contains("the weir that wrote it"),
                 "{refused}"

@@ -1,23 +1,23 @@
-//! What a store does with a change that was decided on a state of the key.
+//! The contract of changes that were decided on a state of the key.
 
 use async_trait::async_trait;
 
 use super::{digest, found, id, record, to, version};
-use crate::domain::keys::change::{ChangedBy, KeyChange, KeyUpdate, MadeFrom, NotChanged};
+use crate::domain::keys::change::{ChangeAuthor, ChangePrecondition, KeyChange, KeyChangeError, KeyUpdate};
 use crate::domain::keys::key::KeyId;
-use crate::domain::keys::rotation::Rotation;
-use crate::domain::ledger::{KeyTermsChange, RatesChange};
+use crate::domain::keys::key::Rotation;
+use crate::domain::ledger::{KeyTermsChange, RateLimitsChange};
 use crate::store::{ChangeError, KeyStore, KeyView, StoreError};
 
 /// Changes of a key by an operator, whatever its state.
 #[async_trait]
 pub(crate) trait Changing: KeyStore {
     async fn make(&self, id: &KeyId, change: KeyChange) -> Result<KeyView, StoreError> {
-        whatever(self.change(id, &change, &MadeFrom::Anything).await)
+        whatever(self.change(id, &change, &ChangePrecondition::Anything).await)
     }
 
     async fn update(&self, id: &KeyId, update: &KeyUpdate) -> Result<KeyView, StoreError> {
-        let (update, by) = (update.clone(), ChangedBy::Operator);
+        let (update, by) = (update.clone(), ChangeAuthor::Operator);
         self.make(id, KeyChange::Update { update, by }).await
     }
 
@@ -42,7 +42,7 @@ pub(crate) trait Changing: KeyStore {
     }
 
     async fn remove(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError> {
-        whatever(self.delete(id, &MadeFrom::Anything).await)
+        whatever(self.delete(id, &ChangePrecondition::Anything).await)
     }
 }
 
@@ -55,10 +55,10 @@ fn whatever<T>(done: Result<T, ChangeError>) -> Result<T, StoreError> {
     })
 }
 
-fn rpm(by: ChangedBy, limit: u64) -> KeyChange {
-    let rates = RatesChange {
+fn rpm(by: ChangeAuthor, limit: u64) -> KeyChange {
+    let rates = RateLimitsChange {
         rpm: Some(Some(limit)),
-        ..RatesChange::default()
+        ..RateLimitsChange::default()
     };
     let terms = KeyTermsChange {
         rates,
@@ -77,17 +77,17 @@ pub(crate) async fn a_change_from_another_state_does_nothing(store: &dyn KeyStor
     let now = store.rotate(&id(1), &to(2, "abcd", Some(900))).await.unwrap();
     let before = version(store).await;
     let stale = |from| match from {
-        MadeFrom::Version(from) => NotChanged::Stale {
+        ChangePrecondition::Version(from) => KeyChangeError::Stale {
             id: id(1),
             from,
             now: now.version(),
         },
-        _ => NotChanged::OldText,
+        _ => KeyChangeError::OldText,
     };
-    // The former text is good, and changes nothing.
-    for from in [MadeFrom::Version(old), MadeFrom::Text(digest(1))] {
+    // The former text is valid, and changes nothing.
+    for from in [ChangePrecondition::Version(old), ChangePrecondition::Text(digest(1))] {
         for change in [
-            rpm(ChangedBy::Operator, 10),
+            rpm(ChangeAuthor::Operator, 10),
             KeyChange::Rotate(to(3, "efgh", None)),
             KeyChange::EndOverlap,
             KeyChange::Revoke { at: 700 },
@@ -100,13 +100,15 @@ pub(crate) async fn a_change_from_another_state_does_nothing(store: &dyn KeyStor
     }
     assert_eq!(version(store).await, before);
     assert_eq!(found(store, 2).await, Some(now.record.clone()));
-    let from = MadeFrom::Version(now.version());
+    let from = ChangePrecondition::Version(now.version());
     let limited = store
-        .change(&id(1), &rpm(ChangedBy::Operator, 10), &from)
+        .change(&id(1), &rpm(ChangeAuthor::Operator, 10), &from)
         .await
         .unwrap();
     assert_eq!(limited.record.terms.rates.rpm, Some(10));
-    let deleted = store.delete(&id(1), &MadeFrom::Version(limited.version())).await;
+    let deleted = store
+        .delete(&id(1), &ChangePrecondition::Version(limited.version()))
+        .await;
     assert_eq!(deleted, Ok(Some(limited)));
     assert_eq!(store.delete(&id(1), &from).await, Ok(None), "it was deleted before");
 }
@@ -115,15 +117,22 @@ pub(crate) async fn a_change_that_is_so_already_succeeds_and_is_none(store: &dyn
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let old = store.by_id(&id(1)).await.unwrap().unwrap().version();
     for change in [
-        rpm(ChangedBy::Operator, 10),
-        rpm(ChangedBy::Owner, 5),
+        rpm(ChangeAuthor::Operator, 10),
+        rpm(ChangeAuthor::Owner, 5),
         KeyChange::Rotate(to(2, "abcd", Some(900))),
         KeyChange::EndOverlap,
         KeyChange::Revoke { at: 700 },
     ] {
-        let made = store.change(&id(1), &change, &MadeFrom::Anything).await.unwrap();
+        let made = store
+            .change(&id(1), &change, &ChangePrecondition::Anything)
+            .await
+            .unwrap();
         let before = version(store).await;
-        for from in [MadeFrom::Anything, MadeFrom::Version(old), MadeFrom::Text(digest(9))] {
+        for from in [
+            ChangePrecondition::Anything,
+            ChangePrecondition::Version(old),
+            ChangePrecondition::Text(digest(9)),
+        ] {
             let again = store.change(&id(1), &change, &from).await;
             assert_eq!(again.as_ref(), Ok(&made), "{change:?} from {from:?}");
         }
@@ -134,10 +143,10 @@ pub(crate) async fn a_change_that_is_so_already_succeeds_and_is_none(store: &dyn
 pub(crate) async fn an_owner_never_undoes_what_came_between(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let key = id(1);
-    let (owner, text) = (rpm(ChangedBy::Owner, 50), MadeFrom::Text(digest(1)));
+    let (owner, text) = (rpm(ChangeAuthor::Owner, 50), ChangePrecondition::Text(digest(1)));
     for round in 0..8 {
-        store.make(&key, rpm(ChangedBy::Operator, 60)).await.unwrap();
-        let operator = rpm(ChangedBy::Operator, 30);
+        store.make(&key, rpm(ChangeAuthor::Operator, 60)).await.unwrap();
+        let operator = rpm(ChangeAuthor::Operator, 30);
         let lowered = store.change(&key, &owner, &text);
         let (lowered, changed) = match round % 2 {
             0 => tokio::join!(lowered, store.make(&key, operator)),
@@ -148,7 +157,7 @@ pub(crate) async fn an_owner_never_undoes_what_came_between(store: &dyn KeyStore
         };
         changed.unwrap();
         if let Err(refused) = lowered {
-            assert_eq!(refused, ChangeError::NotChanged(NotChanged::Raises("rpm")));
+            assert_eq!(refused, ChangeError::NotChanged(KeyChangeError::Raises("rpm")));
         }
         let limit = found(store, 1).await.unwrap().terms.rates.rpm;
         assert_eq!(limit, Some(30), "round {round}");
@@ -158,8 +167,8 @@ pub(crate) async fn an_owner_never_undoes_what_came_between(store: &dyn KeyStore
 pub(crate) async fn of_two_changes_from_one_version_one_is_made(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let (key, before) = (id(1), version(store).await);
-    let from = MadeFrom::Version(store.by_id(&key).await.unwrap().unwrap().version());
-    let changes = [1, 2, 3].map(|limit| rpm(ChangedBy::Operator, limit));
+    let from = ChangePrecondition::Version(store.by_id(&key).await.unwrap().unwrap().version());
+    let changes = [1, 2, 3].map(|limit| rpm(ChangeAuthor::Operator, limit));
     let [one, two, three] = &changes;
     let (one, two, three) = tokio::join!(
         store.change(&key, one, &from),

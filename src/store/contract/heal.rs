@@ -1,4 +1,4 @@
-//! What a store does when it is told again what it may have forgotten.
+//! The contract of repeating to a store what it may have lost.
 
 use super::{Changing, digest, found, id, record, version};
 use crate::domain::keys::key::{KeyRecord, KeyState};
@@ -29,7 +29,7 @@ pub(crate) async fn a_forgotten_key_is_put_back(store: &dyn KeyStore) {
 
 pub(crate) async fn a_later_revision_is_taken_over_and_an_earlier_one_is_not(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
-    store.touch(&[(id(1), 150)]).await.unwrap();
+    store.record_uses(&[(id(1), 150)]).await.unwrap();
     let start = version(store).await;
     // The later one has another text as well.
     let later = at_revision(4, "desk");
@@ -56,7 +56,7 @@ pub(crate) async fn a_revocation_holds_whatever_a_store_is_told(store: &dyn KeyS
         assert_eq!((key.name.as_str(), key.revision), ("desk", 6));
         assert_eq!(key.state, KeyState::Revoked { at: 700 });
     }
-    // And the other way round: the store was changed after it had forgotten the revocation.
+    // And the other way round: the store was changed after it had lost the revocation.
     store.create(&digest(2), &record(2, 100)).await.unwrap();
     for name in ["desk", "lap", "desk"] {
         store.rename(&id(2), name).await.unwrap();
@@ -73,7 +73,7 @@ pub(crate) async fn a_deleted_key_is_not_put_back(store: &dyn KeyStore) {
     }
     let start = version(store).await;
     store.remove(&id(1)).await.unwrap();
-    // One that is there, at this revision; one that the store never had; one that stands at a later revision.
+    // A key that exists at this revision; one that the store never had; one that has a later revision.
     store.rename(&id(3), "desk").await.unwrap();
     store.heal_gone(&id(2), 0).await.unwrap();
     store.heal_gone(&id(4), 7).await.unwrap();

@@ -1,13 +1,13 @@
-//! The contract at its plainest: a store that is a list in memory, to compare the real ones with.
+//! The simplest form of the contract: a store that is a list in memory, with which the real ones are compared.
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::domain::keys::change::{KeyChange, MadeFrom};
+use crate::domain::keys::change::{ChangePrecondition, KeyChange};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
-use crate::store::{ChangeError, Changes, KeyHealer, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 
 /// A store without any engine.
 pub(crate) struct ModelStore {
@@ -30,7 +30,7 @@ impl ModelStore {
         }
     }
 
-    /// A key was one and is another now: both are named by all their digests, each once.
+    /// The key changed from one state to another: the change names all digests of both, each once.
     fn changed(&self, state: &mut ModelState, before: Option<&KeyView>, after: Option<&KeyView>) {
         let mut digests = Vec::new();
         for digest in before.into_iter().chain(after).flat_map(KeyView::digests) {
@@ -96,7 +96,7 @@ impl ModelState {
         keys.find(|view| view.record.id == *id).ok_or(StoreError::NotFound)
     }
 
-    /// The key that has a text of this digest, now or before.
+    /// The key that has or had a text with this digest.
     fn holder(&self, digest: &KeyDigest) -> Option<&KeyView> {
         self.keys.iter().find(|view| view.digests().any(|one| one == *digest))
     }
@@ -104,10 +104,10 @@ impl ModelState {
 
 #[async_trait]
 impl KeyStore for ModelStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+    async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError> {
         let state = self.state.lock();
         let held = state.holder(digest);
-        Ok(Lookup {
+        Ok(KeyLookup {
             record: held.map(|view| view.record.clone()),
             token: None,
             version: state.version(),
@@ -136,23 +136,23 @@ impl KeyStore for ModelStore {
         Ok(all.into_iter().skip(skipped).take(limit.min(LIST_KEYS_MAX)).collect())
     }
 
-    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError> {
         let mut state = self.state.lock();
         let before = state.held(id)?.clone();
-        let after = before.after(change, from)?;
+        let after = before.apply_change(change, from)?;
         Ok(self.replace(&mut state, &before, after)?)
     }
 
-    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+    async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError> {
         let mut state = self.state.lock();
         if state.gone.contains(id) {
             return Ok(None);
         }
-        state.held(id)?.check_made_from(from)?;
+        state.held(id)?.check_precondition(from)?;
         Ok(self.remove(&mut state, id))
     }
 
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+    async fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         for (id, at) in used {
             if let Ok(view) = state.held(id) {
@@ -189,7 +189,7 @@ impl KeyHealer for ModelStore {
             };
         }
         let before = state.held(&told.id)?.clone();
-        let after = before.healed(digest, told).unwrap_or_else(|| before.clone());
+        let after = before.merged_with(digest, told).unwrap_or_else(|| before.clone());
         self.replace(&mut state, &before, after).map(drop)
     }
 

@@ -1,4 +1,4 @@
-//! Random programs: whatever is asked of the stores in whatever order, each answers as the plain model does.
+//! Random programs: in any order of operations, each store answers as the simple model does.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use proptest::test_runner::TestRunner;
 
 use super::model::ModelStore;
 use super::{digest, id, record, to};
-use crate::domain::keys::change::{ChangedBy, KeyChange, KeyUpdate, MadeFrom};
-use crate::domain::keys::rotation::Rotation;
-use crate::domain::ledger::{KeyTermsChange, RatesChange, Reset};
+use crate::domain::keys::change::{ChangeAuthor, ChangePrecondition, KeyChange, KeyUpdate};
+use crate::domain::keys::key::Rotation;
+use crate::domain::ledger::{KeyTermsChange, QuotaReset, RateLimitsChange};
 use crate::domain::version::Version;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::test_server::TestServer;
-use crate::store::{ChangeError, Changes, KeyStore, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+use crate::store::{ChangeError, Changes, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 
 const PROGRAMS: u32 = 24;
 const OPERATIONS_MAX: usize = 40;
-/// So few keys that operations meet.
+/// Few keys, so that operations meet.
 const KEYS: u8 = 5;
 const DIGESTS: u8 = 7;
 
@@ -60,11 +60,11 @@ enum Operation {
     ChangesSince(u64),
 }
 
-/// The state of the key that a change is made from.
+/// The state of the key from which a change is made.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
     Anything,
-    /// The version that it has then.
+    /// Its current version.
     Present,
     /// A version that it never has.
     Stale,
@@ -74,7 +74,7 @@ enum Seen {
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Done(Result<(), StoreError>),
-    Lookup(Result<Lookup, StoreError>),
+    Lookup(Result<KeyLookup, StoreError>),
     Found(Result<Option<KeyView>, StoreError>),
     Changed(Result<KeyView, ChangeError>),
     Deleted(Result<Option<KeyView>, ChangeError>),
@@ -96,15 +96,15 @@ fn change() -> impl Strategy<Value = KeyChange> {
         expires_at,
         models,
         terms: KeyTermsChange {
-            reset: daily.map(|daily| if daily { Reset::Daily } else { Reset::None }),
-            rates: RatesChange {
+            reset: daily.map(|daily| if daily { QuotaReset::Daily } else { QuotaReset::None }),
+            rates: RateLimitsChange {
                 rpm,
-                ..RatesChange::default()
+                ..RateLimitsChange::default()
             },
             ..KeyTermsChange::default()
         },
     });
-    let by = prop_oneof![Just(ChangedBy::Operator), Just(ChangedBy::Owner)];
+    let by = prop_oneof![Just(ChangeAuthor::Operator), Just(ChangeAuthor::Owner)];
     let rotation = (0..DIGESTS, "[a-z]{4}", option::of(0..9_i64));
     prop_oneof![
         3 => (update, by).prop_map(|(update, by)| KeyChange::Update { update, by }),
@@ -133,7 +133,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0..KEYS, from()).prop_map(|(key, from)| Operation::Delete { key, from }),
         2 => (0..KEYS, 0..DIGESTS, option::of(1..DIGESTS), 0..5_u64, any::<bool>()).prop_map(
             |(key, digest, apart, revision, revoked)| {
-                // A key's two texts are never the same.
+                // A key's two texts always differ.
                 let former = apart.map(|apart| (digest + apart) % DIGESTS);
                 Operation::Heal { key, digest, former, revision, revoked }
             }),
@@ -143,21 +143,21 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// When a key is made, which never changes; some are made at one time.
+/// When a key is created, which never changes; some are created at the same time.
 fn created_at(key: u8) -> i64 {
     i64::from(key % 3) - 1
 }
 
-async fn made_from(store: &dyn KeyStore, key: u8, from: Seen) -> MadeFrom {
+async fn made_from(store: &dyn KeyStore, key: u8, from: Seen) -> ChangePrecondition {
     let stale = Version::new(0, 0);
     match from {
-        Seen::Anything => MadeFrom::Anything,
+        Seen::Anything => ChangePrecondition::Anything,
         Seen::Present => {
             let view = store.by_id(&id(key)).await.unwrap();
-            MadeFrom::Version(view.map_or(stale, |view| view.version()))
+            ChangePrecondition::Version(view.map_or(stale, |view| view.version()))
         }
-        Seen::Stale => MadeFrom::Version(stale),
-        Seen::Text(text) => MadeFrom::Text(digest(text)),
+        Seen::Stale => ChangePrecondition::Version(stale),
+        Seen::Text(text) => ChangePrecondition::Text(digest(text)),
     }
 }
 
@@ -203,7 +203,7 @@ async fn answer(store: &dyn KeyStore, operation: &Operation) -> Outcome {
         Operation::HealGone { key, revision } => Outcome::Done(store.heal_gone(&id(*key), *revision).await),
         Operation::Touch(used) => {
             let used: Vec<_> = used.iter().map(|(key, at)| (id(*key), *at)).collect();
-            Outcome::Done(store.touch(&used).await)
+            Outcome::Done(store.record_uses(&used).await)
         }
         Operation::ChangesSince(version) => Outcome::Changes(store.changes_since(*version).await),
     }
@@ -219,7 +219,7 @@ async fn compare(name: &str, store: &dyn KeyStore, program: &[Operation]) {
     same_keys(name, store, &model).await;
 }
 
-/// Whether two stores hold the same, without regard to how they got there.
+/// Whether two stores have the same content, however they got there.
 async fn same_keys(name: &str, store: &dyn KeyStore, model: &dyn KeyStore) {
     let [given, expected] = [
         store.list(None, LIST_KEYS_MAX).await,

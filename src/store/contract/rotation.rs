@@ -1,8 +1,8 @@
-//! What a store does when a key gets a new text.
+//! The contract of rotations: a key gets a new text.
 
 use super::{Changing, digest, found, id, record, version};
-use crate::domain::keys::key::{KeyDenied, KeyRecord, KeyState};
-use crate::domain::keys::rotation::Rotation;
+use crate::domain::keys::key::Rotation;
+use crate::domain::keys::key::{KeyInvalid, KeyRecord, KeyState};
 use crate::store::{KeyStore, StoreError};
 
 /// The rotation to this text.
@@ -18,7 +18,7 @@ pub(crate) fn to(number: u8, hint: &str, overlap_until: Option<i64>) -> Rotation
 pub(crate) async fn a_rotated_key_is_found_by_its_new_text_alone(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.revoke(&id(1), 700).await.unwrap();
-    store.touch(&[(id(1), 150)]).await.unwrap();
+    store.record_uses(&[(id(1), 150)]).await.unwrap();
     let view = store.rotate(&id(1), &to(2, "abcd", None)).await.unwrap();
     let expected = KeyRecord {
         hint: "abcd".into(),
@@ -43,7 +43,7 @@ pub(crate) async fn a_rotated_key_needs_a_digest_of_its_own(store: &dyn KeyStore
     let before = version(store).await;
     let refused = store.rotate(&id(1), &to(2, "abcd", None)).await;
     assert_eq!(refused, Err(StoreError::Duplicate));
-    // With its own present text it is rotated already.
+    // A rotation to its own current text has already happened.
     let same = store.rotate(&id(1), &to(1, "abcd", None)).await.unwrap();
     assert_eq!(same.record, record(1, 100));
     assert_eq!(version(store).await, before);
@@ -53,30 +53,30 @@ pub(crate) async fn a_rotated_key_needs_a_digest_of_its_own(store: &dyn KeyStore
 
 pub(crate) async fn the_text_before_finds_its_key_until_the_next_rotation(store: &dyn KeyStore) {
     store.create(&digest(1), &record(1, 100)).await.unwrap();
-    store.touch(&[(id(1), 150)]).await.unwrap();
+    store.record_uses(&[(id(1), 150)]).await.unwrap();
     let start = version(store).await;
     let view = store.rotate(&id(1), &to(2, "abcd", Some(900))).await.unwrap();
     assert_eq!((view.digest, view.last_used), (digest(2), Some(150)));
     let key = Some(view.record.clone());
     assert_eq!((found(store, 1).await, found(store, 2).await), (key.clone(), key));
     assert_eq!(view.record.check(&digest(1), 899), Ok(()));
-    assert_eq!(view.record.check(&digest(1), 900), Err(KeyDenied::Replaced));
+    assert_eq!(view.record.check(&digest(1), 900), Err(KeyInvalid::Replaced));
     assert!(view.has_text(&digest(1), 899) && !view.has_text(&digest(1), 900) && view.has_text(&digest(2), 900));
-    // Neither text can be another key's, nor the former one this key's again.
+    // Neither text can belong to another key, nor can the former one become this key's again.
     for taken in [1, 2] {
         let made = store.create(&digest(taken), &record(2, 100)).await;
         assert_eq!(made, Err(StoreError::Duplicate));
     }
     let again = store.rotate(&id(1), &to(1, "h", None)).await;
     assert_eq!(again, Err(StoreError::Duplicate));
-    // A change of the key leaves both, and reaches whoever has cached either.
+    // A change of the key keeps both texts, and reaches the caches of either.
     store.rename(&id(1), "desk").await.unwrap();
     assert_eq!(found(store, 1).await.unwrap().name, "desk");
     store.rotate(&id(1), &to(3, "efgh", Some(950))).await.unwrap();
     assert_eq!(found(store, 1).await, None, "of three texts the first has ended");
     assert!(found(store, 2).await.is_some() && found(store, 3).await.is_some());
     store.create(&digest(1), &record(2, 100)).await.unwrap();
-    // One without an overlap ends both.
+    // A rotation without an overlap ends both.
     store.rotate(&id(1), &to(4, "ijkl", None)).await.unwrap();
     assert!(found(store, 2).await.is_none() && found(store, 3).await.is_none());
     store.rotate(&id(1), &to(5, "mnop", Some(950))).await.unwrap();
@@ -109,7 +109,7 @@ pub(crate) async fn a_revoked_key_is_that_by_both_texts(store: &dyn KeyStore) {
     store.revoke(&id(1), 700).await.unwrap();
     for text in [1, 2] {
         let key = found(store, text).await.unwrap();
-        assert_eq!(key.check(&digest(text), 750), Err(KeyDenied::Revoked));
+        assert_eq!(key.check(&digest(text), 750), Err(KeyInvalid::Revoked));
     }
     let changes = store.changes_since(start).await.unwrap();
     assert_eq!(changes.digests, Some(vec![digest(2), digest(1)]));
@@ -120,7 +120,7 @@ pub(crate) async fn a_key_is_put_back_with_both_texts(store: &dyn KeyStore) {
     store.heal(&digest(2), &rotated).await.unwrap();
     let key = Some(rotated.clone());
     assert_eq!((found(store, 1).await, found(store, 2).await), (key.clone(), key));
-    // A store that has forgotten the rotation alone.
+    // A store that has lost only the rotation.
     store.create(&digest(3), &record(2, 100)).await.unwrap();
     let start = version(store).await;
     let later = record(2, 100).rotated(&digest(3), &to(4, "abcd", Some(900)));
@@ -128,10 +128,10 @@ pub(crate) async fn a_key_is_put_back_with_both_texts(store: &dyn KeyStore) {
     assert_eq!(found(store, 3).await, Some(later.clone()));
     let changes = store.changes_since(start).await.unwrap();
     assert_eq!(changes.digests, Some(vec![digest(3), digest(4)]));
-    // One that has forgotten the end of its overlap.
+    // A store that has lost the end of the overlap.
     store.heal(&digest(4), &later.overlap_ended()).await.unwrap();
     assert_eq!(found(store, 3).await, None);
-    // Another key's text is not taken, as what it was or is.
+    // Another key's text is not accepted, neither as the current nor as the former one.
     let stranger = KeyRecord {
         revision: 9,
         ..record(2, 100).rotated(&digest(1), &to(5, "abcd", Some(900)))

@@ -8,41 +8,41 @@ use tokio::sync::mpsc;
 
 use super::{
     EmbeddedStore, blocking,
-    database::unavailable,
     file::{GONE, KEYS, StoreFile, UNFINISHED, USED, decode, encode},
     key_index::KeyMutation,
 };
+use crate::store::embedded::file::unavailable;
 use crate::{
     domain::keys::key::KeyId,
     store::{
         KeyView, StoreError,
-        archive::{Archive, Item},
+        archive::{Archive, ArchiveItem},
     },
 };
 
 impl EmbeddedStore {
-    /// Marks the store as one that is being restored: until [`EmbeddedStore::restored`] it cannot be opened again.
+    /// Marks the store as being restored: until [`EmbeddedStore::finish_restore`] it cannot be opened again.
     ///
     /// # Errors
     /// When the file system refuses.
-    pub(crate) fn restoring(folder: &Path) -> io::Result<()> {
+    pub(crate) fn begin_restore(folder: &Path) -> io::Result<()> {
         File::create(folder.join(UNFINISHED))?.sync_all()?;
         File::open(folder)?.sync_all()
     }
 
-    /// Takes the mark away again.
+    /// Removes the mark.
     ///
     /// # Errors
     /// When the file system refuses.
-    pub(crate) fn restored(folder: &Path) -> io::Result<()> {
+    pub(crate) fn finish_restore(folder: &Path) -> io::Result<()> {
         std::fs::remove_file(folder.join(UNFINISHED))?;
         File::open(folder)?.sync_all()
     }
 }
 
 impl StoreFile {
-    /// Sends what the file held when this was called; changes meanwhile do not wait for it. False: nobody receives.
-    fn dump(snapshot: &redb::ReadTransaction, to: &mpsc::Sender<Item>) -> Result<(), String> {
+    /// Sends the content of `snapshot`; changes made meanwhile do not wait for it. Ends early when the receiver is gone.
+    fn dump(snapshot: &redb::ReadTransaction, to: &mpsc::Sender<ArchiveItem>) -> Result<(), String> {
         let failed = |error: redb::Error| error.to_string();
         let keys = snapshot.open_table(KEYS).map_err(|error| failed(error.into()))?;
         let used = snapshot.open_table(USED).map_err(|error| failed(error.into()))?;
@@ -50,7 +50,7 @@ impl StoreFile {
             let (id, stored) = entry.map_err(|error| failed(error.into()))?;
             let last_used = used.get(id.value()).map_err(|error| failed(error.into()))?;
             let held = decode(id.value(), stored.value(), last_used.map(|at| at.value()))?;
-            let item = Item::Key {
+            let item = ArchiveItem::Key {
                 digest: held.digest,
                 record: Box::new(held.record),
                 last_used: held.last_used,
@@ -63,7 +63,7 @@ impl StoreFile {
         for entry in gone.iter().map_err(|error| failed(error.into()))? {
             let (id, _) = entry.map_err(|error| failed(error.into()))?;
             let id = KeyId::parse(id.value()).map_err(|error| error.to_string())?;
-            if to.blocking_send(Item::KeyGone { id }).is_err() {
+            if to.blocking_send(ArchiveItem::KeyGone { id }).is_err() {
                 return Ok(());
             }
         }
@@ -95,8 +95,8 @@ impl StoreFile {
 
 #[async_trait]
 impl Archive for EmbeddedStore {
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
-        // Other calls, and who waits for them to end, do not wait for the client.
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
+        // The guard is dropped: other calls, and a handover that waits for them to end, do not wait for the client.
         let inner = Arc::clone(&*self.ownership.here().await?);
         blocking(move || {
             let snapshot = inner.file.lock().snapshot().map_err(unavailable)?;
@@ -110,11 +110,11 @@ impl Archive for EmbeddedStore {
         Ok(here.index.read().list(None, 1)?.is_empty())
     }
 
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for item in items {
             match item {
-                Item::Key {
+                ArchiveItem::Key {
                     digest,
                     record,
                     last_used,
@@ -123,18 +123,18 @@ impl Archive for EmbeddedStore {
                     record: (**record).clone(),
                     last_used: *last_used,
                 }),
-                Item::KeyGone { id } => gone.push(id.clone()),
-                Item::Account { .. }
-                | Item::AccountKey { .. }
-                | Item::DaySums { .. }
-                | Item::Row { .. }
-                | Item::Stability { .. } => {}
+                ArchiveItem::KeyGone { id } => gone.push(id.clone()),
+                ArchiveItem::Account { .. }
+                | ArchiveItem::AccountKey { .. }
+                | ArchiveItem::DaySums { .. }
+                | ArchiveItem::Row { .. }
+                | ArchiveItem::Stability { .. } => {}
             }
         }
         if held.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        self.work(move |inner| {
+        self.run_blocking(move |inner| {
             let file = inner.file.lock();
             file.commit_all(&held, &gone)?;
             let mut index = inner.index.write();

@@ -1,39 +1,49 @@
-//! The embedded store of a process that may hand it over to its successor while requests of its own still run.
+//! The embedded store of a process that may hand it over to its successor while its own requests still run.
 //!
-//! To hand the files over, the process lets running calls end, has later ones wait, writes what is unwritten and closes the
-//! files. The successor opens them and gets what no file keeps ([`Carried`]); from then on the process asks the successor for
-//! what its last requests need. If the successor does not come up, the process opens the files again: what the successor may
-//! have changed meanwhile is read, and [`LedgerStore::epochs`] moves.
+//! To hand the files over, the process waits for running calls to end, makes later ones wait, writes all pending changes and
+//! closes the files. The successor opens them and receives the state that no file keeps ([`HandoverState`]). From then on the
+//! process calls the successor for what its last requests need. If the successor does not come up, the process opens the
+//! files again: it reads what the successor may have changed, and [`LedgerStore::epochs`] advances.
 //!
 //! [`LedgerStore::epochs`]: crate::store::ledger::LedgerStore::epochs
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
-
-use async_trait::async_trait;
-use futures_util::future::join;
-use tokio::sync::{Mutex, MutexGuard, RwLockWriteGuard, mpsc};
-use tokio::time::timeout;
-
-use super::ledger::{Books, EmbeddedLedger, NowMs};
-use super::ownership::{Owner, elsewhere, successor::Successor};
-use super::{EmbeddedStore, StoreInner};
-use crate::store::{
-    StoreError, StoreOpenError,
-    archive::{Archive, Item},
-};
-
-pub(crate) use super::ledger::Carried;
-
-mod predecessor;
 #[cfg(test)]
 mod tests;
 
-/// How long the calls that run may take to end before the files are closed.
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::future::join;
+use serde::Serialize;
+use tokio::{
+    io::{AsyncWriteExt, BufReader},
+    net::UnixStream,
+    sync::{Mutex, MutexGuard, RwLockWriteGuard, mpsc},
+    time::timeout,
+};
+
+use crate::store::{
+    KeyStore, StoreError, StoreOpenError,
+    archive::{Archive, ArchiveItem},
+    embedded::{
+        EmbeddedStore, StoreInner,
+        ledger::{AccountTable, EmbeddedLedger, NowMs},
+        ownership::{FilesOwner, Successor, SuccessorCall, not_owner_error, read_line},
+    },
+    ledger::{LedgerStore, StabilityStore},
+    sessions::SessionStore,
+};
+
+pub(crate) use super::ledger::HandoverState;
+
+/// How long running calls may take to end before the files are closed.
 const CALLS_WAIT: Duration = Duration::from_secs(10);
 
-/// The embedded store in its two parts, whose files go to a successor together.
+/// The two parts of the embedded store, whose files are handed over together.
 pub(crate) struct EmbeddedFiles {
     folder: PathBuf,
     /// Keys, sign-ins and sessions.
@@ -44,21 +54,22 @@ pub(crate) struct EmbeddedFiles {
     backup: Mutex<()>,
 }
 
-/// Files that are closed. Calls wait until it is decided who has them. Dropped, nobody has.
-pub(crate) struct Closed<'s> {
+/// Closed files. Calls wait until their new owner is decided. If this is dropped before that, nobody owns them.
+pub(crate) struct ClosedFiles<'s> {
     files: &'s EmbeddedFiles,
-    keys: RwLockWriteGuard<'s, Owner<StoreInner>>,
-    books: RwLockWriteGuard<'s, Owner<Books>>,
+    keys: RwLockWriteGuard<'s, FilesOwner<StoreInner>>,
+    books: RwLockWriteGuard<'s, FilesOwner<AccountTable>>,
     _no_backup: MutexGuard<'s, ()>,
-    carried: Carried,
+    carried: HandoverState,
 }
 
 impl EmbeddedFiles {
-    /// Opens the files in `folder`, which are made if need be, and takes over what a predecessor had besides.
+    /// Opens the files in `folder`, creating them if necessary, and takes over the state that a predecessor had only in
+    /// memory.
     ///
     /// # Errors
-    /// When another process has them open, the file system refuses, or they are not what weir wrote.
-    pub(crate) fn open(folder: &Path, now_ms: NowMs, carried: Carried) -> Result<Self, StoreOpenError> {
+    /// When another process has them open, the file system refuses, or weir did not write them.
+    pub(crate) fn open(folder: &Path, now_ms: NowMs, carried: HandoverState) -> Result<Self, StoreOpenError> {
         Ok(Self {
             folder: folder.to_owned(),
             keys: Arc::new(EmbeddedStore::open(folder)?),
@@ -67,26 +78,26 @@ impl EmbeddedFiles {
         })
     }
 
-    /// Lets running calls end, writes what is unwritten, and closes the files. Later calls wait.
+    /// Waits for running calls to end, writes all pending changes, and closes the files. Later calls wait.
     ///
     /// # Errors
-    /// The files are not this process's, are in use for longer, or cannot be written: they stay as they are.
-    pub(crate) async fn close(&self) -> Result<(Closed<'_>, Carried), StoreError> {
+    /// If the files are not this process's, stay in use for too long, or cannot be written: they stay as they are.
+    pub(crate) async fn close(&self) -> Result<(ClosedFiles<'_>, HandoverState), StoreError> {
         let no_backup = self.backup.try_lock();
-        let no_backup =
-            no_backup.map_err(|_| StoreError::Busy("a backup is being taken, try again after it".to_owned()))?;
-        // No call has to do with both.
+        let no_backup = no_backup
+            .map_err(|_| StoreError::Busy("a backup is in progress: try again when it is finished".to_owned()))?;
+        // No call uses both.
         let idle = join(self.keys.ownership.lock(), self.ledger.ownership.lock());
         let idle = timeout(CALLS_WAIT, idle).await;
-        let (mut keys, mut books) = idle.map_err(|_| StoreError::Busy("calls that run do not end".to_owned()))?;
-        let (Owner::Here(inner), Owner::Here(open)) = (&*keys, &*books) else {
-            return Err(elsewhere());
+        let (mut keys, mut books) = idle.map_err(|_| StoreError::Busy("running calls do not end".to_owned()))?;
+        let (FilesOwner::Here(inner), FilesOwner::Here(open)) = (&*keys, &*books) else {
+            return Err(not_owner_error());
         };
         let carried = self.ledger.close(open).await?;
         inner.close();
-        *keys = Owner::Nobody;
-        *books = Owner::Nobody;
-        let closed = Closed {
+        *keys = FilesOwner::Nobody;
+        *books = FilesOwner::Nobody;
+        let closed = ClosedFiles {
             files: self,
             keys,
             books,
@@ -97,31 +108,31 @@ impl EmbeddedFiles {
     }
 }
 
-impl Closed<'_> {
-    /// The successor has the files open and serves.
+impl ClosedFiles<'_> {
+    /// Gives the files to the successor, which has opened them and serves.
     pub(crate) fn give_to(mut self, successor: Successor) {
-        *self.keys = Owner::At(successor.clone());
-        *self.books = Owner::At(successor);
+        *self.keys = FilesOwner::At(successor.clone());
+        *self.books = FilesOwner::At(successor);
     }
 
-    /// The successor has failed, and its process has ended: opens the files again.
+    /// Opens the files again after the successor has failed and its process has ended.
     ///
     /// # Errors
-    /// They cannot be opened: the store is away until weir is started again.
+    /// If they cannot be opened: the store is unavailable until weir is started again.
     pub(crate) fn take_back(mut self) -> Result<(), StoreOpenError> {
         let files = self.files;
         let inner = StoreInner::open(&files.folder, files.keys.nudge.clone())?;
         let books = files.ledger.open_again(std::mem::take(&mut self.carried))?;
-        *self.keys = Owner::Here(Arc::new(inner));
-        *self.books = Owner::Here(Arc::new(books));
-        // It may have changed something that is not in the files: settlements look, and caches are emptied.
+        *self.keys = FilesOwner::Here(Arc::new(inner));
+        *self.books = FilesOwner::Here(Arc::new(books));
+        // The successor may have changed something that is not in the files: settlements check, and caches are flushed.
         files.ledger.epochs.send_modify(|epoch| *epoch += 1);
         Ok(())
     }
 }
 
-impl Drop for Closed<'_> {
-    /// Whoever has the files from now on: caches look there.
+impl Drop for ClosedFiles<'_> {
+    /// Makes caches read the feed of the files' new owner.
     fn drop(&mut self) {
         self.files.keys.nudge.send_modify(|nudge| *nudge += 1);
     }
@@ -130,7 +141,7 @@ impl Drop for Closed<'_> {
 /// Keys first, then accounts with their daily sums.
 #[async_trait]
 impl Archive for EmbeddedFiles {
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let _backup = self.backup.lock().await;
         self.keys.dump(to.clone()).await?;
         self.ledger.dump(to).await
@@ -140,8 +151,62 @@ impl Archive for EmbeddedFiles {
         Ok(self.keys.is_empty().await? && self.ledger.is_empty().await?)
     }
 
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         self.keys.load(items).await?;
         self.ledger.load(items).await
     }
+}
+
+impl EmbeddedFiles {
+    /// Answers the calls of the predecessor at the other end of `stream`. Returns when it has ended.
+    pub(crate) async fn serve_predecessor(self: Arc<Self>, stream: UnixStream) {
+        let (read, mut write) = stream.into_split();
+        let mut read = BufReader::new(read);
+        while let Some(call) = read_line(&mut read).await {
+            let mut answer = self.answer(&call).await;
+            answer.push(b'\n');
+            if write.write_all(&answer).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn answer(&self, call: &[u8]) -> Vec<u8> {
+        let call = match serde_json::from_slice::<SuccessorCall>(call) {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::error!(%error, "cannot understand a call of the predecessor process");
+                let said = StoreError::Unavailable(
+                    "the process that has taken over the store does not know this call".to_owned(),
+                );
+                return encode_answer(&Err::<(), _>(said));
+            }
+        };
+        match call {
+            SuccessorCall::Find(digest) => encode_answer(&self.keys.find(&digest).await),
+            SuccessorCall::Touch(used) => encode_answer(&self.keys.record_uses(&used).await),
+            SuccessorCall::ChangesSince(version) => encode_answer(&self.keys.changes_since(version).await),
+            SuccessorCall::Recall(states) => encode_answer(&self.keys.recall(&states).await),
+            SuccessorCall::Remember(served, now) => encode_answer(&self.keys.remember(&served, now).await),
+            SuccessorCall::Admit(ask) => encode_answer(&self.ledger.admit(&ask).await),
+            SuccessorCall::TopUp(ask) => encode_answer(&self.ledger.top_up(&ask).await),
+            SuccessorCall::Apply(node, account, steps, upto) => {
+                encode_answer(&self.ledger.apply(&node, &account, &steps, upto).await)
+            }
+            SuccessorCall::Watermark(node, account) => encode_answer(&self.ledger.watermark(&node, &account).await),
+            SuccessorCall::Renew(node, accounts) => encode_answer(&self.ledger.renew(&node, &accounts).await),
+            SuccessorCall::Release(node, account) => encode_answer(&self.ledger.release(&node, &account).await),
+            SuccessorCall::Operation(account, id) => encode_answer(&self.ledger.operation_amount(&account, &id).await),
+            SuccessorCall::Tell(node, shares) => encode_answer(&self.ledger.put_shares(&node, &shares).await),
+            SuccessorCall::Buckets(first, last) => encode_answer(&self.ledger.buckets(first, last).await),
+        }
+    }
+}
+
+/// An answer as JSON, which contains no line feeds.
+fn encode_answer<T: Serialize>(answer: &Result<T, StoreError>) -> Vec<u8> {
+    serde_json::to_vec(answer).unwrap_or_else(|error| {
+        tracing::error!(%error, "cannot encode an answer to the predecessor process");
+        b"null".to_vec()
+    })
 }

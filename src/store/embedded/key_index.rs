@@ -3,20 +3,20 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
-use crate::domain::keys::change::{KeyChange, MadeFrom};
+use crate::domain::keys::change::{ChangePrecondition, KeyChange};
 use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
-use crate::store::feed::Feed;
-use crate::store::{ChangeError, Changes, KeyView, LIST_KEYS_MAX, Lookup, StoreError};
+use crate::store::ledger::Feed;
+use crate::store::{ChangeError, Changes, KeyLookup, KeyView, LIST_KEYS_MAX, StoreError};
 
-/// What to do to one key. Deciding it changes nothing, so that it can be made durable before it is applied.
+/// A change to one key. Deciding it changes nothing, so that it can be made durable before it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyMutation {
-    /// Store the key in this form, new or in place of its old form.
+    /// Store the key in this form, as a new key or in place of its old form.
     Put(Box<KeyView>),
-    /// Forget the key, if it is there, and remember that it was deleted.
+    /// Remove the key, if it exists, and remember that it was deleted.
     Remove(KeyId),
-    /// All is as asked already.
+    /// Everything is as requested already.
     Nothing(KeyId),
 }
 
@@ -25,13 +25,13 @@ pub(super) struct KeyIndex {
     keys: HashMap<KeyId, KeyView>,
     by_digest: HashMap<KeyDigest, KeyId>,
     by_creation: BTreeSet<(i64, KeyId)>,
-    /// Keys that were deleted.
+    /// The deleted keys.
     gone: HashSet<KeyId>,
     feed: Feed,
 }
 
 impl KeyIndex {
-    /// The keys as loaded from the file, and those that were deleted. `Err` names a digest that two keys claim.
+    /// Builds the index from the keys of the file and the deleted ones. `Err` names a key of which another key has a digest.
     pub(super) fn load(keys: impl IntoIterator<Item = KeyView>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
         let mut index = Self {
             gone,
@@ -46,9 +46,9 @@ impl KeyIndex {
         Ok(index)
     }
 
-    pub(super) fn find(&self, digest: &KeyDigest) -> Lookup {
+    pub(super) fn find(&self, digest: &KeyDigest) -> KeyLookup {
         let held = self.by_digest.get(digest).and_then(|id| self.keys.get(id));
-        Lookup {
+        KeyLookup {
             record: held.map(|held| held.record.clone()),
             token: None,
             version: self.feed.version(),
@@ -62,7 +62,7 @@ impl KeyIndex {
     pub(super) fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
         let start = match after {
             None => Bound::Unbounded,
-            Some(id) => Bound::Excluded((self.held(id)?.record.created_at, id.clone())),
+            Some(id) => Bound::Excluded((self.existing(id)?.record.created_at, id.clone())),
         };
         let ids = self
             .by_creation
@@ -94,18 +94,18 @@ impl KeyIndex {
         &self,
         id: &KeyId,
         change: &KeyChange,
-        from: &MadeFrom,
+        from: &ChangePrecondition,
     ) -> Result<KeyMutation, ChangeError> {
-        let before = self.held(id)?;
-        Ok(self.replacing(before, before.after(change, from)?)?)
+        let before = self.existing(id)?;
+        Ok(self.decide_replace(before, before.apply_change(change, from)?)?)
     }
 
-    pub(super) fn decide_delete(&self, id: &KeyId, from: &MadeFrom) -> Result<KeyMutation, ChangeError> {
+    pub(super) fn decide_delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<KeyMutation, ChangeError> {
         match self.keys.get(id) {
             None if self.gone.contains(id) => Ok(KeyMutation::Nothing(id.clone())),
             None => Err(StoreError::NotFound.into()),
             Some(held) => {
-                held.check_made_from(from)?;
+                held.check_precondition(from)?;
                 Ok(KeyMutation::Remove(id.clone()))
             }
         }
@@ -115,12 +115,15 @@ impl KeyIndex {
         match self.keys.get(&told.id) {
             None if self.gone.contains(&told.id) => Ok(KeyMutation::Nothing(told.id.clone())),
             None => self.decide_create(digest, told),
-            Some(before) => self.replacing(before, before.healed(digest, told).unwrap_or_else(|| before.clone())),
+            Some(before) => self.decide_replace(
+                before,
+                before.merged_with(digest, told).unwrap_or_else(|| before.clone()),
+            ),
         }
     }
 
-    /// A key in place of the one before.
-    fn replacing(&self, before: &KeyView, after: KeyView) -> Result<KeyMutation, StoreError> {
+    /// The mutation that replaces a key.
+    fn decide_replace(&self, before: &KeyView, after: KeyView) -> Result<KeyMutation, StoreError> {
         let id = &before.record.id;
         let is_anothers = |digest| self.by_digest.get(&digest).is_some_and(|holder| holder != id);
         if after == *before {
@@ -144,20 +147,20 @@ impl KeyIndex {
         }
     }
 
-    /// Applies a step decided on this very state. `None`: nothing changed.
+    /// Applies a mutation decided on this very state, and returns the new version; `None` if nothing changed.
     pub(super) fn apply(&mut self, step: KeyMutation) -> Option<u64> {
         let (before, after) = match step {
             KeyMutation::Nothing(_) => return None,
             KeyMutation::Remove(id) => {
-                let before = self.take(&id);
+                let before = self.remove(&id);
                 self.gone.insert(id);
-                // That a key is gone which was not there concerns nobody.
+                // The deletion of a key that did not exist concerns nobody.
                 before.as_ref()?;
                 (before, Vec::new())
             }
             KeyMutation::Put(held) => {
                 self.gone.remove(&held.record.id);
-                let before = self.take(&held.record.id);
+                let before = self.remove(&held.record.id);
                 let after = held.digests().collect();
                 self.put(*held);
                 (before, after)
@@ -173,13 +176,13 @@ impl KeyIndex {
         Some(self.feed.version())
     }
 
-    /// Tells in the feed that these stand for nothing any more, which are no keys.
-    pub(super) fn ended(&mut self, digests: Vec<KeyDigest>) -> u64 {
+    /// Adds the digests of access tokens that have ended to the feed, and returns the new version.
+    pub(super) fn announce_ended(&mut self, digests: Vec<KeyDigest>) -> u64 {
         self.feed.push(digests);
         self.feed.version()
     }
 
-    /// The uses that are news: known keys, each once, later than what is noted.
+    /// The uses to record: of known keys, each once, later than the recorded one.
     pub(super) fn later_uses(&self, used: &[(KeyId, i64)]) -> Vec<(KeyId, i64)> {
         let mut latest: HashMap<&KeyId, i64> = HashMap::new();
         for (id, at) in used {
@@ -194,7 +197,7 @@ impl KeyIndex {
         latest.into_iter().map(|(id, at)| (id.clone(), at)).collect()
     }
 
-    pub(super) fn note_uses(&mut self, later: Vec<(KeyId, i64)>) {
+    pub(super) fn record_uses(&mut self, later: Vec<(KeyId, i64)>) {
         for (id, at) in later {
             if let Some(held) = self.keys.get_mut(&id) {
                 held.last_used = Some(at);
@@ -202,7 +205,7 @@ impl KeyIndex {
         }
     }
 
-    fn held(&self, id: &KeyId) -> Result<&KeyView, StoreError> {
+    fn existing(&self, id: &KeyId) -> Result<&KeyView, StoreError> {
         self.keys.get(id).ok_or(StoreError::NotFound)
     }
 
@@ -215,7 +218,7 @@ impl KeyIndex {
         self.keys.insert(id, held);
     }
 
-    fn take(&mut self, id: &KeyId) -> Option<KeyView> {
+    fn remove(&mut self, id: &KeyId) -> Option<KeyView> {
         let held = self.keys.remove(id)?;
         for digest in held.digests() {
             self.by_digest.remove(&digest);

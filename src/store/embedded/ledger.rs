@@ -1,74 +1,87 @@
-//! The ledger of a single node: live in memory, written behind to one file.
+//! The ledger of a single node: served from memory, written behind to one file.
 //!
-//! Admission waits for no disk. What has changed is written in batches ([`commits`]), each in one transaction, so that counters,
-//! watermarks and daily sums on the disk always agree; a crash loses the last batch, and the journal sends it again from the
-//! watermark. Holds and rate limits are never written: after a start nothing runs. All accounts are in memory, with the sums of
-//! the days that rows come to (`books/open_days.rs`). Other sums and the hourly buckets (`stability.rs`) are in the file alone.
-//! Rows are not kept here: they go from the journal to the log's home.
+//! Admission waits for no disk. Changes are written in batches ([`CommitSignals`]), each in one transaction, so that
+//! counters, watermarks and daily sums on disk always agree. A crash loses the last batch, and the journal sends it again
+//! from the watermark. Holds and rate limits are never written: after a start no request runs. All accounts are in memory,
+//! with the sums of the days that receive rows (`OpenDays`). Other sums and the hourly buckets are only in the file. Rows are
+//! not stored here: they go from the journal to the log backend.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use tokio::sync::watch;
-
-use self::books::Applied;
-use self::commits::CommitSignals;
-use super::blocking;
-use super::ownership::{Owner, Ownership, call::Call};
-use crate::domain::{
-    keys::key::KeyId,
-    ledger::{
-        Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
-        ToppedUp,
-        daily_sums::{DailySum, DailySums, SumsOf},
-        lease::{AskLease, LeaseAnswer},
-        notice::{NoticeOf, TakenNotices},
-        period::Period,
-    },
-    money::NanoUsd,
-};
-use crate::store::ledger::{LIST_ACCOUNTS_MAX, LedgerStore, applicable};
-use crate::store::{StoreError, StoreOpenError};
-
-mod archive;
-mod books;
-mod commits;
+pub(crate) mod accounts;
 mod file;
-mod stability;
+#[cfg(test)]
+mod stability_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
-pub(crate) use books::{Books, Carried};
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-/// Where a ledger has its time from: milliseconds since the Unix epoch.
+use async_trait::async_trait;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    domain::{
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
+        keys::key::KeyId,
+        ledger::{
+            Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey,
+            Step, TopUp, TopUpReply,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
+            period::Period,
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError, StoreOpenError,
+        archive::{Archive, ArchiveItem},
+        embedded::{
+            blocking,
+            ledger::accounts::ApplyOutcome,
+            ownership::{FilesOwner, Ownership, SuccessorCall},
+        },
+        ledger::{APPLY_STEPS_MAX, HOURS_MAX, LIST_ACCOUNTS_MAX, LedgerStore, SHARES_MAX, StabilityStore, limit_steps},
+    },
+};
+
+pub(crate) use crate::store::embedded::ledger::accounts::{AccountTable, HandoverState};
+
+/// The clock of a ledger: milliseconds since the Unix epoch.
 pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The embedded ledger. Opening it takes a lock on its file: it has one owner.
+/// The embedded ledger. Opening it locks its file: it has one owner.
 pub(crate) struct EmbeddedLedger {
     folder: PathBuf,
-    pub(super) ownership: Ownership<Books>,
+    pub(super) ownership: Ownership<AccountTable>,
     now_ms: NowMs,
     pub(super) epochs: watch::Sender<u64>,
     signals: Arc<CommitSignals>,
 }
 
 impl EmbeddedLedger {
-    /// Opens the ledger in `folder`, which is made if need be. Blocks while it reads all accounts; call it before serving.
+    /// Opens the ledger in `folder`, creating the folder if necessary. Blocks while it reads all accounts; call it before
+    /// serving.
     ///
     /// # Errors
-    /// When another process has it open, the file system refuses, or the file is not what weir wrote.
+    /// When another process has it open, the file system refuses, or weir did not write the file.
     pub(crate) fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
         Self::open_with(folder, now_ms, Vec::new())
     }
 
-    /// The same with what another process had in memory alone ([`EmbeddedLedger::close`]).
-    pub(super) fn open_with(folder: &Path, now_ms: NowMs, carried: Carried) -> Result<Self, StoreOpenError> {
+    /// Opens the ledger with the state that another process had only in memory ([`EmbeddedLedger::close`]).
+    pub(super) fn open_with(folder: &Path, now_ms: NowMs, carried: HandoverState) -> Result<Self, StoreOpenError> {
         let signals = Arc::default();
-        let books = Books::open(folder, Arc::clone(&signals))?;
+        let books = AccountTable::open(folder, Arc::clone(&signals))?;
         books.take_over(carried, now_ms());
         Ok(Self {
             folder: folder.to_owned(),
@@ -79,19 +92,19 @@ impl EmbeddedLedger {
         })
     }
 
-    /// Opens the file again, which another process may have written meanwhile.
-    pub(super) fn open_again(&self, carried: Carried) -> Result<Books, StoreOpenError> {
-        let books = Books::open(&self.folder, Arc::clone(&self.signals))?;
+    /// Opens the file again; another process may have written it meanwhile.
+    pub(super) fn open_again(&self, carried: HandoverState) -> Result<AccountTable, StoreOpenError> {
+        let books = AccountTable::open(&self.folder, Arc::clone(&self.signals))?;
         books.take_over(carried, (self.now_ms)());
         Ok(books)
     }
 
-    /// Takes the ledger into use beside a journal that knows so many accounts. Without any accounts it has to have been in use
-    /// before, as one that a crash caught before its first write: what was made in the place of a lost one knows nothing of
-    /// what the journal does not keep any more.
+    /// Takes the ledger into use beside a journal that knows `accounts_known` accounts. A ledger without any accounts must
+    /// have been in use before, as after a crash before its first write: a new file in place of a lost one would lack what
+    /// the journal no longer keeps.
     ///
     /// # Errors
-    /// [`StoreOpenError::Emptied`]; or the file system refuses. Nothing is changed then.
+    /// [`StoreOpenError::Emptied`], or the file system refuses. Nothing has changed then.
     pub(crate) fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
         let Some(books) = self.ownership.here_now() else {
             return Ok(());
@@ -114,35 +127,35 @@ impl EmbeddedLedger {
         file.begin().map_err(refused)
     }
 
-    /// Writes what has changed, as long as the file is this process's. When it returns, everything applied before the call is
-    /// on the disk.
+    /// Writes all changes, if the file is this process's. When it returns, everything applied before the call is on disk.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the disk refuses. Then it is tried again with the next batch, and the journal has it.
+    /// [`StoreError::Unavailable`] if the disk refuses. The changes are tried again with the next batch, and the journal has
+    /// them.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         match &*self.ownership.owner().await {
-            Owner::Here(books) => flush(books, (self.now_ms)()).await,
-            Owner::At(_) | Owner::Nobody => Ok(()),
+            FilesOwner::Here(books) => flush(books, (self.now_ms)()).await,
+            FilesOwner::At(_) | FilesOwner::Nobody => Ok(()),
         }
     }
 
-    /// Writes what has changed and closes the file, so that another process can open it; what still works with it gets
-    /// [`StoreError::Unavailable`]. Answers with what the accounts have in memory alone.
-    pub(super) async fn close(&self, books: &Arc<Books>) -> Result<Carried, StoreError> {
+    /// Writes all changes and closes the file, so that another process can open it. Calls that still use it get
+    /// [`StoreError::Unavailable`]. Returns the state that the accounts have only in memory.
+    pub(super) async fn close(&self, books: &Arc<AccountTable>) -> Result<HandoverState, StoreError> {
         flush(books, (self.now_ms)()).await?;
-        let carried = books.transient();
+        let carried = books.handover_state();
         books.file().close();
         Ok(carried)
     }
 
-    /// Removes all daily sums and hours before a day (since the Unix epoch, UTC) on an operator's word; answers with the number
-    /// of sums. Days that are kept still are refused: `Ok(None)`.
+    /// Removes all daily sums and hours before a day (since the Unix epoch, UTC) on an operator's order, and returns the
+    /// number of sums. `Ok(None)` if that would remove days within the retention period.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if the disk refuses.
     pub(crate) async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
-        self.work(move |books, now_ms| {
-            if day > books::first_kept_day(now_ms) {
+        self.run_blocking(move |books, now_ms| {
+            if day > accounts::first_kept_day(now_ms) {
                 return Ok(None);
             }
             books.prune(day, now_ms).map(Some)
@@ -150,10 +163,10 @@ impl EmbeddedLedger {
         .await
     }
 
-    /// Works with the file on a blocking thread, which is told the time.
-    async fn work<T: Send + 'static>(
+    /// Runs `work` with the accounts and the current time on a blocking thread.
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Books, i64) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&AccountTable, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let here = self.ownership.here().await?;
         let (books, now_ms) = (Arc::clone(&here), (self.now_ms)());
@@ -161,38 +174,38 @@ impl EmbeddedLedger {
     }
 }
 
-async fn flush(books: &Arc<Books>, now_ms: i64) -> Result<(), StoreError> {
+async fn flush(books: &Arc<AccountTable>, now_ms: i64) -> Result<(), StoreError> {
     let books = Arc::clone(books);
     blocking(move || books.flush(now_ms)).await
 }
 
 #[async_trait]
 impl LedgerStore for EmbeddedLedger {
-    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
+    async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Admit(Box::new(ask.clone()))).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Admit(Box::new(ask.clone()))).await;
         };
         Ok(books.admit(ask, (self.now_ms)()))
     }
 
-    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+    fn admit_now(&self, ask: &AdmitCall) -> Option<AdmitReply> {
         let books = self.ownership.here_now()?;
         Some(books.admit(ask, (self.now_ms)()))
     }
 
-    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+    async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::TopUp(Box::new(ask.clone()))).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::TopUp(Box::new(ask.clone()))).await;
         };
         let slot = books.slot(&ask.account);
-        Ok(slot.map_or(ToppedUp::NoHold, |slot| {
+        Ok(slot.map_or(TopUpReply::NoHold, |slot| {
             slot.lock().account.top_up(ask, (self.now_ms)())
         }))
     }
 
-    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+    async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError> {
         let books = self.ownership.here().await?;
         let now_ms = (self.now_ms)();
         Ok(match books.slot(&ask.account) {
@@ -203,17 +216,17 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            let call = Call::Apply(node.clone(), account.to_owned(), steps.to_vec(), upto);
-            return owner.ask(&call).await;
+        let FilesOwner::Here(books) = &*owner else {
+            let call = SuccessorCall::Apply(node.clone(), account.to_owned(), steps.to_vec(), upto);
+            return owner.forward(&call).await;
         };
         let now_ms = (self.now_ms)();
         books.check_written(now_ms)?;
-        let (steps, upto) = applicable(steps, upto);
+        let (steps, upto) = limit_steps(steps, upto, APPLY_STEPS_MAX);
         loop {
             match books.apply(node, account, steps, upto, now_ms) {
-                Applied::To(watermark) => return Ok(watermark),
-                Applied::NeedsDay(day) => {
+                ApplyOutcome::To(watermark) => return Ok(watermark),
+                ApplyOutcome::NeedsDay(day) => {
                     let (books, account) = (Arc::clone(books), account.to_owned());
                     blocking(move || books.open_day(&account, day, now_ms)).await?;
                 }
@@ -228,16 +241,20 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Watermark(node.clone(), account.to_owned())).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner
+                .forward(&SuccessorCall::Watermark(node.clone(), account.to_owned()))
+                .await;
         };
-        Ok(books.applied(node, account))
+        Ok(books.watermark(node, account))
     }
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Renew(node.clone(), accounts.to_vec())).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner
+                .forward(&SuccessorCall::Renew(node.clone(), accounts.to_vec()))
+                .await;
         };
         for slot in accounts.iter().filter_map(|account| books.slot(account)) {
             slot.lock().account.renew(node, (self.now_ms)());
@@ -247,8 +264,10 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Release(node.clone(), account.to_owned())).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner
+                .forward(&SuccessorCall::Release(node.clone(), account.to_owned()))
+                .await;
         };
         if let Some(slot) = books.slot(account) {
             slot.lock().account.release(node);
@@ -275,19 +294,24 @@ impl LedgerStore for EmbeddedLedger {
         }))
     }
 
-    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError> {
         let books = self.ownership.here().await?;
         let slot = books.slot(account);
-        Ok(slot.map_or_else(Spent::new, |slot| slot.lock().account.spent(period)))
+        Ok(slot.map_or_else(SpendByKey::new, |slot| slot.lock().account.spend_by_key(period)))
     }
 
-    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+    async fn sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        of: &SumSelector,
+    ) -> Result<Vec<DailySum>, StoreError> {
         let (account, of) = (account.to_owned(), of.clone());
-        self.work(move |books, now_ms| books.sums(&account, &days, &of, now_ms))
+        self.run_blocking(move |books, now_ms| books.sums(&account, &days, &of, now_ms))
             .await
     }
 
-    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         let books = self.ownership.here().await?;
         let slot = books.slot(account);
         let summed = slot.and_then(|slot| Some(slot.lock().account.summary()?.summed.clone()));
@@ -296,14 +320,16 @@ impl LedgerStore for EmbeddedLedger {
 
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError> {
         let (account, sums) = (account.to_owned(), sums.clone());
-        self.work(move |books, now_ms| books.put_sums(&account, day, &sums, seen, now_ms))
+        self.run_blocking(move |books, now_ms| books.put_sums(&account, day, &sums, seen, now_ms))
             .await
     }
 
-    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+    async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         let owner = self.ownership.owner().await;
-        let Owner::Here(books) = &*owner else {
-            return owner.ask(&Call::Operation(account.to_owned(), id.clone())).await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner
+                .forward(&SuccessorCall::Operation(account.to_owned(), id.clone()))
+                .await;
         };
         let slot = books.slot(account);
         Ok(slot.and_then(|slot| slot.lock().account.operations().amount(id)))
@@ -314,18 +340,99 @@ impl LedgerStore for EmbeddedLedger {
         Ok(books.take_notices(account, pause_ms, (self.now_ms)()))
     }
 
-    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+    async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError> {
         let books = self.ownership.here().await?;
-        books.told(account, told);
+        books.acknowledge_notices(account, told);
         Ok(())
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
-        // A successor is on this machine, too.
+        // A successor runs on this machine, too.
         Ok((self.now_ms)())
     }
 
     fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
+    }
+}
+
+#[async_trait]
+impl Archive for EmbeddedLedger {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
+        // The guard is dropped: other calls, and a handover that waits for them to end, do not wait for the client.
+        let books = Arc::clone(&*self.ownership.here().await?);
+        flush(&books, (self.now_ms)()).await?;
+        blocking(move || books.file().dump(&to)).await
+    }
+
+    async fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.accounts(None, 1).await?.is_empty())
+    }
+
+    /// Loaded items are visible when the ledger is opened again. Rows are not loaded: this store never keeps the log.
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
+        let is_own = |item: &&ArchiveItem| {
+            !matches!(
+                item,
+                ArchiveItem::Key { .. } | ArchiveItem::KeyGone { .. } | ArchiveItem::Row { .. }
+            )
+        };
+        let items: Vec<ArchiveItem> = items.iter().filter(is_own).cloned().collect();
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.run_blocking(move |books, _| books.file().load(&items)).await
+    }
+}
+
+#[async_trait]
+impl StabilityStore for EmbeddedLedger {
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError> {
+        let owner = self.ownership.owner().await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Tell(node.clone(), shares.to_vec())).await;
+        };
+        let shares: Vec<NodeHourCounters> = shares.iter().take(SHARES_MAX).cloned().collect();
+        let (books, node) = (Arc::clone(books), node.clone());
+        blocking(move || books.file().put_shares(&node, &shares)).await
+    }
+
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
+        let owner = self.ownership.owner().await;
+        let FilesOwner::Here(books) = &*owner else {
+            return owner.forward(&SuccessorCall::Buckets(first, last)).await;
+        };
+        let first = first.max(last.plus(1 - HOURS_MAX));
+        let books = Arc::clone(books);
+        blocking(move || books.file().buckets(first, last)).await
+    }
+
+    fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+}
+
+const HOUR_MS: i64 = 3600 * 1000;
+/// How long a change may wait to be written together with others.
+const COMMIT_AFTER: Duration = Duration::from_secs(1);
+/// How long writing may fail before no further steps are applied, in milliseconds. The journal keeps them.
+const FAILING_MAX_MS: i64 = 60 * 1000;
+
+/// Wakes the task that writes the file. Outlives the file, which may be opened again.
+#[derive(Debug, Default)]
+struct CommitSignals {
+    /// Something has changed, after everything was written.
+    changed: Notify,
+}
+
+impl CommitSignals {
+    /// Waits until a turn of the upkeep is due: changes have waited for `most`, or a new hour has begun.
+    async fn wait_until_due(&self, most: Duration, now_ms: i64) {
+        let changes = async {
+            self.changed.notified().await;
+            sleep(most).await;
+        };
+        let hour = HOUR_MS.saturating_sub(now_ms.rem_euclid(HOUR_MS));
+        let _ = timeout(Duration::from_millis(hour.unsigned_abs()), changes).await;
     }
 }

@@ -1,42 +1,52 @@
-//! Who has the files of the embedded store: this process, or the one that has taken its place.
+//! The owner of the embedded store's files: this process, or the one that has taken its place.
 //!
-//! Keys and ledger have an [`Ownership`] each, and their files are in it. A call reaches them by a guard that it holds to its
-//! end, so the files are closed when no call runs, and later calls wait until it is decided who has them. A call that holds a
-//! guard takes no second one: between the two there may be somebody who waits for the first one to end.
+//! Keys and ledger each have an [`Ownership`], which contains their files. A call reaches them through a guard that it holds
+//! to its end, so that the files are closed only when no call runs, and later calls wait until the new owner is decided. A
+//! call that holds a guard must not take a second one: somebody who waits for the first one to end may be queued between the
+//! two.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use serde::de::DeserializeOwned;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc, oneshot},
+    time::timeout,
+};
 
-use self::{call::Call, successor::Successor};
-use crate::store::StoreError;
+use crate::{
+    domain::{
+        faults::stability::{Hour, NodeHourCounters},
+        keys::{key::KeyId, secret::KeyDigest},
+        ledger::{AdmitCall, NodeId, OperationId, Step, TopUp},
+        wire::{provider_state::StateKey, session_hint::ServedBy},
+    },
+    store::StoreError,
+};
 
-pub(super) mod call;
-pub(crate) mod successor;
-
-/// Who has the files `F`.
-pub(super) enum Owner<F> {
+/// The owner of the files `F`.
+pub(super) enum FilesOwner<F> {
     /// This process.
     Here(Arc<F>),
-    /// The process that has taken this one's place. It answers what the last requests of this one need.
+    /// The process that has taken this one's place. It answers the calls that this one's last requests need.
     At(Successor),
     /// They were closed, and could not be opened again.
     Nobody,
 }
 
-/// The files `F`, as long as they are this process's.
-pub(super) struct Ownership<F>(RwLock<Owner<F>>);
+/// The files `F` and their owner.
+pub(super) struct Ownership<F>(RwLock<FilesOwner<F>>);
 
-impl<F> Owner<F> {
-    /// Asks the successor.
+impl<F> FilesOwner<F> {
+    /// Forwards a call to the successor.
     ///
     /// # Errors
-    /// What the successor's store says; [`StoreError::Unavailable`] where the successor is gone, or there is none.
-    pub(super) async fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T, StoreError> {
+    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor is gone, or if there is none.
+    pub(super) async fn forward<T: DeserializeOwned>(&self, call: &SuccessorCall) -> Result<T, StoreError> {
         match self {
-            Self::At(successor) => successor.ask(call).await,
-            Self::Here(_) | Self::Nobody => Err(elsewhere()),
+            Self::At(successor) => successor.call(call).await,
+            Self::Here(_) | Self::Nobody => Err(not_owner_error()),
         }
     }
 
@@ -49,38 +59,125 @@ impl<F> Owner<F> {
 }
 
 impl<F> Ownership<F> {
-    /// Of files that this process has opened.
+    /// For files that this process has opened.
     pub(super) fn new(files: F) -> Self {
-        Self(RwLock::new(Owner::Here(Arc::new(files))))
+        Self(RwLock::new(FilesOwner::Here(Arc::new(files))))
     }
 
-    /// Who has the files, for a call that a successor answers as well.
-    pub(super) async fn owner(&self) -> RwLockReadGuard<'_, Owner<F>> {
+    /// The owner, for a call that a successor answers as well.
+    pub(super) async fn owner(&self) -> RwLockReadGuard<'_, FilesOwner<F>> {
         self.0.read().await
     }
 
     /// The files, for a call that only their owner answers.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] where they are not this process's.
+    /// [`StoreError::Unavailable`] if they are not this process's.
     pub(super) async fn here(&self) -> Result<RwLockReadGuard<'_, Arc<F>>, StoreError> {
-        RwLockReadGuard::try_map(self.0.read().await, Owner::files).map_err(|_| elsewhere())
+        RwLockReadGuard::try_map(self.0.read().await, FilesOwner::files).map_err(|_| not_owner_error())
     }
 
-    /// The files, without waiting; `None` where they are not this process's, or that is being decided.
+    /// The files, without waiting; `None` if they are not this process's, or if that is being decided.
     pub(super) fn here_now(&self) -> Option<RwLockReadGuard<'_, Arc<F>>> {
-        RwLockReadGuard::try_map(self.0.try_read().ok()?, Owner::files).ok()
+        RwLockReadGuard::try_map(self.0.try_read().ok()?, FilesOwner::files).ok()
     }
 
-    /// Waits until no call runs. Later calls wait for the guard to go.
-    pub(super) async fn lock(&self) -> RwLockWriteGuard<'_, Owner<F>> {
+    /// Waits until no call runs. Later calls wait until the guard is dropped.
+    pub(super) async fn lock(&self) -> RwLockWriteGuard<'_, FilesOwner<F>> {
         self.0.write().await
     }
 }
 
-/// The answer to what no successor is asked.
-pub(super) fn elsewhere() -> StoreError {
+/// The error of a call that only the owner of the files answers.
+pub(super) fn not_owner_error() -> StoreError {
     StoreError::Unavailable(
-        "another weir process has taken this store over: ask that one, by running the command again".to_owned(),
+        "another weir process has taken over this store: run the command again to reach that one".to_owned(),
     )
+}
+
+/// One call, named after its method in the traits of [`crate::store`]. A process that is stopping needs no others: it accepts
+/// nothing new from operators, and an embedded ledger grants no leases.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::store::embedded) enum SuccessorCall {
+    Find(KeyDigest),
+    Touch(Vec<(KeyId, i64)>),
+    ChangesSince(u64),
+    Recall(Vec<StateKey>),
+    Remember(Vec<(StateKey, ServedBy)>, i64),
+    Admit(Box<AdmitCall>),
+    TopUp(Box<TopUp>),
+    Apply(NodeId, String, Vec<Step>, u64),
+    Watermark(NodeId, String),
+    Renew(NodeId, Vec<String>),
+    Release(NodeId, String),
+    Operation(String, OperationId),
+    Tell(NodeId, Vec<NodeHourCounters>),
+    Buckets(Hour, Hour),
+}
+
+/// The maximum length of a call or an answer, in bytes: hundreds of steps, or all hours of the public record.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+/// The maximum number of calls that wait for their turn.
+const CALLS_WAITING_MAX: usize = 1024;
+/// The timeout of a call, including the wait for its turn.
+const CALL_WAIT: Duration = Duration::from_secs(5);
+
+/// A call on its way, with the channel for its answer.
+type PendingCall = (Vec<u8>, oneshot::Sender<Vec<u8>>);
+
+/// The connection to the successor process. It ends when the last of its clones is dropped.
+#[derive(Clone)]
+pub(crate) struct Successor {
+    calls: mpsc::Sender<PendingCall>,
+}
+
+impl Successor {
+    /// Uses a stream on which the successor answers. Must be called on a runtime.
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
+        tokio::spawn(carry(stream, waiting));
+        Self { calls }
+    }
+
+    /// Makes a call, and waits for the answer.
+    ///
+    /// # Errors
+    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor is gone.
+    async fn call<T: DeserializeOwned>(&self, call: &SuccessorCall) -> Result<T, StoreError> {
+        let gone = || StoreError::Unavailable("the process that has taken over the store does not answer".to_owned());
+        let garbled = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
+        let text = serde_json::to_vec(call).map_err(garbled)?;
+        let (to, answer) = oneshot::channel();
+        let asked = async {
+            self.calls.send((text, to)).await.ok()?;
+            answer.await.ok()
+        };
+        let answer = timeout(CALL_WAIT, asked).await.ok().flatten().ok_or_else(gone)?;
+        serde_json::from_slice::<Result<T, StoreError>>(&answer).map_err(garbled)?
+    }
+}
+
+/// Carries calls and answers, one after another. Ends with the stream; later calls fail.
+async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<PendingCall>) {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    while let Some((mut call, to)) = waiting.recv().await {
+        call.push(b'\n');
+        if write.write_all(&call).await.is_err() {
+            return;
+        }
+        let Some(answer) = read_line(&mut read).await else {
+            return;
+        };
+        // The caller may have stopped waiting.
+        let _ = to.send(answer);
+    }
+}
+
+/// One line without its line feed; `None` at the end of the stream.
+pub(in crate::store::embedded) async fn read_line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    read.take(LINE_BYTES_MAX).read_until(b'\n', &mut text).await.ok()?;
+    (text.pop() == Some(b'\n')).then_some(text)
 }

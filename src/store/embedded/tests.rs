@@ -44,7 +44,7 @@ async fn sessions_are_remembered_by_their_latest_word() {
 async fn web_sessions_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(folder.path()).unwrap();
-    crate::store::web_sessions::contract::web_sessions_are_kept(&store).await;
+    sessions::web_sessions_contract::web_sessions_are_kept(&store).await;
 }
 
 #[tokio::test]
@@ -72,7 +72,10 @@ async fn filled(folder: &Path) -> EmbeddedStore {
     for number in 1..=4 {
         store.create(&digest(number), &record(number, 100)).await.unwrap();
     }
-    store.touch(&[(id(1), 700), (id(2), 800), (id(4), 900)]).await.unwrap();
+    store
+        .record_uses(&[(id(1), 700), (id(2), 800), (id(4), 900)])
+        .await
+        .unwrap();
     store.revoke(&id(2), 750).await.unwrap();
     store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
     store.remove(&id(4)).await.unwrap();

@@ -5,20 +5,27 @@
 //! because it holds for its shard: a change and its version take effect here in one step.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use lru::LruCache;
 
-use crate::domain::{
-    keys::{key::KeyRecord, secret::KeyDigest},
-    sign_in::access_token::AccessGrant,
+use crate::{
+    domain::{
+        keys::{key::KeyRecord, secret::KeyDigest},
+        sign_in::tokens::AccessGrant,
+    },
+    edges::limiter::{ClientAddress, Limiter, RateAllowance},
+    store::key_cache::{KeyCache, KeyLookupError},
 };
 
-/// What the store knows by a digest.
+/// The owner of a digest, as the store knows it.
 #[derive(Clone, Debug)]
-pub(super) enum Known {
+pub(super) enum DigestOwner {
     /// A key.
     Key(Arc<KeyRecord>),
     /// An access token.
@@ -26,99 +33,105 @@ pub(super) enum Known {
 }
 
 /// One shard of the key cache.
-pub(super) struct Shard {
+pub(super) struct KeyCacheShard {
     /// The version up to which the feed was processed; `None` before its first read.
     version: Option<u64>,
-    epoch: Epoch,
-    /// Least recently used last.
-    keys: LruCache<KeyDigest, Option<Read>>,
-    /// When the store said that the digest belongs to no key.
+    epoch: FlushEpoch,
+    /// `None` if the key was changed since, or the store was replaced. Least recently used last.
+    keys: LruCache<KeyDigest, Option<CachedRead>>,
+    /// Digests that belong to no key, with the time of that answer of the store.
     unknown: LruCache<KeyDigest, Instant>,
-    sizes: Sizes,
+    sizes: ShardSizes,
 }
 
 /// Counts the flushes. Versions from before a flush are not comparable, because the store may have gone back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Epoch(u64);
+pub(super) struct FlushEpoch(u64);
 
-/// The most entries of the two tables.
+/// The maximum number of entries of the two tables.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(super) struct ShardSizes {
     pub(super) keys_max: usize,
     pub(super) unknown_max: usize,
 }
 
 /// How long entries of the two tables are used.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lifetimes {
+pub(super) struct EntryLifetimes {
     pub(super) key: Duration,
     pub(super) unknown: Duration,
 }
 
-/// A key's record, or a token's grant, as it was read. Without it, the key was changed since, or the store was replaced.
-struct Read {
-    known: Known,
+/// A key's record, or a token's grant, as it was read.
+struct CachedRead {
+    known: DigestOwner,
     at: Instant,
 }
 
 /// Why the cache has no answer for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cold {
+pub(super) enum CacheMiss {
     /// It recently belonged to a key, which must be read again.
     Outdated,
     /// Nothing is known of it; any made-up text looks like this.
     Unseen,
 }
 
-impl Shard {
-    pub(super) fn new(sizes: Sizes) -> Self {
+impl KeyCacheShard {
+    pub(super) fn new(sizes: ShardSizes) -> Self {
         Self {
             version: None,
-            epoch: Epoch(0),
-            // They grow with their content, not to the limit at once.
+            epoch: FlushEpoch(0),
+            // They grow with their content, instead of reserving their limit.
             keys: LruCache::unbounded(),
             unknown: LruCache::unbounded(),
             sizes,
         }
     }
 
-    /// The cached answer for a digest, within the `lifetimes`: what it belongs to, or that it does to nothing.
-    pub(super) fn look(
+    /// The cached answer for a digest, within the `lifetimes`: its owner, or `None` if it has none.
+    pub(super) fn lookup(
         &mut self,
         digest: &KeyDigest,
         now: Instant,
-        lifetimes: &Lifetimes,
-    ) -> Result<Option<Known>, Cold> {
+        lifetimes: &EntryLifetimes,
+    ) -> Result<Option<DigestOwner>, CacheMiss> {
         let lasts = |at: Instant, lifetime| now.saturating_duration_since(at) <= lifetime;
         match self.keys.get(digest) {
             Some(Some(read)) if lasts(read.at, lifetimes.key) => return Ok(Some(read.known.clone())),
-            Some(_) => return Err(Cold::Outdated),
+            Some(_) => return Err(CacheMiss::Outdated),
             None => {}
         }
         match self.unknown.get(digest) {
             Some(at) if lasts(*at, lifetimes.unknown) => Ok(None),
-            _ => Err(Cold::Unseen),
+            _ => Err(CacheMiss::Unseen),
         }
     }
 
-    /// What an outdated digest belonged to, if it was read within `lifetime`.
-    pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<Known> {
+    /// The owner of an outdated digest, if it was read within `lifetime`.
+    pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<DigestOwner> {
         let read = self.keys.peek(digest)?.as_ref()?;
         (now.saturating_duration_since(read.at) <= lifetime).then(|| read.known.clone())
     }
 
     /// Whether any key's record was read within `lifetime`.
-    pub(super) fn has_read(&self, now: Instant, lifetime: Duration) -> bool {
+    pub(super) fn has_recent_read(&self, now: Instant, lifetime: Duration) -> bool {
         let mut reads = self.keys.iter().filter_map(|(_, read)| read.as_ref());
         reads.any(|read| now.saturating_duration_since(read.at) <= lifetime)
     }
 
-    pub(super) fn epoch(&self) -> Epoch {
+    pub(super) fn epoch(&self) -> FlushEpoch {
         self.epoch
     }
 
     /// Caches what was read at `version`, from the store of `epoch`.
-    pub(super) fn keep(&mut self, digest: KeyDigest, known: Option<Known>, at: Instant, read: (u64, Epoch)) {
+    pub(super) fn insert(
+        &mut self,
+        digest: KeyDigest,
+        known: Option<DigestOwner>,
+        at: Instant,
+        read: (u64, FlushEpoch),
+    ) {
         let (version, epoch) = read;
         // Without a version the feed is not followed yet, and nothing would remove a wrong entry.
         let late = self.version.is_none_or(|processed| version < processed);
@@ -128,7 +141,12 @@ impl Shard {
         match known {
             Some(known) => {
                 self.unknown.pop(&digest);
-                put(&mut self.keys, digest, Some(Read { known, at }), self.sizes.keys_max);
+                put(
+                    &mut self.keys,
+                    digest,
+                    Some(CachedRead { known, at }),
+                    self.sizes.keys_max,
+                );
             }
             None => {
                 self.keys.pop(&digest);
@@ -146,7 +164,7 @@ impl Shard {
 
     /// Marks the keys of these digests as changed, up to `version`. Unknown digests are those of new keys, and are
     /// remembered as such while there is room.
-    pub(super) fn change<'a>(&mut self, digests: impl Iterator<Item = &'a KeyDigest>, version: u64) {
+    pub(super) fn mark_changed<'a>(&mut self, digests: impl Iterator<Item = &'a KeyDigest>, version: u64) {
         for digest in digests {
             self.unknown.pop(digest);
             if self.keys.contains(digest) || self.keys.len() < self.sizes.keys_max {
@@ -178,5 +196,125 @@ fn put<V>(table: &mut LruCache<KeyDigest, V>, digest: KeyDigest, value: V, max: 
     table.put(digest, value);
     if table.len() > max {
         table.pop_lru();
+    }
+}
+
+/// The caller that a presented digest belongs to.
+#[derive(Clone, Debug)]
+pub(crate) enum PresentedCaller {
+    /// The key of this digest, presented itself or through an access token.
+    Key(KeyDigest, Arc<KeyRecord>),
+    /// The presented access token has expired.
+    TokenExpired,
+}
+
+impl KeyCache {
+    /// Like [`KeyCache::find`], for a digest that may also be that of an access token: then returns the key that the token
+    /// stands for at `now_unix`. `None` if the digest is unknown, or the key has another text by now.
+    pub(crate) async fn lookup(
+        &self,
+        digest: &KeyDigest,
+        (now, now_unix): (Instant, i64),
+        asker: impl Fn() -> ClientAddress,
+    ) -> Result<Option<PresentedCaller>, KeyLookupError> {
+        let grant = match self.find_owner(digest, now, &asker).await? {
+            None => return Ok(None),
+            Some(DigestOwner::Key(record)) => return Ok(Some(PresentedCaller::Key(*digest, record))),
+            Some(DigestOwner::Token(grant)) => grant,
+        };
+        let Some(key) = grant.key_digest_at(now_unix) else {
+            return Ok(Some(PresentedCaller::TokenExpired));
+        };
+        let record = self.find(&key, now, asker).await?;
+        Ok(record.map(|record| PresentedCaller::Key(key, record)))
+    }
+}
+
+/// Counts of events since the start.
+#[derive(Debug, Default)]
+pub(super) struct KeyCacheCounters {
+    pub(super) hits: AtomicU64,
+    pub(super) negative_hits: AtomicU64,
+    /// Lookups in the store.
+    pub(super) misses: AtomicU64,
+    pub(super) offline_hits: AtomicU64,
+    pub(super) flushes: AtomicU64,
+    /// Lookups in the store that found nothing.
+    pub(super) unknown: AtomicU64,
+    /// Lookups that were refused because too many found nothing: from one address, and in all.
+    pub(super) limited_address: AtomicU64,
+    pub(super) limited_all: AtomicU64,
+}
+
+impl KeyCacheCounters {
+    /// The name and the count of each event.
+    pub(super) fn events(&self) -> [(&'static str, u64); 8] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("hit", read(&self.hits)),
+            ("negative_hit", read(&self.negative_hits)),
+            ("miss", read(&self.misses)),
+            ("offline_hit", read(&self.offline_hits)),
+            ("flush", read(&self.flushes)),
+            ("unknown", read(&self.unknown)),
+            ("limited_address", read(&self.limited_address)),
+            ("limited_all", read(&self.limited_all)),
+        ]
+    }
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Limits on the cost of made-up keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnknownKeySettings {
+    /// The maximum number of digests remembered as unknown.
+    pub entries_max: usize,
+    /// The failing lookups that one client may cause.
+    pub per_address: RateAllowance,
+    /// The failing lookups that all clients together may cause; `clients_max` is not used.
+    pub in_all: RateAllowance,
+}
+
+/// Limits lookups of unknown keys, per client address and for the whole node. Only failed lookups count, so many real keys
+/// may come from one address. Beyond the limit an unknown digest is not looked up until time has passed.
+#[derive(Debug)]
+pub(super) struct UnknownKeyLimits {
+    per_address: Limiter<ClientAddress>,
+    in_all: Limiter<()>,
+}
+
+/// The limit that is reached, and the time until it allows a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReachedLimit {
+    Address(Duration),
+    All(Duration),
+}
+
+impl UnknownKeyLimits {
+    /// Limits without any lookup yet. `start` is a time before the first use.
+    pub(super) fn new(settings: &UnknownKeySettings, start: Instant) -> Self {
+        let in_all = RateAllowance {
+            clients_max: 1,
+            ..settings.in_all
+        };
+        Self {
+            per_address: Limiter::new(settings.per_address, start),
+            in_all: Limiter::new(in_all, start),
+        }
+    }
+
+    /// Checks that the store may be asked for an unknown digest.
+    pub(super) fn check(&self, asker: ClientAddress, now: Instant) -> Result<(), ReachedLimit> {
+        self.per_address.check(asker, now).map_err(ReachedLimit::Address)?;
+        self.in_all.check((), now).map_err(ReachedLimit::All)
+    }
+
+    /// Counts a lookup that found no key.
+    pub(super) fn count_failure(&self, asker: ClientAddress, now: Instant) {
+        self.per_address.count(asker, now);
+        self.in_all.count((), now);
     }
 }

@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::domain::keys::change::{KeyChange, MadeFrom};
+use crate::domain::keys::change::{ChangePrecondition, KeyChange};
 use crate::domain::keys::key::KeyState;
 use crate::edges::clock;
-use crate::edges::limiter::Allowance;
+use crate::edges::limiter::RateAllowance;
 use crate::store::contract::model::ModelStore;
 use crate::store::contract::{Changing, digest, id, record, to, until};
 use crate::store::{ChangeError, KeyHealer, KeyView};
@@ -25,7 +25,7 @@ mod uses;
 /// Long enough that what is tested happens for another reason.
 const NEVER: Duration = Duration::from_secs(3600);
 /// More than any test asks for that is about something else.
-const PLENTY: Allowance = Allowance {
+const PLENTY: RateAllowance = RateAllowance {
     per_minute: 1_000_000,
     burst: 1_000_000,
     clients_max: 1000,
@@ -35,7 +35,7 @@ const SETTINGS: KeyCacheSettings = KeyCacheSettings {
     offline_lifetime: Duration::from_secs(300),
     negative_lifetime: Duration::from_secs(5),
     entries_max: 1000,
-    unknown: UnknownSettings {
+    unknown: UnknownKeySettings {
         entries_max: 1000,
         per_address: PLENTY,
         in_all: PLENTY,
@@ -44,13 +44,13 @@ const SETTINGS: KeyCacheSettings = KeyCacheSettings {
     flush_used: NEVER,
 };
 
-fn somebody() -> Client {
+fn somebody() -> ClientAddress {
     client(0)
 }
 
 /// One of many who may ask.
-fn client(number: u32) -> Client {
-    Client::from(IpAddr::V4(Ipv4Addr::from(number)))
+fn client(number: u32) -> ClientAddress {
+    ClientAddress::from(IpAddr::V4(Ipv4Addr::from(number)))
 }
 
 /// A store that counts what it is asked, can be held up, can be away, and can be replaced as by a failover.
@@ -94,7 +94,7 @@ impl WatchedStore {
 
 #[async_trait]
 impl KeyStore for WatchedStore {
-    async fn find(&self, digest: &KeyDigest) -> Result<Lookup, StoreError> {
+    async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError> {
         self.finds.fetch_add(1, Ordering::SeqCst);
         let lookup = self.inner()?.find(digest).await;
         if self.holds.load(Ordering::SeqCst) {
@@ -112,15 +112,15 @@ impl KeyStore for WatchedStore {
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError> {
         self.inner()?.list(after, limit).await
     }
-    async fn change(&self, id: &KeyId, change: &KeyChange, from: &MadeFrom) -> Result<KeyView, ChangeError> {
+    async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError> {
         self.inner()?.change(id, change, from).await
     }
-    async fn delete(&self, id: &KeyId, from: &MadeFrom) -> Result<Option<KeyView>, ChangeError> {
+    async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError> {
         self.inner()?.delete(id, from).await
     }
-    async fn touch(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
+    async fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError> {
         self.touches.fetch_add(1, Ordering::SeqCst);
-        self.inner()?.touch(used).await
+        self.inner()?.record_uses(used).await
     }
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
         self.feed_reads.fetch_add(1, Ordering::SeqCst);
@@ -208,9 +208,9 @@ async fn a_hit_asks_no_one() {
     );
     let cold = node.cache.find(&digest(3), now, somebody).await;
     assert!(matches!(cold, Err(KeyLookupError::Store(StoreError::Unavailable(_)))));
-    until("the absence is noticed", async || !node.cache.store_is_reachable()).await;
+    until("the absence is noticed", async || !node.cache.is_store_reachable()).await;
     node.store.is_away.store(false, Ordering::SeqCst);
-    until("the return is noticed", async || node.cache.store_is_reachable()).await;
+    until("the return is noticed", async || node.cache.is_store_reachable()).await;
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn a_key_out_of_date_is_read_anew() {
     let now = clock::instant();
     assert!(node.find(1, now).await.is_some());
     let finds = node.store.finds();
-    assert!(node.cache.find_anew(&digest(1), now).await.unwrap().is_some());
+    assert!(node.cache.refetch(&digest(1), now).await.unwrap().is_some());
     assert_eq!(node.store.finds(), finds + 1);
 }
 

@@ -1,5 +1,4 @@
-//! What every ledger has to do, whatever its engine: one suite, which each engine's tests run by `ledger_suite!`, and a
-//! random program.
+//! The contract of every ledger: one suite, which the tests of each engine run by `ledger_suite!`, and a random program.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,8 +10,8 @@ use super::{LOG_ROWS_MAX, LedgerStore, LogLists};
 use crate::domain::{
     keys::key::{KeyId, KeyRecord, KeyState},
     ledger::{
-        AccountRecord, AccountTerms, Admit, AdmitReply, KeyTerms, NodeId,
-        consumption::{Modifiers, Part, Row, UsageSource},
+        AccountRecord, AccountTerms, AdmitCall, AdmitReply, KeyTerms, NodeId,
+        consumption::{CostShare, PriceModifiers, Row, UsageSource},
     },
     money::NanoUsd,
     wire::usage::{RunKind, Usage},
@@ -31,27 +30,29 @@ mod program;
 mod records;
 mod sums;
 
-pub(crate) use cases::*;
-pub(crate) use leases::{
+pub(crate) use crate::store::ledger::contract::cases::*;
+pub(crate) use crate::store::ledger::contract::leases::{
     a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
     a_lease_is_held_charged_and_given_back, a_used_up_quota_is_not_put_off_by_leases_of_other_keys,
     leases_stay_far_from_limits_and_come_back_near_one, what_a_lease_has_of_a_rate_is_not_filled_up,
 };
-pub(crate) use lists::{
+pub(crate) use crate::store::ledger::contract::lists::{
     rows_are_paged_by_account_and_day, rows_that_were_lost_are_put_back,
     the_rows_of_a_day_are_removed_as_they_were_seen,
 };
-pub(crate) use midnight::a_request_counts_in_the_periods_of_its_admission;
-pub(crate) use notices::{
+pub(crate) use crate::store::ledger::contract::midnight::a_request_counts_in_the_periods_of_its_admission;
+pub(crate) use crate::store::ledger::contract::notices::{
     notices_that_find_no_room_are_counted, what_is_reached_is_noted_once_and_waits_until_it_is_told,
 };
-pub(crate) use operations::{an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered};
-pub(crate) use program::an_engine_answers_as_the_model_does;
-pub(crate) use records::{
+pub(crate) use crate::store::ledger::contract::operations::{
+    an_operation_counts_once_whoever_brings_it, so_many_operations_are_remembered,
+};
+pub(crate) use crate::store::ledger::contract::program::an_engine_answers_as_the_model_does;
+pub(crate) use crate::store::ledger::contract::records::{
     a_record_is_replaced_by_one_that_was_made_from_it, of_two_records_from_one_only_one_holds,
     what_a_store_forgot_of_an_account_is_told_again,
 };
-pub(crate) use sums::{
+pub(crate) use crate::store::ledger::contract::sums::{
     how_far_the_sums_come_is_known_of_each_node, so_many_tags_a_day_are_summed_one_by_one,
     sums_of_more_keys_than_a_script_unpacks_are_put, sums_of_the_requests_that_were_seen_are_replaced,
     what_was_used_is_summed_by_day_model_key_and_tag,
@@ -77,24 +78,24 @@ impl TestClock {
         self.0.fetch_add(by_ms, Ordering::SeqCst);
     }
 
-    /// For an engine that is given its time.
+    /// The clock for an engine that accepts one.
     pub(crate) fn source(&self) -> Arc<dyn Fn() -> i64 + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now_ms())
     }
 }
 
-/// Makes an engine lose what it has acknowledged, as a failover does.
+/// Makes an engine lose acknowledged writes, as a failover does.
 #[async_trait]
 pub(crate) trait Failover: Send + Sync {
-    /// Takes a snapshot of all its state, in place of the one before.
+    /// Takes a snapshot of all its state, which replaces the one before.
     async fn remember(&self);
 
-    /// Goes back to the last snapshot; `false`: there is none.
+    /// Returns to the last snapshot; `false` if there is none.
     async fn roll_back(&self) -> bool;
 }
 
-/// A fresh, empty, connected ledger that has its time from `clock`, and what has to live as long as it.
+/// A fresh, empty, connected ledger that uses `clock`, and everything that has to live as long as it.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn LedgerStore>,
     /// `None` for an engine that keeps no rows.
@@ -106,15 +107,15 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// The answer to a request for admission, `at_once` where the engine can.
-    async fn admission(&self, ask: &Admit, at_once: bool) -> Result<AdmitReply, StoreError> {
+    /// The reply to a request for admission, `at_once` if the engine can.
+    async fn admission(&self, ask: &AdmitCall, at_once: bool) -> Result<AdmitReply, StoreError> {
         if at_once && let Some(answer) = self.store.admit_now(ask) {
             return Ok(answer);
         }
         self.store.admit(ask).await
     }
 
-    /// All rows of an account and day, where the engine keeps rows.
+    /// All rows of an account and day, if the engine keeps rows.
     async fn rows(&self, account: &str, day: i64) -> Option<Vec<Row>> {
         let lists = self.lists.as_ref()?;
         let mut rows = Vec::new();
@@ -128,8 +129,8 @@ impl Fixture {
     }
 }
 
-/// The suite for one engine. `$open` is an async function that gives a [`Fixture`], or `None` to skip with a word. `in_turn
-/// $join`: all of it within one test, each behaviour with the fixture that the async closure gives for its name.
+/// The suite for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip with a message.
+/// `in_turn $join`: all of it within one test, each behaviour with the fixture that the async closure returns for its name.
 macro_rules! ledger_suite {
     ($open:path) => {
         $crate::store::ledger::contract::ledger_suite! { @all tests $open }
@@ -187,7 +188,7 @@ macro_rules! ledger_suite {
 }
 pub(crate) use ledger_suite;
 
-/// The suite for an engine that keeps rows, besides the other and in the same forms.
+/// The suite for an engine that keeps rows, in addition to the other one and in the same forms.
 macro_rules! lists_suite {
     ($open:path) => {
         $crate::store::ledger::contract::lists_suite! { @all tests $open }
@@ -231,7 +232,7 @@ pub(crate) fn record(number: u8) -> KeyRecord {
     }
 }
 
-/// Has an account's record become what `decide` makes of it.
+/// Changes an account's record as `decide` decides.
 pub(crate) async fn change_record(
     store: &dyn LedgerStore,
     account: &str,
@@ -244,12 +245,12 @@ pub(crate) async fn change_record(
 
 /// Gives an account these limits.
 pub(crate) async fn limit(store: &dyn LedgerStore, account: &str, terms: AccountTerms) {
-    change_record(store, account, |record| record.with(terms, record.suspended)).await;
+    change_record(store, account, |record| record.with_terms(terms, record.suspended)).await;
 }
 
 /// Suspends an account, or resumes it.
 pub(crate) async fn suspend(store: &dyn LedgerStore, account: &str, suspended: bool) {
-    change_record(store, account, |record| record.with(record.terms, suspended)).await;
+    change_record(store, account, |record| record.with_terms(record.terms, suspended)).await;
 }
 
 /// A row whose every text could be mistaken for something else by a careless engine.
@@ -274,7 +275,7 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
             ..Usage::default()
         },
         usage_source: UsageSource::Reported,
-        parts: vec![Part {
+        parts: vec![CostShare {
             run: RunKind::Advisor,
             model: "\"[{".to_owned(),
             usage: Usage {
@@ -286,7 +287,7 @@ pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: Nan
             above_input_tokens: 0,
             cost_nano_usd: NanoUsd::from_nanos(1),
         }],
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         price_version: "1".into(),
         cost_nano_usd: cost,
         latency_ms: 12,

@@ -1,18 +1,19 @@
-//! The Redis store's keys and hours in a backup. A store that is being filled has no generation, so that no node takes a part for all.
+//! The Redis store's keys and hours in a backup. While it is being filled, a store has no generation, so that no node takes a
+//! part of it for all.
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, Adopt, Init, RedisStore, link::Effort, reply};
+use super::{ADMIN_BUDGET, AdoptPolicy, InitOutcome, RedisStore, link::CallPolicy, reply};
 use crate::{
     domain::keys::key::KeyId,
     store::{
         KeyStore, LIST_KEYS_MAX, StoreError,
-        archive::{Archive, Item},
+        archive::{Archive, ArchiveItem},
     },
 };
 
-/// Keys that one script puts back, so that it does not hold up the server.
+/// The maximum number of keys that one script restores, so that it does not block the server.
 const LOAD_KEYS_MAX: usize = 200;
 
 impl RedisStore {
@@ -23,31 +24,31 @@ impl RedisStore {
     pub async fn known_generation(&self) -> Result<Option<String>, StoreError> {
         let mut call = self.prepare(&self.scripts.view);
         call.arg("");
-        let reply = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        let reply = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         Ok(Some(reply.generation).filter(|generation| !generation.is_empty()))
     }
 
-    /// Makes a store that was filled from a backup one that nodes believe: with the word they knew it by, or a new one.
+    /// Ends the restore of a backup, so that nodes accept the store: under the generation that they knew, or a new one.
     ///
     /// # Errors
     /// When Redis does not answer.
-    pub async fn restored(&self, generation: Option<&str>) -> Result<Init, StoreError> {
+    pub async fn finish_restore(&self, generation: Option<&str>) -> Result<InitOutcome, StoreError> {
         match generation {
-            Some(word) => self.set_generation(word, Adopt::Data).await,
-            None => self.init(Adopt::Data).await,
+            Some(word) => self.set_generation(word, AdoptPolicy::Data).await,
+            None => self.init(AdoptPolicy::Data).await,
         }
     }
 }
 
 #[async_trait]
 impl Archive for RedisStore {
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let mut after: Option<KeyId> = None;
         loop {
             let page = match self.list(after.as_ref(), LIST_KEYS_MAX).await {
                 Err(StoreError::NotFound) => {
                     return Err(StoreError::Unavailable(
-                        "a key was deleted while the backup was taken, take it again".to_owned(),
+                        "a key was deleted during the backup, start it again".to_owned(),
                     ));
                 }
                 page => page?,
@@ -55,7 +56,7 @@ impl Archive for RedisStore {
             let more = page.len() == LIST_KEYS_MAX;
             after = page.last().map(|view| view.record.id.clone());
             for view in page {
-                let item = Item::Key {
+                let item = ArchiveItem::Key {
                     digest: view.digest,
                     record: Box::new(view.record),
                     last_used: view.last_used,
@@ -70,9 +71,9 @@ impl Archive for RedisStore {
         }
         let mut call = self.prepare(&self.scripts.gone_ids);
         call.key(&self.gone_key);
-        for id in self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.texts() {
+        for id in self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.texts() {
             let id = KeyId::parse(&id).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            if to.send(Item::KeyGone { id }).await.is_err() {
+            if to.send(ArchiveItem::KeyGone { id }).await.is_err() {
                 return Ok(());
             }
         }
@@ -80,19 +81,19 @@ impl Archive for RedisStore {
     }
 
     async fn is_empty(&self) -> Result<bool, StoreError> {
-        let call = self.keyed(&self.scripts.empty);
-        Ok(self.call_alone(&call, Effort::Read(ADMIN_BUDGET)).await?.text()? == "0")
+        let call = self.call_with_keys(&self.scripts.empty);
+        Ok(self.call_alone(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.text()? == "0")
     }
 
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         self.load_hours(items).await?;
         for items in items.chunks(LOAD_KEYS_MAX) {
-            let mut call = self.keyed(&self.scripts.load);
+            let mut call = self.call_with_keys(&self.scripts.load);
             call.key(&self.gone_key).key(&self.former_key);
             let mut is_any = false;
             for item in items {
                 match item {
-                    Item::Key {
+                    ArchiveItem::Key {
                         digest,
                         record,
                         last_used,
@@ -104,14 +105,14 @@ impl Archive for RedisStore {
                             .arg(record.created_at)
                             .arg(used);
                     }
-                    Item::KeyGone { id } => {
+                    ArchiveItem::KeyGone { id } => {
                         call.arg("").arg(id.as_str()).arg("").arg("").arg("");
                     }
-                    Item::Account { .. }
-                    | Item::AccountKey { .. }
-                    | Item::DaySums { .. }
-                    | Item::Row { .. }
-                    | Item::Stability { .. } => {
+                    ArchiveItem::Account { .. }
+                    | ArchiveItem::AccountKey { .. }
+                    | ArchiveItem::DaySums { .. }
+                    | ArchiveItem::Row { .. }
+                    | ArchiveItem::Stability { .. } => {
                         continue;
                     }
                 }
@@ -120,7 +121,11 @@ impl Archive for RedisStore {
             if !is_any {
                 continue;
             }
-            if self.call_alone(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict() {
+            if self
+                .call_alone(&call, CallPolicy::Write(ADMIN_BUDGET))
+                .await?
+                .is_conflict()
+            {
                 return Err(set_up_meanwhile());
             }
         }

@@ -1,4 +1,4 @@
--- ARGV: generation, version. -> version, then either 'behind', or 'changes' and the feed from there on.
+-- ARGV: generation, version. -> version, then either 'behind', or 'changes' and the feed after that version.
 local now = version()
 local behind = tonumber(now) - tonumber(ARGV[2])
 if behind < 0 or behind > redis.call('LLEN', FEED) then

@@ -1,4 +1,5 @@
--- KEYS behind those of the prelude: deleted keys, former texts. ARGV: generation, feed limit, digest, id, record, created_at, revision.
+-- KEYS after those of the prelude: deleted keys, former texts.
+-- ARGV: generation, feed limit, digest, id, record, created_at, revision.
 if ARGV[7] == '0' and redis.call('HEXISTS', KEYS[9], ARGV[4]) == 1 then
   return {'deleted', generation}
 end

@@ -1,6 +1,6 @@
 -- Deletes a key.
--- KEYS behind those of the prelude: deleted keys, former texts.
--- ARGV: generation, feed limit, id, the record that has to be there, '' for none.
+-- KEYS after those of the prelude: deleted keys, former texts.
+-- ARGV: generation, feed limit, id, the record that must exist, '' for none.
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record and redis.call('HEXISTS', KEYS[9], ARGV[3]) == 1 then
   return {'ok', generation}

@@ -1,4 +1,4 @@
-//! Makes clients for servers, with login, protocol and TLS.
+//! Creates clients for servers, with login, protocol and TLS.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::io::tcp::TcpSettings;
@@ -7,27 +7,28 @@ use ::redis::{
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
 };
 
-use super::address::Address;
-use super::rights::{Missing, Rights};
+use super::rights::{MissingUserRights, RequiredRights};
 use super::settings::{RedisMode, RedisSettings};
 use crate::domain::keys::secret::Secret;
 use crate::store::StoreOpenError;
+use crate::store::redis::settings::RedisAddress;
 
-/// The most concurrent calls to one server, queued ones included. Further calls are refused at once.
+/// The maximum number of concurrent calls to one server, including queued ones. Further calls are refused at once.
 pub(super) const CALLS_MAX: usize = 4096;
 
-/// How servers are talked to, what they are given, and what has to be allowed there. RESP3 everywhere: it tells of a closed connection before the next call is sent on it.
-pub(super) struct Dialer {
+/// The login, TLS, scripts and required rights for servers. RESP3 everywhere: it reports a closed connection before the next
+/// call is sent on it.
+pub(super) struct RedisDialer {
     data: RedisConnectionInfo,
     sentinel: RedisConnectionInfo,
     tls: Option<TlsCertificates>,
-    /// Gives a server the scripts, so that each call of one is a single round trip, also the first.
+    /// Loads the scripts into a server, so that each call of one is a single round trip, even the first.
     pub(super) scripts: Pipeline,
-    pub(super) rights: Rights,
+    pub(super) rights: RequiredRights,
 }
 
-impl Dialer {
-    /// Reads the CA file and tries the TLS settings.
+impl RedisDialer {
+    /// Reads the CA file and checks the TLS settings.
     pub(super) fn new(settings: &RedisSettings, scripts: Pipeline) -> Result<Self, StoreOpenError> {
         let fault = |text: String| StoreOpenError::Settings(format!("store.redis: {text}"));
         let root_cert = match &settings.ca_file {
@@ -49,43 +50,43 @@ impl Dialer {
                 root_cert,
             }),
             scripts,
-            rights: Rights::new(settings),
+            rights: RequiredRights::new(settings),
         };
         for address in settings.addresses()? {
-            let tried = dialer.data(&address);
+            let tried = dialer.data_client(&address);
             tried.map_err(|error| fault(format!("the TLS settings do not work: {error}")))?;
         }
         Ok(dialer)
     }
 
-    /// A client of a server that holds data. It connects nowhere yet.
-    pub(super) fn data(&self, address: &Address) -> RedisResult<Client> {
+    /// A client for a server that holds data. It does not connect yet.
+    pub(super) fn data_client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.client(address, &self.data)
     }
 
-    /// A client that asks such a server about rights: nothing is chosen there that may take one.
-    fn asking(&self, address: &Address) -> RedisResult<Client> {
+    /// A client that asks such a server about rights: it selects no database, which may need a right.
+    fn rights_client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.client(address, &self.data.clone().set_db(0))
     }
 
-    pub(super) fn sentinel(&self, address: &Address) -> RedisResult<Client> {
+    pub(super) fn sentinel_client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.client(address, &self.sentinel)
     }
 
-    /// What the user may not do at a server that holds data; `None` if it cannot be asked.
-    pub(super) async fn missing_rights(&self, address: &Address) -> Option<Missing> {
-        let client = self.asking(address).ok()?;
+    /// The rights that the user lacks at a server that holds data; `None` if the server cannot be asked.
+    pub(super) async fn missing_rights(&self, address: &RedisAddress) -> Option<MissingUserRights> {
+        let client = self.rights_client(address).ok()?;
         let connection = connect(&client, |_| {}).await.ok()?;
-        let Missing { refusal, complaint } = self.rights.ask(connection).await.ok()?;
+        let MissingUserRights { refusal, complaint } = self.rights.check(connection).await.ok()?;
         let at = |text: String| format!("redis at {address}: {text}");
-        Some(Missing {
+        Some(MissingUserRights {
             refusal: refusal.map(at),
             complaint: complaint.map(at),
         })
     }
 
-    fn client(&self, address: &Address, login: &RedisConnectionInfo) -> RedisResult<Client> {
-        let Address { host, port } = address.clone();
+    fn client(&self, address: &RedisAddress, login: &RedisConnectionInfo) -> RedisResult<Client> {
+        let RedisAddress { host, port } = address.clone();
         let place = if self.tls.is_some() {
             ConnectionAddr::TcpTls {
                 host,
@@ -96,7 +97,7 @@ impl Dialer {
         } else {
             ConnectionAddr::Tcp(host, port)
         };
-        // Calls of others are on their way when one is sent: it must not wait until theirs have arrived.
+        // Other calls may be on their way when one is sent: it must not wait until those have arrived.
         let at_once = TcpSettings::default().set_nodelay(true);
         let info = place
             .into_connection_info()?
@@ -109,7 +110,7 @@ impl Dialer {
     }
 }
 
-/// A connection without limits of time, which says what the server pushes, and when it is closed.
+/// A connection without timeouts, which reports the server's pushes, and its own closing, to `on_push`.
 pub(super) async fn connect(
     client: &Client,
     on_push: impl Fn(PushKind) + Send + Sync + 'static,
@@ -127,7 +128,7 @@ pub(super) async fn connect(
 }
 
 fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
-    // Without the crate's name and version, which older servers refuse and a right would be needed for.
+    // Without the crate's name and version, which older servers refuse and which would need a right.
     let mut login = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name();
@@ -163,10 +164,14 @@ mod tests {
 
     #[test]
     fn no_connection_waits_until_what_was_sent_before_has_arrived() {
-        let node = Address::new("127.0.0.1", 6379).unwrap();
+        let node = RedisAddress::new("127.0.0.1", 6379).unwrap();
         for tls in [false, true] {
-            let dialer = Dialer::new(&settings(tls), ::redis::pipe()).unwrap();
-            for client in [dialer.data(&node), dialer.sentinel(&node), dialer.asking(&node)] {
+            let dialer = RedisDialer::new(&settings(tls), ::redis::pipe()).unwrap();
+            for client in [
+                dialer.data_client(&node),
+                dialer.sentinel_client(&node),
+                dialer.rights_client(&node),
+            ] {
                 let info = client.unwrap().get_connection_info().clone();
                 assert!(info.tcp_settings().nodelay(), "{info:?}");
             }

@@ -1,2 +1,2 @@
--- KEYS behind those of the prelude: a document. -> its text, or ''
+-- KEYS after those of the prelude: a document. -> its text, or ''
 return {'ok', generation, redis.call('GET', KEYS[9]) or ''}

@@ -1,6 +1,6 @@
--- KEYS behind those of the prelude: documents. ARGV: generation, feed limit, how many documents are expected, put, and removed,
--- how many digests have ended; for each that is expected '' or '=' and its text; for each that is put seconds and text; the
--- digests. What has ended is among the removed.
+-- KEYS after those of the prelude: documents. ARGV: generation, feed limit, the numbers of documents that are expected, put
+-- and removed, and of digests that have ended; for each expected document '' or '=' and its text; for each document to put
+-- its seconds and text; the digests. Those that have ended are among the removed.
 local expected, put, removed, ended = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local at = 7
 for i = 1, expected do

@@ -1,4 +1,4 @@
--- KEYS behind those of the prelude: the document of an access token with this digest, former texts. ARGV: generation, digest.
+-- KEYS after those of the prelude: the document of an access token with this digest, former texts. ARGV: generation, digest.
 -- -> version, record or '', that document or ''
 local id = redis.call('HGET', IDS, ARGV[2])
 local record = ''
@@ -12,7 +12,7 @@ elseif redis.call('HLEN', IDS) ~= redis.call('HLEN', RECORDS) or redis.call('HLE
   return {'lost', generation}
 end
 if not id then
-  -- A version of weir that knows no former texts may have taken it out of the record.
+  -- A version of weir that does not know former texts may have removed it from the record.
   local replaced = redis.call('HGET', KEYS[10], ARGV[2])
   local kept = replaced and redis.call('HGET', RECORDS, replaced)
   if kept and former_of(kept) == ARGV[2] then

@@ -1,2 +1,2 @@
--- ARGV: generation. Nothing but what the prelude checks.
+-- ARGV: generation. Runs only the checks of the prelude.
 return {'ok', generation}

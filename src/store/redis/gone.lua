@@ -1,5 +1,5 @@
--- Remembers that a key was deleted which is not there.
--- KEYS behind those of the prelude: deleted keys. ARGV: generation, id.
+-- Remembers that a key was deleted that does not exist here.
+-- KEYS after those of the prelude: deleted keys. ARGV: generation, id.
 if redis.call('HEXISTS', RECORDS, ARGV[2]) == 1 then
   return {'conflict', generation}
 end

@@ -1,5 +1,6 @@
--- Puts a key back that the store has forgotten, unless it was deleted.
--- KEYS behind those of the prelude: deleted keys, former texts. ARGV: generation, feed limit, digest, id, record, created_at, revision.
+-- Restores a key that the store has lost, unless it was deleted.
+-- KEYS after those of the prelude: deleted keys, former texts.
+-- ARGV: generation, feed limit, digest, id, record, created_at, revision.
 if redis.call('HEXISTS', KEYS[9], ARGV[4]) == 1 then
   return {'ok', generation}
 end

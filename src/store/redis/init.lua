@@ -1,4 +1,4 @@
--- Gives a store its generation, and with that makes it one that nodes believe. Stands alone: the prelude refuses without it.
+-- Gives a store its generation, by which nodes accept it. Used without the prelude, which refuses without a generation.
 -- KEYS: those of the prelude. ARGV: generation, 'adopt' or ''.
 local there = redis.call('GET', KEYS[1])
 if there then

@@ -1,81 +1,88 @@
-//! The ledger that nodes share: accounts, quotas, holds and daily sums in Redis, every operation one script; and the rows of the
-//! consumption log, where that is at home there.
+//! The ledger that all nodes share: accounts, quotas, holds and daily sums in Redis, every operation one script; and the rows
+//! of the consumption log, if it is kept there.
 //!
 //! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
-//! cluster too. Scripts are given the name of the first and make the others from it, so while a cluster moves the slot they
-//! run only where all that they touch is:
+//! cluster too. Scripts get the name of the first key and derive the others from it, so while a cluster moves the slot they
+//! run only where all keys that they touch are:
 //! - `:state` the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see below),
-//!   `wm:<node>` the watermark of each node, `sum:<node>` up to where its rows are in the sums, `k:<key>` the terms of each key as last seen, `b:...` what of each rate limit is used up, `recall`,
-//!   `near`, `near:<key>`, `near_pace` and `near_pace:<key>` when leases are to come back (`recalls.lua`);
-//!   `restored` instead of `balance` while a backup is being put back: the account is not there yet,
-//! - `:nodes` the nodes that hold something, `:held:<node>` their holds and the end of their lease,
-//! - `:spent:<period>` key to nano-USD, gone some days after the period,
+//!   `wm:<node>` the watermark of each node, `sum:<node>` its last row in the sums, `k:<key>` the last seen terms of each key,
+//!   `b:...` the used part of each rate limit, `recall`, `near`, `near:<key>`, `near_pace` and `near_pace:<key>` when leases
+//!   have to be returned (`recalls.lua`); `restored` instead of `balance` while a backup is being restored: the account does
+//!   not exist yet,
+//! - `:nodes` the nodes that have holds, `:held:<node>` their holds and the end of their lease,
+//! - `:spent:<period>` key to nano-USD, removed some days after the period,
 //! - `:operations` the operations on the balance that are remembered,
-//! - `:notices` what waits to be told (`notices.lua`),
-//! - `:sums:<day>` what the rows of a day add up to (`daily_sums.lua`),
-//! - `:log:<day>` the rows of a day as JSON, in the order they were applied in, where the log is at home in Redis.
+//! - `:notices` the waiting notices (`notices.lua`),
+//! - `:sums:<day>` the sums of the rows of a day (`daily_sums.lua`),
+//! - `:log:<day>` the rows of a day as JSON, in the order in which they were applied, if the log is kept in Redis.
 //!
-//! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account and mended
+//! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account, and repaired
 //! whenever a process first changes an account in an epoch.
 //!
-//! A Redis that was emptied must not say that there is no such account, or that nobody has spent anything. The key store's
-//! generation is the sign; an account remembers the one it belongs to, and before an account counts as missing the
-//! generation is looked for.
-
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use async_trait::async_trait;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::watch;
-
-use super::ledger_scripts::LedgerScripts;
-use super::link::{Effort, Keys};
-use super::script::{Script, ScriptCall};
-use super::{ADMIN_BUDGET, RedisStore};
-use crate::domain::keys::key::KeyId;
-use crate::domain::ledger::daily_sums::{DailySum, DailySums, SumsOf};
-use crate::domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange};
-use crate::domain::ledger::notice::{NoticeOf, TakenNotices};
-use crate::domain::ledger::period::Period;
-use crate::domain::ledger::{
-    AccountRecord, AccountView, Admit, AdmitReply, Change, Denial, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
-    ToppedUp,
-};
-use crate::domain::money::NanoUsd;
-use crate::store::StoreError;
-use crate::store::ledger::{LIST_ACCOUNTS_MAX, LedgerStore, applicable};
-
-use self::answer::LedgerReply;
-use self::entered::Entered;
-use self::together::Piece;
+//! A Redis that was emptied must not report that an account does not exist, or that nothing was spent. The key store's
+//! generation tells them apart: an account remembers the generation it belongs to, and before an account counts as missing
+//! the generation is checked.
 
 mod answer;
 mod archive;
 mod arguments;
+mod batch;
 mod daily_sums;
-mod entered;
-mod index;
-mod lists;
-mod record;
 mod stored_account;
-mod summing;
 #[cfg(test)]
 mod tests;
-mod together;
 
-/// How many accounts are asked about at once.
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, Denial, KeySpend, NodeId, OperationId,
+            SpendByKey, Step, TopUp, TopUpReply,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseChange, LeaseReply},
+            notice::{NoticeId, TakenNotices},
+            period::Period,
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError,
+        ledger::{APPLY_STEPS_MAX, BATCH_STEPS_MIN, LIST_ACCOUNTS_MAX, LedgerStore, limit_steps},
+        redis::{
+            ADMIN_BUDGET, RedisStore,
+            ledger::{answer::LedgerReply, batch::BatchItem},
+            link::{CallPolicy, KeyNaming},
+            scripts::{LedgerScripts, RedisScript, ScriptCall},
+        },
+    },
+};
+
+/// The maximum number of settlements of leases per call if no rows are kept: they cost Redis little more than their groups.
+const BATCH_STEPS_MAX: usize = 2048;
+/// The maximum number of accounts that are queried at once.
 const AT_ONCE: usize = 32;
 
-/// The ledger on a Redis store's connections, which [`crate::store::KeyStore::run`] keeps up.
+/// The ledger on a Redis store's connections, which [`crate::store::KeyStore::run`] maintains.
 pub struct RedisLedger {
     store: Arc<RedisStore>,
-    entered: Entered,
-    /// Whether it has been said that the accounts are not those of this installation.
+    entered: KnownAccounts,
+    /// Whether it was logged that the accounts are not those of this installation.
     alarmed: AtomicBool,
-    /// Whether settlements push their rows, and rows of a backup are put back.
+    /// Whether settlements append their rows, and the rows of a backup are restored.
     keeps_rows: bool,
     #[cfg(test)]
     clock: Option<TestTime>,
@@ -86,12 +93,12 @@ pub struct RedisLedger {
 pub(super) type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 impl RedisLedger {
-    /// The ledger in the same Redis as the keys. `keeps_rows`: the log is at home there. Otherwise Redis is sent no row; lists from
-    /// before are read all the same ([`crate::store::ledger::LogLists`]).
+    /// The ledger in the same Redis as the keys. With `keeps_rows`, the log is kept there. Otherwise Redis gets no row;
+    /// existing lists can be read all the same ([`crate::store::ledger::LogLists`]).
     pub fn new(store: Arc<RedisStore>, keeps_rows: bool) -> Self {
         Self {
             store,
-            entered: Entered::default(),
+            entered: KnownAccounts::default(),
             alarmed: AtomicBool::new(false),
             keeps_rows,
             #[cfg(test)]
@@ -108,8 +115,8 @@ impl RedisLedger {
         }
     }
 
-    /// A call of a script about an account, with what every such script takes.
-    fn prepare<'a>(&self, script: &'a Script, account: &str) -> ScriptCall<'a> {
+    /// A call of a script about an account, with the arguments that every such script takes.
+    fn prepare<'a>(&self, script: &'a RedisScript, account: &str) -> ScriptCall<'a> {
         let mut call = script.call();
         call.key(format!("{{{}:a:{account}}}:state", self.store.namespace))
             .arg(self.now())
@@ -130,16 +137,17 @@ impl RedisLedger {
             .map_or_else(String::new, |clock| clock().to_string())
     }
 
-    async fn send(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<LedgerReply, StoreError> {
+    async fn send(&self, call: &ScriptCall<'_>, effort: CallPolicy) -> Result<LedgerReply, StoreError> {
         self.store
             .link
-            .call(call, effort, Keys::Made)
+            .call(call, effort, KeyNaming::Made)
             .await
             .map(LedgerReply::new)
     }
 
-    /// The status of an answer, and the answer. A missing account is one only while the Redis is the one this node knows.
-    async fn call(&self, call: &ScriptCall<'_>, effort: Effort) -> Result<(String, LedgerReply), StoreError> {
+    /// The status of an answer, and the rest of it. An account counts as missing only if the Redis is the one that this node
+    /// knows.
+    async fn call(&self, call: &ScriptCall<'_>, effort: CallPolicy) -> Result<(String, LedgerReply), StoreError> {
         let mut answer = self.send(call, effort).await?;
         let status = answer.text()?;
         let known = match status.as_str() {
@@ -161,13 +169,13 @@ impl RedisLedger {
         Ok((status, answer))
     }
 
-    /// Asks about an account, and reads the answer; the default one is of an account that is not there.
+    /// Queries an account and reads the answer; the default value for an account that does not exist.
     async fn read<T: Default>(
         &self,
         call: &ScriptCall<'_>,
         read: impl FnOnce(LedgerReply) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let (status, answer) = self.call(call, Effort::Read(ADMIN_BUDGET)).await?;
+        let (status, answer) = self.call(call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         if status == "missing" {
             Ok(T::default())
         } else {
@@ -175,91 +183,107 @@ impl RedisLedger {
         }
     }
 
-    async fn apply_pieces(
+    async fn apply_items(
         &self,
         (node, account): (&NodeId, &str),
-        pieces: &[Piece<'_>],
+        pieces: &[BatchItem<'_>],
         upto: u64,
         may_create: bool,
     ) -> Result<(String, LedgerReply), StoreError> {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create)).arg(upto);
-        together::tell(&mut call, pieces, self.keeps_rows)?;
+        batch::add_arguments(&mut call, pieces, self.keeps_rows)?;
         // Steps that are sent twice have one effect.
-        self.call(&call, Effort::Read(ADMIN_BUDGET)).await
+        self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await
     }
 
     fn scripts(&self) -> &LedgerScripts {
         &self.store.ledger_scripts
     }
 
-    /// A call about a node on an account, with an answer that nothing is read from.
-    async fn tell(&self, script: &Script, node: &NodeId, account: &str) -> Result<(), StoreError> {
+    /// Calls a script about a node and an account; nothing is read from the answer.
+    async fn call_for_node(&self, script: &RedisScript, node: &NodeId, account: &str) -> Result<(), StoreError> {
         let mut call = self.prepare(script, account);
         call.arg(node.as_str());
-        self.call(&call, Effort::Read(ADMIN_BUDGET)).await.map(drop)
+        self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await.map(drop)
     }
 }
 
 #[async_trait]
 impl LedgerStore for RedisLedger {
-    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
+    async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError> {
         let mut call = self.prepare(&self.scripts().admit, &ask.key.account);
         arguments::admit(&mut call, ask);
-        // A request that is asked for twice has one hold.
-        let (status, answer) = self.call(&call, Effort::Read(self.store.budget)).await?;
+        // A request that is admitted twice has one hold.
+        let (status, answer) = self.call(&call, CallPolicy::Read(self.store.budget)).await?;
         match status.as_str() {
             "granted" => answer.grant().map(AdmitReply::Granted),
-            "refused" => answer.denied(),
+            "refused" => answer.denial(),
             "stale" => Ok(AdmitReply::StaleKey),
             "missing" => Ok(AdmitReply::Refused(Denial::AccountUnknown)),
-            _ => Err(answer::unknown()),
+            _ => Err(answer::unknown_answer()),
         }
     }
 
-    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+    async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError> {
         let mut call = self.prepare(&self.scripts().top_up, &ask.account);
         arguments::top_up(&mut call, ask);
-        let (status, answer) = self.call(&call, Effort::Write(self.store.budget)).await?;
+        let (status, answer) = self.call(&call, CallPolicy::Write(self.store.budget)).await?;
         answer.topped_up(&status)
     }
 
-    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+    async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError> {
         let mut call = self.prepare(&self.scripts().lease, &ask.account);
         arguments::lease(&mut call, ask);
-        // A question that is asked twice has one effect.
-        let (status, answer) = self.call(&call, Effort::Read(self.store.budget)).await?;
+        // A lease call that is made twice has one effect.
+        let (status, answer) = self.call(&call, CallPolicy::Read(self.store.budget)).await?;
         match (status.as_str(), ask.change) {
-            ("held", _) => answer.leased().map(LeaseAnswer::Held),
-            ("refused", _) | ("missing", LeaseChange::Grow(_)) => Ok(LeaseAnswer::Refused),
-            ("gone" | "missing", _) => Ok(LeaseAnswer::Gone),
-            _ => Err(answer::unknown()),
+            ("held", _) => answer.lease_grant().map(LeaseReply::Held),
+            ("refused", _) | ("missing", LeaseChange::Grow(_)) => Ok(LeaseReply::Refused),
+            ("gone" | "missing", _) => Ok(LeaseReply::Gone),
+            _ => Err(answer::unknown_answer()),
         }
     }
 
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError> {
-        let (steps, upto) = applicable(steps, upto);
+        let is_batch = steps.iter().all(batch::is_leased);
+        let max = if is_batch {
+            self.batch_steps_max().max(APPLY_STEPS_MAX)
+        } else {
+            APPLY_STEPS_MAX
+        };
+        let (mut steps, mut upto) = limit_steps(steps, upto, max);
         let at = (node, account);
-        let mut pieces = together::pieces(steps);
-        let (mut status, mut answer) = self.apply_pieces(at, &pieces, upto, false).await?;
+        let mut pieces = batch::batch_items(steps);
+        let (mut status, mut answer) = self.apply_items(at, &pieces, upto, false).await?;
         let is_new = status == "missing";
         if is_new {
-            // It may be made: the Redis is the one this node knows.
-            (status, answer) = self.apply_pieces(at, &pieces, upto, true).await?;
+            // The account may be created: the Redis is the one that this node knows.
+            (status, answer) = self.apply_items(at, &pieces, upto, true).await?;
         }
         if status == "each" {
-            pieces = steps.iter().map(Piece::One).collect();
-            (status, answer) = self.apply_pieces(at, &pieces, upto, is_new).await?;
+            (steps, upto) = limit_steps(steps, upto, APPLY_STEPS_MAX);
+            pieces = steps.iter().map(BatchItem::One).collect();
+            (status, answer) = self.apply_items(at, &pieces, upto, is_new).await?;
         }
         if status != "ok" {
-            return Err(answer::unknown());
+            return Err(answer::unknown_answer());
         }
         let watermark = answer.number()?;
-        let opened = steps.iter().any(|step| matches!(step.change, Change::Open { .. }));
+        let opened = steps
+            .iter()
+            .any(|step| matches!(step.change, AccountChange::Open { .. }));
         if watermark > 0 {
             self.enter(account, is_new || opened).await?;
         }
         Ok(watermark)
+    }
+
+    fn batch_steps_max(&self) -> usize {
+        match self.keeps_rows {
+            true => BATCH_STEPS_MIN,
+            false => BATCH_STEPS_MAX,
+        }
     }
 
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError> {
@@ -274,14 +298,17 @@ impl LedgerStore for RedisLedger {
 
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError> {
         let renew = &self.scripts().renew;
-        let calls: Vec<_> = accounts.iter().map(|account| self.tell(renew, node, account)).collect();
-        // All of them, whichever fail: the others may be with another master.
+        let calls: Vec<_> = accounts
+            .iter()
+            .map(|account| self.call_for_node(renew, node, account))
+            .collect();
+        // Wait for all of them, even if some fail: the others may be at another master.
         let told: Vec<Result<(), StoreError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
         told.into_iter().collect()
     }
 
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError> {
-        self.tell(&self.scripts().release, node, account).await
+        self.call_for_node(&self.scripts().release, node, account).await
     }
 
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError> {
@@ -293,7 +320,7 @@ impl LedgerStore for RedisLedger {
         let limit = limit.min(LIST_ACCOUNTS_MAX);
         let mut after = after.unwrap_or_default().to_owned();
         let mut views = Vec::new();
-        // A name may stand for an account that a failover took along; others then take its place in the page.
+        // A name may belong to an account that a failover lost; others then take its place on the page.
         while views.len() < limit {
             let names = self.names(&after, limit - views.len()).await?;
             let Some(last) = names.last() else { break };
@@ -314,17 +341,22 @@ impl LedgerStore for RedisLedger {
         self.read(&call, LedgerReply::key_spend).await
     }
 
-    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError> {
         let mut call = self.prepare(&self.scripts().spent, account);
         call.arg(period.to_string());
         self.read(&call, LedgerReply::spent).await
     }
 
-    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+    async fn sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        of: &SumSelector,
+    ) -> Result<Vec<DailySum>, StoreError> {
         self.daily_sums(account, days, of).await
     }
 
-    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         let call = self.prepare(&self.scripts().summed, account);
         self.read(&call, LedgerReply::summed).await
     }
@@ -333,17 +365,17 @@ impl LedgerStore for RedisLedger {
         self.replace_sums(account, day, sums, seen).await
     }
 
-    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+    async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         let mut call = self.prepare(&self.scripts().operation, account);
         call.arg(id.as_str());
-        let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+        let (status, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         if status == "missing" { Ok(None) } else { answer.amount() }
     }
 
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
         let mut call = self.prepare(&self.scripts().take_notices, account);
         call.arg(pause_ms);
-        let (status, answer) = self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        let (status, answer) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         if status == "missing" {
             Ok(TakenNotices::default())
         } else {
@@ -351,13 +383,13 @@ impl LedgerStore for RedisLedger {
         }
     }
 
-    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+    async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError> {
         let mut call = self.prepare(&self.scripts().told, account);
         for of in told {
-            call.arg(of.text());
+            call.arg(of.store_name());
         }
-        // What is forgotten twice is forgotten.
-        self.call(&call, Effort::Read(ADMIN_BUDGET)).await.map(drop)
+        // Removing a notice twice has one effect.
+        self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await.map(drop)
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
@@ -370,5 +402,55 @@ impl LedgerStore for RedisLedger {
 
     fn epochs(&self) -> watch::Receiver<u64> {
         self.store.link.epochs()
+    }
+}
+
+/// How many accounts are remembered. Beyond that all are forgotten, and entered again.
+const ENTERED_MAX: usize = 100_000;
+
+/// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two
+/// round trips. In the next epoch they may be missing again.
+#[derive(Default)]
+struct KnownAccounts(Mutex<(u64, HashSet<String>)>);
+
+impl KnownAccounts {
+    fn contains(&self, account: &str, epoch: u64) -> bool {
+        let entered = self.0.lock();
+        entered.0 == epoch && entered.1.contains(account)
+    }
+
+    fn insert(&self, account: &str, epoch: u64) {
+        let mut entered = self.0.lock();
+        if entered.0 != epoch || entered.1.len() >= ENTERED_MAX {
+            *entered = (epoch, HashSet::new());
+        }
+        entered.1.insert(account.to_owned());
+    }
+}
+
+impl RedisLedger {
+    fn index(&self) -> String {
+        format!("{{{}:accounts}}:index", self.store.namespace)
+    }
+
+    /// Enters an account into the index, unless it is not new and this process knows that it is there.
+    async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
+        let epoch = *self.store.link.epochs().borrow();
+        if !is_new && self.entered.contains(account, epoch) {
+            return Ok(());
+        }
+        let mut call = self.scripts().enter.call();
+        call.key(self.index()).arg(account);
+        self.send(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        self.entered.insert(account, epoch);
+        Ok(())
+    }
+
+    /// Up to `limit` names after `after`.
+    async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let mut call = self.scripts().names.call();
+        call.key(self.index()).arg(after).arg(limit);
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        Ok(answer.remaining().collect())
     }
 }

@@ -1,137 +1,147 @@
 //! Sends calls to the store's Redis in any mode: one server, a master watched by sentinels, or a cluster.
 //!
 //! A call is one script whose keys share one slot. It is sent once. It is repeated only if it is known not to have run
-//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within
-//! its [`call_timeout`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own
-//! connection and breaker ([`lane`]).
+//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within its
+//! [`CallTimeout`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own connection and
+//! breaker ([`MasterLane`]).
 //!
 //! The crate's own clients for sentinels and clusters are not used: they split accounts, hang, and do not leave a silent
 //! master (docs/redis.md, "Why weir has a link of its own").
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use ::redis::{Client, Pipeline, RedisResult};
-use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-
-use self::call_timeout::{CallTimeout, TimeoutCheck};
-use self::cluster::Cluster;
-use self::finder::{Finder, Sentinel};
-use self::lane::{Lane, LaneState, unavailable};
-use self::live_connection::Wire;
-use self::verdict::Verdict;
-use super::address::Address;
-use super::dialer::Dialer;
-use super::script::ScriptCall;
-use super::settings::{RedisMode, RedisSettings};
-use crate::edges::clock;
-use crate::store::{StoreError, StoreOpenError};
-
 mod breaker;
-mod call_timeout;
 mod cluster;
-mod connecting;
+mod connection;
 mod dial;
-mod finder;
-mod inspection;
-mod lane;
-mod live_connection;
-mod misplaced_keys;
-mod report;
-mod runtime_connections;
+pub(crate) mod inspection;
+mod master;
+mod sentinel;
 mod slots;
 mod supervisor;
-mod verdict;
 
-pub(super) use connecting::{CONNECT_WAIT_MAX, Pauses};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ::redis::{Client, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    edges::clock,
+    store::{
+        StoreError, StoreOpenError,
+        redis::{
+            dialer::RedisDialer,
+            link::{
+                breaker::{CallTimeout, TimeoutCheck},
+                cluster::Cluster,
+                connection::Wire,
+                master::{LaneState, MasterLane, unavailable},
+                sentinel::{MasterFinder, Sentinels},
+            },
+            rights,
+            scripts::ScriptCall,
+            settings::{RedisAddress, RedisMode, RedisSettings},
+        },
+    },
+};
+
 #[cfg(test)]
-pub(super) use runtime_connections::CALLS_MIN as RUNTIME_CALLS_MIN;
+pub(super) use crate::store::redis::link::connection::CALLS_MIN as RUNTIME_CALLS_MIN;
+pub(super) use crate::store::redis::link::connection::{CONNECT_WAIT_MAX, RetryPauses};
 
-/// The most redirects of one call.
+/// The maximum number of redirects of one call.
 const REDIRECTS_MAX: usize = 8;
 /// The pause before a call is repeated whose slot is being moved.
 const SLOT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sends calls to Redis, in any of its modes.
 pub(super) struct Link {
-    route: Route,
-    dialer: Arc<Dialer>,
-    /// Moves at every reconnect and every change of a master, whoever notices it.
+    route: LinkTopology,
+    dialer: Arc<RedisDialer>,
+    /// Changes at every reconnect and every change of a master, whichever task notices it.
     epochs: watch::Sender<u64>,
-    /// How long a call may take in total, including the queue in front of it.
+    /// The timeout of a call in total, including the queue in front of it.
     queue: Duration,
 }
 
-enum Route {
-    /// All keys are with one master.
-    One { lane: Arc<Lane>, finder: Finder },
-    /// The first key says with whom.
+enum LinkTopology {
+    /// All keys are at one master.
+    One {
+        lane: Arc<MasterLane>,
+        finder: MasterFinder,
+    },
+    /// The first key determines the master.
     Cluster(Cluster),
 }
 
 /// How long a call may wait, and whether it may be repeated.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Effort {
+pub(super) enum CallPolicy {
     /// For calls that change nothing: at most this long without any answer; repeated once if the connection broke.
     Read(Duration),
     /// As for a read, but sent once: after a broken connection it is unknown whether the call ran.
     Write(Duration),
 }
 
-/// What a call says of the keys that its script touches. All are of one slot.
+/// Which keys that its script touches a call names. All are in one slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
-    /// It names them all. While the slot is on its way Redis itself runs it only where all of them are.
+pub(super) enum KeyNaming {
+    /// All of them. While the slot is being moved, Redis itself runs the script only where all of them are.
     Named,
-    /// It names the first, and the script makes the names of others. While a cluster moves the slot the call waits until all
-    /// that the script touches is with one server again. To the server that the slot is on its way to it must not go: there
-    /// the script would make anew what is still with the other one.
+    /// Only the first one; the script derives the names of the others. While a cluster moves the slot, the call waits until
+    /// all keys that the script touches are at one server again. It must not go to the server that the slot is being moved
+    /// to: there the script would create again what is still at the other one.
     Made,
 }
 
-/// Whom a call is waiting for, once it is sent.
+/// The answer that a call is waiting for, once it is sent.
 #[derive(Default)]
 struct CallProgress {
     awaited: Mutex<Option<AwaitedAnswer>>,
-    /// Whether the last answer was that the slot is on its way.
+    /// Whether the last answer was that the slot is being moved.
     moving: AtomicBool,
 }
 
 /// Where an answer is awaited: on which of a lane's connections.
 #[derive(Clone)]
 struct AwaitedAnswer {
-    lane: Arc<Lane>,
+    lane: Arc<MasterLane>,
     number: u64,
     wire: Arc<Wire>,
 }
 
 impl Link {
-    /// Checks the settings. It connects nowhere yet. `scripts` is what gives a server the scripts.
+    /// Checks the settings. Does not connect yet. `scripts` loads the scripts into a server.
     pub(super) fn new(settings: &RedisSettings, scripts: Pipeline) -> Result<Self, StoreOpenError> {
         let nodes = settings.addresses()?;
-        let dialer = Arc::new(Dialer::new(settings, scripts)?);
+        let dialer = Arc::new(RedisDialer::new(settings, scripts)?);
         let epochs = watch::Sender::new(0);
         let call_budget = settings.budget;
-        let one = |finder| Route::One {
-            lane: Arc::new(Lane::new(&dialer, &epochs, call_budget)),
+        let one = |finder| LinkTopology::One {
+            lane: Arc::new(MasterLane::new(&dialer, &epochs, call_budget)),
             finder,
         };
         let route = match &settings.mode {
             RedisMode::Cluster => {
-                Route::Cluster(Cluster::new(nodes, &settings.namespace, &dialer, &epochs, call_budget))
+                LinkTopology::Cluster(Cluster::new(nodes, &settings.namespace, &dialer, &epochs, call_budget))
             }
             RedisMode::Sentinel {
                 master_name, username, ..
             } => {
-                let sentinel = Sentinel::new(nodes, master_name.clone(), username.as_deref());
-                one(Finder::Sentinel(sentinel))
+                let sentinel = Sentinels::new(nodes, master_name.clone(), username.as_deref());
+                one(MasterFinder::Sentinel(sentinel))
             }
             RedisMode::Standalone => match nodes.as_slice() {
-                [node] => one(Finder::Standalone(node.clone())),
+                [node] => one(MasterFinder::Standalone(node.clone())),
                 _ => {
                     let text = "store.redis.nodes: give exactly one server";
                     return Err(StoreOpenError::Settings(text.to_owned()));
@@ -146,14 +156,14 @@ impl Link {
         })
     }
 
-    /// Runs a script, within the call's time.
+    /// Runs a script within the call's timeout.
     pub(super) async fn call(
         &self,
         call: &ScriptCall<'_>,
-        effort: Effort,
-        keys: Keys,
+        effort: CallPolicy,
+        keys: KeyNaming,
     ) -> Result<Vec<String>, StoreError> {
-        let (Effort::Read(silence) | Effort::Write(silence)) = effort;
+        let (CallPolicy::Read(silence) | CallPolicy::Write(silence)) = effort;
         let mut call_timeout = CallTimeout::new(silence, self.queue, clock::instant());
         let progress = CallProgress::default();
         let mut attempt = pin!(self.attempt(call, effort, keys, &progress));
@@ -174,44 +184,43 @@ impl Link {
             }
             if progress.moving.load(Ordering::Relaxed) {
                 return Err(StoreError::Unavailable(
-                    "redis is moving the slot of the call's keys to another master, and has not come to the end"
-                        .to_owned(),
+                    "redis is still moving the slot of the call's keys to another master".to_owned(),
                 ));
             }
-            return Err(call_timeout.ended(&check));
+            return Err(call_timeout.error(&check));
         }
     }
 
-    /// Whom to ask, and whether with ASKING.
-    async fn towards(
+    /// The lane of a call, and whether to send it with ASKING.
+    async fn lane_for(
         &self,
         call: &ScriptCall<'_>,
-        redirect: Option<(Address, bool)>,
-    ) -> Result<(Arc<Lane>, bool), StoreError> {
+        redirect: Option<(RedisAddress, bool)>,
+    ) -> Result<(Arc<MasterLane>, bool), StoreError> {
         Ok(match (&self.route, redirect) {
-            (Route::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
-            (Route::Cluster(cluster), None) => {
+            (LinkTopology::Cluster(cluster), Some((address, asking))) => (cluster.lane_to(&address), asking),
+            (LinkTopology::Cluster(cluster), None) => {
                 let slot = call.first_key().map(slots::of_key).unwrap_or_default();
                 (cluster.lane(slot).await?, false)
             }
-            (Route::One { lane, .. }, _) => (Arc::clone(lane), false),
+            (LinkTopology::One { lane, .. }, _) => (Arc::clone(lane), false),
         })
     }
 
     async fn attempt(
         &self,
         call: &ScriptCall<'_>,
-        effort: Effort,
-        keys: Keys,
+        effort: CallPolicy,
+        keys: KeyNaming,
         progress: &CallProgress,
     ) -> Result<Vec<String>, StoreError> {
         let command = call.command();
-        let mut again = matches!(effort, Effort::Read(_));
-        let mut redirect: Option<(Address, bool)> = None;
+        let mut again = matches!(effort, CallPolicy::Read(_));
+        let mut redirect: Option<(RedisAddress, bool)> = None;
         let mut redirects = 0;
         while redirects < REDIRECTS_MAX {
             *progress.awaited.lock() = None;
-            let (lane, asking) = self.towards(call, redirect.take()).await?;
+            let (lane, asking) = self.lane_for(call, redirect.take()).await?;
             let live = lane.live().await?;
             let wire = lane.runtime_connections.wire(&live);
             *progress.awaited.lock() = Some(AwaitedAnswer {
@@ -224,79 +233,81 @@ impl Link {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let verdict = match Verdict::of(&error) {
-                Verdict::Ask(_) if keys == Keys::Made => Verdict::Wait,
+            let verdict = match RedisErrorMeaning::of(&error) {
+                RedisErrorMeaning::Ask(_) if keys == KeyNaming::Made => RedisErrorMeaning::Wait,
                 verdict => verdict,
             };
-            progress.moving.store(verdict == Verdict::Wait, Ordering::Relaxed);
+            progress
+                .moving
+                .store(verdict == RedisErrorMeaning::Wait, Ordering::Relaxed);
             match (&self.route, verdict) {
-                (Route::Cluster(cluster), Verdict::Moved(target)) => {
-                    cluster.note_stale();
+                (LinkTopology::Cluster(cluster), RedisErrorMeaning::Moved(target)) => {
+                    cluster.mark_stale();
                     redirects += 1;
-                    redirect = Address::named_by(&target, &live.address).map(|address| (address, false));
+                    redirect = RedisAddress::from_report(&target, &live.address).map(|address| (address, false));
                     if redirects > 1 {
                         // The servers do not agree yet.
                         sleep(SLOT_PAUSE).await;
                     }
                 }
-                (Route::Cluster(_), Verdict::Ask(target)) => {
+                (LinkTopology::Cluster(_), RedisErrorMeaning::Ask(target)) => {
                     redirects += 1;
-                    redirect = Address::named_by(&target, &live.address).map(|address| (address, true));
+                    redirect = RedisAddress::from_report(&target, &live.address).map(|address| (address, true));
                 }
-                (Route::One { .. }, Verdict::Moved(_) | Verdict::Ask(_)) => {
-                    let text = "redis is a cluster, set store.redis.mode = \"cluster\"";
+                (LinkTopology::One { .. }, RedisErrorMeaning::Moved(_) | RedisErrorMeaning::Ask(_)) => {
+                    let text = "redis is a cluster: set store.redis.mode = \"cluster\"";
                     return Err(StoreError::Unavailable(text.to_owned()));
                 }
-                (_, Verdict::Wait) => {
-                    // However often: the call's timeout ends it.
+                (_, RedisErrorMeaning::Wait) => {
+                    // Without a limit: the call's timeout ends it.
                     redirects = 0;
                     sleep(SLOT_PAUSE).await;
                 }
-                (_, Verdict::NotMaster) => {
+                (_, RedisErrorMeaning::NotMaster) => {
                     redirects += 1;
-                    lane.leave(live.number, LaneState::Connecting);
+                    lane.give_up(live.number, LaneState::Connecting);
                 }
-                (_, Verdict::Broken) => {
-                    lane.leave(live.number, LaneState::Connecting);
+                (_, RedisErrorMeaning::Broken) => {
+                    lane.give_up(live.number, LaneState::Connecting);
                     if !again {
                         return Err(unavailable(&error));
                     }
                     again = false;
                 }
-                (_, Verdict::Denied) => {
+                (_, RedisErrorMeaning::Denied) => {
                     lane.denied.notify_one();
-                    return Err(StoreError::Unavailable(self.dialer.rights.refused()));
+                    return Err(StoreError::Unavailable(self.dialer.rights.refusal_text()));
                 }
-                (_, Verdict::Refused) => return Err(unavailable(&error)),
+                (_, RedisErrorMeaning::Refused) => return Err(unavailable(&error)),
             }
         }
         Err(StoreError::Unavailable(format!(
-            "redis sent a call elsewhere {REDIRECTS_MAX} times"
+            "redis redirected a call {REDIRECTS_MAX} times"
         )))
     }
 
-    /// Keeps all connections up. Cancel it to stop; what is connected then stays usable.
-    pub(super) async fn keep_up(&self) {
+    /// Keeps all connections up. Cancel this to stop; established connections then stay usable.
+    pub(super) async fn maintain(&self) {
         match &self.route {
-            Route::Cluster(cluster) => cluster.keep_up().await,
-            Route::One { lane, finder } => tokio::select! {
-                () = lane.keep_up(finder) => {}
+            LinkTopology::Cluster(cluster) => cluster.maintain().await,
+            LinkTopology::One { lane, finder } => tokio::select! {
+                () = lane.maintain(finder) => {}
                 () = finder.follow(lane) => {}
             },
         }
     }
 
     /// Starts a new epoch: acknowledged changes may be lost for a reason that the link cannot see.
-    pub(super) fn move_epoch(&self) {
+    pub(super) fn advance_epoch(&self) {
         self.epochs.send_modify(|epoch| *epoch += 1);
     }
 
-    /// How many runtimes have their own connection to the one master.
+    /// The number of runtimes that have their own connection to the one master.
     #[cfg(test)]
     pub(super) fn runtime_connections(&self) -> usize {
         match &self.route {
-            Route::One { lane, .. } => lane.runtime_connections.ready(),
-            Route::Cluster(_) => 0,
+            LinkTopology::One { lane, .. } => lane.runtime_connections.ready(),
+            LinkTopology::Cluster(_) => 0,
         }
     }
 
@@ -306,48 +317,184 @@ impl Link {
     }
 
     /// The lanes to all masters.
-    fn lanes(&self) -> Vec<Arc<Lane>> {
+    fn lanes(&self) -> Vec<Arc<MasterLane>> {
         match &self.route {
-            Route::One { lane, .. } => vec![Arc::clone(lane)],
-            Route::Cluster(cluster) => cluster.all(),
+            LinkTopology::One { lane, .. } => vec![Arc::clone(lane)],
+            LinkTopology::Cluster(cluster) => cluster.all_lanes(),
         }
     }
 
     /// Whether every known master is connected, and the sentinels, if any, have answered.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
-            Route::One { lane, finder } => {
+            LinkTopology::One { lane, finder } => {
                 let is_announced = lane.announced.borrow().is_some();
                 lane.live_now().is_some() && (is_announced || !finder.is_sentinel())
             }
-            Route::Cluster(cluster) => cluster.is_whole(),
+            LinkTopology::Cluster(cluster) => cluster.is_complete(),
         }
     }
 
     /// Whether several masters share the keys.
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.route, Route::Cluster(_))
+        matches!(self.route, LinkTopology::Cluster(_))
     }
 
     /// The master of a key, as far as known.
-    pub(super) fn master_of(&self, key: &str) -> Option<Address> {
+    pub(super) fn master_of(&self, key: &str) -> Option<RedisAddress> {
         match &self.route {
-            Route::One { lane, .. } => Some(lane.live_now()?.address.clone()),
-            Route::Cluster(cluster) => cluster.owner(slots::of_key(key.as_bytes())),
+            LinkTopology::One { lane, .. } => Some(lane.live_now()?.address.clone()),
+            LinkTopology::Cluster(cluster) => cluster.owner(slots::of_key(key.as_bytes())),
         }
     }
 
-    /// Waits until a key is with another master than this one.
-    pub(super) async fn until_elsewhere(&self, key: &str, master: &Address) {
+    /// Waits until a key is at another master than `master`.
+    pub(super) async fn wait_until_elsewhere(&self, key: &str, master: &RedisAddress) {
         let is_elsewhere = || self.master_of(key).is_some_and(|now| now != *master);
         match &self.route {
-            Route::One { lane, .. } => lane::until(lane.state.subscribe(), is_elsewhere).await,
-            Route::Cluster(cluster) => cluster.until(is_elsewhere).await,
+            LinkTopology::One { lane, .. } => master::wait_until(lane.state.subscribe(), is_elsewhere).await,
+            LinkTopology::Cluster(cluster) => cluster.wait_until(is_elsewhere).await,
         }
     }
 
-    /// A client of a server that holds data.
-    pub(super) fn client(&self, address: &Address) -> RedisResult<Client> {
-        self.dialer.data(address)
+    /// A client for a server that holds data.
+    pub(super) fn client(&self, address: &RedisAddress) -> RedisResult<Client> {
+        self.dialer.data_client(address)
+    }
+}
+
+/// What an error means for the call.
+#[derive(Debug, PartialEq, Eq)]
+enum RedisErrorMeaning {
+    /// Not run: this server owns the slot for good.
+    Moved(String),
+    /// Not run: the slot is being moved to this server, which has to be asked with ASKING.
+    Ask(String),
+    /// Not run: the slot is being moved, and one of its keys is not, or no longer, at this server; try again in a moment.
+    Wait,
+    /// Not run: the server is no longer a master.
+    NotMaster,
+    /// The connection is lost, so it is unknown whether the call ran.
+    Broken,
+    /// Refused because a right is missing, perhaps in the middle of a script.
+    Denied,
+    /// Refused. A script's first write is refused before anything is written.
+    Refused,
+}
+
+impl RedisErrorMeaning {
+    fn of(error: &RedisError) -> Self {
+        let redirect = || error.redirect_node().map(|(address, _)| address.to_owned());
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => redirect().map_or(Self::Refused, Self::Moved),
+            ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
+            // A script met a key whose name it had derived. It does so before it writes.
+            ErrorKind::Server(ServerErrorKind::ResponseError)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("attempted to access a non local key")) =>
+            {
+                Self::Wait
+            }
+            // Before Redis 7 a script's error contains the real one in its text.
+            ErrorKind::Server(ServerErrorKind::ResponseError)
+                if error
+                    .detail()
+                    .is_some_and(|detail| detail.contains(": -READONLY ") || detail.contains(": -MASTERDOWN ")) =>
+            {
+                Self::NotMaster
+            }
+            _ if rights::is_refused(error) => Self::Denied,
+            _ if error.is_unrecoverable_error() => Self::Broken,
+            _ => Self::Refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::redis::{Value, parse_redis_value};
+
+    fn verdict(code: &str, detail: &str) -> RedisErrorMeaning {
+        let line = format!("-{code} {detail}\r\n");
+        let error = parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+        RedisErrorMeaning::of(&error.unwrap_err())
+    }
+
+    #[test]
+    fn errors_have_one_meaning_each() {
+        let moved = || "10.0.0.1:7000".to_owned();
+        for (code, detail, meaning) in [
+            ("MOVED", "3999 10.0.0.1:7000", RedisErrorMeaning::Moved(moved())),
+            ("ASK", "3999 10.0.0.1:7000", RedisErrorMeaning::Ask(moved())),
+            (
+                "TRYAGAIN",
+                "Multiple keys request during rehashing of slot",
+                RedisErrorMeaning::Wait,
+            ),
+            (
+                "ERR",
+                "Script attempted to access a non local key in a cluster node script: f_1, on @user_script:1.",
+                RedisErrorMeaning::Wait,
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: Lua script attempted to access a \
+                 non local key in a cluster node",
+                RedisErrorMeaning::Wait,
+            ),
+            (
+                "READONLY",
+                "You can't write against a read only replica.",
+                RedisErrorMeaning::NotMaster,
+            ),
+            ("MASTERDOWN", "Link with MASTER is down", RedisErrorMeaning::NotMaster),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write",
+                RedisErrorMeaning::NotMaster,
+            ),
+            ("CLUSTERDOWN", "The cluster is down", RedisErrorMeaning::Refused),
+            (
+                "NOREPLICAS",
+                "Not enough good replicas to write.",
+                RedisErrorMeaning::Refused,
+            ),
+            (
+                "MISCONF",
+                "Redis is configured to save RDB snapshots",
+                RedisErrorMeaning::Refused,
+            ),
+            (
+                "OOM",
+                "command not allowed when used memory > 'maxmemory'.",
+                RedisErrorMeaning::Refused,
+            ),
+            ("BUSY", "Redis is busy running a script.", RedisErrorMeaning::Refused),
+            (
+                "LOADING",
+                "Redis is loading the dataset in memory",
+                RedisErrorMeaning::Refused,
+            ),
+            ("NOAUTH", "Authentication required.", RedisErrorMeaning::Refused),
+            ("NOPERM", "this user has no permissions", RedisErrorMeaning::Denied),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand script: 4d, on @user_script:1.",
+                RedisErrorMeaning::Denied,
+            ),
+            ("ERR", "unknown command", RedisErrorMeaning::Refused),
+        ] {
+            assert_eq!(verdict(code, detail), meaning, "{code} {detail}");
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_leaves_it_open_what_happened() {
+        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(RedisErrorMeaning::of(&broken), RedisErrorMeaning::Broken);
     }
 }

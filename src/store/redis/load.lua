@@ -1,5 +1,6 @@
--- Puts keys of a backup into a store that has no generation yet. Stands alone: the prelude refuses without one.
--- KEYS: those of the prelude, deleted keys, former texts. ARGV: digest or '' for a deleted key, id, record, created_at, last use or '', ...
+-- Puts keys of a backup into a store that has no generation yet. Used without the prelude, which refuses without one.
+-- KEYS: those of the prelude, deleted keys, former texts.
+-- ARGV: digest or '' for a deleted key, id, record, created_at, last use or '', ...
 local GENERATION, _, _, IDS, DIGESTS, RECORDS, ORDER, USED, GONE, FORMER = unpack(KEYS)
 if redis.call('EXISTS', GENERATION) == 1 then
   return {'conflict', ''}

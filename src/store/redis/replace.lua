@@ -1,6 +1,6 @@
--- Puts a changed record in place of the one it was made from.
--- KEYS behind those of the prelude: former texts.
--- ARGV: generation, feed limit, id, old record, new record, its digest, whether a text ends with that.
+-- Replaces the record that the new one was made from.
+-- KEYS after those of the prelude: former texts.
+-- ARGV: generation, feed limit, id, old record, new record, its digest, whether this ends a text.
 local FORMER = KEYS[9]
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record then

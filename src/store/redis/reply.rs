@@ -1,4 +1,4 @@
-//! What the scripts answer: a status, the generation, and what was asked for, all as text.
+//! The answers of the scripts: a status, the generation, and the results, all as text.
 
 use std::vec::IntoIter;
 
@@ -13,7 +13,7 @@ pub(super) struct ScriptReply {
 }
 
 impl ScriptReply {
-    /// Sorts refusals out.
+    /// Reads an answer; a refusal becomes an error.
     pub(super) fn read(texts: Vec<String>) -> Result<Self, StoreError> {
         let mut texts = texts.into_iter();
         let status = texts.next().unwrap_or_default();
@@ -30,19 +30,19 @@ impl ScriptReply {
             "duplicate" => Err(StoreError::Duplicate),
             "deleted" => Err(StoreError::Deleted),
             "lost" => Err(StoreError::Unavailable(
-                "redis was emptied or replaced while this node was running; put its data back with `weir store restore`, or restart weir to accept another Redis that is set up"
+                "redis was emptied or replaced while this node was running; restore its data with `weir store restore`, or restart weir to accept another Redis that is set up"
                     .to_owned(),
             )),
             "uninitialised" => Err(StoreError::Unavailable(
-                "this Redis is not set up for weir, or was emptied; run `weir store init` if it is new, or `weir store restore`"
+                "this Redis is not set up for weir, or was emptied; run `weir store init` if it is new, otherwise `weir store restore`"
                     .to_owned(),
             )),
             "corrupt" => Err(StoreError::Corrupt(texts.next().unwrap_or_default())),
-            _ => Err(StoreError::Corrupt("a script answered in an unknown way".to_owned())),
+            _ => Err(StoreError::Corrupt("a script returned an unknown answer".to_owned())),
         }
     }
 
-    /// Whether the record was changed by someone else in the meantime.
+    /// Whether somebody else has changed the record meanwhile.
     pub(super) fn is_conflict(&self) -> bool {
         self.conflict
     }
@@ -63,7 +63,7 @@ impl ScriptReply {
             .map_err(|_| StoreError::Corrupt("the version is not a number".to_owned()))
     }
 
-    /// A record, its last use and its digest, again and again.
+    /// Keys, each from a record, a last use and a digest.
     pub(super) fn views(mut self) -> Result<Vec<KeyView>, StoreError> {
         let mut views = Vec::new();
         while let Some(text) = self.rest.next() {
@@ -72,7 +72,7 @@ impl ScriptReply {
         Ok(views)
     }
 
-    /// The feed from behind `asked`. A gap in it means that nothing cached can be trusted.
+    /// The feed after the version `asked`. With a gap in it, nothing cached can be trusted.
     pub(super) fn changes(mut self, asked: u64) -> Result<Changes, StoreError> {
         let version = self.number()?;
         if self.text()? == "behind" {
@@ -88,7 +88,9 @@ impl ScriptReply {
             }
             for word in words {
                 let digest = KeyDigest::from_hex(word);
-                digests.push(digest.ok_or_else(|| StoreError::Corrupt("the feed holds no digest".to_owned()))?);
+                digests.push(
+                    digest.ok_or_else(|| StoreError::Corrupt("an entry of the feed is not a digest".to_owned()))?,
+                );
             }
         }
         let whole = expected == version;
@@ -115,7 +117,7 @@ pub(super) fn view(record_text: &str, used: &str, digest: &str) -> Result<KeyVie
     })
 }
 
-/// Reads a record. The error names a place, never the content.
+/// Reads a record. The error names a position, never the content.
 pub(super) fn record(text: &str) -> Result<KeyRecord, StoreError> {
     serde_json::from_str(text).map_err(|error| {
         StoreError::Corrupt(format!(

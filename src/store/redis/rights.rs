@@ -1,17 +1,17 @@
-//! What the ACL user may do at a server, asked without doing it: behind MULTI a server says of each command whether the user
-//! may run it, and runs none of them, as the connection is closed then. Rights come first there, before memory, role and whose
-//! slot a key has, so any server can be asked in any state.
+//! The rights of the ACL user at a server, checked without using them: after MULTI a server reports for each command whether
+//! the user may run it, and runs none of them, because the connection is closed then. Rights are checked before memory, role
+//! and the owner of a key's slot, so any server can be asked in any state.
 //!
-//! A script that may not run one of its commands stops in the middle, and scripts do not roll back: so a server at which one
-//! of those rights is missing is not used at all.
+//! A script that may not run one of its commands stops in the middle, and scripts do not roll back: a server at which one of
+//! those rights is missing is not used at all.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::settings::{RedisMode, RedisSettings};
 
-/// The commands of the scripts, each with how many arguments it is asked about with: a server counts them first. All of them
-/// are keys.
+/// The commands of the scripts, each with its number of arguments in the check: a server counts them first. All arguments are
+/// keys.
 const SCRIPTED: [(&str, usize); 31] = [
     ("del", 1),
     ("exists", 1),
@@ -45,54 +45,54 @@ const SCRIPTED: [(&str, usize); 31] = [
     ("zrank", 2),
     ("zrem", 2),
 ];
-/// By what the other rights are asked about.
-const ASKING: &str = "multi";
-/// What the name of a key that is asked about ends with. None has it.
+/// The command by which the other rights are checked.
+const CHECK_COMMAND: &str = "multi";
+/// The end of the name of a key that is used in a check. No other key has it.
 const PROBE: &str = "rights";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RightUse {
     /// Nothing works without it.
     Vital,
-    /// weir serves without it; this is what is missed then.
+    /// weir works without it; this text names the restriction.
     Useful(&'static str),
 }
 
-/// A right, and the command by which it is asked about.
-struct Right {
+/// A right, and the command that checks it.
+struct AclRight {
     name: &'static str,
     words: Vec<String>,
-    of: RightUse,
+    usage: RightUse,
 }
 
 /// The rights that weir needs at a server that holds data.
-pub(super) struct Rights {
+pub(super) struct RequiredRights {
     user: String,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     prefix: String,
-    rights: Vec<Right>,
+    rights: Vec<AclRight>,
 }
 
-/// What is missing of them, as "user ... may not ...: grant ...".
+/// The rights that are missing, as "user ... may not ...: grant ...".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missing {
-    /// Why the server is not used, with what to do.
+pub(super) struct MissingUserRights {
+    /// Why the server is not used, with the remedy.
     pub(super) refusal: Option<String>,
-    /// What weir cannot do there although it is used, with what to do.
+    /// The restrictions of a server that is used all the same, with the remedy.
     pub(super) complaint: Option<String>,
 }
 
-impl Rights {
+impl RequiredRights {
     pub(super) fn new(settings: &RedisSettings) -> Self {
         let prefix = format!("{{{}:", settings.namespace);
         let key = |family: &str| format!("{prefix}{family}}}:{PROBE}");
         let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
-        let vital = |name, words| Right {
+        let vital = |name, words| AclRight {
             name,
             words,
-            of: RightUse::Vital,
+            usage: RightUse::Vital,
         };
-        let mut rights: Vec<Right> = SCRIPTED
+        let mut rights: Vec<AclRight> = SCRIPTED
             .iter()
             .map(|(name, count)| {
                 let arguments = std::iter::repeat_n(key("keys"), *count);
@@ -117,13 +117,13 @@ impl Rights {
             rights.push(vital("cluster|slots", words(&["cluster", "slots"])));
             rights.push(vital("asking", words(&["asking"])));
         }
-        let useful = |name, words, missed| Right {
+        let useful = |name, words, missed| AclRight {
             name,
             words,
-            of: RightUse::Useful(missed),
+            usage: RightUse::Useful(missed),
         };
         if matches!(settings.mode, RedisMode::Cluster) {
-            let missed = "keys that a cut-off move of slots has left behind are not found";
+            let missed = "keys left behind by an interrupted move of slots are not found";
             let (count, get) = (
                 ["cluster", "countkeysinslot", "0"],
                 ["cluster", "getkeysinslot", "0", "1"],
@@ -135,12 +135,12 @@ impl Rights {
             useful(
                 "info",
                 words(&["info"]),
-                "its role and settings and how full it is are not seen",
+                "its role, its settings and its memory are not visible",
             ),
             useful(
                 "client|tracking",
                 words(&["client", "tracking", "on", "bcast", "prefix", &prefix]),
-                "changes of keys are only found by polling",
+                "changes of keys are found only by polling",
             ),
         ]);
         Self {
@@ -150,21 +150,21 @@ impl Rights {
         }
     }
 
-    /// All of them, as `ACL SETUSER` takes them: `+get`.
+    /// All rights, as `ACL SETUSER` takes them: `+get`.
     #[cfg(test)]
     pub(super) fn least(&self) -> std::collections::BTreeSet<String> {
         let named = self.rights.iter().map(|right| right.name);
-        named.chain([ASKING]).map(|name| format!("+{name}")).collect()
+        named.chain([CHECK_COMMAND]).map(|name| format!("+{name}")).collect()
     }
 
-    /// Asks about all of them. The connection is of no use afterwards.
-    pub(super) async fn ask(&self, mut connection: MultiplexedConnection) -> RedisResult<Missing> {
-        // Alone: where it is refused, what follows would be run.
-        let begun: RedisResult<Value> = ::redis::cmd(ASKING).query_async(&mut connection).await;
+    /// Checks all rights. The connection cannot be used afterwards.
+    pub(super) async fn check(&self, mut connection: MultiplexedConnection) -> RedisResult<MissingUserRights> {
+        // Sent alone: if it is refused, the commands after it would run.
+        let begun: RedisResult<Value> = ::redis::cmd(CHECK_COMMAND).query_async(&mut connection).await;
         match begun {
             Ok(_) => {}
             Err(error) if error.is_unrecoverable_error() => return Err(error),
-            Err(_) => return Ok(self.unseen()),
+            Err(_) => return Ok(self.unknown_rights()),
         }
         let mut pipe = Pipeline::new();
         for right in &self.rights {
@@ -175,36 +175,36 @@ impl Rights {
         Ok(self.missing(&answers))
     }
 
-    fn unseen(&self) -> Missing {
-        let missed = "which other rights are missing is not seen";
-        Missing {
+    fn unknown_rights(&self) -> MissingUserRights {
+        let missed = "the other missing rights are not visible";
+        MissingUserRights {
             refusal: None,
-            complaint: Some(self.say(&[(ASKING, RightUse::Useful(missed))], false)),
+            complaint: Some(self.describe(&[(CHECK_COMMAND, RightUse::Useful(missed))], false)),
         }
     }
 
     /// Reads the answers, one to each right.
-    fn missing(&self, answers: &[RedisResult<Value>]) -> Missing {
+    fn missing(&self, answers: &[RedisResult<Value>]) -> MissingUserRights {
         let (mut vital, mut useful, mut keys) = (Vec::new(), Vec::new(), false);
         for (right, answer) in self.rights.iter().zip(answers) {
-            match (answer.as_ref().err().and_then(DeniedRight::of), right.of) {
+            match (answer.as_ref().err().and_then(DeniedRight::of), right.usage) {
                 (None, _) => {}
                 (Some(DeniedRight::Key), _) => keys = true,
-                (Some(DeniedRight::Command), RightUse::Vital) => vital.push((right.name, right.of)),
-                (Some(DeniedRight::Command), RightUse::Useful(_)) => useful.push((right.name, right.of)),
+                (Some(DeniedRight::Command), RightUse::Vital) => vital.push((right.name, right.usage)),
+                (Some(DeniedRight::Command), RightUse::Useful(_)) => useful.push((right.name, right.usage)),
             }
         }
-        // Some are asked about with several keys.
+        // Some are checked with several keys.
         let mut seen = std::collections::BTreeSet::new();
         vital.retain(|(name, _)| seen.insert(*name));
-        Missing {
-            refusal: (keys || !vital.is_empty()).then(|| self.say(&vital, keys)),
-            complaint: (!useful.is_empty()).then(|| self.say(&useful, false)),
+        MissingUserRights {
+            refusal: (keys || !vital.is_empty()).then(|| self.describe(&vital, keys)),
+            complaint: (!useful.is_empty()).then(|| self.describe(&useful, false)),
         }
     }
 
-    /// What the user may not do, and by which words of `ACL SETUSER` it may.
-    fn say(&self, missing: &[(&str, RightUse)], keys: bool) -> String {
+    /// The text for missing rights, with the words of `ACL SETUSER` that grant them.
+    fn describe(&self, missing: &[(&str, RightUse)], keys: bool) -> String {
         let name = |(name, of): &(&str, RightUse)| match of {
             RightUse::Vital => format!("{name:?}"),
             RightUse::Useful(missed) => format!("{name:?} ({missed})"),
@@ -227,10 +227,10 @@ impl Rights {
         )
     }
 
-    /// A call was refused for want of a right.
-    pub(super) fn refused(&self) -> String {
+    /// The error text of a call that was refused because a right is missing.
+    pub(super) fn refusal_text(&self) -> String {
         format!(
-            "redis user {:?} has no right to something that this needs: the log and /readyz say which",
+            "redis user {:?} lacks a right that this call needs: the log and /readyz name it",
             self.user
         )
     }
@@ -253,7 +253,7 @@ impl DeniedRight {
     }
 }
 
-/// Whether a call, or a command of its script, was refused for want of a right.
+/// Whether a call, or a command of its script, was refused because a right is missing.
 pub(super) fn is_refused(error: &RedisError) -> bool {
     let in_script = |detail: &str| {
         // Redis 6 and 7.0, then later ones.
@@ -270,8 +270,8 @@ mod tests {
 
     use super::*;
 
-    fn rights(mode: RedisMode) -> Rights {
-        Rights::new(&RedisSettings {
+    fn rights(mode: RedisMode) -> RequiredRights {
+        RequiredRights::new(&RedisSettings {
             mode,
             nodes: vec!["h:1".to_owned()],
             username: Some("weir".to_owned()),
@@ -293,9 +293,9 @@ mod tests {
     }
 
     /// What is missing where these are denied.
-    fn missing(denied: &[(&str, &str)]) -> Missing {
+    fn missing(denied: &[(&str, &str)]) -> MissingUserRights {
         let rights = rights(RedisMode::Cluster);
-        let answer = |right: &Right| {
+        let answer = |right: &AclRight| {
             let found = denied.iter().find(|(name, _)| *name == right.name);
             found.map_or(Ok(Value::Okay), |(_, line)| Err(error(line)))
         };
@@ -305,14 +305,14 @@ mod tests {
 
     #[test]
     fn each_missing_right_is_named_with_the_word_that_grants_it() {
-        assert_eq!(missing(&[]), Missing::default());
+        assert_eq!(missing(&[]), MissingUserRights::default());
         let none = "NOPERM this user has no permissions to run the 'x' command";
         let lacking = missing(&[("hget", none), ("asking", none)]);
         let said = "user \"weir\" may not run \"hget\", \"asking\": grant +hget +asking";
         assert_eq!((lacking.refusal.as_deref(), lacking.complaint), (Some(said), None));
         let lacking = missing(&[("info", none)]);
         let said =
-            "user \"weir\" may not run \"info\" (its role and settings and how full it is are not seen): grant +info";
+            "user \"weir\" may not run \"info\" (its role, its settings and its memory are not visible): grant +info";
         assert_eq!((lacking.refusal, lacking.complaint.as_deref()), (None, Some(said)));
     }
 
@@ -337,7 +337,7 @@ mod tests {
             "MOVED 3999 10.0.0.1:7000",
             "LOADING Redis is loading the dataset in memory",
         ] {
-            assert_eq!(missing(&[("hset", line)]), Missing::default(), "{line}");
+            assert_eq!(missing(&[("hset", line)]), MissingUserRights::default(), "{line}");
         }
     }
 

@@ -1,15 +1,15 @@
-//! The scripts: each is one operation, and atomic.
+//! The scripts: each is one atomic operation.
 
-use super::script::{Script, script_table};
+use ::redis::{Cmd, Pipeline, ToRedisArgs};
 
-/// A script of these parts.
+/// A script made of these parts.
 macro_rules! alone {
     ($($file:literal)*) => {
-        Script::new(concat!($(include_str!($file)),*))
+        RedisScript::new(concat!($(include_str!($file)),*))
     };
 }
 
-/// The same behind the part that most begin with.
+/// The same after the part with which most scripts begin.
 macro_rules! script {
     ($($file:literal)*) => {
         alone!("prelude.lua" $($file)*)
@@ -44,4 +44,172 @@ script_table! { Scripts,
     web_session_visit: script!("web_sessions/head.lua" "web_sessions/visit.lua"),
     web_session_end: script!("web_sessions/head.lua" "web_sessions/end.lua"),
     web_session_list: script!("web_sessions/head.lua" "web_sessions/list.lua"),
+}
+
+/// A script made of these parts.
+macro_rules! alone {
+    ($($file:literal)*) => {
+        RedisScript::new(concat!($(include_str!(concat!("ledger/", $file))),*))
+    };
+}
+
+/// The same after the part with which most scripts begin.
+macro_rules! script {
+    ($($file:literal)*) => {
+        alone!("prelude.lua" $($file)*)
+    };
+}
+
+script_table! { LedgerScripts,
+    admit: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "admit.lua"),
+    top_up: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "recalls.lua" "top_up.lua"),
+    lease: script!("period.lua" "holds.lua" "mirror.lua" "standing.lua" "buckets.lua" "paces.lua" "hash.lua" "leases.lua" "lease.lua"),
+    apply: script!("period.lua" "holds.lua" "mirror.lua" "buckets.lua" "operations.lua" "hash.lua" "leases.lua" "daily_sums.lua" "notices.lua" "settling.lua" "together.lua" "apply.lua"),
+    set_terms: script!("hash.lua" "set_terms.lua"),
+    watermark: script!("watermark.lua"),
+    renew: script!("holds.lua" "renew.lua"),
+    release: script!("holds.lua" "release.lua"),
+    account: script!("period.lua" "holds.lua" "account.lua"),
+    key_spend: script!("period.lua" "holds.lua" "key_spend.lua"),
+    spent: script!("spent.lua"),
+    operation: script!("operations.lua" "operation.lua"),
+    take_notices: script!("notices.lua" "take_notices.lua"),
+    told: script!("told.lua"),
+    rows: script!("rows.lua"),
+    sums: script!("sums.lua"),
+    summed: script!("summed.lua"),
+    put_sums: script!("put_sums.lua"),
+    enter: alone!("enter.lua"),
+    names: alone!("names.lua"),
+    kept: script!("period.lua" "operations.lua" "kept.lua"),
+    put_back: script!("operations.lua" "put_back.lua"),
+    put_rows: script!("put_rows.lua"),
+    restored: script!("restored.lua"),
+    log_days: script!("log_days.lua"),
+    remove: script!("remove.lua"),
+}
+
+/// A script: its text, which Redis gets on every new connection, and the digest by which calls name it.
+pub(super) struct RedisScript {
+    text: &'static str,
+    digest: String,
+}
+
+impl RedisScript {
+    pub(super) fn new(text: &'static str) -> Self {
+        let digest = ::redis::Script::new(text).get_hash().to_owned();
+        Self { text, digest }
+    }
+
+    /// The command that loads it into a server.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = ::redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.text);
+        command
+    }
+
+    /// A call of it, without keys and arguments yet.
+    pub(super) fn call(&self) -> ScriptCall<'_> {
+        ScriptCall {
+            script: self,
+            keys: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+/// The commands that load scripts into a server, for one round trip.
+pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a RedisScript>) -> Pipeline {
+    let mut pipe = ::redis::pipe();
+    for script in scripts {
+        pipe.add_command(script.load()).ignore();
+    }
+    pipe
+}
+
+/// A call of a script, with its keys and arguments in the order in which they were given.
+pub(super) struct ScriptCall<'a> {
+    pub(super) script: &'a RedisScript,
+    keys: Vec<Vec<u8>>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl ScriptCall<'_> {
+    pub(super) fn key<K: ToRedisArgs>(&mut self, key: K) -> &mut Self {
+        key.write_redis_args(&mut self.keys);
+        self
+    }
+
+    pub(super) fn arg<A: ToRedisArgs>(&mut self, argument: A) -> &mut Self {
+        argument.write_redis_args(&mut self.arguments);
+        self
+    }
+
+    pub(super) fn first_key(&self) -> Option<&[u8]> {
+        self.keys.first().map(Vec::as_slice)
+    }
+
+    /// The command that runs the script where it has been loaded.
+    pub(super) fn command(&self) -> Cmd {
+        let (keys, arguments) = (&self.keys, &self.arguments);
+        let bytes: usize = keys.iter().chain(arguments).map(Vec::len).sum();
+        // Name, digest and number of keys are three words of some fifty bytes.
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), 64 + bytes);
+        command.arg("EVALSHA").arg(&self.script.digest);
+        command.arg(keys.len()).arg(keys).arg(arguments);
+        command
+    }
+}
+
+/// Declares a struct of scripts from a list of `name: script,`.
+macro_rules! script_table {
+    ($table:ident, $($name:ident: $script:expr,)*) => {
+        pub(super) struct $table {
+            $(pub(super) $name: RedisScript,)*
+        }
+
+        impl $table {
+            pub(super) fn new() -> Self {
+                Self { $($name: $script,)* }
+            }
+
+            /// All scripts.
+            pub(super) fn all(&self) -> impl Iterator<Item = &RedisScript> {
+                [$(&self.$name),*].into_iter()
+            }
+        }
+    };
+}
+pub(super) use script_table;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::redis::Arg;
+
+    fn words(command: &Cmd) -> Vec<&str> {
+        let word = |argument| match argument {
+            Arg::Simple(bytes) => std::str::from_utf8(bytes).unwrap(),
+            _ => panic!("no word"),
+        };
+        command.args_iter().map(word).collect()
+    }
+
+    #[test]
+    fn a_call_names_its_script_by_the_digest_and_its_keys_stand_before_its_arguments() {
+        let script = RedisScript::new("return 1");
+        let digest = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+        let mut call = script.call();
+        call.arg("x").key("{a}:1").key("{a}:2").arg("").arg("z").arg(7);
+        let command = call.command();
+        let expected = ["EVALSHA", digest, "2", "{a}:1", "{a}:2", "x", "", "z", "7"];
+        assert_eq!(words(&command), expected);
+        assert_eq!(call.first_key(), Some(b"{a}:1".as_slice()));
+        let bare = script.call();
+        assert_eq!(
+            (words(&bare.command()), bare.first_key()),
+            (vec!["EVALSHA", digest, "0"], None)
+        );
+        assert_eq!(words(&script.load()), ["SCRIPT", "LOAD", "return 1"]);
+    }
 }

@@ -1,49 +1,46 @@
-//! The address of Redis and how to talk to it.
+//! The addresses of Redis and how to connect to it.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{fmt, path::PathBuf, time::Duration};
 
-use super::address::Address;
-use crate::domain::keys::secret::Secret;
-use crate::store::StoreOpenError;
+use crate::{domain::keys::secret::Secret, store::StoreOpenError};
 
 /// The `[store.redis]` settings, with secrets resolved.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// How the servers belong together.
+    /// How the servers are organised.
     pub mode: RedisMode,
     /// `host:port` of the server, of the sentinels, or of some nodes of the cluster.
     pub nodes: Vec<String>,
-    /// The ACL user; `None` is Redis' default user.
+    /// The ACL user; `None` for Redis' default user.
     pub username: Option<String>,
     /// The user's password.
     pub password: Option<Secret>,
     /// The database number, 0 by default and in every cluster.
     pub database: i64,
-    /// Whether to speak TLS.
+    /// Whether to use TLS.
     pub tls: bool,
-    /// The certificate authorities to trust, as PEM; `None`: the system's.
+    /// The certificate authorities to trust, as PEM; `None` for the system's.
     pub ca_file: Option<PathBuf>,
-    /// What the names of all keys begin with, so that installations can share a server. 1 to 64 of `a-zA-Z0-9_.-`.
+    /// The prefix of all key names, so that installations can share a server. 1 to 64 of `a-zA-Z0-9_.-`.
     pub namespace: String,
-    /// How long Redis may be silent before a call on the request path is given up, reconnecting included.
+    /// How long Redis may be silent before a call on the request path is given up, including reconnects.
     pub budget: Duration,
-    /// How long a call may take in all: the longest wait of its turn behind others that are answered.
+    /// The timeout of a call in all: the maximum wait behind other calls that are answered.
     pub queue: Duration,
 }
 
-/// How the servers belong together.
+/// How the servers are organised.
 #[derive(Clone, Debug)]
 pub enum RedisMode {
     /// A single server.
     Standalone,
     /// A master and its replicas, watched by sentinels.
     Sentinel {
-        /// What the sentinels call the master.
+        /// The sentinels' name for the master.
         master_name: String,
         /// The ACL user at the sentinels.
         username: Option<String>,
-        /// That user's password; `None`: the sentinels ask for none.
+        /// That user's password; `None` if the sentinels require none.
         password: Option<Secret>,
     },
     /// Masters that share the slots.
@@ -53,7 +50,7 @@ pub enum RedisMode {
 const NAMESPACE_CHARS_MAX: usize = 64;
 
 impl RedisSettings {
-    /// The name of one of the store's keys. The braces make all of them live in one slot of a cluster.
+    /// The name of one of the store's keys. The braces put all of them into one slot of a cluster.
     pub(super) fn key(&self, name: &str) -> Result<String, StoreOpenError> {
         let fits = (1..=NAMESPACE_CHARS_MAX).contains(&self.namespace.len());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
@@ -62,23 +59,23 @@ impl RedisSettings {
         } else {
             let rule = format!("give 1 to {NAMESPACE_CHARS_MAX} of a-z, A-Z, 0-9, `_`, `.` and `-`");
             Err(StoreOpenError::Settings(format!(
-                "store.redis.namespace {:?} is not usable, {rule}",
+                "store.redis.namespace {:?} is not usable: {rule}",
                 self.namespace
             )))
         }
     }
 
-    /// The nodes: exactly one standalone server, at least one otherwise.
-    pub(super) fn addresses(&self) -> Result<Vec<Address>, StoreOpenError> {
+    /// The nodes: exactly one for a standalone server, at least one otherwise.
+    pub(super) fn addresses(&self) -> Result<Vec<RedisAddress>, StoreOpenError> {
         let count = self.nodes.len();
         if count == 0 {
             return Err(StoreOpenError::Settings(
-                "store.redis.nodes is empty, give host:port".into(),
+                "store.redis.nodes is empty: give host:port".into(),
             ));
         }
         if matches!(self.mode, RedisMode::Standalone) && count != 1 {
             return Err(StoreOpenError::Settings(format!(
-                "store.redis.nodes has {count} entries, a standalone server is one; set store.redis.mode for sentinel or cluster"
+                "store.redis.nodes has {count} entries, but a standalone server is one; set store.redis.mode for sentinel or cluster"
             )));
         }
         if matches!(self.mode, RedisMode::Cluster) && self.database != 0 {
@@ -89,20 +86,66 @@ impl RedisSettings {
     }
 }
 
-fn address(node: &str) -> Result<Address, StoreOpenError> {
-    // A URL may hold a password, so the text is only repeated when it cannot be one.
+fn address(node: &str) -> Result<RedisAddress, StoreOpenError> {
+    // A URL may contain a password, so the text is repeated only if it cannot be one.
     if node.contains('@') || node.contains("://") {
         let text = "store.redis.nodes takes host:port; username, password, database and tls are keys of their own";
         return Err(StoreOpenError::Settings(text.to_owned()));
     }
-    Address::parse(node)
+    RedisAddress::parse(node)
         .ok_or_else(|| StoreOpenError::Settings(format!("store.redis.nodes: {node:?} is not host:port")))
+}
+
+/// A host name or IP address with a port, written `host:port`, an IPv6 address in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct RedisAddress {
+    /// Never empty; an IPv6 address without its brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl RedisAddress {
+    /// Reads `host:port`. The host may be an IPv6 address, in brackets or, as Redis writes it, without.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        Self::new(host, port.parse().ok()?)
+    }
+
+    /// `None` without a host.
+    pub(super) fn new(host: &str, port: u16) -> Option<Self> {
+        (!host.is_empty()).then(|| Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// Reads the address of a node as a cluster reports it: without a host, it is that of the node that reports it.
+    pub(super) fn from_report(text: &str, asked: &Self) -> Option<Self> {
+        match text.rsplit_once(':')? {
+            ("" | "?", port) => Self::new(&asked.host, port.parse().ok()?),
+            _ => Self::parse(text),
+        }
+    }
+}
+
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::dialer::Dialer;
+    use crate::store::redis::dialer::RedisDialer;
 
     fn settings(node: &str) -> RedisSettings {
         RedisSettings {
@@ -144,8 +187,8 @@ mod tests {
     fn passwords_are_not_repeated() {
         let url = settings("redis://:hunter2@host:1").addresses().unwrap_err().to_string();
         let settings = settings("host:1");
-        let dialer = Dialer::new(&settings, ::redis::pipe()).unwrap();
-        let client = dialer.data(&settings.addresses().unwrap()[0]).unwrap();
+        let dialer = RedisDialer::new(&settings, ::redis::pipe()).unwrap();
+        let client = dialer.data_client(&settings.addresses().unwrap()[0]).unwrap();
         assert!(!format!("{url} {client:?} {settings:?}").contains("hunter2"));
     }
 
@@ -162,5 +205,25 @@ mod tests {
                 .is_err()
             );
         }
+    }
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for good in ["127.0.0.1:6379", "[::1]:6379", "redis.internal:1"] {
+            assert_eq!(RedisAddress::parse(good).unwrap().to_string(), good);
+        }
+        for bad in ["", "redis", ":6379", "redis:x", "redis:70000", "[]:1"] {
+            assert_eq!(RedisAddress::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_host_is_where_the_one_is_that_named_it() {
+        let asked = RedisAddress::parse("10.0.0.1:7000").unwrap();
+        let named = |text| RedisAddress::from_report(text, &asked).unwrap().to_string();
+        assert_eq!(named(":7001"), "10.0.0.1:7001");
+        assert_eq!(named("?:7001"), "10.0.0.1:7001");
+        assert_eq!(named("10.0.0.2:7001"), "10.0.0.2:7001");
+        assert_eq!(named("::1:7001"), "[::1]:7001");
     }
 }

@@ -1,15 +1,23 @@
-//! Documents of sign-ins in Redis: a text each, with an expiry.
+//! Sign-in documents and browser sessions in Redis, each with an expiry.
 
 use async_trait::async_trait;
 
-use super::link::Effort;
-use super::{ADMIN_BUDGET, RedisStore};
-use crate::domain::keys::secret::KeyDigest;
-use crate::store::sign_ins::{DocumentChange, SignInStore};
-use crate::store::{FEED_CHANGES_MAX, StoreError};
+use crate::{
+    domain::keys::secret::KeyDigest,
+    store::{
+        FEED_CHANGES_MAX, StoreError,
+        redis::{
+            ADMIN_BUDGET, RedisStore,
+            link::CallPolicy,
+            reply::ScriptReply,
+            scripts::{RedisScript, ScriptCall},
+        },
+        sessions::{DocumentChange, ListedWebSession, SessionDigest, SessionLifetime, SignInStore, WebSessionStore},
+    },
+};
 
 impl RedisStore {
-    /// Where a document is.
+    /// The key of a document.
     pub(super) fn document_key(&self, name: &KeyDigest) -> String {
         format!("{{{}:keys}}:sign-in:{}", self.namespace, name.to_hex())
     }
@@ -20,7 +28,7 @@ impl SignInStore for RedisStore {
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError> {
         let mut call = self.prepare(&self.scripts.document);
         call.key(self.document_key(name));
-        let text = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.text()?;
+        let text = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.text()?;
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
@@ -54,6 +62,69 @@ impl SignInStore for RedisStore {
         for digest in ended {
             call.arg(digest.to_hex());
         }
-        Ok(!self.call(&call, Effort::Write(ADMIN_BUDGET)).await?.is_conflict())
+        Ok(!self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict())
+    }
+}
+
+impl RedisStore {
+    fn session_call<'a>(&self, script: &'a RedisScript, id: &SessionDigest) -> ScriptCall<'a> {
+        let session = format!("{}:{}", self.web_session_key, id.to_hex());
+        self.web_sessions_call(script, &session)
+    }
+
+    fn web_sessions_call<'a>(&self, script: &'a RedisScript, session: &str) -> ScriptCall<'a> {
+        let mut call = self.prepare(script);
+        call.key(session).key(&self.web_session_key);
+        call
+    }
+}
+
+/// A session as the script that lists them returns it: `<digest> <end> <who>`, and its end without a visit.
+fn parse_listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
+    let mut parts = entry.splitn(3, ' ');
+    Some(ListedWebSession {
+        id: SessionDigest::from_hex(parts.next()?)?,
+        ends_ms: parts.next()?.parse().ok()?,
+        who: parts.next()?.to_owned(),
+        idle_ends_ms: idle_ends.parse().ok()?,
+    })
+}
+
+fn read_who(mut reply: ScriptReply) -> Result<Option<String>, StoreError> {
+    Ok(Some(reply.text()?).filter(|who| !who.is_empty()))
+}
+
+#[async_trait]
+impl WebSessionStore for RedisStore {
+    async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError> {
+        let mut call = self.session_call(&self.scripts.web_session_begin, id);
+        let [idle, whole] = [lasts.idle, lasts.whole].map(|time| time.as_millis().to_string());
+        call.arg(who).arg(idle).arg(whole);
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await.map(drop)
+    }
+
+    async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        let call = self.session_call(&self.scripts.web_session_visit, id);
+        // Repeating it has the same effect.
+        read_who(self.call(&call, CallPolicy::Read(self.budget)).await?)
+    }
+
+    async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
+        let call = self.session_call(&self.scripts.web_session_end, id);
+        read_who(self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?)
+    }
+
+    async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError> {
+        let mut call = self.web_sessions_call(&self.scripts.web_session_list, &self.web_session_key);
+        call.arg(most.max(1));
+        let mut texts = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.texts();
+        let mut sessions = Vec::new();
+        while let (Some(entry), Some(idle_ends)) = (texts.next(), texts.next()) {
+            let session = parse_listed(&entry, &idle_ends);
+            sessions.push(
+                session.ok_or_else(|| StoreError::Corrupt("redis lists something that is not a session".to_owned()))?,
+            );
+        }
+        Ok(sessions)
     }
 }

@@ -1,11 +1,11 @@
-//! The hourly buckets in Redis: one hash per hour, under the hash tag of the keys, so that several hours are one script in a
-//! cluster too, and one that knows an emptied Redis.
+//! The hourly buckets in Redis: one hash per hour, under the hash tag of the keys, so that one script can read several hours
+//! in a cluster too, and can detect an emptied Redis.
 //!
 //! `{<namespace>:keys}:stability:<hour>`, the hour counted from the Unix epoch, has for each node
 //! - `<node>`: its watermark,
-//! - `<node>:<model>`: what it has counted of the model, as seven numbers with spaces between them.
+//! - `<node>:<model>`: its counters of the model, as seven numbers separated by spaces.
 //!
-//! Numbers are added up here: in Lua they are doubles. An hour's hash expires [`RETENTION_DAYS`] after its end.
+//! Numbers are added here: in Lua they are doubles. An hour's hash expires [`RETENTION_DAYS`] after its end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,45 +14,41 @@ use std::vec::IntoIter;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
-use super::{
-    ADMIN_BUDGET, RedisStore,
-    archive::set_up_meanwhile,
-    link::Effort,
-    script::{Script, ScriptCall},
-};
+use super::{ADMIN_BUDGET, RedisStore, archive::set_up_meanwhile, link::CallPolicy};
 use crate::domain::{
-    faults::stability::{Bucket, Counters, Hour, Share, WINDOW_HOURS},
+    faults::stability::{Hour, ModelCounters, NodeHourCounters, StabilityCounters, WINDOW_HOURS},
     ledger::{NodeId, consumption::RETENTION_DAYS},
 };
+use crate::store::redis::scripts::{RedisScript, ScriptCall};
 use crate::store::{
     StoreError,
-    archive::Item,
-    stability::{SHARES_MAX, StabilityStore, hours},
+    archive::ArchiveItem,
+    ledger::{SHARES_MAX, StabilityStore, hours},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// How many models of shares one script takes, so that it does not hold up the server. A share is never parted.
+/// The maximum number of models in the shares of one script, so that it does not block the server. A share is never divided.
 const MODELS_MAX: usize = 2_000;
 const DAY_SECONDS: i64 = 24 * 3600;
 const HOURS_A_DAY: i64 = 24;
-/// The last moment that a hash may expire at, in seconds since the Unix epoch: the year 9999.
+/// The last moment at which a hash may expire, in seconds since the Unix epoch: the year 9999.
 const LAST_SECOND: i64 = 253_402_300_799;
-/// By how much a node that has since been set right may have been ahead of the server.
+/// How far ahead of the server a node's clock may have been that has since been corrected.
 const AHEAD_HOURS: i64 = 48;
 
-/// What one node has counted of one model in one hour.
+/// The counters of one node, model and hour.
 struct NodeShare {
     hour: Hour,
     node: NodeId,
     model: String,
-    counters: Counters,
+    counters: StabilityCounters,
 }
 
 impl RedisStore {
     /// A call of a script that takes these shares; at least one.
-    fn telling<'a>(&self, script: &'a Script, shares: &[(&NodeId, &Share)]) -> ScriptCall<'a> {
+    fn shares_call<'a>(&self, script: &'a RedisScript, shares: &[(&NodeId, &NodeHourCounters)]) -> ScriptCall<'a> {
         let mut call = self.prepare(script);
         for (node, share) in shares {
             call.key(self.hour_key(share.hour))
@@ -71,8 +67,8 @@ impl RedisStore {
         format!("{}:{}", self.stability_key, hour.number())
     }
 
-    /// What all nodes have told of these hours. What weir has not written is passed over.
-    async fn told(&self, hours: &[Hour]) -> Result<Vec<NodeShare>, StoreError> {
+    /// The counters of all nodes in these hours. Fields that weir did not write are skipped.
+    async fn fetch_shares(&self, hours: &[Hour]) -> Result<Vec<NodeShare>, StoreError> {
         if hours.is_empty() {
             return Ok(Vec::new());
         }
@@ -80,7 +76,7 @@ impl RedisStore {
         for hour in hours {
             call.key(self.hour_key(*hour));
         }
-        let mut words = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.texts();
+        let mut words = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.texts();
         let (mut told, mut junk) = (Vec::new(), 0_usize);
         for hour in hours {
             junk += read_hour(*hour, &mut words, &mut told)?;
@@ -89,26 +85,26 @@ impl RedisStore {
             tracing::warn!(
                 fields = junk,
                 key = %format!("{}:*", self.stability_key),
-                "the hours of the stability record have fields that are not weir's, they are passed over; remove them"
+                "the hours of the stability record have fields that weir did not write; they are skipped, remove them"
             );
         }
         Ok(told)
     }
 
-    /// Sends all hours that are kept.
-    pub(super) async fn dump_hours(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
-        let now = Hour::of_ms(self.now_ms().await?);
+    /// Sends all stored hours.
+    pub(super) async fn dump_hours(&self, to: &mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
+        let now = Hour::from_unix_ms(self.now_ms().await?);
         let last = now.plus(AHEAD_HOURS);
         let mut first = now.plus(-HOURS_A_DAY * (i64::from(RETENTION_DAYS) + 1));
         while first <= last {
             let page: Vec<Hour> = hours(first, first.plus(WINDOW_HOURS - 1)).collect();
-            let mut shares: BTreeMap<(Hour, NodeId), Bucket> = BTreeMap::new();
-            for told in self.told(&page).await? {
+            let mut shares: BTreeMap<(Hour, NodeId), ModelCounters> = BTreeMap::new();
+            for told in self.fetch_shares(&page).await? {
                 let bucket = shares.entry((told.hour, told.node)).or_default();
                 bucket.insert(told.model, told.counters);
             }
             for ((hour, node), bucket) in shares {
-                if to.send(Item::Stability { node, hour, bucket }).await.is_err() {
+                if to.send(ArchiveItem::Stability { node, hour, bucket }).await.is_err() {
                     return Ok(());
                 }
             }
@@ -117,25 +113,25 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Puts the hours among these items back, into a store that has no generation yet.
-    pub(super) async fn load_hours(&self, items: &[Item]) -> Result<(), StoreError> {
-        let of = |item: &Item| match item {
-            Item::Stability { node, hour, bucket } => {
+    /// Restores the hours among these items, into a store that has no generation yet.
+    pub(super) async fn load_hours(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
+        let of = |item: &ArchiveItem| match item {
+            ArchiveItem::Stability { node, hour, bucket } => {
                 let (hour, bucket) = (*hour, bucket.clone());
-                Some((node.clone(), Share { hour, bucket }))
+                Some((node.clone(), NodeHourCounters { hour, bucket }))
             }
-            Item::Key { .. }
-            | Item::KeyGone { .. }
-            | Item::Account { .. }
-            | Item::AccountKey { .. }
-            | Item::DaySums { .. }
-            | Item::Row { .. } => None,
+            ArchiveItem::Key { .. }
+            | ArchiveItem::KeyGone { .. }
+            | ArchiveItem::Account { .. }
+            | ArchiveItem::AccountKey { .. }
+            | ArchiveItem::DaySums { .. }
+            | ArchiveItem::Row { .. } => None,
         };
-        let shares: Vec<(NodeId, Share)> = items.iter().filter_map(of).collect();
+        let shares: Vec<(NodeId, NodeHourCounters)> = items.iter().filter_map(of).collect();
         let shares: Vec<_> = shares.iter().map(|(node, share)| (node, share)).collect();
         for part in parts(&shares) {
-            let call = self.telling(&self.scripts.stability_load, part);
-            if self.call(&call, Effort::Read(ADMIN_BUDGET)).await?.is_conflict() {
+            let call = self.shares_call(&self.scripts.stability_load, part);
+            if self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.is_conflict() {
                 return Err(set_up_meanwhile());
             }
         }
@@ -145,20 +141,20 @@ impl RedisStore {
 
 #[async_trait]
 impl StabilityStore for RedisStore {
-    async fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
+    async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError> {
         let shares: Vec<_> = shares.iter().take(SHARES_MAX).map(|share| (node, share)).collect();
         for part in parts(&shares) {
-            let call = self.telling(&self.scripts.stability_tell, part);
+            let call = self.shares_call(&self.scripts.stability_tell, part);
             // Shares that are sent twice have one effect.
-            self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+            self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         }
         Ok(())
     }
 
-    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+    async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
         let hours: Vec<Hour> = hours(first, last).collect();
-        let mut buckets: BTreeMap<Hour, Bucket> = BTreeMap::new();
-        for told in self.told(&hours).await? {
+        let mut buckets: BTreeMap<Hour, ModelCounters> = BTreeMap::new();
+        for told in self.fetch_shares(&hours).await? {
             let bucket = buckets.entry(told.hour).or_default();
             bucket.entry(told.model).or_default().add(&told.counters);
         }
@@ -170,11 +166,13 @@ impl StabilityStore for RedisStore {
     }
 }
 
-/// Shares in parts that one script takes each; usually all of them are one.
-fn parts<'a, 'b>(mut shares: &'a [(&'b NodeId, &'b Share)]) -> impl Iterator<Item = &'a [(&'b NodeId, &'b Share)]> {
+/// Divides shares into parts for one script each; usually there is one part.
+fn parts<'a, 'b>(
+    mut shares: &'a [(&'b NodeId, &'b NodeHourCounters)],
+) -> impl Iterator<Item = &'a [(&'b NodeId, &'b NodeHourCounters)]> {
     std::iter::from_fn(move || {
         let mut models = 0_usize;
-        let fits = |(_, share): &&(&NodeId, &Share)| {
+        let fits = |(_, share): &&(&NodeId, &NodeHourCounters)| {
             let is_first = models == 0;
             models = models.saturating_add(share.bucket.len().max(1));
             is_first || models <= MODELS_MAX
@@ -186,7 +184,7 @@ fn parts<'a, 'b>(mut shares: &'a [(&'b NodeId, &'b Share)]) -> impl Iterator<Ite
     })
 }
 
-/// Reads what the script says of one hour; answers with how many fields are not weir's.
+/// Reads the script's answer for one hour, and returns the number of fields that weir did not write.
 fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<NodeShare>) -> Result<usize, StoreError> {
     let cut = || StoreError::Corrupt("a script's answer is too short".to_owned());
     let count: usize = words.next().and_then(|count| count.parse().ok()).ok_or_else(cut)?;
@@ -206,7 +204,7 @@ fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<NodeShare>
                 }),
                 None => junk += 1,
             },
-            // A watermark is for the script.
+            // Only the script needs the watermark.
             (Some(_), None) => {}
             (None, _) => junk += 1,
         }
@@ -221,8 +219,8 @@ fn expires_at(hour: Hour) -> i64 {
     ends.clamp(0, LAST_SECOND)
 }
 
-fn to_text(counters: &Counters) -> String {
-    let Counters {
+fn to_text(counters: &StabilityCounters) -> String {
+    let StabilityCounters {
         requests,
         successes,
         latency_ms,
@@ -234,11 +232,11 @@ fn to_text(counters: &Counters) -> String {
     format!("{requests} {successes} {latency_ms} {ttft_ms} {ttft_count} {output_tokens} {generation_ms}")
 }
 
-/// Reads what [`to_text`] writes. Numbers behind these are a later weir's.
-fn from_text(text: &str) -> Option<Counters> {
+/// Reads the text that [`to_text`] writes. Further numbers are a later weir's.
+fn from_text(text: &str) -> Option<StabilityCounters> {
     let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
     let mut next = || numbers.next().flatten();
-    Some(Counters {
+    Some(StabilityCounters {
         requests: next()?,
         successes: next()?,
         latency_ms: next()?,

@@ -1,4 +1,4 @@
-//! A real Redis for tests, alone on its port, gone when the test ends.
+//! A real Redis for tests, alone on its port, ended with the test.
 
 use std::env;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{Adopt, RedisMode, RedisSettings, RedisStore};
+use super::{AdoptPolicy, RedisMode, RedisSettings, RedisStore};
 use crate::store::KeyStore;
 use crate::store::contract::{DEADLINE, id, until};
 
@@ -22,13 +22,13 @@ pub(crate) mod sentinel;
 
 const PROGRAM: &str = "redis-server";
 const FILE: &str = "redis.conf";
-/// How often another port is tried, when the one that was free is taken before the server has it.
+/// How often another port is tried, if the free one is taken before the server has it.
 const PORTS_MAX: usize = 5;
-/// What a read may take where the test is not about time.
+/// The timeout of a read in tests that are not about time.
 pub(crate) const AMPLE_BUDGET: Duration = Duration::from_secs(10);
-/// How long a call may wait its turn.
+/// The timeout of a call that waits for its turn.
 const QUEUE: Duration = Duration::from_secs(5);
-/// What a process that runs answers within.
+/// The timeout of a running process's answer.
 const ASK_MAX: Duration = Duration::from_secs(5);
 
 /// A running `redis-server`.
@@ -39,7 +39,7 @@ pub(crate) struct TestServer {
     folder: TempDir,
 }
 
-/// A store on a test server, with its connections kept up until it is dropped.
+/// A store on a test server; its connections are maintained until it is dropped.
 pub(crate) struct Joined {
     pub(crate) store: Arc<RedisStore>,
     running: JoinHandle<()>,
@@ -53,7 +53,7 @@ impl Drop for Joined {
 }
 
 impl TestServer {
-    /// A server that forgets everything when it ends; `None`, with a word, where there is no Redis to start.
+    /// A server that loses everything when it ends; `None`, with a message, if Redis cannot be started.
     pub(crate) async fn start() -> Option<Self> {
         Self::start_with(&["--appendonly", "no"]).await
     }
@@ -63,9 +63,9 @@ impl TestServer {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await
     }
 
-    /// A server with these arguments besides the default ones.
+    /// A server with these arguments in addition to the default ones.
     pub(crate) async fn start_with(more: &[&str]) -> Option<Self> {
-        // Uncompressed, so that a test can look for a text in what DUMP shows.
+        // Uncompressed, so that a test can look for a text in the output of DUMP.
         let defaults = [
             "--save",
             "",
@@ -115,7 +115,7 @@ impl TestServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Waits until this very process answers; `false` if it has ended, because the port was taken.
+    /// Waits until this very process answers; `false` if it has ended because the port was taken.
     async fn is_ready(&mut self) -> bool {
         let mut ended = false;
         until("redis-server answers", async || {
@@ -137,7 +137,7 @@ impl TestServer {
         self.child.wait().unwrap();
     }
 
-    /// Starts it again on the same port, with what it had written.
+    /// Starts it again on the same port, with the data that it had written.
     pub(crate) async fn restart(&mut self) {
         self.child = spawn(self.port, &self.arguments, &self.folder);
         assert!(self.is_ready().await, "the port was taken in the meantime");
@@ -149,13 +149,13 @@ impl TestServer {
         assert!(sent.unwrap().success());
     }
 
-    /// Asks the server something, over a connection of its own.
+    /// Sends the server a command over a new connection.
     pub(crate) async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).await.unwrap()
     }
 
-    /// Whether a section of INFO has this. Not where it cannot be asked: sentinels cut the connections of a server whose part
-    /// they change.
+    /// Whether a section of INFO contains this; `false` if the server cannot be asked: sentinels cut the connections of a
+    /// server whose role they change.
     pub(crate) async fn info_has(&self, section: &str, line: &str) -> bool {
         let info: RedisResult<String> = self.try_ask(&["INFO", section]).await;
         info.is_ok_and(|info| info.contains(line))
@@ -175,7 +175,7 @@ impl TestServer {
         timeout(ASK_MAX, asked).await.expect("the test's Redis hangs")
     }
 
-    /// Asks something that is not answered soon, if at all.
+    /// Sends a command that is not answered soon, if at all.
     pub(crate) fn ask_in_background(&self, words: &[&str]) -> JoinHandle<()> {
         let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let (name, rest) = words.split_first().unwrap();
@@ -183,12 +183,12 @@ impl TestServer {
         command.arg(rest);
         tokio::spawn(async move {
             let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-            // Whatever it answers, or that it does not.
+            // Whether it answers, and what, does not matter.
             let _ = command.exec_async(&mut connection).await;
         })
     }
 
-    /// The ids of the connections that are pushed to.
+    /// The ids of the connections that get pushes.
     pub(crate) async fn push_clients(&self) -> Vec<String> {
         let clients: String = self.ask(&["CLIENT", "LIST"]).await;
         let word = |line: &str, name: &str| {
@@ -203,17 +203,17 @@ impl TestServer {
         settings(RedisMode::Standalone, vec![self.node()], namespace, budget)
     }
 
-    /// A connected store with all the time it wants.
+    /// A connected store without tight timeouts.
     pub(crate) async fn join(&self, namespace: &str) -> Joined {
         self.join_within(namespace, AMPLE_BUDGET).await
     }
 
-    /// A connected store whose reads have this long.
+    /// A connected store whose reads have this timeout.
     pub(crate) async fn join_within(&self, namespace: &str, budget: Duration) -> Joined {
         Joined::with(&self.settings(namespace, budget)).await
     }
 
-    /// A connected store with all the time it wants, by way of something else that listens on 127.0.0.1.
+    /// A connected store without tight timeouts, through another listener on 127.0.0.1.
     pub(crate) async fn join_at(&self, namespace: &str, port: u16) -> Joined {
         let settings = self.settings(namespace, AMPLE_BUDGET);
         let nodes = vec![format!("127.0.0.1:{port}")];
@@ -241,7 +241,7 @@ impl Joined {
         let connected = timeout(
             DEADLINE,
             until("the store is connected and set up", async || {
-                joined.store.init(Adopt::Refuse).await.is_ok() && joined.store.by_id(&id(0)).await.is_ok()
+                joined.store.init(AdoptPolicy::Refuse).await.is_ok() && joined.store.by_id(&id(0)).await.is_ok()
             }),
         );
         connected.await.unwrap();

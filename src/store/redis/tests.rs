@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::test_server::{Joined, TestServer};
-use super::{Adopt, Init};
-use crate::domain::keys::rotation::Rotation;
+use super::{AdoptPolicy, InitOutcome};
+use crate::domain::keys::key::Rotation;
 use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
 use crate::edges::clock;
 use crate::store::archive::Archive;
@@ -53,11 +53,11 @@ async fn the_contract_of_sign_ins_holds() {
     let Some(server) = TestServer::start().await else {
         return;
     };
-    use crate::store::sign_ins::contract;
+    use crate::store::sessions::sign_ins_contract;
     let store = async |namespace| server.join(namespace).await;
-    contract::documents_change_all_at_once_or_not_at_all(&*store("atomic").await.store).await;
-    contract::a_document_ends_with_its_time(&*store("short").await.store).await;
-    contract::an_access_token_is_found_until_it_ends(&*store("token").await.store).await;
+    sign_ins_contract::documents_change_all_at_once_or_not_at_all(&*store("atomic").await.store).await;
+    sign_ins_contract::a_document_ends_with_its_time(&*store("short").await.store).await;
+    sign_ins_contract::an_access_token_is_found_until_it_ends(&*store("token").await.store).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn web_sessions_are_kept() {
         return;
     };
     let joined = server.join("weir").await;
-    crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
+    crate::store::sessions::web_sessions_contract::web_sessions_are_kept(&*joined.store).await;
 }
 
 /// How long it takes until a change is acknowledged.
@@ -117,7 +117,7 @@ async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() 
     };
     let joined = server.join("weir").await;
     joined.store.create(&digest(1), &record(1, 100)).await.unwrap();
-    assert_eq!(joined.store.init(Adopt::Refuse).await, Ok(Init::Already));
+    assert_eq!(joined.store.init(AdoptPolicy::Refuse).await, Ok(InitOutcome::Already));
     drop(joined);
     // A node that has seen no generation yet, at a Redis that has lost it.
     let () = server.ask(&["DEL", "{weir:keys}:generation"]).await;
@@ -131,9 +131,9 @@ async fn a_redis_that_is_not_set_up_is_unavailable_and_setting_up_is_for_once() 
     }
     let created = store.create(&digest(2), &record(2, 100)).await;
     assert!(matches!(created, Err(StoreError::Unavailable(_))), "{created:?}");
-    assert_eq!(store.init(Adopt::Refuse).await, Ok(Init::HasData));
+    assert_eq!(store.init(AdoptPolicy::Refuse).await, Ok(InitOutcome::HasData));
     assert!(store.find(&digest(1)).await.is_err());
-    assert_eq!(store.init(Adopt::Data).await, Ok(Init::Made));
+    assert_eq!(store.init(AdoptPolicy::Data).await, Ok(InitOutcome::Made));
     assert!(is_found(&**store, 1).await);
 }
 
@@ -147,7 +147,7 @@ async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
     for number in [1, 2, 3] {
         store.create(&digest(number), &record(number, 100)).await.unwrap();
     }
-    store.touch(&[(id(2), 700)]).await.unwrap();
+    store.record_uses(&[(id(2), 700)]).await.unwrap();
     store.rotate(&id(1), &to(11, "abcd", Some(900))).await.unwrap();
     store.remove(&id(3)).await.unwrap();
     let keys = store.list(None, 10).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_backup_is_put_back_under_the_word_that_nodes_know() {
     assert!(store.is_empty().await.unwrap());
     store.load(&backup).await.unwrap();
     assert!(store.list(None, 10).await.is_err(), "a part is not taken for all");
-    assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
+    assert_eq!(store.finish_restore(Some(&generation)).await, Ok(InitOutcome::Made));
     assert_eq!(store.list(None, 10).await.unwrap(), keys);
     for text in [1, 11] {
         assert!(is_found(&**store, text).await, "both texts are put back");
@@ -334,7 +334,7 @@ async fn the_key_itself_is_never_in_redis() {
         overlap_until: Some(900),
     };
     joined.store.rotate(&id(1), &rotation).await.unwrap();
-    joined.store.touch(&[(id(1), 7)]).await.unwrap();
+    joined.store.record_uses(&[(id(1), 7)]).await.unwrap();
     let names: Vec<String> = server.ask(&["KEYS", "*"]).await;
     assert_eq!(names.len(), 9, "{names:?}");
     let records: Vec<u8> = server.ask(&["DUMP", "{shop:keys}:records"]).await;

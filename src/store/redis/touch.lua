@@ -1,4 +1,4 @@
--- ARGV: generation, id, seconds, id, seconds, ... No change: version and feed stay.
+-- ARGV: generation, id, seconds, id, seconds, ... This is not a change: version and feed stay.
 for i = 2, #ARGV, 2 do
   if redis.call('HEXISTS', RECORDS, ARGV[i]) == 1 then
     local noted = redis.call('HGET', USED, ARGV[i])

@@ -9,17 +9,17 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::dialer::connect;
-use super::link::{CONNECT_WAIT_MAX, Link, Pauses};
+use super::link::{CONNECT_WAIT_MAX, Link, RetryPauses};
 
 /// How often the connection is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// How long it may take to give one.
+/// The timeout of that answer.
 const PING_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Follows the key that counts changes, on the master that has it, and nudges on each of them and whenever one may have been
+/// Follows the key that counts changes at the master that has it. Nudges at each change, and whenever one may have been
 /// missed.
 pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
-    let mut pauses = Pauses::new();
+    let mut pauses = RetryPauses::new();
     loop {
         if let Some(master) = link.master_of(version_key)
             && let Ok(client) = link.client(&master)
@@ -28,21 +28,21 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
             let connected = timeout(CONNECT_WAIT_MAX, subscribe(&client, version_key, nudge, &lost)).await;
             if let Ok(Ok(connection)) = connected {
                 pauses.reset();
-                // What changed before the subscription stood was not announced.
+                // Changes before the subscription were not announced.
                 nudge_once(nudge);
                 tokio::select! {
                     () = until_lost(connection, &lost) => {}
-                    () = link.until_elsewhere(version_key, &master) => {}
+                    () = link.wait_until_elsewhere(version_key, &master) => {}
                 }
                 tracing::info!("redis push connection lost, changes are found by polling until it is back");
                 nudge_once(nudge);
             }
         }
-        sleep(pauses.take()).await;
+        sleep(pauses.next_pause()).await;
     }
 }
 
-/// Nudges after every change of epoch: what is cached has to be looked at anew.
+/// Nudges after every change of epoch: cached entries must be checked again.
 pub(super) async fn follow_epochs(mut epochs: watch::Receiver<u64>, nudge: &watch::Sender<u64>) {
     while epochs.changed().await.is_ok() {
         nudge_once(nudge);

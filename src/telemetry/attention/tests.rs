@@ -42,11 +42,11 @@ const CASES: &[Case] = &[
         1 << 30,
         (1 << 30) - 1,
     ),
-    ("WeirJournalStepsLost", |m, v| m.journal.lost.reach(total(v)), 0, 1),
+    ("WeirJournalStepsLost", |m, v| m.journal.lost.raise_to(total(v)), 0, 1),
     ("WeirJournalDamaged", |m, v| m.journal.damaged.set(v), 0, 1),
     (
         "WeirJournalWriteFailures",
-        |m, v| m.journal.failures.reach(total(v)),
+        |m, v| m.journal.failures.raise_to(total(v)),
         0,
         1,
     ),
@@ -59,13 +59,13 @@ const CASES: &[Case] = &[
     ),
     (
         "WeirLogSinkBehind",
-        |m, v| m.log.behind_seconds.of(["files".into()]).set(v),
+        |m, v| m.log.behind_seconds.with_labels(["files".into()]).set(v),
         7_200,
         7_201,
     ),
     (
         "WeirLogSinkDropped",
-        |m, v| m.log.dropped.of(["events".into()]).reach(total(v)),
+        |m, v| m.log.dropped.with_labels(["events".into()]).raise_to(total(v)),
         0,
         1,
     ),
@@ -73,8 +73,11 @@ const CASES: &[Case] = &[
     (
         "WeirOverspendBoundExceeded",
         |m, v| {
-            m.money.overspend_bound.of(["grace".into()]).set(9_000_000_000_i64);
-            m.money.overspend_bound.of(["request".into()]).set(v);
+            m.money
+                .overspend_bound
+                .with_labels(["grace".into()])
+                .set(9_000_000_000_i64);
+            m.money.overspend_bound.with_labels(["request".into()]).set(v);
         },
         1_000_000_000,
         1_000_000_001,
@@ -95,26 +98,39 @@ const CASES: &[Case] = &[
     ),
     (
         "WeirProviderCredentialRefused",
-        |m, v| m.providers.credential_refused.of(["gemini".into()]).reach(total(v)),
+        |m, v| {
+            m.providers
+                .credential_refused
+                .with_labels(["gemini".into()])
+                .raise_to(total(v))
+        },
         0,
         1,
     ),
     (
         "WeirProviderUnresolved",
-        |m, v| m.providers.resolver_failures.of(["api.test".into()]).reach(total(v)),
+        |m, v| {
+            m.providers
+                .resolver_failures
+                .with_labels(["api.test".into()])
+                .raise_to(total(v))
+        },
         3,
         4,
     ),
-    ("WeirPanics", |m, v| m.program.panics.reach(total(v)), 0, 1),
+    ("WeirPanics", |m, v| m.program.panics.raise_to(total(v)), 0, 1),
     (
         "WeirBodyMemoryExhausted",
         |m, v| {
-            m.requests.refusals.of(["messages".into(), "key_unknown".into()]).inc();
+            m.requests
+                .refusals
+                .with_labels(["messages".into(), "key_unknown".into()])
+                .inc();
             let refused = m
                 .requests
                 .refusals
-                .of(["messages".into(), "body_budget_exhausted".into()]);
-            refused.reach(total(v));
+                .with_labels(["messages".into(), "body_budget_exhausted".into()]);
+            refused.raise_to(total(v));
         },
         0,
         1,
@@ -133,13 +149,13 @@ const CASES: &[Case] = &[
     ),
     (
         "WeirAccessLogDropped",
-        |m, v| m.log.access_dropped.reach(total(v)),
+        |m, v| m.log.access_dropped.raise_to(total(v)),
         0,
         1,
     ),
     (
         "WeirDiagnosticsDropped",
-        |m, v| m.log.diagnostics_dropped.reach(total(v)),
+        |m, v| m.log.diagnostics_dropped.raise_to(total(v)),
         0,
         1,
     ),
@@ -156,7 +172,7 @@ fn memory(metrics: &Metrics, used: i64) {
 
 fn certificate(metrics: &Metrics, end: i64) {
     let labels = ["gateway".into(), "a.test".into(), "ecdsa".into()];
-    metrics.connections.certificate_end.of(labels).set(end);
+    metrics.connections.certificate_end.with_labels(labels).set(end);
 }
 
 /// Metrics of a node about which there is nothing to say.
@@ -223,11 +239,15 @@ fn a_sentence_has_value_age_and_labels_and_the_gravest_fact_of_a_series_is_enoug
     memory(&metrics, 960);
     certificate(&metrics, 5);
     let other = ["console".into(), "{ago}".into(), "rsa".into()];
-    metrics.connections.certificate_end.of(other).set(100_000);
-    metrics.program.panics.reach(2);
-    metrics.providers.resolver_failures.of(["api.test".into()]).reach(3);
+    metrics.connections.certificate_end.with_labels(other).set(100_000);
+    metrics.program.panics.raise_to(2);
+    metrics
+        .providers
+        .resolver_failures
+        .with_labels(["api.test".into()])
+        .raise_to(3);
     let common = [
-        "keys spend on their grace: 1.50 USD are not charged yet (WeirGraceInUse)",
+        "keys use their grace: 1.50 USD are not charged yet (WeirGraceInUse)",
         "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
     ];
     let ends = [
@@ -237,7 +257,11 @@ fn a_sentence_has_value_age_and_labels_and_the_gravest_fact_of_a_series_is_enoug
     let panic = |ago: &str| format!("a panic was caught {ago} (2 since the start): the log says where (WeirPanics)");
     let now_said = panic("less than a minute ago");
     assert_eq!(after(0), [common[0], common[1], &now_said, ends[0], ends[1]]);
-    metrics.providers.resolver_failures.of(["api.test".into()]).reach(4);
+    metrics
+        .providers
+        .resolver_failures
+        .with_labels(["api.test".into()])
+        .raise_to(4);
     let unresolved =
         "api.test could not be resolved less than a minute ago (4 since the start) (WeirProviderUnresolved)";
     let minute_said = panic("a minute ago");
@@ -254,11 +278,11 @@ async fn growth_is_seen_without_anybody_who_asks_and_samplers_feed_the_facts() {
     let metrics = Arc::new(well());
     let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let lost = Arc::clone(&count);
-    metrics.sample(move |metrics| {
+    metrics.add_sampler(move |metrics| {
         let lost = lost.load(std::sync::atomic::Ordering::SeqCst);
-        metrics.log.access_dropped.reach(lost);
+        metrics.log.access_dropped.raise_to(lost);
     });
-    let attention = Arc::new(Attention::new(metrics));
+    let attention = Arc::new(AttentionMonitor::new(metrics));
     let (stop, stopped) = watch::channel(false);
     let watching = tokio::spawn(Arc::clone(&attention).watch(stopped));
     tokio::time::sleep(INTERVAL / 2).await;
@@ -296,7 +320,7 @@ fn alerts() -> Vec<(&'static str, String)> {
 
 /// A fact in the language of the alerts.
 fn expression(fact: &Fact, metrics: &Metrics) -> String {
-    let name = |read: Read| read(metrics).metric;
+    let name = |read: MetricReader| read(metrics).metric;
     let value = match fact.signal {
         Value(read) => name(read),
         Magnitude(read) => format!("abs({})", name(read)),

@@ -6,7 +6,7 @@ use super::*;
 
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-impl Line for String {
+impl LogLine for String {
     fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()> {
         line.extend_from_slice(self.as_bytes());
         Ok(())
@@ -20,7 +20,7 @@ fn queue(sink: impl Write + Send + 'static, lines_max: usize) -> LineQueue<Strin
         lines_max,
         gather: Duration::ZERO,
     };
-    LineQueue::start(Sink::Stream(Box::new(sink)), settings).expect("starts")
+    LineQueue::start(LineSink::Stream(Box::new(sink)), settings).expect("starts")
 }
 
 /// Reports its first write, then blocks until it is released; counts the lines that it takes.
@@ -82,7 +82,7 @@ impl Write for Full {
         let _told = self.1.send(mended.then(|| bytes.to_vec()));
         match mended {
             true => Ok(bytes.len()),
-            false => Err(io::ErrorKind::StorageFull.into()),
+            false => Err(ErrorKind::StorageFull.into()),
         }
     }
 
@@ -117,15 +117,15 @@ fn what_the_buffer_holds_is_written_when_there_is_room_again() {
 }
 
 /// A writer that has written nothing yet.
-fn writer<R>(sink: impl Write + Send + 'static, shared: Arc<WriterSignals>, report: R) -> Writer<R> {
-    Writer {
-        sink: BufWriter::new(Sink::Stream(Box::new(sink))),
+fn writer<R>(sink: impl Write + Send + 'static, shared: Arc<WriterSignals>, report: R) -> LineWriter<R> {
+    LineWriter {
+        sink: BufWriter::new(LineSink::Stream(Box::new(sink))),
         line: Vec::new(),
         gather: Duration::ZERO,
         shared,
         failing: false,
-        told: 0,
-        looked: clock::instant(),
+        reported: 0,
+        checked_at: clock::instant(),
         report,
     }
 }

@@ -1,27 +1,29 @@
-//! Metrics of clients' connections: how many there are, and why weir closed some.
+//! Metrics of clients' connections: how many are open, and why weir closed others.
 
 use super::{
-    declared::Connections,
-    kinds::{Counters, GaugeGuard, Gauges, Label},
+    declared::ConnectionMetrics,
+    kinds::{CounterFamily, GaugeFamily, GaugeGuard, Label},
 };
 use crate::domain::wire::http1::head::HeadFault;
 
 /// The listeners that clients connect to.
 const LISTENERS: [&str; 3] = ["gateway", "stability", "redirect"];
 
-impl Connections {
-    /// Shows a zero for each listener and reason, so that rates see it before the first event.
-    pub(super) fn begin(&self) {
+impl ConnectionMetrics {
+    /// Creates the metrics of each listener and reason at zero, so that rates see them before the first event.
+    pub(super) fn create_at_zero(&self) {
         for listener in LISTENERS {
-            self.open.of([listener.into()]).set(0);
+            self.open.with_labels([listener.into()]).set(0);
             let faults = HeadFault::ALL.into_iter().map(CloseReason::Head);
             for reason in CloseReason::LIMITS.into_iter().chain(faults) {
-                self.closed.of([listener.into(), reason.as_str().into()]).reach(0);
+                self.closed
+                    .with_labels([listener.into(), reason.as_str().into()])
+                    .raise_to(0);
             }
         }
     }
 
-    /// The figures of one listener.
+    /// The connection metrics of one listener.
     pub(super) fn listener(&self, listener: &'static str) -> ListenerFigures {
         ListenerFigures {
             listener,
@@ -30,18 +32,18 @@ impl Connections {
         }
     }
 
-    /// Shows the ends of the certificates in use, all of them; for use in a sampler. Those of one name and kind count as the first
-    /// to end.
-    pub(crate) fn show_certificates(&self, all: impl Iterator<Item = CertificateEnd>) {
+    /// Sets the ends of all certificates in use; for use in a sampler. Of several certificates with one name and kind, the first
+    /// end counts.
+    pub(crate) fn set_certificate_ends(&self, all: impl Iterator<Item = CertificateEnd>) {
         self.certificate_end.clear();
         for one in all {
             let labels = [one.listener.into(), Label::configured(&one.name), one.key.into()];
-            self.certificate_end.of(labels).lower(one.until);
+            self.certificate_end.with_labels(labels).lower_to(one.until);
         }
     }
 }
 
-/// The end of a certificate that a listener shows.
+/// The end of a certificate that a listener uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateEnd {
     /// The listener's section.
@@ -57,29 +59,29 @@ pub(crate) struct CertificateEnd {
 /// Why weir closes a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// There are as many as there may be.
+    /// The maximum number of connections is open.
     TooMany,
-    /// It had asked for nothing when there was no other place for a new one.
+    /// It carried no request, and made room for a new connection.
     GaveWay,
-    /// Its address has as many as it may have.
+    /// Its address has the maximum number of connections.
     TooManyOfAddress,
-    /// HTTP could not be spoken over it in time, or at all: TLS, the PROXY header.
+    /// The TLS handshake or the PROXY header failed or took too long.
     Handshake,
-    /// Its first byte did not come.
+    /// Its first byte did not arrive in time.
     Silent,
-    /// It brought no further request.
+    /// No further request arrived in time.
     Idle,
-    /// A head did not come in time.
+    /// A head did not arrive in time.
     HeadLate,
-    /// A head that had not come to its end gave way: there was no memory for it beside others.
-    HeadGaveWay,
+    /// An incomplete head was dropped, because the memory for heads was used up.
+    HeadBudgetExhausted,
     /// A head was refused.
     Head(HeadFault),
-    /// A chunked body did not follow its framing.
+    /// A chunked body had invalid framing.
     ChunksInvalid,
-    /// An answer was not taken, or too slowly.
+    /// The client did not read an answer, or too slowly.
     AnswerUntaken,
-    /// It carried as many requests as it may.
+    /// It carried the maximum number of requests.
     Requests,
 }
 
@@ -92,7 +94,7 @@ impl CloseReason {
         Self::Silent,
         Self::Idle,
         Self::HeadLate,
-        Self::HeadGaveWay,
+        Self::HeadBudgetExhausted,
         Self::ChunksInvalid,
         Self::AnswerUntaken,
         Self::Requests,
@@ -102,36 +104,38 @@ impl CloseReason {
         match self {
             Self::TooMany => "too_many",
             Self::GaveWay => "gave_way",
-            Self::TooManyOfAddress => "too_many_of_address",
+            Self::TooManyOfAddress => "too_many_from_address",
             Self::Handshake => "handshake",
-            Self::Silent => "silent",
+            Self::Silent => "first_byte_timeout",
             Self::Idle => "idle",
-            Self::HeadLate => "head_late",
-            Self::HeadGaveWay => "head_budget_exhausted",
+            Self::HeadLate => "head_timeout",
+            Self::HeadBudgetExhausted => "head_budget_exhausted",
             Self::Head(fault) => fault.reason(),
             Self::ChunksInvalid => "chunks_invalid",
-            Self::AnswerUntaken => "answer_untaken",
+            Self::AnswerUntaken => "write_timeout",
             Self::Requests => "requests",
         }
     }
 }
 
-/// The connections of one listener.
+/// The connection metrics of one listener.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerFigures {
     listener: &'static str,
-    open: Gauges<1>,
-    closed: Counters<2>,
+    open: GaugeFamily<1>,
+    closed: CounterFamily<2>,
 }
 
 impl ListenerFigures {
-    /// A connection is open until the guard is dropped.
-    pub(crate) fn opened(&self) -> GaugeGuard {
-        self.open.of([self.listener.into()]).guard()
+    /// Counts a connection as open until the guard is dropped.
+    pub(crate) fn on_open(&self) -> GaugeGuard {
+        self.open.with_labels([self.listener.into()]).guard()
     }
 
     /// Counts a connection that weir closes.
-    pub(crate) fn closed(&self, reason: CloseReason) {
-        self.closed.of([self.listener.into(), reason.as_str().into()]).inc();
+    pub(crate) fn record_close(&self, reason: CloseReason) {
+        self.closed
+            .with_labels([self.listener.into(), reason.as_str().into()])
+            .inc();
     }
 }

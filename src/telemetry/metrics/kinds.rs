@@ -4,7 +4,7 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricType;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// Declares a group of metrics: a struct with a handle of each, of which the doc comment is the help.
+/// Declares a group of metrics: a struct with a handle for each; the doc comment is the metric's help.
 macro_rules! metrics {
     ($(#[$about:meta])* $visible:vis struct $group:ident {$(
         $(#[doc = $help:literal])+
@@ -24,7 +24,7 @@ macro_rules! metrics {
             /// Makes the metrics of the group and registers them.
             pub(super) fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
                 Ok(Self {$(
-                    $field: $crate::telemetry::metrics::kinds::Kind::register(
+                    $field: $crate::telemetry::metrics::kinds::MetricKind::register(
                         &$crate::telemetry::metrics::kinds::Declaration {
                             registry,
                             name: $name,
@@ -40,13 +40,13 @@ macro_rules! metrics {
 }
 pub(super) use metrics;
 
-/// A metric as it is declared.
+/// The declaration of a metric.
 pub(super) struct Declaration<'a> {
     pub(super) registry: &'a Registry,
     pub(super) name: &'a str,
     pub(super) help: &'a str,
     pub(super) labels: &'a [&'a str],
-    /// Upper bounds of a histogram: one list of them, or none where the metric is none.
+    /// The upper bounds of a histogram: one list, or none for other kinds of metrics.
     pub(super) buckets: &'a [&'a [f64]],
 }
 
@@ -59,7 +59,7 @@ impl Declaration<'_> {
         HistogramOpts::new(self.name, self.help).buckets(self.buckets.concat())
     }
 
-    /// The labels of a kind that has `N` of them.
+    /// The labels, for a kind with `N` of them.
     fn labels<const N: usize>(&self) -> Result<&[&str], prometheus::Error> {
         if self.labels.len() == N {
             return Ok(self.labels);
@@ -77,29 +77,29 @@ impl Declaration<'_> {
 }
 
 /// A kind of metric.
-pub(super) trait Kind: Sized {
+pub(super) trait MetricKind: Sized {
     /// Makes a metric of this kind and registers it.
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error>;
 }
 
-/// A metric as it is at one moment.
+/// The values of a metric at one moment.
 #[derive(Debug)]
-pub(crate) struct Reading {
-    /// The metric's name, with the label that [`Reading::only`] has selected.
+pub(crate) struct MetricReading {
+    /// The metric's name, with the label that [`MetricReading::with_label`] has selected.
     pub(crate) metric: String,
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<MetricSeries>,
 }
 
 /// One series of a metric.
 #[derive(Debug)]
-pub(crate) struct Series {
+pub(crate) struct MetricSeries {
     /// Names and values, sorted by name.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) value: f64,
 }
 
-impl Reading {
-    /// Reads a counter, a gauge, or several of them by labels.
+impl MetricReading {
+    /// Reads a counter or gauge, or a family of them.
     fn collect(metric: &impl Collector) -> Self {
         let mut reading = Self {
             metric: String::new(),
@@ -110,7 +110,7 @@ impl Reading {
             let is_counter = family.get_field_type() == MetricType::COUNTER;
             reading.series.extend(family.get_metric().iter().map(|one| {
                 let labels = one.get_label().iter();
-                Series {
+                MetricSeries {
                     labels: labels
                         .map(|label| (label.name().to_owned(), label.value().to_owned()))
                         .collect(),
@@ -126,20 +126,20 @@ impl Reading {
     }
 
     /// The series with this value of a label.
-    pub(crate) fn only(mut self, label: &str, value: &str) -> Self {
-        let wanted = |one: &Series| one.labels.iter().any(|(name, of)| name == label && of == value);
+    pub(crate) fn with_label(mut self, label: &str, value: &str) -> Self {
+        let wanted = |one: &MetricSeries| one.labels.iter().any(|(name, of)| name == label && of == value);
         self.series.retain(wanted);
         self.metric = format!("{}{{{label}=\"{value}\"}}", self.metric);
         self
     }
 }
 
-/// The value of a label: of the program itself, or a name of the configuration. Nothing that a client sends can become one.
+/// The value of a label: a text of the program, or a name from the configuration. Nothing that a client sends can become one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label<'a>(&'a str);
 
 impl<'a> Label<'a> {
-    /// A name that is written in the configuration.
+    /// A name from the configuration.
     pub(crate) const fn configured(name: &'a str) -> Self {
         Self(name)
     }
@@ -172,18 +172,18 @@ impl Counter {
         self.0.inc_by(count);
     }
 
-    /// Brings it up to a total that is counted elsewhere; for use in a sampler.
-    pub(crate) fn reach(&self, total: u64) {
+    /// Raises it to a total that is counted elsewhere; for use in a sampler.
+    pub(crate) fn raise_to(&self, total: u64) {
         self.0.inc_by(total.saturating_sub(self.0.get()));
     }
 
     /// Reads the total.
-    pub(crate) fn read(&self) -> Reading {
-        Reading::collect(&self.0)
+    pub(crate) fn read(&self) -> MetricReading {
+        MetricReading::collect(&self.0)
     }
 }
 
-impl Kind for Counter {
+impl MetricKind for Counter {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         declared.registered(IntCounter::with_opts(declared.opts())?).map(Self)
     }
@@ -191,21 +191,21 @@ impl Kind for Counter {
 
 /// Counters by `N` labels.
 #[derive(Clone, Debug)]
-pub(crate) struct Counters<const N: usize>(IntCounterVec);
+pub(crate) struct CounterFamily<const N: usize>(IntCounterVec);
 
-impl<const N: usize> Counters<N> {
-    /// The counter of these labels, which is there from now on.
-    pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Counter {
+impl<const N: usize> CounterFamily<N> {
+    /// The counter with these labels, created if it is missing.
+    pub(crate) fn with_labels(&self, labels: [Label<'_>; N]) -> Counter {
         Counter(self.0.with_label_values(&labels))
     }
 
     /// Reads all of them.
-    pub(crate) fn read(&self) -> Reading {
-        Reading::collect(&self.0)
+    pub(crate) fn read(&self) -> MetricReading {
+        MetricReading::collect(&self.0)
     }
 }
 
-impl<const N: usize> Kind for Counters<N> {
+impl<const N: usize> MetricKind for CounterFamily<N> {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         let counters = IntCounterVec::new(declared.opts(), declared.labels::<N>()?)?;
         declared.registered(counters).map(Self)
@@ -217,13 +217,13 @@ impl<const N: usize> Kind for Counters<N> {
 pub(crate) struct FloatCounter(prometheus::Counter);
 
 impl FloatCounter {
-    /// Brings it up to a total that is counted elsewhere; for use in a sampler.
-    pub(crate) fn reach(&self, total: f64) {
+    /// Raises it to a total that is counted elsewhere; for use in a sampler.
+    pub(crate) fn raise_to(&self, total: f64) {
         self.0.inc_by((total - self.0.get()).max(0.0));
     }
 }
 
-impl Kind for FloatCounter {
+impl MetricKind for FloatCounter {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         let counter = prometheus::Counter::with_opts(declared.opts())?;
         declared.registered(counter).map(Self)
@@ -235,38 +235,38 @@ impl Kind for FloatCounter {
 pub(crate) struct Gauge(IntGauge);
 
 impl Gauge {
-    /// Shows a value; one that is too large shows as the largest.
+    /// Sets the value; one that is too large becomes the maximum.
     pub(crate) fn set(&self, value: impl TryInto<i64>) {
         self.0.set(value.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Shows one more while the guard lives.
+    /// Adds one for as long as the guard lives.
     pub(crate) fn guard(&self) -> GaugeGuard {
         self.0.inc();
         GaugeGuard(self.0.clone())
     }
 
-    /// Shows a value if nothing is shown yet, or if it is less than the value that is shown.
-    pub(crate) fn lower(&self, value: i64) {
+    /// Sets the value if it is less than the current one, or if that is 0.
+    pub(crate) fn lower_to(&self, value: i64) {
         let shown = self.0.get();
         self.0.set(if shown == 0 { value } else { shown.min(value) });
     }
 
     /// Reads the value.
-    pub(crate) fn read(&self) -> Reading {
-        Reading::collect(&self.0)
+    pub(crate) fn read(&self) -> MetricReading {
+        MetricReading::collect(&self.0)
     }
 }
 
-impl Kind for Gauge {
+impl MetricKind for Gauge {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         declared.registered(IntGauge::with_opts(declared.opts())?).map(Self)
     }
 }
 
-/// One in a gauge while it lives.
+/// Counts as one in a gauge until it is dropped.
 #[derive(Debug)]
-#[must_use = "dropping the guard takes the one back"]
+#[must_use = "dropping the guard subtracts its one again"]
 pub(crate) struct GaugeGuard(IntGauge);
 
 impl Drop for GaugeGuard {
@@ -277,26 +277,26 @@ impl Drop for GaugeGuard {
 
 /// Gauges by `N` labels.
 #[derive(Clone, Debug)]
-pub(crate) struct Gauges<const N: usize>(IntGaugeVec);
+pub(crate) struct GaugeFamily<const N: usize>(IntGaugeVec);
 
-impl<const N: usize> Gauges<N> {
-    /// The gauge of these labels, which is there from now on.
-    pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Gauge {
+impl<const N: usize> GaugeFamily<N> {
+    /// The gauge with these labels, created if it is missing.
+    pub(crate) fn with_labels(&self, labels: [Label<'_>; N]) -> Gauge {
         Gauge(self.0.with_label_values(&labels))
     }
 
-    /// Takes all of them away.
+    /// Removes all of them.
     pub(crate) fn clear(&self) {
         self.0.reset();
     }
 
     /// Reads all of them.
-    pub(crate) fn read(&self) -> Reading {
-        Reading::collect(&self.0)
+    pub(crate) fn read(&self) -> MetricReading {
+        MetricReading::collect(&self.0)
     }
 }
 
-impl<const N: usize> Kind for Gauges<N> {
+impl<const N: usize> MetricKind for GaugeFamily<N> {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         let gauges = IntGaugeVec::new(declared.opts(), declared.labels::<N>()?)?;
         declared.registered(gauges).map(Self)
@@ -308,7 +308,7 @@ impl<const N: usize> Kind for Gauges<N> {
 pub(crate) struct FloatGauge(prometheus::Gauge);
 
 impl FloatGauge {
-    /// Shows a time in seconds.
+    /// Sets a time in seconds, from milliseconds.
     pub(crate) fn set_milliseconds(&self, time: i64) {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
         let milliseconds = time as f64;
@@ -316,19 +316,19 @@ impl FloatGauge {
     }
 
     /// Reads the value.
-    pub(crate) fn read(&self) -> Reading {
-        Reading::collect(&self.0)
+    pub(crate) fn read(&self) -> MetricReading {
+        MetricReading::collect(&self.0)
     }
 }
 
-impl Kind for FloatGauge {
+impl MetricKind for FloatGauge {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         let gauge = prometheus::Gauge::with_opts(declared.opts())?;
         declared.registered(gauge).map(Self)
     }
 }
 
-/// Values by how large they are.
+/// The distribution of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram(prometheus::Histogram);
 
@@ -339,7 +339,7 @@ impl Histogram {
     }
 }
 
-impl Kind for Histogram {
+impl MetricKind for Histogram {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         let histogram = prometheus::Histogram::with_opts(declared.histogram())?;
         declared.registered(histogram).map(Self)
@@ -348,16 +348,16 @@ impl Kind for Histogram {
 
 /// Histograms by `N` labels.
 #[derive(Clone, Debug)]
-pub(crate) struct Histograms<const N: usize>(HistogramVec);
+pub(crate) struct HistogramFamily<const N: usize>(HistogramVec);
 
-impl<const N: usize> Histograms<N> {
-    /// The histogram of these labels, which is there from now on.
-    pub(crate) fn of(&self, labels: [Label<'_>; N]) -> Histogram {
+impl<const N: usize> HistogramFamily<N> {
+    /// The histogram with these labels, created if it is missing.
+    pub(crate) fn with_labels(&self, labels: [Label<'_>; N]) -> Histogram {
         Histogram(self.0.with_label_values(&labels))
     }
 }
 
-impl<const N: usize> Kind for Histograms<N> {
+impl<const N: usize> MetricKind for HistogramFamily<N> {
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error> {
         let histograms = HistogramVec::new(declared.histogram(), declared.labels::<N>()?)?;
         declared.registered(histograms).map(Self)

@@ -1,57 +1,61 @@
-//! Metrics of finished requests. What an endpoint has served is counted over handles: a label is hashed once, not once a request.
+//! Metrics of finished requests. The requests of an endpoint are counted through handles, so that a label is hashed once, not for
+//! each request.
 
 use std::sync::OnceLock;
 
 use smol_str::SmolStr;
 
-use super::{
-    declared::{GenAi, Requests},
-    gen_ai::{GenAiSeries, float},
-    kinds::{Counter, Label},
-    labels::{Labels, NONE, OTHER},
+use crate::{
+    domain::wire::{operation::Operation, usage::Usage},
+    telemetry::{
+        access_log::RequestRecord,
+        metrics::{
+            KnownLabels, NONE, OTHER,
+            declared::{GenAiMetrics, RequestMetrics},
+            kinds::{Counter, Histogram, Label},
+        },
+    },
 };
-use crate::domain::wire::{operation::Operation, usage::Usage};
-use crate::telemetry::access_log::RequestRecord;
 
-/// What became of an answer that was to be read to its end although its client had left.
+/// The end of an answer that was to be read to its end although its client had left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnattendedEnd {
+pub(crate) enum DetachedEnd {
     /// The answer was read to its end.
-    Whole,
-    /// It broke off: the provider's doing, or a time limit's.
-    BrokenOff,
-    /// Too many ran on already, so the provider was cut off when the client left.
-    NoPlace,
+    Complete,
+    /// It broke: by the provider, or by a timeout.
+    Broken,
+    /// Too many detached answers were running, so the provider's answer was ended when the client left.
+    NoPermit,
 }
 
-impl UnattendedEnd {
-    const ALL: [Self; 3] = [Self::Whole, Self::BrokenOff, Self::NoPlace];
+impl DetachedEnd {
+    const ALL: [Self; 3] = [Self::Complete, Self::Broken, Self::NoPermit];
 
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Whole => "whole",
-            Self::BrokenOff => "broken_off",
-            Self::NoPlace => "no_place",
+            Self::Complete => "complete",
+            Self::Broken => "broken",
+            Self::NoPermit => "no_permit",
         }
     }
 }
 
-impl Requests {
-    /// Shows a zero for each end, so that rates see it before the first event.
-    pub(super) fn begin(&self) {
-        for end in UnattendedEnd::ALL {
-            self.unattended_ended.of([end.as_str().into()]).reach(0);
+impl RequestMetrics {
+    /// Creates the counter of each end at zero, so that rates see it before the first event.
+    pub(super) fn create_at_zero(&self) {
+        for end in DetachedEnd::ALL {
+            self.unattended_ended.with_labels([end.as_str().into()]).raise_to(0);
         }
     }
 
     /// Counts an answer that was to be read to its end although its client had left.
-    pub(crate) fn count_unattended(&self, end: UnattendedEnd) {
-        self.unattended_ended.of([end.as_str().into()]).inc();
+    pub(crate) fn record_detached(&self, end: DetachedEnd) {
+        self.unattended_ended.with_labels([end.as_str().into()]).inc();
     }
 }
 
-/// The time series of the requests that one endpoint serves. Each is looked up when it is first fed, so that none is there
-/// before; the registry keeps it when the endpoint is gone.
+/// The time series of the requests that one endpoint serves. Each is created when it is first fed, and the registry keeps it when
+/// the endpoint is gone.
 #[derive(Debug)]
 pub(crate) struct EndpointSeries {
     protocol: &'static str,
@@ -63,12 +67,12 @@ pub(crate) struct EndpointSeries {
     tokens: [OnceLock<Counter>; Usage::NAMES.len()],
     /// Of requests that name the model as the catalogue does.
     asked: GenAiSeries,
-    /// Of requests that name it in a way that is no label.
+    /// Of requests with a model name that cannot be a label.
     asked_otherwise: GenAiSeries,
 }
 
 impl EndpointSeries {
-    /// Those of an operation of a model at a provider, both by their names in the catalogue.
+    /// The series of an operation of a model at a provider, both by their names in the catalogue.
     pub(crate) fn new(operation: Operation, model: &str, provider: &str) -> Self {
         Self::labelled(operation.protocol().as_str(), model, provider)
     }
@@ -89,10 +93,10 @@ impl EndpointSeries {
 /// Counts a finished request. `served` are the series of the endpoint that the last attempt went to; `None` if there was no
 /// attempt.
 pub(super) fn record(
-    into: (&Requests, &GenAi),
+    into: (&RequestMetrics, &GenAiMetrics),
     record: &RequestRecord,
     served: Option<&EndpointSeries>,
-    labels: &Labels,
+    labels: &KnownLabels,
 ) {
     match served {
         Some(series) => feed(into, record, series, labels),
@@ -106,7 +110,12 @@ pub(super) fn record(
     }
 }
 
-fn feed((requests, gen_ai): (&Requests, &GenAi), record: &RequestRecord, series: &EndpointSeries, labels: &Labels) {
+fn feed(
+    (requests, gen_ai): (&RequestMetrics, &GenAiMetrics),
+    record: &RequestRecord,
+    series: &EndpointSeries,
+    labels: &KnownLabels,
+) {
     let (model, provider) = (Label::configured(&series.model), Label::configured(&series.provider));
     let class = status_class(record.status);
     let ended = || {
@@ -117,7 +126,7 @@ fn feed((requests, gen_ai): (&Requests, &GenAi), record: &RequestRecord, series:
             record.outcome.into(),
             class.into(),
         ];
-        requests.ended.of(labels)
+        requests.ended.with_labels(labels)
     };
     match (record.outcome, class) {
         ("ok", "2xx") => series.complete.get_or_init(ended).inc(),
@@ -127,9 +136,9 @@ fn feed((requests, gen_ai): (&Requests, &GenAi), record: &RequestRecord, series:
         requests.body_bytes.observe(float(record.request_bytes));
     }
     if let Some(usage) = &record.usage {
-        let parts = usage.named().zip(&series.tokens);
+        let parts = usage.named_parts().zip(&series.tokens);
         for ((kind, count), tokens) in parts.filter(|((_, count), _)| *count > 0) {
-            let tokens = tokens.get_or_init(|| requests.tokens.of([provider, model, kind.into()]));
+            let tokens = tokens.get_or_init(|| requests.tokens.with_labels([provider, model, kind.into()]));
             tokens.add(count);
         }
     }
@@ -159,5 +168,89 @@ fn status_class(status: u16) -> &'static str {
         400..=499 => "4xx",
         500..=599 => "5xx",
         _ => NONE,
+    }
+}
+
+/// The time series of requests with the same operation, provider and models, each created when it is first fed.
+#[derive(Debug, Default)]
+pub(super) struct GenAiSeries {
+    /// The durations of requests without an error.
+    duration: OnceLock<Histogram>,
+    first_token: OnceLock<Histogram>,
+    input_tokens: OnceLock<Histogram>,
+    output_tokens: OnceLock<Histogram>,
+}
+
+impl GenAiMetrics {
+    /// Records a request. `provider`, `asked` and `served` are bounded labels; `series` belong to them and the record's
+    /// operation.
+    pub(super) fn record(
+        &self,
+        record: &RequestRecord,
+        provider: Label<'_>,
+        asked: Label<'_>,
+        served: Label<'_>,
+        series: &GenAiSeries,
+    ) {
+        let (operation, provider) = (operation_name(record.operation).into(), provider_name(provider));
+        let duration = |error_type: &'static str| {
+            let labels = [operation, provider, asked, served, error_type.into()];
+            self.duration.with_labels(labels)
+        };
+        let seconds = float(record.latency_ms) / 1000.0;
+        match record.outcome {
+            "ok" => series.duration.get_or_init(|| duration("")).observe(seconds),
+            error_type => duration(error_type).observe(seconds),
+        }
+        // In an answer that is not streamed, the first token arrives with the last.
+        if let Some(ttft_ms) = record.ttft_ms.filter(|_| record.stream) {
+            let labels = [operation, provider, asked, served];
+            let first_token = || self.first_token.with_labels(labels);
+            series
+                .first_token
+                .get_or_init(first_token)
+                .observe(float(ttft_ms) / 1000.0);
+        }
+        if let Some(usage) = &record.usage {
+            let parts = [
+                ("input", usage.input_total(), &series.input_tokens),
+                ("output", usage.output_total(), &series.output_tokens),
+            ];
+            for (token_type, count, tokens) in parts.into_iter().filter(|(_, count, _)| *count > 0) {
+                let labels = [operation, provider, asked, served, token_type.into()];
+                let tokens = tokens.get_or_init(|| self.token_usage.with_labels(labels));
+                tokens.observe(float(count));
+            }
+        }
+    }
+}
+
+/// A count as a float. Exact below 2^53; above, the nearest float is good enough for a graph.
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// The conventions' well-known operation for each of weir's.
+fn operation_name(operation: Option<&'static str>) -> &'static str {
+    match operation {
+        Some("messages" | "responses") => "chat",
+        Some("generate_content" | "stream_generate_content") => "generate_content",
+        Some("count_tokens" | "gemini_count_tokens") => "count_tokens",
+        Some(other) => other,
+        None => NONE,
+    }
+}
+
+/// The conventions' well-known name of a provider, where it differs from the name of its rule file.
+fn provider_name(provider: Label<'_>) -> Label<'_> {
+    match provider.as_ref() {
+        "gemini" | "google" => "gcp.gemini".into(),
+        "vertex" => "gcp.vertex_ai".into(),
+        "bedrock" => "aws.bedrock".into(),
+        "azure" => "azure.ai.openai".into(),
+        "mistral" => "mistral_ai".into(),
+        "moonshot" => "moonshot_ai".into(),
+        "xai" => "x_ai".into(),
+        _ => provider,
     }
 }

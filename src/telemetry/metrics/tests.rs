@@ -105,9 +105,13 @@ fn clients_cannot_make_time_series() {
             None,
         );
         let name = format!("made-up-{number}");
-        let provider = metrics.provider(&name);
-        metrics.providers.retries.of([provider, "connect".into()]).inc();
-        metrics.providers.credential_refused.of([provider]).inc();
+        let provider = metrics.provider_label(&name);
+        metrics
+            .providers
+            .retries
+            .with_labels([provider, "connect".into()])
+            .inc();
+        metrics.providers.credential_refused.with_labels([provider]).inc();
     }
     let text = metrics.render();
     assert!(!text.contains("made-up"));
@@ -162,17 +166,21 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
     let metrics = metrics();
     let lost = Arc::new(AtomicU64::new(3));
     let source = Arc::clone(&lost);
-    metrics.sample(move |metrics| {
-        metrics.log.access_dropped.reach(source.load(Ordering::Relaxed));
+    metrics.add_sampler(move |metrics| {
+        metrics.log.access_dropped.raise_to(source.load(Ordering::Relaxed));
         let host = [Label::configured("api.example.com")];
         metrics
             .providers
             .resolver_failures
-            .of(host)
-            .reach(source.load(Ordering::Relaxed));
+            .with_labels(host)
+            .raise_to(source.load(Ordering::Relaxed));
         metrics.journal.disk_free.set(1_u64 << 40);
         metrics.money.held.set(7);
-        metrics.providers.on.of([metrics.provider("anthropic")]).set(true);
+        metrics
+            .providers
+            .on
+            .with_labels([metrics.provider_label("anthropic")])
+            .set(true);
     });
     has(&metrics, "weir_access_log_dropped_total 3");
     lost.store(5, Ordering::Relaxed);
@@ -180,14 +188,14 @@ fn values_that_live_elsewhere_are_sampled_at_each_scrape() {
     has(&metrics, r#"weir_resolver_failures_total{host="api.example.com"} 5"#);
     has(&metrics, "weir_held_nano_usd 7");
     has(&metrics, "weir_journal_disk_free_bytes 1099511627776");
-    has(&metrics, r#"weir_provider_on{provider="anthropic"} 1"#);
-    has(&metrics, r#"weir_provider_on{provider="gemini"} 0"#);
+    has(&metrics, r#"weir_provider_enabled{provider="anthropic"} 1"#);
+    has(&metrics, r#"weir_provider_enabled{provider="gemini"} 0"#);
 }
 
 #[test]
 fn everything_is_there_before_anything_happened() {
     let metrics = metrics();
-    metrics.store.key_cache.of(["hit".into()]).reach(1);
+    metrics.store.key_cache.with_labels(["hit".into()]).raise_to(1);
     metrics.program.panics.inc();
     metrics.store.admission.observe(0.002);
     has(&metrics, r#"weir_key_cache_total{event="hit"} 1"#);
@@ -209,15 +217,15 @@ fn everything_is_there_before_anything_happened() {
 fn each_metric_is_in_the_operators_document() {
     let document = include_str!("../../../docs/operations.md");
     let groups = [
-        Requests::NAMES,
-        GenAi::NAMES,
-        Connections::NAMES,
-        Providers::NAMES,
-        Money::NAMES,
-        Journal::NAMES,
-        Store::NAMES,
-        Log::NAMES,
-        Program::NAMES,
+        RequestMetrics::NAMES,
+        GenAiMetrics::NAMES,
+        ConnectionMetrics::NAMES,
+        ProviderMetrics::NAMES,
+        MoneyMetrics::NAMES,
+        JournalMetrics::NAMES,
+        StoreMetrics::NAMES,
+        LogMetrics::NAMES,
+        ProgramMetrics::NAMES,
     ];
     for name in groups.concat() {
         let is_written = document.split(name).skip(1).any(|after| {
@@ -226,7 +234,7 @@ fn each_metric_is_in_the_operators_document() {
         });
         assert!(is_written, "docs/operations.md has no {name}");
     }
-    assert!(Process::NAMES.iter().all(|name| name.starts_with("process_")) && document.contains("`process_*`"));
+    assert!(ProcessMetrics::NAMES.iter().all(|name| name.starts_with("process_")) && document.contains("`process_*`"));
 }
 
 #[test]

@@ -7,15 +7,15 @@ use crate::{
     cli::store::StoreArgs,
     domain::{
         ledger::{
-            AccountView, Change, KeySpend, Settlement, Step,
-            daily_sums::{DailySum, Subject, SumsOf},
+            AccountChange, AccountView, KeySpend, Settlement, Step,
+            daily_sums::{DailySum, SumSelector, SumSubject},
             tag::Tag,
         },
         money::NanoUsd,
     },
     store::{
         KeyHealer,
-        archive::file::Encoder,
+        archive::file::BackupEncoder,
         contract::{Changing, digest, id, record, to},
         ledger::{
             LedgerStore,
@@ -90,7 +90,7 @@ fn filled() -> Node {
             store.create(&digest(number), &record(number, 100)).await.unwrap();
         }
         store.revoke(&id(2), 700).await.unwrap();
-        store.touch(&[(id(3), 800)]).await.unwrap();
+        store.record_uses(&[(id(3), 800)]).await.unwrap();
         store.rotate(&id(3), &to(33, "abcd", Some(900))).await.unwrap();
         store.remove(&id(4)).await.unwrap();
     });
@@ -121,7 +121,7 @@ fn settled(at: &Node) -> Seen {
                 cost,
                 row: Some(row.into()),
             };
-            let change = Change::Settle(Box::new(settlement));
+            let change = AccountChange::Settle(Box::new(settlement));
             ledger
                 .apply(&node(1), "acme", &[Step { seq, change }], 0)
                 .await
@@ -137,7 +137,11 @@ fn seen(at: &Node) -> Seen {
     let ledger = at.ledger();
     client_runtime().unwrap().block_on(async {
         let mut sums = Vec::new();
-        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        for of in [
+            SumSelector::One(SumSubject::Account),
+            SumSelector::Keys,
+            SumSelector::Tags,
+        ] {
             let some = ledger.sums("acme", TODAY - 6..=TODAY, &of).await.unwrap();
             assert_eq!(some.iter().map(|sum| sum.sums.requests).sum::<u64>(), 700);
             sums.extend(some);
@@ -183,12 +187,12 @@ fn a_backup_is_put_back_into_an_empty_store() {
 fn a_restore_tells_how_many_rows_it_left_out_and_what_to_do() {
     let node = Node::new();
     let file = node.folder.path().join("backup.jsonl");
-    let mut encoder = Encoder::default();
+    let mut encoder = BackupEncoder::default();
     let mut bytes = encoder.header(&header("redis", None)).unwrap();
-    let row = |number: u8| Item::Row {
+    let row = |number: u8| ArchiveItem::Row {
         row: Box::new(row("acme", 1, &format!("r{number}"), START_MS, NanoUsd::ZERO)),
     };
-    for item in [Item::KeyGone { id: id(1) }, row(1), row(2), row(3)] {
+    for item in [ArchiveItem::KeyGone { id: id(1) }, row(1), row(2), row(3)] {
         bytes.extend(encoder.item(&item).unwrap());
     }
     bytes.extend(encoder.end().unwrap());
@@ -200,7 +204,7 @@ fn a_restore_tells_how_many_rows_it_left_out_and_what_to_do() {
     };
     let (text, value) = restore(&args).map_err(|error| error.to_string()).unwrap();
     assert_eq!((&value["items"], &value["rows_left_out"]), (&json!(1), &json!(3)));
-    for said in ["1 items of ", "; 3 rows of the log were left out", "`weir log move`"] {
+    for said in ["1 items from ", "; 3 rows of the log were left out", "`weir log move`"] {
         assert!(text.contains(said), "{text}");
     }
 }
@@ -238,10 +242,10 @@ fn a_store_that_is_open_is_left_alone() {
 fn a_restore_that_was_cut_short_is_no_store() {
     let node = filled();
     let folder = node.folder.path().join("store");
-    EmbeddedStore::restoring(&folder).unwrap();
+    EmbeddedStore::begin_restore(&folder).unwrap();
     let refused = EmbeddedStore::open(&folder).err().unwrap().to_string();
     assert!(refused.contains("did not finish"), "{refused}");
-    EmbeddedStore::restored(&folder).unwrap();
+    EmbeddedStore::finish_restore(&folder).unwrap();
     assert_eq!(keys(&node.store()).len(), 3);
 }
 
@@ -278,7 +282,7 @@ fn old_sums_go_on_an_operators_word_and_others_do_not() {
     let ledger = node.ledger();
     let settle = |seq: u64, time_ms| {
         let row = row("acme", 1, &format!("r{seq}"), time_ms, NanoUsd::from_nanos(1));
-        let change = Change::Settle(Box::new(Settlement::of(row, 0)));
+        let change = AccountChange::Settle(Box::new(Settlement::of(row, 0)));
         Step { seq, change }
     };
     let steps = [settle(1, DAY_MS), settle(2, START_MS)];
@@ -295,11 +299,11 @@ fn old_sums_go_on_an_operators_word_and_others_do_not() {
         }))
     };
     let refused = prune("9000-01-01").unwrap_err();
-    assert!(refused.contains("daily sums are kept for 180 days"), "{refused}");
+    assert!(refused.contains("daily sums must be kept for 180 days"), "{refused}");
     assert_eq!(prune("1970-01-02").unwrap()["sums"], 0);
     // Those of the account, and of its key.
     assert_eq!(prune("1970-01-03").unwrap()["sums"], 2);
-    let of_account = SumsOf::One(Subject::Account);
+    let of_account = SumSelector::One(SumSubject::Account);
     let ledger = node.ledger();
     for (day, many) in [(1, 0), (TODAY, 1)] {
         let sums = ledger.sums("acme", day..=day, &of_account);

@@ -1,7 +1,7 @@
 //! Tests of `wiring::tls`.
 
 use super::*;
-use crate::front::tls::certificate::tests::{Kind, certificate};
+use crate::front::tls::certificate_tests::{Kind, certificate};
 
 const DAY: i64 = 86_400;
 
@@ -10,9 +10,9 @@ fn an_operator_is_warned_before_a_certificate_ends_and_before_it_begins() {
     let certificate = certificate(&["api.test"], Kind::Ecdsa);
     let (from, until) = (certificate.valid_from(), certificate.valid_until());
     let identities = ByListener {
-        gateway: Some(Identity {
+        gateway: Some(TlsIdentity {
             certificates: vec![certificate],
-            clients: Clients::All,
+            clients: AcceptedClients::All,
         }),
         ..ByListener::default()
     };
@@ -26,10 +26,10 @@ fn an_operator_is_warned_before_a_certificate_ends_and_before_it_begins() {
     assert_eq!(
         warned(until + 1),
         [format!(
-            "{what}ended at 2036-01-01T00:00:00Z, clients refuse it: replace it"
+            "{what}ended at 2036-01-01T00:00:00Z, so clients refuse it: replace it"
         )]
     );
-    let early = format!("{what}begins at 2026-01-01T00:00:00Z only, clients refuse it until then");
+    let early = format!("{what}is valid only from 2026-01-01T00:00:00Z, clients refuse it until then");
     assert_eq!(warned(from - DAY), [early]);
 }
 
@@ -40,10 +40,10 @@ fn every_file_of_a_listener_is_watched_and_every_broken_one_told() {
                 [stability.tls]\ncertificate = [{ chain = \"b.pem\", key = \"env:WEIR_TEST_NO_SUCH_KEY\" }]\n\
                 [admin]\nlisten = \"127.0.0.1:0\"\n\
                 [admin.tls]\nclient_ca_file = \"ca.pem\"\ncertificate = [{ chain = \"a.pem\", key = \"file:a.key\" }]\n";
-    std::fs::write(folder.path().join("b.pem"), "").unwrap();
-    std::fs::write(folder.path().join("ca.pem"), "no authority").unwrap();
+    fs::write(folder.path().join("b.pem"), "").unwrap();
+    fs::write(folder.path().join("ca.pem"), "no authority").unwrap();
     let file = folder.path().join("weir.toml");
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     let config = Config::load(&file).unwrap();
     let names: Vec<PathBuf> = files(&config);
     for name in ["a.pem", "a.key", "b.pem", "ca.pem"] {

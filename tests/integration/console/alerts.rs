@@ -29,7 +29,7 @@ fn answered(script: impl Fn(&mut Answer<'_>) + Send + Sync + 'static) -> String 
 
 #[track_caller]
 fn assert_unknown(text: &str, why: &str) {
-    assert!(text.contains("Prometheus</span> its alerts are not known: "), "{text}");
+    assert!(text.contains("Prometheus</span> its alerts are unknown: "), "{text}");
     assert!(text.contains(why) && !text.contains("Nothing now"), "{text}");
 }
 
@@ -44,7 +44,7 @@ fn alerts_of_a_real_prometheus_are_on_the_overview() {
     prometheus.samples("up{job=\"weir\"} == 1");
     let (weir, before) = attention(&prometheus.url());
     assert!(
-        !before.contains("WeirDown") && !before.contains("are not known"),
+        !before.contains("WeirDown") && !before.contains("are unknown"),
         "{before}"
     );
     let tab = signed_in(&weir, "viewer");
@@ -100,7 +100,7 @@ fn an_answer_that_is_too_large_is_not_read_to_its_end() {
     let sized = move |length: usize| format!("{head}{}\"}}", "x".repeat(length - head.len() - 2));
     let limit = 1024 * 1024;
     let most = answered(move |answer| answer.json(&sized(limit)));
-    assert!(!most.contains("are not known"), "{most}");
+    assert!(!most.contains("are unknown"), "{most}");
     let more = answered(move |answer| answer.json(&sized(limit + 1)));
     assert_unknown(&more, "the answer has more than 1048576 bytes");
     let endless = answered(|answer| {
@@ -115,11 +115,11 @@ fn an_answer_that_is_too_large_is_not_read_to_its_end() {
 #[test]
 fn an_answer_that_is_none_is_said_to_be_without_its_words() {
     let page = answered(|answer| answer.full(200, &[("content-type", "text/html")], b"<b>canary</b>"));
-    assert_unknown(&page, "its answer is not a list of alerts");
+    assert_unknown(&page, "its response is not a list of alerts");
     let refused = answered(|answer| answer.full(503, &[], b"canary"));
-    assert_unknown(&refused, "it answers 503");
+    assert_unknown(&refused, "it responded with status 503");
     let elsewhere = answered(|answer| answer.full(302, &[("location", "/canary")], b""));
-    assert_unknown(&elsewhere, "it answers 302");
+    assert_unknown(&elsewhere, "it responded with status 302");
     for text in [page, refused, elsewhere] {
         assert!(!text.contains("canary"), "{text}");
     }

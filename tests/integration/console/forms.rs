@@ -131,7 +131,7 @@ fn a_form_that_is_refused_comes_back_with_what_was_entered() {
     shown_key(&again.text());
     let unknown = tab.fill(&tab.page("/keys/new"), "/keys", &[("name", "x"), ("account", "nobody")]);
     assert_eq!(unknown.status, 404);
-    assert!(unknown.text().contains("there is no account `nobody`"));
+    assert!(unknown.text().contains("account `nobody` does not exist"));
 }
 
 #[track_caller]

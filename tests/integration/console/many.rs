@@ -16,13 +16,13 @@ const BYTES_MAX: usize = 100 * 1024;
 const TIME_MAX: Duration = Duration::from_millis(200);
 /// What is tested otherwise is not optimized.
 const TIME_MAX_UNOPTIMIZED: Duration = Duration::from_millis(2_000);
-/// The variable that says where there is a weir as the profile `dist` builds it: `tests/run --full` makes one.
-const SHIPPED: &str = "WEIR_DIST";
+/// The variable that names an optimized weir (`cargo build --release`): `tests/run --full` builds one.
+const SHIPPED: &str = "WEIR_SHIPPED";
 
 /// Looks further until there are rows, or no more to look through.
 fn look_on(at: (&Weir, &Tab), mut page: String, time_max: Option<Duration>) -> String {
-    while let Some(further) = link(&page, "Look further") {
-        assert!(page.contains("None among those looked through so far: "), "{page}");
+    while let Some(further) = link(&page, "Search further") {
+        assert!(page.contains("None among the rows searched so far: "), "{page}");
         page = measure(at, &further, time_max);
     }
     page
@@ -111,7 +111,7 @@ fn pages_stay_small_and_quick_among_many_keys_and_rows() {
         "{found}"
     );
     let by_key = measure(at, "/usage?account=tests&by=key", time_max);
-    assert!(by_key.contains("more, which All has"), "{by_key}");
+    assert!(by_key.contains("more, which are included in All"), "{by_key}");
     look_at_the_log(at, &key.id, time_max);
     let mut owner = Tab::new(weir.gateway);
     assert_eq!(owner.post("/portal/sign-in", &[("key", &key.text)]).status, 303);

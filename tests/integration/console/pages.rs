@@ -38,7 +38,7 @@ fn every_page_is_there_without_any_data() {
     }
     assert!(tab.page("/accounts").contains("There are no accounts"));
     assert!(tab.page("/keys").contains("No keys"));
-    assert!(tab.page("/keys/new").contains("Make one first."));
+    assert!(tab.page("/keys/new").contains("Create one first."));
     assert!(tab.page("/log").contains("No rows"));
     assert!(tab.page("/usage").contains("Nothing was spent") && tab.page("/usage").contains("Nothing was used"));
     assert_eq!(tab.get("/log/export/jsonl").text(), "", "an export of nothing");
@@ -171,7 +171,7 @@ fn a_key_lives_its_life_in_the_console() {
         "2100-01-31 00:00:00",
         Wire::Messages.model(),
         "60",
-        "answer that runs is ended",
+        "running answer is cut off",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -374,7 +374,7 @@ fn all_of_the_use_by_tag_counts_each_request_once() {
     let page = tab.page("/usage?account=tests&by=tag");
     assert!(page.contains("team=a") && page.contains("project=b"), "{page}");
     assert!(
-        page.contains("A request counts with each of its tags, and once in All."),
+        page.contains("A request counts for each of its tags, and once in All."),
         "{page}"
     );
     let told = weir.cli(&["usage", "--account", "tests", "--by", "tag"], &[]);
@@ -389,10 +389,10 @@ fn nobody_reads_how_a_query_was_parsed() {
     let weir = with_console();
     let tab = signed_in(&weir, "viewer");
     for (path, said) in [
-        ("/audit?before=soon", "before: `soon` is no whole number"),
-        ("/log?hours=soon", "hours: `soon` is no whole number"),
-        ("/log?hours=-1", "hours: `-1` is no whole number"),
-        ("/log/export/csv?hours=soon", "hours: `soon` is no whole number"),
+        ("/audit?before=soon", "before: `soon` is not a whole number"),
+        ("/log?hours=soon", "hours: `soon` is not a whole number"),
+        ("/log?hours=-1", "hours: `-1` is not a whole number"),
+        ("/log/export/csv?hours=soon", "hours: `soon` is not a whole number"),
     ] {
         let answer = tab.get(path);
         let page = answer.text();
@@ -425,7 +425,7 @@ fn models_providers_log_and_rules_tell_what_the_command_line_tells() {
     its_lines_are_told(&weir, &log);
     assert!(
         tab.page("/log?model=nothing-like-it")
-            .contains("there is no such model")
+            .contains("that model does not exist")
     );
     assert!(tab.page("/log?from=yesterday").contains("role=\"alert\""));
     what_was_used_is_told(&weir, &tab, &key.id);
@@ -510,7 +510,7 @@ fn the_rules_page_takes_what_the_command_line_takes() {
 /// The one row of a page of the log says what its charge comes from.
 #[track_caller]
 fn its_lines_are_told(weir: &Weir, log: &str) {
-    for line in ["Fee of", "prices that are not in force"] {
+    for line in ["Fee of", "prices that are no longer in force"] {
         assert!(!log.contains(line), "{line}: {log}");
     }
     let cost = weir.cli_json(&["usage", "--account", "tests"]);

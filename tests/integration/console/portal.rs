@@ -48,7 +48,7 @@ fn an_owner_sees_their_own_key_and_nobody_elses() {
         "Spent this week",
         "Spent this month",
         "Spent so far",
-        "Left of it",
+        "Remaining",
         "class=\"bars\"",
         &cost,
     ] {

@@ -270,7 +270,7 @@ fn only_models_that_are_served_are_told_of() {
     assert_eq!(tab.post("/portal/sign-in", &[("key", &key)]).status, 303);
     let page = tab.page("/portal");
     assert!(
-        page.contains("None of the models that this key may ask for is served now."),
+        page.contains("None of the models that this key may request is served now."),
         "{page}"
     );
 }

@@ -76,7 +76,7 @@ fn connections_are_counted_in_all_and_per_address_and_the_newest_closed() {
     let mut first = [crowd.connect(2), crowd.connect(2)];
     assert!(first.iter_mut().all(serves));
     assert!(!serves(&mut crowd.connect(2)));
-    wait_closed(&weir, "gateway", "too_many_of_address", 1);
+    wait_closed(&weir, "gateway", "too_many_from_address", 1);
     let mut others = [crowd.connect(3), crowd.connect(4)];
     assert!(others.iter_mut().all(serves));
     assert!(!serves(&mut crowd.connect(5)));
@@ -150,7 +150,7 @@ fn an_answer_that_is_not_taken_is_cut_off_over_each_version() {
     let mut client = weir.connect();
     client.write(&request.bytes(Upload::Length));
     assert_eq!(client.head_to("POST").status, 200);
-    wait_closed(&weir, "gateway", "answer_untaken", 1);
+    wait_closed(&weir, "gateway", "write_timeout", 1);
     let mut requests = Requests::connect(weir.gateway);
     assert_eq!(requests.send(&request), Some(200));
     let lines = weir.access_lines_at_least(2);

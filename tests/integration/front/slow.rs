@@ -17,7 +17,7 @@ fn silence_and_half_heads_are_not_waited_for() {
     let weir = short("http://127.0.0.1:9").start();
     for (listener, address) in [("gateway", weir.gateway), ("stability", weir.stability)] {
         assert!(Client::connect(address).closed_within(DEADLINE), "a silent connection");
-        assert_eq!(closed(&weir, listener, "silent"), 1);
+        assert_eq!(closed(&weir, listener, "first_byte_timeout"), 1);
         for half in [
             &b"GET / HT"[..],
             b"GET / HTTP/1.1\r\nhost: x\r\n",
@@ -29,7 +29,7 @@ fn silence_and_half_heads_are_not_waited_for() {
             assert_eq!(client.response_to("GET").status, 408);
             assert!(client.closed_within(DEADLINE));
         }
-        assert_eq!(closed(&weir, listener, "head_late"), 4);
+        assert_eq!(closed(&weir, listener, "head_timeout"), 4);
         let mut client = Client::connect(address);
         client.write(b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
         assert_eq!(client.response_to("GET").status, 400);
@@ -43,7 +43,7 @@ fn a_head_that_is_trickled_is_not_waited_for_longer_and_a_large_one_not_read_to_
     let mut trickling = TcpStream::connect(weir.gateway).unwrap();
     let mut bytes = b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'x'));
     wait_until("the end of a trickled head", || {
-        trickling.write_all(&[*bytes.next().unwrap()]).is_err() || closed(&weir, "gateway", "head_late") == 1
+        trickling.write_all(&[*bytes.next().unwrap()]).is_err() || closed(&weir, "gateway", "head_timeout") == 1
     });
     let mut client = weir.connect();
     client.write(b"GET / HTTP/1.1\r\nx: ");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
-use weir::parts::log::{Batch, LogFiles, LogFilter, LogHome, NumberedRow, PAGE_ROWS_MAX, PageAsk, Row, Sink};
+use weir::parts::log::{Batch, LogBackend, LogFiles, LogFilter, LogPageQuery, NumberedRow, PAGE_ROWS_MAX, Row, Sink};
 use weir::parts::{KeyId, NodeId};
 
 use super::weir::Weir;
@@ -114,7 +114,7 @@ pub(super) fn rows_of_day(log: &Path, day: i64) -> Vec<Row> {
         .enable_all()
         .build()
         .unwrap();
-    let (mut rows, mut ask) = (Vec::new(), PageAsk::new(filter, day, PAGE_ROWS_MAX));
+    let (mut rows, mut ask) = (Vec::new(), LogPageQuery::new(filter, day, PAGE_ROWS_MAX));
     loop {
         let page = runtime.block_on(files.page(&ask)).unwrap();
         rows.extend(page.rows);

@@ -48,14 +48,14 @@ fn silent_connections_and_half_heads_leave_room_for_everybody_else() {
         }
     }
     assert!(
-        closed(&weir, "gateway", "too_many_of_address") > 0,
+        closed(&weir, "gateway", "too_many_from_address") > 0,
         "more than one address may have"
     );
     let ended = [
-        "too_many_of_address",
+        "too_many_from_address",
         "too_many",
-        "silent",
-        "head_late",
+        "first_byte_timeout",
+        "head_timeout",
         "headers_too_large",
     ];
     wait_until("the end of every attacker", || {

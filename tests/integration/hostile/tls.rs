@@ -105,11 +105,11 @@ fn what_follows_a_handshake_has_to_be_what_was_agreed_on() {
 #[track_caller]
 fn silence(weir: &Weir, tls: &Arc<ClientConfig>) {
     for (name, listener) in [("gateway", weir.gateway), ("stability", weir.stability)] {
-        let before = closed(weir, name, "silent");
+        let before = closed(weir, name, "first_byte_timeout");
         let mut silent = handshake(tls, "api.test", TcpStream::connect(listener).unwrap()).unwrap();
         assert!(silent.client.closed_within(DEADLINE));
         wait_until("the silence to be counted", || {
-            closed(weir, name, "silent") == before + 1
+            closed(weir, name, "first_byte_timeout") == before + 1
         });
     }
 }

@@ -27,7 +27,7 @@ impl Source {
     /// Whether it is compiled for tests alone.
     fn is_for_tests(&self) -> bool {
         let suite = self.path.split('/').any(|folder| folder == "contract") || self.path.ends_with("/contract.rs");
-        suite || self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+        suite || self.path.ends_with("tests.rs") || self.path.contains("tests/")
     }
 
     /// How many lines have code: neither a comment alone nor an item for tests.

@@ -102,8 +102,12 @@ fn a_node_whose_clock_is_off_says_so_and_serves() {
         let said = ready.text();
         assert!(said.contains(&format!("\"warnings\":{warnings}")), "{said}");
     }
-    assert!(ahead.logs().contains("clock is off"), "{}", ahead.logs());
-    assert!(!right.logs().contains("clock is off"));
+    assert!(
+        ahead.logs().contains("clock differs from the store's"),
+        "{}",
+        ahead.logs()
+    );
+    assert!(!right.logs().contains("clock differs from the store's"));
     serve_one(&ahead, &ahead.key().text);
 }
 

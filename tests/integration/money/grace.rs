@@ -96,7 +96,7 @@ fn nobody_who_was_refused_is_served_while_redis_is_away() {
         }
     }
     assert_eq!(scene.provider.bills().len(), bills, "nothing was forwarded");
-    assert_eq!(weir.figure("weir_admitted_offline_total"), 0);
+    assert_eq!(weir.figure("weir_admitted_by_grace_total"), 0);
     assert!(scene.redis.up());
     weir.wait_for_store(true);
     weir.cli_json(&["account", "credit", "--id", "poor", "--usd", "1"]);
@@ -195,7 +195,7 @@ fn many_keys_of_an_account_share_one_bound_while_redis_is_away() {
     let most = bound(&weir, "grace_account") + bound(&weir, "request");
     assert_eq!(bound(&weir, "grace_account"), 5 * one);
     assert!(served >= 5 && spent <= most, "{served} served, {spent} of {most}");
-    assert_eq!(weir.figure("weir_admitted_offline_total"), served as i64);
+    assert_eq!(weir.figure("weir_admitted_by_grace_total"), served as i64);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_key_is_revoked_while_redis_is_out_of_memory() {
     });
     redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(status(weir, &doomed), 200, "it is served within its grace");
-    assert_eq!(weir.figure("weir_admitted_offline_total"), 1);
+    assert_eq!(weir.figure("weir_admitted_by_grace_total"), 1);
     weir.cli_json(&["key", "revoke", &doomed.id]);
     wait_until("the key to be refused", || status(weir, &doomed) == 401);
     redis.command(&["CONFIG", "SET", "maxmemory", "0"]);

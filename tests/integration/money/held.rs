@@ -105,7 +105,7 @@ fn what_is_only_held_is_waited_for() {
         let waiting: Vec<_> = (0..3)
             .map(|_| scope.spawn(|| weir.exchange(&Wire::Messages.request(&key, "hi"))))
             .collect();
-        wait_until("all to wait", || metric(&weir, "weir_held_waiting") == 3);
+        wait_until("all to wait", || metric(&weir, "weir_admission_queue_length") == 3);
         // The stream ends; what it did not use is free for the others.
         drop(running);
         for answer in waiting {
@@ -135,7 +135,7 @@ fn what_stays_held_is_429_soon_to_be_asked_again_and_what_is_spent_is_final_at_o
     weir.cli_json(&["key", "update", &key.id, "--quota-usd", "0"]);
     let spent = weir.exchange(&Wire::Messages.request(&key.text, "hi"));
     assert_eq!((spent.status, spent.header("x-should-retry")), (429, Some("false")));
-    assert_eq!(metric(&weir, "weir_held_waiting"), 0);
+    assert_eq!(metric(&weir, "weir_admission_queue_length"), 0);
 }
 
 #[test]
@@ -147,13 +147,13 @@ fn a_client_that_leaves_waits_no_more() {
     let running = running(&weir, &key);
     let mut waiting = weir.connect();
     waiting.write(&Wire::Messages.request(&key, "hi").bytes(Upload::Length));
-    wait_until("it to wait", || metric(&weir, "weir_held_waiting") == 1);
+    wait_until("it to wait", || metric(&weir, "weir_admission_queue_length") == 1);
     drop(waiting);
-    wait_until("nobody to wait", || metric(&weir, "weir_held_waiting") == 0);
+    wait_until("nobody to wait", || metric(&weir, "weir_admission_queue_length") == 0);
     h2c::abandon(weir.gateway, &Wire::Messages.request(&key, "hi"), || {
-        wait_until("it to wait", || metric(&weir, "weir_held_waiting") == 1);
+        wait_until("it to wait", || metric(&weir, "weir_admission_queue_length") == 1);
     });
-    wait_until("nobody to wait", || metric(&weir, "weir_held_waiting") == 0);
+    wait_until("nobody to wait", || metric(&weir, "weir_admission_queue_length") == 0);
     drop(running);
     weir.books(1);
     assert_eq!(provider.bills().len(), 1, "nothing was sent for it");
@@ -174,7 +174,7 @@ fn more_than_may_wait_are_refused_at_once() {
         let waiting: Vec<_> = (0..2)
             .map(|_| scope.spawn(|| weir.exchange(&Wire::Messages.request(&key, "hi"))))
             .collect();
-        wait_until("two to wait", || metric(&weir, "weir_held_waiting") == 2);
+        wait_until("two to wait", || metric(&weir, "weir_admission_queue_length") == 2);
         let third = weir.exchange(&Wire::Messages.request(&key, "hi"));
         assert_eq!((third.status, third.header("retry-after")), (429, Some("1")));
         drop(running);

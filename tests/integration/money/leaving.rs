@@ -70,10 +70,7 @@ fn who_leaves_early_pays_what_the_provider_bills_for_the_whole_answer() {
         assert_eq!(row["output_reasoning"], HIDDEN, "{row}");
     }
     let metrics = weir.metrics();
-    assert!(
-        metrics.contains("\nweir_unattended_answers 0\n"),
-        "places are given back"
-    );
+    assert!(metrics.contains("\nweir_detached_answers 0\n"), "places are given back");
 }
 
 #[test]
@@ -131,13 +128,13 @@ fn running(weir: &Weir) -> usize {
     let metrics = weir.metrics();
     let line = metrics
         .lines()
-        .find_map(|line| line.strip_prefix("weir_unattended_answers "));
+        .find_map(|line| line.strip_prefix("weir_detached_answers "));
     line.unwrap().parse().unwrap()
 }
 
 fn ended(weir: &Weir, end: &str) -> usize {
     let metrics = weir.metrics();
-    let name = format!("weir_unattended_answers_total{{end=\"{end}\"}} ");
+    let name = format!("weir_detached_answers_total{{end=\"{end}\"}} ");
     metrics
         .lines()
         .find_map(|line| line.strip_prefix(name.as_str()))
@@ -187,7 +184,7 @@ fn the_connection_of_a_client_that_left_is_free_while_its_answer_is_read() {
         let facts = (&row["usage_source"], &row["outcome"], &row["status"]);
         assert_eq!(facts, (&"reported".into(), &"client_gone".into(), &200.into()), "{row}");
     }
-    assert_eq!((running(&weir), ended(&weir, "whole")), (0, left));
+    assert_eq!((running(&weir), ended(&weir, "complete")), (0, left));
 }
 
 #[test]
@@ -213,7 +210,7 @@ fn more_than_may_run_on_are_cut_off_and_pay_what_is_known() {
         let of = |source: &str| books.rows.iter().filter(|row| row["usage_source"] == source).count();
         assert_eq!((of("reported"), of("partial")), (2, 1), "{way:?}: {:?}", books.rows);
         assert!(books.rows.iter().all(|row| cost(row) > 0));
-        assert_eq!((ended(&weir, "no_place"), ended(&weir, "whole")), (1, 1), "{way:?}");
+        assert_eq!((ended(&weir, "no_permit"), ended(&weir, "complete")), (1, 1), "{way:?}");
     }
 }
 
@@ -240,7 +237,7 @@ fn an_answer_that_runs_on_for_too_long_is_cut_off_and_paid_as_far_as_it_is_known
         assert_eq!(facts, (&"partial".into(), &"client_gone".into()), "{way:?}: {row}");
         assert!(cost(row) > 0);
         wait_until("its place to be free", || running(&weir) == 0);
-        assert_eq!(ended(&weir, "broken_off"), 1, "{way:?}");
+        assert_eq!(ended(&weir, "broken"), 1, "{way:?}");
     }
 }
 

@@ -104,7 +104,7 @@ fn what_a_node_that_never_returns_has_billed_is_charged_and_its_lane_and_rows_ar
     }
     let error = lost.cli(&["log", "query"], &[]).stderr;
     let error = String::from_utf8(error).unwrap();
-    assert!(error.contains("the log's home cannot be read"), "{error}");
+    assert!(error.contains("the log backend cannot be read"), "{error}");
     // Its journal, which has what the bucket lacks, goes with it.
     lost.process().signal("KILL");
     drop(lost);
@@ -120,7 +120,7 @@ fn what_a_node_that_never_returns_has_billed_is_charged_and_its_lane_and_rows_ar
     );
     let told = stays.cli(&["log", "verify"], &["--from", &day(0), "--until", &day(1)]);
     let said = String::from_utf8_lossy(&told.stdout);
-    let named = format!("{count} rows that the sums count are not there");
+    let named = format!("{count} rows that the sums include are missing");
     assert!(
         told.status.success() && said.contains("files: open: node_") && said.contains(&named),
         "{said}"

@@ -68,7 +68,7 @@ impl Scene {
         }
         let wire = ALL_WIRES[0];
         assert_served(wire, &self.weir.exchange(&wire.request(&self.spare.text, "hi")));
-        assert!(self.weir.figure("weir_admitted_offline_total") > 1);
+        assert!(self.weir.figure("weir_admitted_by_grace_total") > 1);
         assert!(self.weir.figure("weir_settlements_unacknowledged") > 0);
     }
 

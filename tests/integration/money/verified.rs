@@ -43,7 +43,7 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
     let (fine, said, _) = verify_from(&weir, 0, &[]);
     assert!(fine && said.contains("counters of 4 periods compared"), "{said}");
     let in_store = format!(
-        "{} rows of this node's journal looked for in the store",
+        "{} rows of this node's journal compared with the store",
         ALL_WIRES.len()
     );
     assert!(said.contains(&in_store), "{said}");
@@ -56,7 +56,7 @@ fn a_counter_that_is_off_by_a_nano_dollar_is_found_and_named() {
         let (fine, said, wrong) = verify_from(&weir, 0, &[]);
         let named = format!("tests  key {}  {period}: the counter says ", key.id);
         assert!(!fine && said.contains(&named), "{said}");
-        assert!(wrong.contains("1 counters differ from what they count"), "{wrong}");
+        assert!(wrong.contains("1 counters do not match the daily sums"), "{wrong}");
         redis.command(&["HINCRBY", counter, &key.id, "-1"]);
     }
     let account = redis.command(&["KEYS", "*:a:tests}:state"]);
@@ -96,13 +96,13 @@ fn a_row_that_a_redis_has_lost_is_missed_by_the_journal_where_the_store_is_the_h
         "{said}"
     );
     assert!(
-        wrong.contains("the store lacks 1 rows that this node's journal has and that it was given: --fill brings them"),
+        wrong.contains("the store has lost 1 rows that this node's journal still has: --fill copies them"),
         "{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
-    assert!(fine && said.contains("1 rows brought"), "{said}{wrong}");
+    assert!(fine && said.contains("1 rows copied"), "{said}{wrong}");
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
-    assert!(fine && !said.contains("brought"), "{said}{wrong}");
+    assert!(fine && !said.contains("copied"), "{said}{wrong}");
     weir.books(ALL_WIRES.len());
 }
 
@@ -170,7 +170,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
         key.contains("a:tests}:log:") || key.contains("a:tests}:sums:")
     });
     weir.kill_and_restart();
-    let evicted = "evicted_keys 3: redis has evicted keys, perhaps of weir's";
+    let evicted = "evicted_keys 3: redis has evicted keys, possibly weir's";
     let ready = || weir.ops_get("/readyz");
     wait_until("it to be said", || {
         let answer = ready();
@@ -199,7 +199,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
     assert!(!fine && said.contains(&missing), "{said}{wrong}");
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill", "--mend"]);
     assert!(
-        fine && said.contains(&format!("{} rows brought", ALL_WIRES.len())),
+        fine && said.contains(&format!("{} rows copied", ALL_WIRES.len())),
         "{said}{wrong}"
     );
     assert!(verify_from(&weir, 0, &[]).0, "rows and sums are whole");
@@ -229,7 +229,7 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     });
     let (fine, said, _) = verify(&weir, &[]);
     assert!(
-        fine && said.contains(&format!("{ROWS} rows of this node's journal looked for in postgres")),
+        fine && said.contains(&format!("{ROWS} rows of this node's journal compared with postgres")),
         "{said}"
     );
     let lost = "number = (SELECT min(number) FROM weir.log)";
@@ -239,11 +239,11 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     assert!(!fine && said.contains("journal: 1 rows are missing"), "{said}");
     assert!(said.contains(&request), "{said}");
     assert!(
-        wrong.contains("postgres lacks 1 rows that this node's journal has"),
+        wrong.contains("postgres has lost 1 rows that this node's journal still has"),
         "{wrong}"
     );
     let (fine, said, wrong) = verify(&weir, &["--fill"]);
-    assert!(fine && said.contains("1 rows brought"), "{said}{wrong}");
+    assert!(fine && said.contains("1 rows copied"), "{said}{wrong}");
     let (fine, said, _) = verify(&weir, &[]);
     assert!(fine, "{said}");
     let there = format!("SELECT count(*) FROM weir.log WHERE request_id = '{request}'");
@@ -251,7 +251,9 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     let dearer = format!("UPDATE weir.log SET cost_nano_usd = cost_nano_usd + 1 WHERE request_id = '{request}'");
     server.psql(&dearer);
     wait_until("the other charge to be found", || {
-        verify(&weir, &[]).2.contains("1 rows in postgres have another charge")
+        verify(&weir, &[])
+            .2
+            .contains("1 rows in postgres have a different charge")
     });
 }
 
@@ -292,7 +294,7 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
         let (fine, said, wrong) = verify_from(&weir, 0, &[]);
         assert!(!fine && said.contains("another column (digest "), "{column}: {said}");
         assert!(
-            wrong.contains("on 1 days postgres does not have what the sums say"),
+            wrong.contains("on 1 days the rows in postgres do not match the sums"),
             "{wrong}"
         );
         server.psql(&format!("UPDATE weir.log SET {column} = {before} WHERE {row}"));
@@ -316,7 +318,7 @@ fn a_row_of_today_that_is_another_in_any_column_is_found_and_requests_go_on_mean
     wait_until("the lost row to be missed", || {
         verify_from(&weir, 0, &[])
             .2
-            .contains("postgres does not have what the sums say")
+            .contains("the rows in postgres do not match the sums")
     });
 }
 
@@ -349,13 +351,13 @@ fn rows_on_their_way_count_and_a_lane_of_another_node_is_named_while_it_may_brin
     );
     let (fine, said, wrong) = verify_from(&other, 0, &[]);
     assert!(
-        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums count are not there"),
+        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums include are missing"),
         "{said}{wrong}"
     );
     ask(&other);
     wait_until("both lanes to be in the sums", || {
         let (fine, said, _) = verify_from(&one, 0, &[]);
-        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums count")
+        fine && said.contains("files: open: node_") && said.contains("1 rows that the sums include")
     });
 }
 
@@ -388,7 +390,7 @@ fn a_node_whose_files_are_all_gone_gets_them_back_from_its_journal() {
         "{said}{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);
-    assert!(fine && said.contains(&format!("{rows} rows brought")), "{said}{wrong}");
+    assert!(fine && said.contains(&format!("{rows} rows copied")), "{said}{wrong}");
     assert!(is_proven(verify_from(&weir, 0, &[])));
     assert_eq!(
         weir.exchange(&Wire::Messages.request(&key.text, "Tell me.")).status,
@@ -427,7 +429,7 @@ fn what_a_lost_journal_alone_was_to_bring_is_charged_and_named_by_lane_and_numbe
     weir.kill_and_restart();
     assert_eq!(weir.account()["spent_nano_usd"], spent, "charges stay");
     let (fine, said, wrong) = verify(&weir, &[]);
-    let named = format!("{rows} rows that the sums count are not there");
+    let named = format!("{rows} rows that the sums include are missing");
     assert!(
         fine && said.contains("postgres: open: node_") && said.contains(&named),
         "{said}{wrong}"

@@ -33,7 +33,7 @@ fn whoever_comes_to_approve_signs_in_first_and_then_sees_the_code() {
     assert_eq!((signed_in.status, signed_in.header("location")), (303, Some(target)));
     let page = tab.page(target);
     assert!(
-        page.contains(code) && page.contains("Approve only if you have started this yourself"),
+        page.contains(code) && page.contains("Approve only if you started this yourself"),
         "{page}"
     );
     assert_eq!(
@@ -86,7 +86,7 @@ fn an_approval_is_a_form_of_its_own_session_and_is_audited() {
     assert!(line.contains(&mine.id) && line.contains("\"via\":\"portal\""), "{line}");
     let late = others.get(&format!("/portal/device?user_code={code}"));
     assert!(
-        late.status == 404 && late.text().contains("No agent waits"),
+        late.status == 404 && late.text().contains("No agent is waiting"),
         "{}",
         late.text()
     );

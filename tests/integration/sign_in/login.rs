@@ -123,7 +123,7 @@ fn a_machine_is_signed_in_has_tokens_and_is_signed_out() {
     assert!(gone.status.success(), "{}", said(&gone));
     assert!(!machine.file().exists());
     assert_eq!(ask(&weir, &next).status, 401);
-    refused(&machine.run(&["logout"]), "nobody is signed in");
+    refused(&machine.run(&["logout"]), "not signed in");
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn a_gateway_that_signs_nobody_in_and_an_address_in_the_clear_are_told() {
     let weir = WeirBuilder::new().start();
     let machine = Machine::new();
     let base = format!("http://{}", weir.gateway);
-    refused(&machine.run(&["login", &base]), "[sign_in] enabled = true");
-    refused(&machine.run(&["login", "http://weir.example"]), "give https://HOST");
+    refused(&machine.run(&["login", &base]), "[sign_in] enabled is not true");
+    refused(&machine.run(&["login", "http://weir.example"]), "use https://HOST");
     refused(&machine.run(&["login", "http://127.0.0.1:9"]), "no connection");
 }
 

@@ -357,7 +357,7 @@ fn away_under_load(take: impl Fn(&mut RedisServer), give: impl Fn(&mut RedisServ
     weir.wait_for_store(false);
     load.refuse();
     wait_until("the record to be behind", || {
-        weir.figure("weir_stability_untold_hours") > 0
+        weir.figure("weir_stability_unpublished_hours") > 0
     });
     give(&mut redis);
     weir.wait_for_store(true);
@@ -368,7 +368,7 @@ fn away_under_load(take: impl Fn(&mut RedisServer), give: impl Fn(&mut RedisServ
     let kept = weir.stability_equals_log();
     assert_eq!(kept.rows.len(), served);
     wait_until("the record to be up to date", || {
-        weir.figure("weir_stability_untold_hours") == 0
+        weir.figure("weir_stability_unpublished_hours") == 0
     });
 }
 

@@ -250,7 +250,7 @@ fn answered_when_gone(status: u16) -> (RecordingProvider, Weir, String) {
         client.reset();
     }
     wait_until("the clients' leaving to be noticed", || {
-        weir.figure("weir_unattended_answers") == 3
+        weir.figure("weir_detached_answers") == 3
     });
     steps.permit();
     (provider, weir, key)
@@ -318,7 +318,7 @@ fn an_error_whose_head_has_come_counts_although_the_client_leaves_then() {
     client.write(&Wire::Gemini.streaming(&weir.key().text, "hi").bytes(Upload::Length));
     // Its credential rests as soon as the head has come.
     wait_until("the error's head to have come", || {
-        let line = "weir_provider_credentials_resting{provider=\"gemini\"} 1";
+        let line = "weir_provider_credentials_cooling_down{provider=\"gemini\"} 1";
         weir.metrics().contains(line)
     });
     drop(client);

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
-use weir::parts::{Counters, Hour, ModelWindow, Window, page};
+use weir::parts::{Hour, ModelWindow, StabilityCounters, StabilityWindow, page};
 
 use crate::harness::RecordingProvider;
 use crate::harness::browser::Browser;
@@ -18,8 +18,8 @@ const MARKUP: &str = "<img src=x onerror=alert(1)>";
 const PHONE: (u32, u32) = (390, 844);
 const DESK: (u32, u32) = (1280, 900);
 
-fn counted(requests: u64, successes: u64) -> Counters {
-    Counters {
+fn counted(requests: u64, successes: u64) -> StabilityCounters {
+    StabilityCounters {
         requests,
         successes,
         latency_ms: requests * 1234,
@@ -31,10 +31,10 @@ fn counted(requests: u64, successes: u64) -> Counters {
 }
 
 /// A model, by what each of its hours has.
-fn model(name: &str, hour: impl Fn(usize) -> Counters) -> ModelWindow {
+fn model(name: &str, hour: impl Fn(usize) -> StabilityCounters) -> ModelWindow {
     let hours = NOW.window().enumerate().map(|(index, at)| (at, hour(index)));
-    let hours: Vec<(Hour, Counters)> = hours.collect();
-    let mut total = Counters::default();
+    let hours: Vec<(Hour, StabilityCounters)> = hours.collect();
+    let mut total = StabilityCounters::default();
     for (_, counters) in &hours {
         total.add(counters);
     }
@@ -47,25 +47,31 @@ fn model(name: &str, hour: impl Fn(usize) -> Counters) -> ModelWindow {
 
 /// One of each kind.
 fn fleet() -> Vec<ModelWindow> {
-    let only = |wanted: usize, counters: Counters| {
-        move |hour: usize| if hour == wanted { counters } else { Counters::default() }
+    let only = |wanted: usize, counters: StabilityCounters| {
+        move |hour: usize| {
+            if hour == wanted {
+                counters
+            } else {
+                StabilityCounters::default()
+            }
+        }
     };
     vec![
         model("heron", |_| counted(1000, 1000)),
         model("wader", |hour| match hour {
-            7 => Counters::default(),
+            7 => StabilityCounters::default(),
             9 => counted(4, 4),
             10 | 11 => counted(1000, 700),
             _ => counted(1000, 1000),
         }),
         model(MARKUP, |_| counted(1000, 995)),
         model("few", only(20, counted(9, 9))),
-        model("silent", |_| Counters::default()),
+        model("silent", |_| StabilityCounters::default()),
         model(
             "no-stream",
             only(
                 20,
-                Counters {
+                StabilityCounters {
                     ttft_ms: 0,
                     ttft_count: 0,
                     ..counted(20, 20)
@@ -81,7 +87,7 @@ fn fleet() -> Vec<ModelWindow> {
 /// A site that serves the page of these models as the service does.
 fn site(mut models: Vec<ModelWindow>) -> RecordingProvider {
     models.sort_by(|one, other| one.name.cmp(&other.name));
-    let window = Window { now: NOW, models };
+    let window = StabilityWindow { now: NOW, models };
     RecordingProvider::start(move |request, answer| {
         let headers = [
             ("content-type", "text/html; charset=utf-8"),
@@ -266,7 +272,7 @@ fn the_labels_of_the_axes_are_whole() {
     let Some(mut browser) = Browser::start() else {
         skip!("Chromium is not there: tests/run installs it");
     };
-    let pace = |latency_ms: u64, ttft_ms: u64, tokens_a_second: u64| Counters {
+    let pace = |latency_ms: u64, ttft_ms: u64, tokens_a_second: u64| StabilityCounters {
         latency_ms: 1000 * latency_ms,
         ttft_ms: 1000 * ttft_ms,
         output_tokens: 1000 * tokens_a_second,
@@ -349,7 +355,7 @@ fn a_page_without_any_data_says_so() {
     let Some(mut browser) = Browser::start() else {
         skip!("Chromium is not there: tests/run installs it");
     };
-    let silent = site(vec![model("heron", |_| Counters::default())]);
+    let silent = site(vec![model("heron", |_| StabilityCounters::default())]);
     browser.look(DESK.0, DESK.1, "light");
     browser.open(&format!("{}/status", silent.base_url()));
     assert_eq!(browser.evaluate("document.querySelectorAll('table').length"), 0);

@@ -127,7 +127,7 @@ impl Stage {
             let is_zero = |name: &str| metrics.contains(&format!("\n{name} 0\n"));
             [
                 "weir_requests_in_flight",
-                "weir_unattended_answers",
+                "weir_detached_answers",
                 "weir_settlements_unacknowledged",
             ]
             .into_iter()

@@ -16,9 +16,9 @@ fn of_sums_that_differ_the_differing_numbers_are_told() {
         output_text: 3,
         ..Usage::default()
     };
-    let difference = Difference {
+    let difference = SumDifference {
         day: 0,
-        subject: Subject::Tag(Tag::parse("team=a").unwrap()),
+        subject: SumSubject::Tag(Tag::parse("team=a").unwrap()),
         model: "m".into(),
         kept: sums(1, Usage { cache_read: 4, ..usage }),
         of_rows: sums(0, usage),
@@ -32,7 +32,7 @@ fn of_sums_that_differ_the_differing_numbers_are_told() {
         digest: 0x1234,
         ..difference.kept
     };
-    let told = serde_json::to_value(SumsDifference::from(&Difference { of_rows, ..difference })).unwrap();
+    let told = serde_json::to_value(SumsDifference::from(&SumDifference { of_rows, ..difference })).unwrap();
     let expected = serde_json::json!([{ "digest": "000000000008" }, { "digest": "000000001234" }]);
     assert_eq!(serde_json::json!([told["kept"], told["rows"]]), expected);
 }

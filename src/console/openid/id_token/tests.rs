@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 
 const NOW: i64 = 1_800_000_000;
-const EXPECTED: Expected<'_> = Expected {
+const EXPECTED: ExpectedClaims<'_> = ExpectedClaims {
     issuer: "https://login.example",
     client_id: "weir",
     nonce: "n",
@@ -42,13 +42,13 @@ fn key(seed: u8, id: &str) -> Value {
     json!({"kty": "OKP", "crv": "Ed25519", "kid": id, "x": URL_SAFE_NO_PAD.encode(pair.public_key())})
 }
 
-fn keys() -> Keys {
+fn keys() -> IdTokenKeys {
     let strange = [
         json!({"kty": "oct", "k": "AAAA"}),
         json!(7),
         json!({"kty": "RSA", "n": "!", "e": "AQAB"}),
     ];
-    Keys::read(&json!({"keys": [strange[0], strange[1], strange[2], key(2, "two"), key(1, "one")]}))
+    IdTokenKeys::read(&json!({"keys": [strange[0], strange[1], strange[2], key(2, "two"), key(1, "one")]}))
 }
 
 #[test]
@@ -69,24 +69,24 @@ fn a_token_that_is_right_is_believed() {
 #[test]
 fn each_claim_that_is_wrong_or_missing_is_a_fault() {
     let wrong = [
-        ("iss", json!("https://login.example/"), Fault::Issuer),
-        ("iss", json!(null), Fault::Issuer),
-        ("aud", json!("other"), Fault::Audience),
-        ("aud", json!(["other"]), Fault::Audience),
-        ("aud", json!(["weir", "other"]), Fault::Audience),
-        ("aud", json!(null), Fault::Audience),
-        ("azp", json!("other"), Fault::Audience),
-        ("exp", json!(NOW - SKEW), Fault::Expired),
-        ("exp", json!("soon"), Fault::Expired),
-        ("iat", json!(NOW + SKEW + 1), Fault::Issued),
-        ("iat", json!(NOW - AGE_MAX - 1), Fault::Issued),
-        ("iat", json!(null), Fault::Issued),
-        ("nbf", json!(NOW + SKEW + 1), Fault::Issued),
-        ("nonce", json!("m"), Fault::Nonce),
-        ("nonce", json!(null), Fault::Nonce),
-        ("sub", json!(""), Fault::Subject),
-        ("sub", json!("x".repeat(256)), Fault::Subject),
-        ("sub", json!(7), Fault::Subject),
+        ("iss", json!("https://login.example/"), IdTokenFault::Issuer),
+        ("iss", json!(null), IdTokenFault::Issuer),
+        ("aud", json!("other"), IdTokenFault::Audience),
+        ("aud", json!(["other"]), IdTokenFault::Audience),
+        ("aud", json!(["weir", "other"]), IdTokenFault::Audience),
+        ("aud", json!(null), IdTokenFault::Audience),
+        ("azp", json!("other"), IdTokenFault::Audience),
+        ("exp", json!(NOW - SKEW), IdTokenFault::Expired),
+        ("exp", json!("soon"), IdTokenFault::Expired),
+        ("iat", json!(NOW + SKEW + 1), IdTokenFault::Issued),
+        ("iat", json!(NOW - AGE_MAX - 1), IdTokenFault::Issued),
+        ("iat", json!(null), IdTokenFault::Issued),
+        ("nbf", json!(NOW + SKEW + 1), IdTokenFault::Issued),
+        ("nonce", json!("m"), IdTokenFault::Nonce),
+        ("nonce", json!(null), IdTokenFault::Nonce),
+        ("sub", json!(""), IdTokenFault::Subject),
+        ("sub", json!("x".repeat(256)), IdTokenFault::Subject),
+        ("sub", json!(7), IdTokenFault::Subject),
     ];
     for (name, value, fault) in wrong {
         let mut claims = claims();
@@ -114,35 +114,59 @@ fn each_claim_that_is_wrong_or_missing_is_a_fault() {
 fn only_a_key_of_the_provider_that_is_meant_has_signed_it() {
     let header = |alg: &str, kid: &str| json!({"alg": alg, "kid": kid});
     let faults = [
-        (signed_by(3, &header("EdDSA", "one"), &claims()), Fault::Signature),
-        (signed_by(1, &header("EdDSA", "two"), &claims()), Fault::Signature),
-        (signed_by(1, &header("EdDSA", "three"), &claims()), Fault::Signature),
+        (
+            signed_by(3, &header("EdDSA", "one"), &claims()),
+            IdTokenFault::Signature,
+        ),
+        (
+            signed_by(1, &header("EdDSA", "two"), &claims()),
+            IdTokenFault::Signature,
+        ),
+        (
+            signed_by(1, &header("EdDSA", "three"), &claims()),
+            IdTokenFault::Signature,
+        ),
         // What a key is for says the key, not the token.
-        (signed_by(1, &header("RS256", "one"), &claims()), Fault::Signature),
-        (signed_by(1, &header("ES256", "one"), &claims()), Fault::Signature),
-        (signed_by(1, &header("none", "one"), &claims()), Fault::Algorithm),
-        (signed_by(1, &header("HS256", "one"), &claims()), Fault::Algorithm),
-        (signed_by(1, &json!({"kid": "one"}), &claims()), Fault::Form),
+        (
+            signed_by(1, &header("RS256", "one"), &claims()),
+            IdTokenFault::Signature,
+        ),
+        (
+            signed_by(1, &header("ES256", "one"), &claims()),
+            IdTokenFault::Signature,
+        ),
+        (signed_by(1, &header("none", "one"), &claims()), IdTokenFault::Algorithm),
+        (
+            signed_by(1, &header("HS256", "one"), &claims()),
+            IdTokenFault::Algorithm,
+        ),
+        (signed_by(1, &json!({"kid": "one"}), &claims()), IdTokenFault::Form),
         (
             signed_by(1, &json!({"alg": "EdDSA", "crit": ["b64"]}), &claims()),
-            Fault::Form,
+            IdTokenFault::Form,
         ),
-        (String::new(), Fault::Form),
-        ("a.b.c".to_owned(), Fault::Form),
-        ("a.b".to_owned(), Fault::Form),
+        (String::new(), IdTokenFault::Form),
+        ("a.b.c".to_owned(), IdTokenFault::Form),
+        ("a.b".to_owned(), IdTokenFault::Form),
     ];
     for (token, fault) in faults {
         assert_eq!(check(&token, &keys(), &EXPECTED), Err(fault), "{token}");
     }
     let token = signed(&claims());
     let (message, _) = token.rsplit_once('.').unwrap();
-    assert_eq!(check(&format!("{message}."), &keys(), &EXPECTED), Err(Fault::Signature));
-    assert_eq!(check(&token, &Keys::default(), &EXPECTED), Err(Fault::Signature));
+    assert_eq!(
+        check(&format!("{message}."), &keys(), &EXPECTED),
+        Err(IdTokenFault::Signature)
+    );
+    assert_eq!(
+        check(&token, &IdTokenKeys::default(), &EXPECTED),
+        Err(IdTokenFault::Signature)
+    );
     let mut other = claims();
     other["sub"] = json!("8");
     let (header, signature) = (token.split('.').next().unwrap(), token.rsplit('.').next().unwrap());
     let changed = format!("{header}.{}.{signature}", encode(&other));
-    assert_eq!(check(&changed, &keys(), &EXPECTED), Err(Fault::Signature));
+    assert_eq!(check(&changed, &keys(), &EXPECTED), Err(IdTokenFault::Signature));
 }
 
 #[test]
@@ -150,10 +174,10 @@ fn a_key_that_is_for_something_else_has_signed_nothing() {
     for (member, value) in [("use", "enc"), ("alg", "ES256"), ("crv", "X25519")] {
         let mut key = key(1, "one");
         key[member] = json!(value);
-        let keys = Keys::read(&json!({"keys": [key]}));
+        let keys = IdTokenKeys::read(&json!({"keys": [key]}));
         assert_eq!(
             check(&signed(&claims()), &keys, &EXPECTED),
-            Err(Fault::Signature),
+            Err(IdTokenFault::Signature),
             "{member}"
         );
     }
@@ -172,7 +196,7 @@ fn a_signature_on_an_elliptic_curve_is_verified() {
         URL_SAFE_NO_PAD.encode(&point[1..33]),
         URL_SAFE_NO_PAD.encode(&point[33..]),
     );
-    let keys = |crv: &str| Keys::read(&json!({"keys": [{"kty": "EC", "crv": crv, "x": x, "y": y}]}));
+    let keys = |crv: &str| IdTokenKeys::read(&json!({"keys": [{"kty": "EC", "crv": crv, "x": x, "y": y}]}));
     assert!(check(&token, &keys("P-256"), &EXPECTED).is_ok());
-    assert_eq!(check(&token, &keys("P-384"), &EXPECTED), Err(Fault::Signature));
+    assert_eq!(check(&token, &keys("P-384"), &EXPECTED), Err(IdTokenFault::Signature));
 }

@@ -1,9 +1,9 @@
 //! Every model that can be served has a price at whoever serves it.
 
 use super::*;
-use crate::domain::{ledger::consumption::Modifiers, wire::usage::Usage};
+use crate::domain::{ledger::consumption::PriceModifiers, wire::usage::Usage};
 
-fn with_prices(own: &str, settings: &CatalogueSettings) -> Result<(Catalogue, Vec<Warning>), String> {
+fn with_prices(own: &str, settings: &CatalogueSettings) -> Result<(Catalogue, Vec<CatalogueWarning>), String> {
     let own = PriceList::read("prices.toml", &format!("version = \"mine\"\n{own}")).unwrap();
     let secrets = |secret: &SecretRef| match secret {
         SecretRef::Env(name) if name.contains("OPENAI") || name.contains("DEEPSEEK") => {
@@ -11,7 +11,7 @@ fn with_prices(own: &str, settings: &CatalogueSettings) -> Result<(Catalogue, Ve
         }
         SecretRef::Env(_) | SecretRef::File(_) | SecretRef::Credential(_) => Ok(None),
     };
-    let list = PriceList::shipped().unwrap().with(own);
+    let list = PriceList::shipped().unwrap().extended_by(own);
     let built = Catalogue::build(&shipped(), settings, &list, &secrets);
     built.map_err(|errors| errors.iter().map(|error| format!("{error}\n")).collect())
 }
@@ -37,8 +37,8 @@ fn a_model_without_a_price_is_refused_with_what_to_write() {
     let error = with_prices("", &model("new", &["openai"], None, false)).unwrap_err();
     assert_eq!(
         error,
-        "weir.toml: [[model]] number 1: model `new` has no price at `openai`: write a [[price]] with name = \"new\" into the file \
-         of `[prices] file`, or `free = true` into the [[model]]\n"
+        "weir.toml: [[model]] number 1: model `new` has no price at `openai`: add a [[price]] with name = \"new\" to the file of \
+         `[prices] file`, or `free = true` to the [[model]]\n"
     );
     let error = with_prices("", &model("new", &["openai"], Some("gpt-6-lunar"), false)).unwrap_err();
     assert!(
@@ -75,13 +75,18 @@ fn every_provider_that_is_on_needs_a_price_and_may_have_its_own() {
     let costs: Vec<(&str, i64)> = model
         .prices
         .iter()
-        .map(|(provider, price)| (provider.as_str(), price.cost(&usage, &Modifiers::default()).nanos()))
+        .map(|(provider, price)| {
+            (
+                provider.as_str(),
+                price.cost(&usage, &PriceModifiers::default()).nanos(),
+            )
+        })
         .collect();
     assert_eq!(costs, [("deepseek", 2_000_000), ("openai", 1_000_000)]);
     assert!(
         !warnings
             .iter()
-            .any(|warning| matches!(warning, Warning::PriceUnused { .. }))
+            .any(|warning| matches!(warning, CatalogueWarning::PriceUnused { .. }))
     );
 }
 
@@ -110,14 +115,14 @@ fn a_price_that_no_model_has_is_told_of() {
     let (_, warnings) = with_prices(&own, &CatalogueSettings::default()).unwrap();
     let unused: Vec<String> = warnings
         .iter()
-        .filter(|warning| matches!(warning, Warning::PriceUnused { .. }))
+        .filter(|warning| matches!(warning, CatalogueWarning::PriceUnused { .. }))
         .map(ToString::to_string)
         .collect();
     assert_eq!(
         unused,
         [
-            "prices.toml:6: the price `gpt-6-luna` for provider `opnai` belongs to no model; is that its name?",
-            "prices.toml:2: the price `gpt-6-lunar` belongs to no model; is that its name?",
+            "prices.toml:6: the price `gpt-6-luna` for provider `opnai` is not used by any model: check its name",
+            "prices.toml:2: the price `gpt-6-lunar` is not used by any model: check its name",
         ]
     );
 }
@@ -150,7 +155,7 @@ fn a_provider_names_its_models_as_it_likes() {
     let (catalogue, _) = with_prices("", &settings).unwrap();
     let found = |provider, name| {
         catalogue
-            .served_as(provider, name)
+            .find_served(provider, name)
             .map(|(model, _)| model.name.as_str())
     };
     for name in ["gpt-6-luna-house", "house", "cottage", "house-20261121"] {
@@ -178,7 +183,7 @@ fn the_dearest_model_of_a_provider_is_the_dearest_for_what_was_consumed() {
             output_text,
             ..Usage::default()
         };
-        let found = catalogue.dearest_at(provider, &usage, &Modifiers::default());
+        let found = catalogue.most_expensive_at(provider, &usage, &PriceModifiers::default());
         found.map(|(model, _)| model.name.as_str())
     };
     assert_eq!(dearest("openai", 1000, 1), Some("wide"));

@@ -13,7 +13,7 @@ fn an_empty_secret_switches_its_provider_off_and_a_short_one_is_refused_by_name(
         Catalogue::build(&shipped(), &CatalogueSettings::default(), &prices, &secrets)
     };
     let (catalogue, warnings) = build("").unwrap();
-    assert_eq!(catalogue.models().count(), 0);
+    assert_eq!(catalogue.served_models().count(), 0);
     let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let empty = "provider `openai` is off: its secret env:OPENAI_API_KEY is empty, its models are not listed";
     assert!(told.iter().any(|warning| warning == empty), "{told:?}");
@@ -33,5 +33,5 @@ fn an_empty_secret_switches_its_provider_off_and_a_short_one_is_refused_by_name(
         assert!(told.contains("openai.toml") && told.contains(named), "{told}");
         assert!(!told.contains(short) || short == "x", "{told}");
     }
-    assert!(build("twelve-chars").unwrap().0.models().count() > 0);
+    assert!(build("twelve-chars").unwrap().0.served_models().count() > 0);
 }

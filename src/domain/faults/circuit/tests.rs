@@ -9,7 +9,7 @@ use crate::edges::clock;
 fn opened(now: Instant) -> (Circuit, Instant) {
     let mut circuit = Circuit::default();
     for _ in 0..EJECTED_AFTER {
-        circuit.failed(CircuitEntry::Closed, now);
+        circuit.on_failure(CircuitEntry::Closed, now);
     }
     (circuit, now + EJECTED_FIRST)
 }
@@ -20,9 +20,9 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
     let mut circuit = Circuit::default();
     for _ in 0..10 {
         for _ in 1..EJECTED_AFTER {
-            assert!(!circuit.failed(CircuitEntry::Closed, now));
+            assert!(!circuit.on_failure(CircuitEntry::Closed, now));
         }
-        circuit.worked(CircuitEntry::Closed, now);
+        circuit.on_success(CircuitEntry::Closed, now);
     }
     assert!(circuit.is_closed(now) && circuit.enter(now) == Some(CircuitEntry::Closed));
     let (circuit, until) = opened(now);
@@ -37,8 +37,8 @@ fn one_request_asks_again_and_each_success_lets_one_more_ask() {
         let mut probes: Vec<CircuitEntry> = std::iter::from_fn(|| circuit.enter(now)).take(100).collect();
         assert_eq!(probes.len(), together as usize);
         let first = probes.remove(0);
-        probes.into_iter().for_each(|probe| circuit.leave(probe));
-        assert_eq!(circuit.worked(first, now), together == READMITTED_AFTER);
+        probes.into_iter().for_each(|probe| circuit.on_no_result(probe));
+        assert_eq!(circuit.on_success(first, now), together == READMITTED_AFTER);
     }
     assert!(circuit.is_closed(now));
 }
@@ -50,16 +50,16 @@ fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_the_longest() {
     for _ in 0..20 {
         expected = (expected * 2).min(EJECTED_MAX);
         let probe = circuit.enter(now).unwrap();
-        assert!(circuit.failed(probe, now));
+        assert!(circuit.on_failure(probe, now));
         assert_eq!(circuit.open_until(now), Some(now + expected));
         now += expected;
     }
     for _ in 0..READMITTED_AFTER {
         let probe = circuit.enter(now).unwrap();
-        circuit.worked(probe, now);
+        circuit.on_success(probe, now);
     }
     for _ in 0..EJECTED_AFTER {
-        circuit.failed(CircuitEntry::Closed, now);
+        circuit.on_failure(CircuitEntry::Closed, now);
     }
     assert_eq!(circuit.open_until(now), Some(now + EJECTED_FIRST), "begins anew");
 }
@@ -69,7 +69,7 @@ fn who_leaves_without_a_word_makes_room_for_the_next_probe() {
     let (mut circuit, now) = opened(clock::instant());
     let probe = circuit.enter(now).unwrap();
     assert!(circuit.enter(now).is_none());
-    circuit.leave(probe);
+    circuit.on_no_result(probe);
     assert!(circuit.enter(now).is_some());
 }
 
@@ -77,15 +77,18 @@ fn who_leaves_without_a_word_makes_room_for_the_next_probe() {
 fn what_was_sent_before_says_nothing_of_now() {
     let start = clock::instant();
     let (mut circuit, now) = opened(start);
-    circuit.worked(CircuitEntry::Closed, now);
+    circuit.on_success(CircuitEntry::Closed, now);
     assert_eq!(circuit.open_until(start), Some(now), "sent before the failures");
     let probe = circuit.enter(now).unwrap();
-    assert!(!circuit.failed(CircuitEntry::Closed, now), "sent before the failures");
-    circuit.failed(probe, now);
+    assert!(
+        !circuit.on_failure(CircuitEntry::Closed, now),
+        "sent before the failures"
+    );
+    circuit.on_failure(probe, now);
     let later = now + EJECTED_FIRST * 2;
     let next = circuit.enter(later).unwrap();
-    circuit.worked(probe, later);
-    circuit.leave(probe);
+    circuit.on_success(probe, later);
+    circuit.on_no_result(probe);
     assert!(circuit.enter(later).is_none(), "{next:?} alone asks");
 }
 
@@ -93,9 +96,9 @@ fn what_was_sent_before_says_nothing_of_now() {
 fn a_last_resort_that_works_begins_the_readmission() {
     let start = clock::instant();
     let (mut circuit, until) = opened(start);
-    let last = circuit.enter_anyway(start);
-    assert!(!circuit.failed(last, start) && circuit.open_until(start) == Some(until));
-    circuit.worked(last, start);
+    let last = circuit.force_enter(start);
+    assert!(!circuit.on_failure(last, start) && circuit.open_until(start) == Some(until));
+    circuit.on_success(last, start);
     assert!(!circuit.is_closed(start) && circuit.admits(start));
 }
 
@@ -103,8 +106,8 @@ fn a_last_resort_that_works_begins_the_readmission() {
 fn a_rest_is_never_shortened_and_ends_with_a_probe() {
     let start = clock::instant();
     let mut circuit = Circuit::default();
-    circuit.rest(Duration::from_secs(9), start);
-    circuit.rest(Duration::from_secs(1), start);
+    circuit.cool_down(Duration::from_secs(9), start);
+    circuit.cool_down(Duration::from_secs(1), start);
     assert_eq!(circuit.open_until(start), Some(start + Duration::from_secs(9)));
     let later = start + Duration::from_secs(9);
     assert!(circuit.enter(later).is_some() && circuit.enter(later).is_none());
@@ -120,7 +123,7 @@ fn what_nobody_asked_for_long_is_asked_by_all() {
     let probe = circuit.enter(until).unwrap();
     let later = until + FORGOTTEN_AFTER;
     assert!(circuit.enter(later).is_none(), "the probe is not back yet");
-    circuit.worked(probe, later);
+    circuit.on_success(probe, later);
     assert_eq!(circuit.enter(later), Some(CircuitEntry::Closed));
 }
 
@@ -179,13 +182,13 @@ impl Run {
     fn step(&mut self, step: CircuitCall) {
         match step {
             CircuitCall::Enter => self.under_way.extend(self.circuit.enter(self.now)),
-            CircuitCall::EnterAnyway => self.under_way.push(self.circuit.enter_anyway(self.now)),
+            CircuitCall::EnterAnyway => self.under_way.push(self.circuit.force_enter(self.now)),
             CircuitCall::End(which, end) => {
                 if which < self.under_way.len() {
                     self.end(which, end);
                 }
             }
-            CircuitCall::Rest(ms) => self.circuit.rest(Duration::from_millis(ms), self.now),
+            CircuitCall::Rest(ms) => self.circuit.cool_down(Duration::from_millis(ms), self.now),
             CircuitCall::Pass(ms) => self.now += Duration::from_millis(ms),
         }
         if self.circuit.round != self.round {
@@ -201,12 +204,12 @@ impl Run {
                 let round = self.circuit.round;
                 let counts = entry == CircuitEntry::Probe { round } || entry == CircuitEntry::LastResort { round };
                 self.succeeded += usize::from(counts);
-                self.circuit.worked(entry, self.now);
+                self.circuit.on_success(entry, self.now);
             }
             End::Failed => {
-                self.circuit.failed(entry, self.now);
+                self.circuit.on_failure(entry, self.now);
             }
-            End::Left => self.circuit.leave(entry),
+            End::Left => self.circuit.on_no_result(entry),
         }
     }
 
@@ -254,7 +257,7 @@ proptest! {
         for _ in 0..READMITTED_AFTER {
             let entry = run.circuit.enter(run.now);
             prop_assert!(entry.is_some());
-            run.circuit.worked(entry.unwrap(), run.now);
+            run.circuit.on_success(entry.unwrap(), run.now);
         }
         prop_assert!(run.circuit.is_closed(run.now));
     }

@@ -1,30 +1,32 @@
-//! The refusal that a client gets for a denial by the ledger, or for a key that is not valid.
+//! Refusals for denials of the ledger and for invalid keys.
 
-use super::{Limit, Refusal};
+use super::{LimitRefusal, Refusal};
 use crate::domain::{
-    keys::key::KeyDenied,
-    ledger::{Denial, Reset, Scope},
+    keys::key::KeyInvalid,
+    ledger::{Denial, LimitScope, QuotaReset},
 };
 
 impl Refusal {
-    /// The refusal for a denial. `reset` is that of the key's quota; `now_unix` is in seconds since the Unix epoch.
-    pub(crate) fn of(denial: Denial, reset: Reset, now_unix: i64) -> Self {
+    /// The refusal for a denial. `reset` is the reset of the key's quota; `now_unix` is in seconds since the Unix epoch.
+    pub(crate) fn from_denial(denial: Denial, reset: QuotaReset, now_unix: i64) -> Self {
         Self::Limited(match denial {
             Denial::KeyRevoked => return Self::KeyRevoked,
             Denial::KeyExpired => return Self::KeyExpired,
-            Denial::AccountUnknown => Limit::NoAccount,
-            Denial::AccountSuspended => Limit::Suspended,
-            Denial::BalanceExhausted => Limit::Balance,
-            Denial::BalanceHeld => Limit::Held { scope: Scope::Account },
-            Denial::QuotaExhausted(standing) => Limit::Quota {
+            Denial::AccountUnknown => LimitRefusal::NoAccount,
+            Denial::AccountSuspended => LimitRefusal::Suspended,
+            Denial::BalanceExhausted => LimitRefusal::Balance,
+            Denial::BalanceHeld => LimitRefusal::Held {
+                scope: LimitScope::Account,
+            },
+            Denial::QuotaExhausted(standing) => LimitRefusal::Quota {
                 standing,
                 reset,
                 resets_in: standing
                     .resets_at
                     .map(|at| u64::try_from(at.saturating_sub(now_unix)).unwrap_or(0).max(1)),
             },
-            Denial::QuotaHeld(_) => Limit::Held { scope: Scope::Key },
-            Denial::Concurrency { scope, limit, .. } => Limit::Concurrency { scope, limit },
+            Denial::QuotaHeld(_) => LimitRefusal::Held { scope: LimitScope::Key },
+            Denial::Concurrency { scope, limit, .. } => LimitRefusal::Concurrency { scope, limit },
             Denial::RateLimited {
                 scope,
                 counted,
@@ -33,7 +35,7 @@ impl Refusal {
                 ..
             } => {
                 let seconds = retry_after_ms.div_ceil(1000).max(1);
-                Limit::Rate {
+                LimitRefusal::Rate {
                     scope,
                     counted,
                     limit,
@@ -45,12 +47,12 @@ impl Refusal {
     }
 }
 
-impl From<KeyDenied> for Refusal {
-    fn from(denied: KeyDenied) -> Self {
+impl From<KeyInvalid> for Refusal {
+    fn from(denied: KeyInvalid) -> Self {
         match denied {
-            KeyDenied::Revoked => Self::KeyRevoked,
-            KeyDenied::Replaced => Self::KeyReplaced,
-            KeyDenied::Expired => Self::KeyExpired,
+            KeyInvalid::Revoked => Self::KeyRevoked,
+            KeyInvalid::Replaced => Self::KeyReplaced,
+            KeyInvalid::Expired => Self::KeyExpired,
         }
     }
 }
@@ -59,7 +61,7 @@ impl From<KeyDenied> for Refusal {
 mod tests {
     use super::*;
     use crate::domain::{
-        ledger::{Counted, QuotaUse},
+        ledger::{QuotaUse, RateKind},
         money::NanoUsd,
     };
 
@@ -76,54 +78,60 @@ mod tests {
             lent: false,
         };
         let rate = |counted| Denial::RateLimited {
-            scope: Scope::Key,
+            scope: LimitScope::Key,
             counted,
             limit: 9,
             retry_after_ms: 1_001,
             lent: true,
         };
-        let limited_rate = |counted| Limit::Rate {
-            scope: Scope::Key,
+        let limited_rate = |counted| LimitRefusal::Rate {
+            scope: LimitScope::Key,
             counted,
             limit: 9,
             retry_after_seconds: 2,
             retry_at: 102,
         };
         for (denial, limit, reason) in [
-            (Denial::AccountUnknown, Limit::NoAccount, "account_unknown"),
-            (Denial::AccountSuspended, Limit::Suspended, "account_suspended"),
-            (Denial::BalanceExhausted, Limit::Balance, "balance_exhausted"),
-            (Denial::BalanceHeld, Limit::Held { scope: Scope::Account }, "funds_held"),
+            (Denial::AccountUnknown, LimitRefusal::NoAccount, "account_unknown"),
+            (Denial::AccountSuspended, LimitRefusal::Suspended, "account_suspended"),
+            (Denial::BalanceExhausted, LimitRefusal::Balance, "balance_exhausted"),
+            (
+                Denial::BalanceHeld,
+                LimitRefusal::Held {
+                    scope: LimitScope::Account,
+                },
+                "funds_held",
+            ),
             (
                 Denial::QuotaExhausted(quota),
-                Limit::Quota {
+                LimitRefusal::Quota {
                     standing: quota,
-                    reset: Reset::Daily,
+                    reset: QuotaReset::Daily,
                     resets_in: Some(60),
                 },
                 "quota_exhausted",
             ),
             (
                 Denial::QuotaHeld(quota),
-                Limit::Held { scope: Scope::Key },
+                LimitRefusal::Held { scope: LimitScope::Key },
                 "funds_held",
             ),
             (
-                concurrency(Scope::Account),
-                Limit::Concurrency {
-                    scope: Scope::Account,
+                concurrency(LimitScope::Account),
+                LimitRefusal::Concurrency {
+                    scope: LimitScope::Account,
                     limit: 4,
                 },
                 "concurrency_limited",
             ),
             (
-                rate(Counted::Requests),
-                limited_rate(Counted::Requests),
+                rate(RateKind::Requests),
+                limited_rate(RateKind::Requests),
                 "requests_limited",
             ),
-            (rate(Counted::Tokens), limited_rate(Counted::Tokens), "tokens_limited"),
+            (rate(RateKind::Tokens), limited_rate(RateKind::Tokens), "tokens_limited"),
         ] {
-            let refusal = Refusal::of(denial, Reset::Daily, 100);
+            let refusal = Refusal::from_denial(denial, QuotaReset::Daily, 100);
             assert_eq!((refusal.reason(), refusal.status()), (reason, 429), "{denial:?}");
             assert_eq!(refusal, Refusal::Limited(limit));
         }
@@ -132,12 +140,12 @@ mod tests {
     #[test]
     fn a_key_that_is_not_valid_is_refused_alike_by_its_record_and_by_the_ledger() {
         for (denial, denied, refusal) in [
-            (Denial::KeyRevoked, KeyDenied::Revoked, Refusal::KeyRevoked),
-            (Denial::KeyExpired, KeyDenied::Expired, Refusal::KeyExpired),
+            (Denial::KeyRevoked, KeyInvalid::Revoked, Refusal::KeyRevoked),
+            (Denial::KeyExpired, KeyInvalid::Expired, Refusal::KeyExpired),
         ] {
-            assert_eq!(Refusal::of(denial, Reset::None, 0), refusal);
+            assert_eq!(Refusal::from_denial(denial, QuotaReset::None, 0), refusal);
             assert_eq!(Refusal::from(denied), refusal);
         }
-        assert_eq!(Refusal::from(KeyDenied::Replaced), Refusal::KeyReplaced);
+        assert_eq!(Refusal::from(KeyInvalid::Replaced), Refusal::KeyReplaced);
     }
 }

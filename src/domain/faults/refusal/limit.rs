@@ -1,11 +1,11 @@
-//! The limits that a request can reach, and how each is expressed: agents stop and show the reason where only an
+//! The limits that a request can reach, and their form in each protocol: agents shall stop and show the reason where only an
 //! operator or a new period helps, and wait where waiting helps. ARCHITECTURE.md describes how agents react.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    ledger::{Counted, QuotaUse, Reset, Scope, spend_limit},
+    ledger::{LimitScope, QuotaReset, QuotaUse, RateKind, spend_limit},
     wire::protocol::Protocol,
 };
 
@@ -14,7 +14,7 @@ mod tests;
 
 /// A limit of a key or of its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum LimitRefusal {
     /// The account has no balance left.
     Balance,
     /// The account is suspended.
@@ -26,29 +26,29 @@ pub(crate) enum Limit {
         /// The quota and its spending.
         standing: QuotaUse,
         /// The quota's period.
-        reset: Reset,
-        /// Seconds until the next period, at least 1; `None` if there is none.
+        reset: QuotaReset,
+        /// Seconds until the next period, at least 1; `None` for a quota that does not reset.
         resets_in: Option<u64>,
     },
-    /// Running requests hold what is left of the key's quota or of the account's balance.
+    /// Running requests hold the rest of the key's quota or of the account's balance.
     Held {
-        /// Whether it is the key's quota or the account's balance.
-        scope: Scope,
+        /// The key's quota or the account's balance.
+        scope: LimitScope,
     },
     /// The limit of concurrent requests is reached.
     Concurrency {
-        /// Whether it is the key's limit or the account's.
-        scope: Scope,
-        /// The most concurrent requests.
+        /// The key's limit or the account's.
+        scope: LimitScope,
+        /// Maximum number of concurrent requests.
         limit: u64,
     },
     /// A limit per minute is reached.
     Rate {
-        /// Whether it is the key's limit or the account's.
-        scope: Scope,
-        /// Whether it limits requests or tokens.
-        counted: Counted,
-        /// The most requests or tokens per minute.
+        /// The key's limit or the account's.
+        scope: LimitScope,
+        /// Requests or tokens.
+        counted: RateKind,
+        /// Maximum number of requests or tokens per minute.
         limit: u64,
         /// Seconds until a retry makes sense, at least 1.
         retry_after_seconds: u64,
@@ -60,9 +60,9 @@ pub(crate) enum Limit {
 /// Seconds until a running request may have ended. Some agents wait exactly this long.
 const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 
-impl Limit {
-    /// Whether waiting a moment helps. Otherwise an operator must act, or a period must end.
-    pub(super) fn passes(&self) -> bool {
+impl LimitRefusal {
+    /// Whether the limit passes soon by itself. Otherwise, an operator has to act or a period has to end.
+    pub(super) fn is_temporary(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })
     }
 
@@ -75,42 +75,42 @@ impl Limit {
             Self::Held { .. } => "funds_held",
             Self::Concurrency { .. } => "concurrency_limited",
             Self::Rate { counted, .. } => match counted {
-                Counted::Requests => "requests_limited",
-                Counted::Tokens => "tokens_limited",
+                RateKind::Requests => "requests_limited",
+                RateKind::Tokens => "tokens_limited",
             },
         }
     }
 
     /// `error.type` of the Messages protocol.
     pub(super) fn messages_type(&self) -> &'static str {
-        if self.passes() {
+        if self.is_temporary() {
             "rate_limit_error"
         } else {
             "billing_error"
         }
     }
 
-    /// `error.type` of the Responses protocol. Codex stops at `usage_limit_reached` and shows what stands in its header
-    /// ([`Limit::headers`]); at the `insufficient_quota` that the code says it would stop, too, but show words of its own
+    /// `error.type` of the Responses protocol. Codex stops at `usage_limit_reached` and shows the text of a header
+    /// ([`LimitRefusal::headers`]); it would also stop at the code `insufficient_quota`, but show its own text
     /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
     pub(super) fn responses_type(&self) -> &'static str {
-        if self.passes() {
+        if self.is_temporary() {
             "rate_limit_error"
         } else {
             "usage_limit_reached"
         }
     }
 
-    /// `error.code` of the Responses protocol: SDKs stop at `insufficient_quota` and wait at the other.
+    /// `error.code` of the Responses protocol: SDKs stop at `insufficient_quota` and retry after `rate_limit_exceeded`.
     pub(super) fn responses_code(&self) -> &'static str {
-        if self.passes() {
+        if self.is_temporary() {
             "rate_limit_exceeded"
         } else {
             "insufficient_quota"
         }
     }
 
-    /// When a spent quota begins anew, in seconds since the Unix epoch: `error.resets_at` of the Responses protocol, which Codex
+    /// When a used-up quota resets, in seconds since the Unix epoch: `error.resets_at` of the Responses protocol, which Codex
     /// shows in its user's time zone.
     pub(super) fn resets_at(&self) -> Option<i64> {
         match self {
@@ -121,27 +121,27 @@ impl Limit {
 
     /// The message for the client: what is wrong, and what to do.
     pub(super) fn message(&self) -> String {
-        match (self.act(), self.resets_at().and_then(time)) {
+        match (self.remedy(), self.resets_at().and_then(time)) {
             (Some(act), Some(time)) => format!("{act}, or wait until it begins anew at {time}."),
             (Some(act), None) => format!("{act}."),
-            (None, _) => self.wait(),
+            (None, _) => self.wait_message(),
         }
     }
 
-    /// The message in the Gemini shape. Gemini CLI repeats a 429 several times unless its message says that the limit is zero; a
-    /// retry delay above five minutes would stop it, too, but only a quota that resets could name one
+    /// The message in the Gemini form. Gemini CLI repeats a 429 several times unless its message says that the limit is zero. A
+    /// retry delay above five minutes would also stop it, but only a quota that resets has one
     /// (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
     pub(super) fn gemini_message(&self) -> String {
         let message = self.message();
-        if self.passes() {
+        if self.is_temporary() {
             message
         } else {
             format!("{message} Remaining limit: 0 USD.")
         }
     }
 
-    /// What is spent or forbidden, and what can be done, without the final full stop; `None` if waiting helps.
-    fn act(&self) -> Option<String> {
+    /// What is used up or forbidden, and what to do about it, without a final full stop; `None` if waiting helps.
+    fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
             Self::Suspended => "The account of this API key is suspended. Ask the operator of this service".to_owned(),
@@ -154,10 +154,10 @@ impl Limit {
                 ..
             } => {
                 let period = match reset {
-                    Reset::None => ", which does not reset",
-                    Reset::Daily => " for the day",
-                    Reset::Weekly => " for the week",
-                    Reset::Monthly => " for the month",
+                    QuotaReset::None => ", which does not reset",
+                    QuotaReset::Daily => " for the day",
+                    QuotaReset::Weekly => " for the week",
+                    QuotaReset::Monthly => " for the month",
                 };
                 format!("This API key has used up its quota of {quota} USD{period}. Have it raised or cleared")
             }
@@ -165,19 +165,19 @@ impl Limit {
         })
     }
 
-    /// What limit it is and when to try again; empty if waiting does not help.
-    fn wait(&self) -> String {
+    /// Which limit is reached and when to retry; empty if waiting does not help.
+    fn wait_message(&self) -> String {
         match self {
             Self::Held { scope } => format!(
                 "Requests that are running hold what is left of {}. Try again when one has ended.",
                 match scope {
-                    Scope::Key => "the quota of this API key",
-                    Scope::Account => "the balance of the account of this API key",
+                    LimitScope::Key => "the quota of this API key",
+                    LimitScope::Account => "the balance of the account of this API key",
                 }
             ),
             Self::Concurrency { scope, limit } => format!(
                 "{} has {limit} requests running, which is all it may have at one time. Try again when one has ended.",
-                whose(*scope)
+                scope_subject(*scope)
             ),
             Self::Rate {
                 scope,
@@ -187,18 +187,18 @@ impl Limit {
                 ..
             } => format!(
                 "{} has reached its limit of {limit} {} per minute. Please try again in {retry_after_seconds}s.",
-                whose(*scope),
+                scope_subject(*scope),
                 match counted {
-                    Counted::Requests => "requests",
-                    Counted::Tokens => "tokens",
+                    RateKind::Requests => "requests",
+                    RateKind::Tokens => "tokens",
                 }
             ),
             Self::Balance | Self::Suspended | Self::NoAccount | Self::Quota { .. } => String::new(),
         }
     }
 
-    /// The headers that say when to come back, or that it is no use. Only Messages clients get a long `retry-after`;
-    /// others would wait it out silently.
+    /// The headers that say when to retry, or not to retry. Only Messages clients get a long `retry-after`, because others
+    /// would wait that long silently.
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         match self {
@@ -228,8 +228,8 @@ impl Limit {
                 headers.push(("x-should-retry", "false".to_owned()));
                 match protocol {
                     Protocol::Messages => headers.extend(self.spend_limit()),
-                    // Codex puts it between words of its own: "You've hit your usage limit. ..., or try again at ...".
-                    Protocol::Responses => headers.extend(self.act().map(|act| ("x-codex-promo-message", act))),
+                    // Codex inserts the text into its own: "You've hit your usage limit. ..., or try again at ...".
+                    Protocol::Responses => headers.extend(self.remedy().map(|act| ("x-codex-promo-message", act))),
                     Protocol::Gemini => {}
                 }
             }
@@ -237,7 +237,7 @@ impl Limit {
         headers
     }
 
-    /// The headers by which Claude Code recognises that money is spent.
+    /// The headers by which Claude Code recognises a spending limit.
     fn spend_limit(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Quota {
@@ -245,17 +245,17 @@ impl Limit {
                 reset,
                 resets_in,
             } => {
-                let mut headers = spend_limit::of_spent_quota(standing, *reset);
+                let mut headers = spend_limit::spent_quota_headers(standing, *reset);
                 headers.extend(resets_in.map(|seconds| ("retry-after", seconds.to_string())));
                 headers
             }
-            Self::Balance => spend_limit::of_spent_balance(),
-            Self::Suspended | Self::NoAccount => spend_limit::of_disabled_account(),
+            Self::Balance => spend_limit::spent_balance_headers(),
+            Self::Suspended | Self::NoAccount => spend_limit::disabled_account_headers(),
             Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => Vec::new(),
         }
     }
 
-    /// `error.details` of the Gemini shape: google.rpc's `RetryInfo` or `QuotaFailure`.
+    /// `error.details` of the Gemini form: google.rpc's `RetryInfo` and `QuotaFailure`.
     pub(super) fn gemini_details(&self) -> Value {
         let violations = json!({
             "@type": "type.googleapis.com/google.rpc.QuotaFailure",
@@ -277,25 +277,25 @@ pub(super) fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 
-/// The protocol's header names for limit, remaining and reset; `None` for Gemini, which has them in the body.
-fn rate_headers(protocol: Protocol, counted: Counted) -> Option<[&'static str; 3]> {
+/// The protocol's header names for limit, remaining and reset; `None` for Gemini, which has them in the body instead.
+fn rate_headers(protocol: Protocol, counted: RateKind) -> Option<[&'static str; 3]> {
     match (protocol, counted) {
-        (Protocol::Messages, Counted::Requests) => Some([
+        (Protocol::Messages, RateKind::Requests) => Some([
             "anthropic-ratelimit-requests-limit",
             "anthropic-ratelimit-requests-remaining",
             "anthropic-ratelimit-requests-reset",
         ]),
-        (Protocol::Messages, Counted::Tokens) => Some([
+        (Protocol::Messages, RateKind::Tokens) => Some([
             "anthropic-ratelimit-tokens-limit",
             "anthropic-ratelimit-tokens-remaining",
             "anthropic-ratelimit-tokens-reset",
         ]),
-        (Protocol::Responses, Counted::Requests) => Some([
+        (Protocol::Responses, RateKind::Requests) => Some([
             "x-ratelimit-limit-requests",
             "x-ratelimit-remaining-requests",
             "x-ratelimit-reset-requests",
         ]),
-        (Protocol::Responses, Counted::Tokens) => Some([
+        (Protocol::Responses, RateKind::Tokens) => Some([
             "x-ratelimit-limit-tokens",
             "x-ratelimit-remaining-tokens",
             "x-ratelimit-reset-tokens",
@@ -304,10 +304,10 @@ fn rate_headers(protocol: Protocol, counted: Counted) -> Option<[&'static str; 3
     }
 }
 
-fn whose(scope: Scope) -> &'static str {
+fn scope_subject(scope: LimitScope) -> &'static str {
     match scope {
-        Scope::Key => "This API key",
-        Scope::Account => "The account of this API key",
+        LimitScope::Key => "This API key",
+        LimitScope::Account => "The account of this API key",
     }
 }
 

@@ -1,36 +1,34 @@
 //! Turns a refusal into an HTTP answer.
 
 mod body;
-mod echo;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::echo::{echo, named};
+use crate::domain::faults::refusal::reply::body::{model_phrase, shortened};
 use crate::domain::faults::refusal::{Refusal, limit::retry_info};
 use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::wire::provider_state::StateKind;
 
-/// Seconds after which to retry what failed for lack of memory or of the store. Short, because some clients wait
-/// exactly this long, whatever it is.
+/// Seconds until a retry after a lack of memory or an unreachable store. Short, because some clients wait exactly this long.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A complete answer of weir's own, ready to be sent.
+/// A complete answer by weir itself, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct RefusalReply {
     /// The HTTP status.
     pub status: u16,
-    /// Header names in lower case, and values. Whoever sends the reply adds `content-length`.
+    /// Header names in lower case, and values. The sender adds `content-length`.
     pub headers: Vec<(&'static str, String)>,
     /// The JSON body.
     pub body: Vec<u8>,
 }
 
 impl Refusal {
-    /// The refusal as an answer in this form, with the request id where its protocol has it.
-    pub(crate) fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> Reply {
+    /// The refusal as an answer in this form, with the request id where the protocol has it.
+    pub(crate) fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> RefusalReply {
         let form = form.into();
         let message = message(self);
         let body = match form {
@@ -42,7 +40,7 @@ impl Refusal {
             ErrorForm::Of(Protocol::Responses) => responses_body(self, &message),
             ErrorForm::Of(Protocol::Gemini) => gemini_body(self, &message),
         };
-        Reply {
+        RefusalReply {
             status: self.status(),
             headers: headers(self, form.protocol(), request_id),
             body: body.to_string().into_bytes(),
@@ -54,7 +52,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
         (protocol.request_id_header(), request_id.to_owned()),
-        // Messages repeat words of the client: no browser is to take them for a page.
+        // Messages repeat text from the client, which a browser must not interpret as a page.
         ("x-content-type-options", "nosniff".to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
@@ -64,7 +62,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
         headers.push(("allow", "GET, HEAD, POST, OPTIONS".to_owned()));
     }
     if *refusal == Refusal::UpgradeUnavailable {
-        // RFC 9110 section 15.5.22: the protocol to use instead.
+        // RFC 9110 section 15.5.22 requires the protocol to use instead.
         headers.push(("upgrade", "HTTP/1.1".to_owned()));
     }
     if matches!(
@@ -87,8 +85,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if let Refusal::Limited(limit) = refusal {
         headers.extend(limit.headers(protocol));
     }
-    // Agents otherwise repeat a 401 for more than a minute; a provider that is switched off, has moved, or refuses every
-    // credential there is for it, stays so until an operator acts.
+    // Otherwise agents repeat a 401 for more than a minute. A provider that is switched off, has moved, or refuses all its
+    // credentials needs an operator.
     let until_operator_acts = matches!(
         refusal,
         Refusal::ProviderDisabled { .. } | Refusal::ProviderRedirected { .. } | Refusal::ProviderCredentialRefused
@@ -144,7 +142,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
             Some("model")
         }
         Refusal::UsageUnseen { place } => Some(*place),
-        Refusal::StateUnknown { kind, .. } => Some(kind.place()),
+        Refusal::StateUnknown { kind, .. } => Some(kind.field_path()),
         _ => None,
     };
     let (kind, resets_at) = match refusal {
@@ -153,7 +151,7 @@ fn responses_body(refusal: &Refusal, message: &str) -> Value {
     };
     let mut body = responses::error_body(kind, message, place, code);
     if let Some(at) = resets_at {
-        add(&mut body, "resets_at", json!(at));
+        add_error_field(&mut body, "resets_at", json!(at));
     }
     body
 }
@@ -168,18 +166,18 @@ fn gemini_body(refusal: &Refusal, message: &str) -> Value {
         _ => return gemini::error_body(refusal.status(), status, message),
     };
     let mut body = gemini::error_body(refusal.status(), status, &message);
-    add(&mut body, "details", details);
+    add_error_field(&mut body, "details", details);
     body
 }
 
 /// Adds a field to the error of a body.
-fn add(body: &mut Value, name: &str, value: Value) {
+fn add_error_field(body: &mut Value, name: &str, value: Value) {
     if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
         error.insert(name.to_owned(), value);
     }
 }
 
-/// A wait in whole seconds, rounded up, at least 1.
+/// The wait in whole seconds, rounded up, at least 1.
 fn whole_seconds(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis().div_ceil(1000))
         .unwrap_or(u64::MAX)
@@ -210,7 +208,7 @@ fn message(refusal: &Refusal) -> String {
         ),
         Refusal::TagsInvalid(fault) => format!("The `x-weir-tag` header cannot be used: {fault}."),
         Refusal::UsageUnseen { place } => usage_message(place),
-        Refusal::StateUnknown { kind, id } => state_message(*kind, &echo(id)),
+        Refusal::StateUnknown { kind, id } => state_message(*kind, &shortened(id)),
         Refusal::HeadersTooLarge
         | Refusal::HeadInvalid(_)
         | Refusal::HeadTimeout
@@ -259,7 +257,7 @@ fn message(refusal: &Refusal) -> String {
     }
 }
 
-/// Of refusals that concern how the request is sent, not what it asks.
+/// The message of a refusal that concerns the transfer of the request, not its content.
 fn transfer_message(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UpgradeUnavailable => "WebSockets are not offered here. Send POST /v1/responses over HTTP.",
@@ -287,7 +285,7 @@ fn usage_message(place: &str) -> String {
     )
 }
 
-/// Begins with the vendors' own words, which some clients react to.
+/// The message for unknown state. It begins with the vendors' own words, because some clients react to them.
 fn state_message(kind: StateKind, id: &str) -> String {
     let what = match kind {
         StateKind::Response => "Previous response".to_owned(),
@@ -300,7 +298,7 @@ fn state_message(kind: StateKind, id: &str) -> String {
     format!(
         "{what} with id '{id}' not found. `{}` can name only what was made through this service with a key of the same account. \
          Send what it holds in the request itself.",
-        kind.place()
+        kind.field_path()
     )
 }
 
@@ -333,20 +331,20 @@ fn model_message(refusal: &Refusal) -> String {
         Refusal::ModelNotAllowed { model } => {
             format!(
                 "This API key may not use {}. GET /v1/models lists the models it may use.",
-                named(model)
+                model_phrase(model)
             )
         }
         Refusal::NamedModelNotAllowed { model } => {
             format!(
                 "The body names the {} for the provider to run, and this API key may not use it. Leave it out, or name one \
                  that GET /v1/models lists.",
-                named(model)
+                model_phrase(model)
             )
         }
         Refusal::ModelUnknown { model } => {
             format!(
                 "There is no {}. GET /v1/models lists the models that this API key may use.",
-                named(model)
+                model_phrase(model)
             )
         }
         Refusal::ModelNotServed { model, protocols } => {
@@ -354,12 +352,12 @@ fn model_message(refusal: &Refusal) -> String {
             if places.is_empty() {
                 format!(
                     "The {} is not available here. GET /v1/models lists the models.",
-                    named(model)
+                    model_phrase(model)
                 )
             } else {
                 format!(
                     "The {} is not available at this path. Use {}.",
-                    named(model),
+                    model_phrase(model),
                     places.join(" or ")
                 )
             }
@@ -371,12 +369,12 @@ fn model_message(refusal: &Refusal) -> String {
             };
             format!(
                 "Tokens cannot be counted for the {}. Estimate them, or read `usage` of an answer.{others}",
-                named(model)
+                model_phrase(model)
             )
         }
         Refusal::ProviderDisabled { model } => format!(
             "The provider of the {} is not in use here. Use another model; GET /v1/models lists what is available.",
-            named(model)
+            model_phrase(model)
         ),
         _ => "The model in the path cannot be read. Use /v1beta/models/{model}:generateContent.".to_owned(),
     }

@@ -10,7 +10,7 @@ use crate::domain::wire::protocol::ErrorForm;
 mod bodies;
 mod every;
 
-use every::all;
+use crate::domain::faults::refusal::tests::every::all;
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
 
@@ -18,7 +18,7 @@ fn body(refusal: &Refusal, protocol: Protocol) -> Value {
     serde_json::from_slice(&refusal.reply(protocol, "req_1").body).unwrap()
 }
 
-fn header(reply: &Reply, name: &str) -> Option<String> {
+fn header(reply: &RefusalReply, name: &str) -> Option<String> {
     reply
         .headers
         .iter()
@@ -60,7 +60,7 @@ fn every_refusal_has_the_shape_of_every_protocol() {
         assert!(root.get("error").is_none(), "{root}");
         for protocol in PROTOCOLS {
             let reply = refusal.reply(protocol, "req_1");
-            assert!(ErrorForm::Of(protocol).fits(&reply.body), "{refusal:?}");
+            assert!(ErrorForm::Of(protocol).is_form_of(&reply.body), "{refusal:?}");
             assert_eq!(reply.status, refusal.status());
             assert_eq!(header(&reply, "content-type").as_deref(), Some("application/json"));
         }
@@ -202,7 +202,7 @@ fn headers_tell_clients_when_to_come_back() {
                     Refusal::ProviderDisabled { .. }
                         | Refusal::ProviderRedirected { .. }
                         | Refusal::ProviderCredentialRefused
-                        | Refusal::Limited(Limit::Balance)
+                        | Refusal::Limited(LimitRefusal::Balance)
                 );
             assert_eq!(retry.as_deref(), never.then_some("false"), "{refusal:?}");
             let id = if protocol == Protocol::Messages {

@@ -2,20 +2,23 @@
 
 use super::*;
 
-fn counted(requests: u64, successes: u64) -> Counters {
-    Counters {
+fn counted(requests: u64, successes: u64) -> StabilityCounters {
+    StabilityCounters {
         requests,
         successes,
-        ..Counters::default()
+        ..StabilityCounters::default()
     }
 }
 
 #[test]
 fn a_full_hour_belongs_to_what_it_begins() {
-    assert_eq!(Hour::of_ms(3_599_999), Hour::from_number(0));
-    assert_eq!(Hour::of_ms(3_600_000), Hour::from_number(1));
-    assert_eq!(Hour::of_ms(-1), Hour::from_number(-1));
-    assert_eq!(Hour::of_ms(1_763_733_599_999).plus(1), Hour::of_ms(1_763_733_600_000));
+    assert_eq!(Hour::from_unix_ms(3_599_999), Hour::from_number(0));
+    assert_eq!(Hour::from_unix_ms(3_600_000), Hour::from_number(1));
+    assert_eq!(Hour::from_unix_ms(-1), Hour::from_number(-1));
+    assert_eq!(
+        Hour::from_unix_ms(1_763_733_599_999).plus(1),
+        Hour::from_unix_ms(1_763_733_600_000)
+    );
 }
 
 #[test]
@@ -34,7 +37,7 @@ fn both_sides_of_every_confidence_threshold() {
         (100, Confidence::High),
         (u64::MAX, Confidence::High),
     ] {
-        assert_eq!(counted(requests, 0).figures().confidence, confidence, "{requests}");
+        assert_eq!(counted(requests, 0).stats().confidence, confidence, "{requests}");
     }
 }
 
@@ -65,14 +68,14 @@ fn both_sides_of_every_health_threshold() {
 
 #[test]
 fn a_rate_of_100_says_that_nothing_failed() {
-    assert!(counted(1_000_000_000, 999_999_999).figures().success_rate < 100.0);
-    assert!((counted(3, 3).figures().success_rate - 100.0).abs() < f64::EPSILON);
-    assert!((counted(3, 2).figures().success_rate - 66.66).abs() < f64::EPSILON);
+    assert!(counted(1_000_000_000, 999_999_999).stats().success_rate < 100.0);
+    assert!((counted(3, 3).stats().success_rate - 100.0).abs() < f64::EPSILON);
+    assert!((counted(3, 2).stats().success_rate - 66.66).abs() < f64::EPSILON);
 }
 
 #[test]
 fn nothing_counted_is_zero_and_low() {
-    let figures = Counters::default().figures();
+    let figures = StabilityCounters::default().stats();
     let json = serde_json::to_string(&figures).unwrap();
     assert_eq!(
         json,
@@ -82,7 +85,7 @@ fn nothing_counted_is_zero_and_low() {
 
 #[test]
 fn figures_are_finite_at_the_largest_counts() {
-    let largest = Counters {
+    let largest = StabilityCounters {
         requests: u64::MAX,
         successes: u64::MAX,
         latency_ms: u64::MAX,
@@ -93,7 +96,7 @@ fn figures_are_finite_at_the_largest_counts() {
     };
     let mut sum = largest;
     sum.add(&largest);
-    for figures in [largest.figures(), sum.figures()] {
+    for figures in [largest.stats(), sum.stats()] {
         for figure in [
             figures.success_rate,
             figures.avg_latency_ms,
@@ -108,7 +111,7 @@ fn figures_are_finite_at_the_largest_counts() {
 
 #[test]
 fn means_are_rounded_to_the_nearest() {
-    let counters = Counters {
+    let counters = StabilityCounters {
         requests: 3,
         successes: 3,
         latency_ms: 1000,
@@ -117,7 +120,7 @@ fn means_are_rounded_to_the_nearest() {
         output_tokens: 200,
         generation_ms: 3000,
     };
-    let figures = counters.figures();
+    let figures = counters.stats();
     let near = |found: f64, wanted: f64| (found - wanted).abs() < 1e-9;
     assert!(near(figures.avg_latency_ms, 333.3), "{figures:?}");
     assert!(near(figures.avg_ttft_ms, 66.7), "{figures:?}");
@@ -127,14 +130,14 @@ fn means_are_rounded_to_the_nearest() {
 #[test]
 fn a_window_has_every_model_and_every_hour() {
     let now = Hour::from_number(1000);
-    let bucket = |requests| Bucket::from([("served".to_owned(), counted(requests, requests))]);
+    let bucket = |requests| ModelCounters::from([("served".to_owned(), counted(requests, requests))]);
     let buckets = BTreeMap::from([
         (now, bucket(1)),
         (now.plus(-23), bucket(2)),
         (now.plus(-24), bucket(4)),
         (now.plus(1), bucket(8)),
     ]);
-    let window = Window::new(now, ["idle", "also/idle"], &buckets);
+    let window = StabilityWindow::new(now, ["idle", "also/idle"], &buckets);
     let names: Vec<&str> = window.models.iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["also/idle", "idle", "served"]);
     assert!(window.models.iter().all(|model| model.hours.len() == 24));
@@ -144,6 +147,6 @@ fn a_window_has_every_model_and_every_hour() {
         "the hour before the window and the one after it do not count"
     );
     assert_eq!((served.hours[0].1.requests, served.hours[23].1.requests), (2, 1));
-    assert_eq!(window.find("idle").unwrap().total, Counters::default());
+    assert_eq!(window.find("idle").unwrap().total, StabilityCounters::default());
     assert_eq!(window.find("unknown"), None);
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::keys::key::KeyState;
-use crate::domain::keys::terms::{KeyTerms, Rates, RatesChange, Reset};
+use crate::domain::keys::terms::{KeyTerms, QuotaReset, RateLimits, RateLimitsChange};
 use crate::domain::money::NanoUsd;
 
 fn digest(number: u8) -> KeyDigest {
@@ -34,7 +34,7 @@ fn key() -> KeyView {
     }
 }
 
-fn update(by: ChangedBy, terms: KeyTermsChange) -> KeyChange {
+fn update(by: ChangeAuthor, terms: KeyTermsChange) -> KeyChange {
     let update = KeyUpdate {
         terms,
         ..KeyUpdate::default()
@@ -42,10 +42,10 @@ fn update(by: ChangedBy, terms: KeyTermsChange) -> KeyChange {
     KeyChange::Update { update, by }
 }
 
-fn rpm(by: ChangedBy, rpm: Option<u64>) -> KeyChange {
-    let rates = RatesChange {
+fn rpm(by: ChangeAuthor, rpm: Option<u64>) -> KeyChange {
+    let rates = RateLimitsChange {
         rpm: Some(rpm),
-        ..RatesChange::default()
+        ..RateLimitsChange::default()
     };
     update(
         by,
@@ -72,8 +72,9 @@ fn some_update() -> impl Strategy<Value = KeyUpdate> {
         option::of(option::of(198..202_i64)),
         option::of(option::of("[ab]")),
     );
-    let rates = (limit(), limit(), limit()).prop_map(|(rpm, tpm, concurrency)| RatesChange { rpm, tpm, concurrency });
-    let reset = option::of(prop_oneof![Just(Reset::None), Just(Reset::Daily)]);
+    let rates =
+        (limit(), limit(), limit()).prop_map(|(rpm, tpm, concurrency)| RateLimitsChange { rpm, tpm, concurrency });
+    let reset = option::of(prop_oneof![Just(QuotaReset::None), Just(QuotaReset::Daily)]);
     (texts, rates, option::of(option::of(0..4_i64)), reset).prop_map(
         |((name, expires_at, model), rates, quota, reset)| KeyUpdate {
             name,
@@ -91,8 +92,8 @@ fn some_update() -> impl Strategy<Value = KeyUpdate> {
 
 fn some_change() -> impl Strategy<Value = KeyChange> {
     prop_oneof![
-        3 => some_update().prop_map(|update| KeyChange::Update { update, by: ChangedBy::Operator }),
-        3 => some_update().prop_map(|update| KeyChange::Update { update, by: ChangedBy::Owner }),
+        3 => some_update().prop_map(|update| KeyChange::Update { update, by: ChangeAuthor::Operator }),
+        3 => some_update().prop_map(|update| KeyChange::Update { update, by: ChangeAuthor::Owner }),
         2 => (0..4_u8, option::of(0..9_i64)).prop_map(|(number, until)| rotation(number, until)),
         1 => Just(KeyChange::EndOverlap),
         1 => (0..9_i64).prop_map(|at| KeyChange::Revoke { at }),
@@ -102,7 +103,7 @@ fn some_change() -> impl Strategy<Value = KeyChange> {
 /// A key after these changes, as far as they are made.
 fn changed(changes: &[KeyChange]) -> KeyView {
     changes.iter().fold(key(), |key, change| {
-        let after = key.after(change, &MadeFrom::Anything);
+        let after = key.apply_change(change, &ChangePrecondition::Anything);
         after.unwrap_or(key)
     })
 }
@@ -110,59 +111,71 @@ fn changed(changes: &[KeyChange]) -> KeyView {
 #[test]
 fn a_change_from_another_version_or_text_is_refused() {
     let key = key();
-    let lower = rpm(ChangedBy::Operator, Some(10));
-    let seen = MadeFrom::Version(key.version());
-    let after = key.after(&lower, &seen).unwrap();
-    let other = rpm(ChangedBy::Operator, Some(20));
-    let stale = NotChanged::Stale {
+    let lower = rpm(ChangeAuthor::Operator, Some(10));
+    let seen = ChangePrecondition::Version(key.version());
+    let after = key.apply_change(&lower, &seen).unwrap();
+    let other = rpm(ChangeAuthor::Operator, Some(20));
+    let stale = KeyChangeError::Stale {
         id: key.record.id.clone(),
         from: key.version(),
         now: after.version(),
     };
-    assert_eq!(after.after(&other, &seen), Err(stale.clone()));
-    assert_eq!(after.check_made_from(&seen), Err(stale.clone()));
+    assert_eq!(after.apply_change(&other, &seen), Err(stale.clone()));
+    assert_eq!(after.check_precondition(&seen), Err(stale.clone()));
     let (id, from, now) = (&key.record.id, key.version(), after.version());
     assert_eq!(
         stale.to_string(),
         format!("{id} has changed since version {from} and is at {now}: nothing was changed; weir key show {id}")
     );
-    for from in [MadeFrom::Anything, MadeFrom::Version(now), MadeFrom::Text(digest(1))] {
-        assert_eq!(after.after(&other, &from).unwrap().record.terms.rates.rpm, Some(20));
+    for from in [
+        ChangePrecondition::Anything,
+        ChangePrecondition::Version(now),
+        ChangePrecondition::Text(digest(1)),
+    ] {
+        assert_eq!(
+            after.apply_change(&other, &from).unwrap().record.terms.rates.rpm,
+            Some(20)
+        );
     }
     assert_eq!(
-        after.after(&other, &MadeFrom::Text(digest(2))),
-        Err(NotChanged::OldText)
+        after.apply_change(&other, &ChangePrecondition::Text(digest(2))),
+        Err(KeyChangeError::OldText)
     );
     // The former text changes nothing either, although it is good.
     let rotated = after
-        .after(&rotation(2, Some(900)), &MadeFrom::Text(digest(1)))
+        .apply_change(&rotation(2, Some(900)), &ChangePrecondition::Text(digest(1)))
         .unwrap();
     assert_eq!(
-        rotated.after(&rotation(3, None), &MadeFrom::Text(digest(1))),
-        Err(NotChanged::OldText)
+        rotated.apply_change(&rotation(3, None), &ChangePrecondition::Text(digest(1))),
+        Err(KeyChangeError::OldText)
     );
 }
 
 #[test]
 fn an_owner_is_compared_with_the_key_as_it_is() {
     let key = key()
-        .after(&rpm(ChangedBy::Operator, Some(60)), &MadeFrom::Anything)
+        .apply_change(&rpm(ChangeAuthor::Operator, Some(60)), &ChangePrecondition::Anything)
         .unwrap();
-    let lower = rpm(ChangedBy::Owner, Some(50));
+    let lower = rpm(ChangeAuthor::Owner, Some(50));
     assert_eq!(
-        key.after(&lower, &MadeFrom::Anything).unwrap().record.terms.rates.rpm,
+        key.apply_change(&lower, &ChangePrecondition::Anything)
+            .unwrap()
+            .record
+            .terms
+            .rates
+            .rpm,
         Some(50)
     );
     let meanwhile = key
-        .after(&rpm(ChangedBy::Operator, Some(30)), &MadeFrom::Anything)
+        .apply_change(&rpm(ChangeAuthor::Operator, Some(30)), &ChangePrecondition::Anything)
         .unwrap();
     assert_eq!(
-        meanwhile.after(&lower, &MadeFrom::Anything),
-        Err(NotChanged::Raises("rpm"))
+        meanwhile.apply_change(&lower, &ChangePrecondition::Anything),
+        Err(KeyChangeError::Raises("rpm"))
     );
     assert_eq!(
-        key.after(&rpm(ChangedBy::Owner, None), &MadeFrom::Anything),
-        Err(NotChanged::Raises("rpm"))
+        key.apply_change(&rpm(ChangeAuthor::Owner, None), &ChangePrecondition::Anything),
+        Err(KeyChangeError::Raises("rpm"))
     );
 }
 
@@ -170,21 +183,27 @@ fn an_owner_is_compared_with_the_key_as_it_is() {
 fn a_period_needs_a_quota_and_a_text_is_no_former_one() {
     let daily = |quota| {
         let terms = KeyTermsChange {
-            reset: Some(Reset::Daily),
+            reset: Some(QuotaReset::Daily),
             quota,
             ..KeyTermsChange::default()
         };
-        update(ChangedBy::Operator, terms)
+        update(ChangeAuthor::Operator, terms)
     };
-    let refused = key().after(&daily(None), &MadeFrom::Anything);
-    assert_eq!(refused, Err(NotChanged::ResetWithoutQuota));
+    let refused = key().apply_change(&daily(None), &ChangePrecondition::Anything);
+    assert_eq!(refused, Err(KeyChangeError::ResetWithoutQuota));
     let with_quota = Some(Some(NanoUsd::from_nanos(1)));
-    assert!(key().after(&daily(with_quota), &MadeFrom::Anything).is_ok());
-    let rotated = key().after(&rotation(2, Some(900)), &MadeFrom::Anything).unwrap();
+    assert!(
+        key()
+            .apply_change(&daily(with_quota), &ChangePrecondition::Anything)
+            .is_ok()
+    );
+    let rotated = key()
+        .apply_change(&rotation(2, Some(900)), &ChangePrecondition::Anything)
+        .unwrap();
     assert_eq!(rotated.digests().collect::<Vec<_>>(), [digest(2), digest(1)]);
     assert_eq!(
-        rotated.after(&rotation(1, None), &MadeFrom::Anything),
-        Err(NotChanged::FormerText)
+        rotated.apply_change(&rotation(1, None), &ChangePrecondition::Anything),
+        Err(KeyChangeError::TextReused)
     );
 }
 
@@ -211,10 +230,10 @@ proptest! {
     #[test]
     fn a_change_that_is_made_again_changes_nothing(before in prop::collection::vec(some_change(), 0..6), change in some_change()) {
         let key = changed(&before);
-        if let Ok(after) = key.after(&change, &MadeFrom::Anything) {
-            let stale = MadeFrom::Version(Version::new(0, 0));
-            for from in [MadeFrom::Anything, stale, MadeFrom::Text(digest(9))] {
-                prop_assert_eq!(after.after(&change, &from), Ok(after.clone()));
+        if let Ok(after) = key.apply_change(&change, &ChangePrecondition::Anything) {
+            let stale = ChangePrecondition::Version(Version::new(0, 0));
+            for from in [ChangePrecondition::Anything, stale, ChangePrecondition::Text(digest(9))] {
+                prop_assert_eq!(after.apply_change(&change, &from), Ok(after.clone()));
             }
             let is_same = after == key;
             prop_assert_eq!(after.version() == key.version(), is_same);
@@ -226,10 +245,10 @@ proptest! {
     #[test]
     fn an_owner_raises_no_limit_whatever_came_before(before in prop::collection::vec(some_change(), 0..6), update in some_update()) {
         let key = changed(&before);
-        let change = KeyChange::Update { update, by: ChangedBy::Owner };
-        if let Ok(after) = key.after(&change, &MadeFrom::Text(key.digest)) {
+        let change = KeyChange::Update { update, by: ChangeAuthor::Owner };
+        if let Ok(after) = key.apply_change(&change, &ChangePrecondition::Text(key.digest)) {
             let limits = |record: &KeyRecord| {
-                let KeyTerms { quota, rates: Rates { rpm, tpm, concurrency }, .. } = record.terms;
+                let KeyTerms { quota, rates: RateLimits { rpm, tpm, concurrency }, .. } = record.terms;
                 let rates = [rpm, tpm, concurrency].map(|limit| limit.map_or(i128::MAX, i128::from));
                 let quota = quota.map_or(i128::MAX, |quota| i128::from(quota.nanos()));
                 let end = record.expires_at.map_or(i128::MAX, i128::from);
@@ -244,8 +263,8 @@ proptest! {
     #[test]
     fn an_update_touches_what_it_names(update in some_update()) {
         let key = key();
-        let change = KeyChange::Update { update: update.clone(), by: ChangedBy::Operator };
-        if let Ok(after) = key.after(&change, &MadeFrom::Anything) {
+        let change = KeyChange::Update { update: update.clone(), by: ChangeAuthor::Operator };
+        if let Ok(after) = key.apply_change(&change, &ChangePrecondition::Anything) {
             let (before, after) = (key.record, after.record);
             prop_assert_eq!(after.terms, update.terms.apply(before.terms));
             prop_assert_eq!(after.name, update.name.unwrap_or(before.name));

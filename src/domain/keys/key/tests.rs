@@ -35,7 +35,7 @@ fn digest(number: u8) -> KeyDigest {
 fn a_key_works_until_its_end() {
     let key = record();
     assert_eq!(key.check(&digest(1), 199), Ok(()));
-    assert_eq!(key.check(&digest(1), 200), Err(KeyDenied::Expired));
+    assert_eq!(key.check(&digest(1), 200), Err(KeyInvalid::Expired));
     assert_eq!(
         KeyRecord {
             expires_at: None,
@@ -52,8 +52,8 @@ fn revoked_is_said_before_expired() {
         state: KeyState::Revoked { at: 150 },
         ..record()
     };
-    assert_eq!(key.check(&digest(1), 0), Err(KeyDenied::Revoked));
-    assert_eq!(key.check(&digest(1), 300), Err(KeyDenied::Revoked));
+    assert_eq!(key.check(&digest(1), 0), Err(KeyInvalid::Revoked));
+    assert_eq!(key.check(&digest(1), 300), Err(KeyInvalid::Revoked));
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn the_text_before_a_rotation_is_good_until_its_end() {
     assert_eq!((rotated.hint.as_str(), former.hint.as_str()), ("abcd", "wxyz"));
     assert_eq!((rotated.revision, former.digest), (1, digest(1)));
     assert_eq!(rotated.check(&digest(1), 299), Ok(()));
-    assert_eq!(rotated.check(&digest(1), 300), Err(KeyDenied::Replaced));
+    assert_eq!(rotated.check(&digest(1), 300), Err(KeyInvalid::Replaced));
     assert_eq!(rotated.check(&digest(2), 300), Ok(()), "the new one goes on");
-    assert_eq!(rotated.revoked(250).check(&digest(1), 299), Err(KeyDenied::Revoked));
+    assert_eq!(rotated.revoked(250).check(&digest(1), 299), Err(KeyInvalid::Revoked));
     assert_eq!(key.rotated(&digest(1), &to(2, None)).former, None);
     // Of three texts the first has ended.
     let again = rotated.rotated(&digest(2), &to(3, Some(400)));
@@ -170,12 +170,12 @@ fn of_two_forms_of_a_key_the_later_holds_and_a_revocation_always() {
         state: KeyState::Revoked { at: 150 },
         ..at(revision)
     };
-    assert_eq!(at(2).healed(&at(2)), None);
-    assert_eq!(at(2).healed(&at(1)), None);
-    assert_eq!(at(2).healed(&at(3)), Some(at(3)));
-    assert_eq!(at(2).healed(&revoked(3)), Some(revoked(3)));
-    assert_eq!(at(2).healed(&revoked(1)), Some(revoked(3)));
-    assert_eq!(revoked(2).healed(&at(5)), Some(revoked(6)));
-    assert_eq!(revoked(2).healed(&at(1)), None);
-    assert_eq!(revoked(2).healed(&revoked(2)), None);
+    assert_eq!(at(2).merged_with(&at(2)), None);
+    assert_eq!(at(2).merged_with(&at(1)), None);
+    assert_eq!(at(2).merged_with(&at(3)), Some(at(3)));
+    assert_eq!(at(2).merged_with(&revoked(3)), Some(revoked(3)));
+    assert_eq!(at(2).merged_with(&revoked(1)), Some(revoked(3)));
+    assert_eq!(revoked(2).merged_with(&at(5)), Some(revoked(6)));
+    assert_eq!(revoked(2).merged_with(&at(1)), None);
+    assert_eq!(revoked(2).merged_with(&revoked(2)), None);
 }

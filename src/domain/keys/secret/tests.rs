@@ -116,7 +116,7 @@ proptest! {
 #[test]
 fn a_seed_makes_one_text_for_each_purpose() {
     let prefix = KeyPrefix::default();
-    let key = |seed: &[u8], purpose: &str| ServiceKey::of_seed(&prefix, seed, purpose);
+    let key = |seed: &[u8], purpose: &str| ServiceKey::from_seed(&prefix, seed, purpose);
     let made = key(b"seed", "op_1");
     assert_eq!(
         ServiceKey::parse(&prefix, made.as_str()).as_ref(),

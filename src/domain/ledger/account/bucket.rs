@@ -1,27 +1,27 @@
 //! Rate limits: one bucket each for the requests and the tokens of a key and of an account.
 //!
-//! A bucket is a level and the time it was true at. Its unit is 1/60000 of a request or a token, so that a limit of `n` per
-//! minute fills up by `n` per millisecond. It holds `limit * 60000`, and starts full with the first request admitted under
-//! the limit. Limits count as at most [`Rates::MAX`], so that every figure stays below 2^53.
+//! A bucket is a level and the time of that level. Its unit is 1/60000 of a request or a token, so that a limit of `n` per
+//! minute refills by `n` per millisecond. Its capacity is `limit * 60000`, and it starts full with the first request admitted
+//! under the limit. Limits are capped at [`RateLimits::MAX`], so that every figure stays below 2^53.
 //!
-//! - The level at `now` is `level + limit * dt`, between `-capacity` and `capacity` of the limit as it is now, where `dt` is
-//!   `now - at` between 0 and 120,000 ms (from the deepest level to full).
-//! - A request takes 60000; its tokens take `min(tokens, limit) * 60000`. It passes if the level is at least that. If not,
-//!   the same would pass in `ceil((cost - level) / limit)` ms. A limit of 0 lets nothing pass, and says 60,000 ms.
+//! - The level at `now` is `level + limit * dt`, clamped to `-capacity` and `capacity` of the present limit, where `dt` is
+//!   `now - at`, clamped to 0 and 120,000 ms (the time from the lowest level to full).
+//! - A request costs 60000; its tokens cost `min(tokens, limit) * 60000`. It passes if the level is at least the cost. If not,
+//!   it would pass in `ceil((cost - level) / limit)` ms. A limit of 0 lets nothing pass, and reports 60,000 ms.
 //! - A granted request writes all levels, with `at = max(at, now)`; where no limit is set it removes the bucket. A refused
-//!   one writes nothing.
-//! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` tokens more from a token bucket that is there and has
-//!   a limit, between `-capacity` and `capacity`, at the time the level was true at. It does not make a bucket.
-//! - What leases have and have not used is lent: it is taken from the bucket, and the bucket fills up to `capacity` less that,
-//!   not below zero. So no more than `capacity` is ever there, in the bucket and in leases together.
+//!   request writes nothing.
+//! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` more tokens from a token bucket that exists and has
+//!   a limit, clamped to `-capacity` and `capacity`; the bucket's time stays. It does not create a bucket.
+//! - The unused part of leases is lent: it is taken from the bucket, and the bucket refills up to `capacity` less the lent part,
+//!   not below zero. So bucket and leases together never have more than `capacity`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    keys::terms::Rates,
+    keys::terms::RateLimits,
     ledger::{
-        admission::{Counted, Denial, Scope},
-        lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, Rated},
+        admission::{Denial, LimitScope, RateKind},
+        lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, RateUse},
     },
 };
 
@@ -30,33 +30,33 @@ const REFILL_MAX_MS: i64 = 2 * MINUTE_MS;
 
 /// The two buckets of a key or an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Buckets {
-    requests: Option<Bucket>,
-    tokens: Option<Bucket>,
+pub(crate) struct RateBuckets {
+    requests: Option<RateBucket>,
+    tokens: Option<RateBucket>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Bucket {
+struct RateBucket {
     level: i64,
     at_ms: i64,
 }
 
-impl Buckets {
-    /// The buckets after one request with its tokens, while so much is lent.
+impl RateBuckets {
+    /// The buckets after one request with its tokens, while leases have `lent`.
     ///
     /// # Errors
-    /// [`Denial::RateLimited`]: one of them has not that much.
-    pub(crate) fn take(
+    /// [`Denial::RateLimited`]: a bucket's level is too low.
+    pub(crate) fn reserve(
         &self,
-        scope: Scope,
-        rates: &Rates,
+        scope: LimitScope,
+        rates: &RateLimits,
         tokens: u64,
-        lent: Rated,
+        lent: RateUse,
         now_ms: i64,
     ) -> Result<Self, Denial> {
-        let take = |bucket: Option<Bucket>, limit: Option<u64>, amount: u64, counted: Counted, lent: u64| {
+        let take = |bucket: Option<RateBucket>, limit: Option<u64>, amount: u64, counted: RateKind, lent: u64| {
             let Some(limit) = limit else { return Ok(None) };
-            let taken = Bucket::at(bucket, limit, lent, now_ms).take(limit, amount);
+            let taken = RateBucket::refilled_at(bucket, limit, lent, now_ms).reserve(limit, amount);
             taken.map(Some).map_err(|retry_after_ms| Denial::RateLimited {
                 scope,
                 counted,
@@ -66,49 +66,50 @@ impl Buckets {
             })
         };
         Ok(Self {
-            requests: take(self.requests, rates.rpm, 1, Counted::Requests, lent.requests)?,
-            tokens: take(self.tokens, rates.tpm, tokens, Counted::Tokens, lent.tokens)?,
+            requests: take(self.requests, rates.rpm, 1, RateKind::Requests, lent.requests)?,
+            tokens: take(self.tokens, rates.tpm, tokens, RateKind::Tokens, lent.tokens)?,
         })
     }
 
-    /// Corrects the tokens that were taken by what was used.
-    pub(crate) fn correct(&mut self, rates: &Rates, estimated: u64, used: u64) {
+    /// Corrects the tokens taken at admission to the tokens used.
+    pub(crate) fn correct(&mut self, rates: &RateLimits, estimated: u64, used: u64) {
         if let (Some(bucket), Some(limit)) = (&mut self.tokens, rates.tpm) {
-            let most = limit.min(Rates::MAX);
+            let most = limit.min(RateLimits::MAX);
             let more = units(used.min(3 * most)) - units(estimated.min(most));
             bucket.add(limit, -more);
         }
     }
 
-    /// The buckets of these limits as they are at a moment, while so much is lent.
-    pub(super) fn at(&self, rates: &Rates, lent: Rated, now_ms: i64) -> Self {
-        let at = |bucket, limit: Option<u64>, lent| limit.map(|limit| Bucket::at(bucket, limit, lent, now_ms));
+    /// The buckets of these limits, refilled to a time, while leases have `lent`.
+    pub(super) fn refilled_at(&self, rates: &RateLimits, lent: RateUse, now_ms: i64) -> Self {
+        let at =
+            |bucket, limit: Option<u64>, lent| limit.map(|limit| RateBucket::refilled_at(bucket, limit, lent, now_ms));
         Self {
             requests: at(self.requests, rates.rpm, lent.requests),
             tokens: at(self.tokens, rates.tpm, lent.tokens),
         }
     }
 
-    /// How many requests and how many tokens more a lease may get, of buckets as they are now; `None` without a limit. Nothing,
-    /// unless at least half of the limit is there.
-    pub(super) fn lendable(&self, rates: &Rates, lent: Rated) -> (Option<u64>, Option<u64>) {
-        let part = |bucket: Option<Bucket>, limit: Option<u64>, lent| Some(bucket?.lendable(limit?, lent));
+    /// How many more requests and tokens one lease may get from refilled buckets; `None` without a limit. Zero unless at least
+    /// half of the limit remains.
+    pub(super) fn lendable(&self, rates: &RateLimits, lent: RateUse) -> (Option<u64>, Option<u64>) {
+        let part = |bucket: Option<RateBucket>, limit: Option<u64>, lent| Some(bucket?.lendable(limit?, lent));
         (
             part(self.requests, rates.rpm, lent.requests),
             part(self.tokens, rates.tpm, lent.tokens),
         )
     }
 
-    /// Whether there is less of one, as they are now, than leases have of it.
-    pub(super) fn are_near(&self, lent: Rated) -> bool {
+    /// Whether one of the refilled buckets has less than leases have of it.
+    pub(super) fn is_near(&self, lent: RateUse) -> bool {
         let is_near =
-            |bucket: Option<Bucket>, lent: u64| lent > 0 && bucket.is_some_and(|bucket| bucket.level < units(lent));
+            |bucket: Option<RateBucket>, lent: u64| lent > 0 && bucket.is_some_and(|bucket| bucket.level < units(lent));
         is_near(self.requests, lent.requests) || is_near(self.tokens, lent.tokens)
     }
 
-    /// So much is lent, and so much comes back.
-    pub(super) fn lend(&mut self, rates: &Rates, more: Rated, back: Rated) {
-        let lend = |bucket: &mut Option<Bucket>, limit: Option<u64>, more, back| {
+    /// Takes `more` out of the buckets for leases, and puts `back` what leases return.
+    pub(super) fn lend(&mut self, rates: &RateLimits, more: RateUse, back: RateUse) {
+        let lend = |bucket: &mut Option<RateBucket>, limit: Option<u64>, more, back| {
             if let (Some(bucket), Some(limit)) = (bucket, limit) {
                 bucket.add(limit, units(back) - units(more));
             }
@@ -118,10 +119,10 @@ impl Buckets {
     }
 }
 
-impl Bucket {
-    /// How it is at a moment, while so much is lent.
-    fn at(bucket: Option<Self>, limit: u64, lent: u64, now_ms: i64) -> Self {
-        let most = limit.min(Rates::MAX);
+impl RateBucket {
+    /// The bucket refilled to a time, while leases have `lent` of it. `None` is a bucket that is full.
+    fn refilled_at(bucket: Option<Self>, limit: u64, lent: u64, now_ms: i64) -> Self {
+        let most = limit.min(RateLimits::MAX);
         let (per_ms, capacity) = (units(most) / MINUTE_MS, units(most));
         let full = Self {
             level: capacity,
@@ -136,9 +137,9 @@ impl Bucket {
         }
     }
 
-    /// It without that much, or in how many milliseconds it has that much.
-    fn take(self, limit: u64, amount: u64) -> Result<Self, u64> {
-        let most = limit.min(Rates::MAX);
+    /// The bucket without `amount`, or the number of milliseconds until it has that much.
+    fn reserve(self, limit: u64, amount: u64) -> Result<Self, u64> {
+        let most = limit.min(RateLimits::MAX);
         if most == 0 {
             return Err(MINUTE_MS.unsigned_abs());
         }
@@ -154,7 +155,7 @@ impl Bucket {
     }
 
     fn lendable(self, limit: u64, lent: u64) -> u64 {
-        let capacity = units(limit.min(Rates::MAX));
+        let capacity = units(limit.min(RateLimits::MAX));
         if self.level <= 0 || self.level.saturating_mul(2) < capacity {
             return 0;
         }
@@ -164,12 +165,12 @@ impl Bucket {
     }
 
     fn add(&mut self, limit: u64, more: i64) {
-        let capacity = units(limit.min(Rates::MAX));
+        let capacity = units(limit.min(RateLimits::MAX));
         self.level = self.level.saturating_add(more).clamp(-capacity, capacity);
     }
 }
 
-/// So many requests or tokens in the unit of a level. What is counted is bounded by [`Rates::MAX`].
+/// Requests or tokens in the unit of a level.
 fn units(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX).saturating_mul(MINUTE_MS)
 }

@@ -1,20 +1,20 @@
-//! The holds of an account, by node, with the sums that admission needs: nothing here walks through the holds.
+//! The holds of an account, by node, with the sums that admission needs: nothing here iterates over the holds.
 //!
-//! Kept for each node that has holds, and gone as a whole with its lease:
+//! Kept for each node that has holds, and removed as a whole when its lease lapses:
 //!
-//! - `until_ms`: the end of its lease; passed when `until_ms <= now`;
+//! - `until_ms`: the end of its lease; it has lapsed when `until_ms <= now`;
 //! - request -> key, amount, time of admission;
-//! - the sum of all amounts, and how many requests run;
-//! - by key: how many requests run, and the sums of the amounts by the day of their admission. A request runs for a day at most, and
-//!   so does a lease: what is held in a week or a month is the sum of a few days.
+//! - the sum of all amounts, and the number of running requests;
+//! - by key: the number of running requests, and the sums of the amounts by the day of their admission. A request runs for a day
+//!   at most, and so does a lease: what is held in a week or a month is the sum of a few days.
 //!
-//! A lease ([`crate::domain::ledger::lease`]) is a hold like one of a request, but for this: as running it counts what its holder says; a
-//! charge may be taken from it; and what leases have is summed once more, of all and of each key. So is what they have of rates and
-//! places and have not used.
+//! A lease ([`crate::domain::ledger::lease`]) is a hold like that of a request, with these differences: it counts as many
+//! running requests as its holder reports; charges may be taken from it; and the amounts of leases are summed separately, in
+//! total and by key. So are the rates and slots that leases have and do not use.
 //!
-//! `drop_lapsed` comes first wherever the time is known and something may change (admit, top-up, renew). A node
-//! whose last hold ends is forgotten, with its lease, unless it was asked about leases of budget: then it is remembered as
-//! long as it is heard of, with the highest number of those of each key.
+//! `drop_lapsed` is called first wherever the time is known and something may change (admit, top-up, renew). A node is removed
+//! together with its last hold, unless it has asked about leases of budget: then it is kept until its node lease lapses, with the
+//! highest lease number of each key.
 
 use std::collections::BTreeMap;
 
@@ -22,73 +22,73 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::domain::{
+    QuickMap,
     keys::key::KeyId,
     ledger::{
-        lease::Rated,
-        node::{LEASE_MS, NodeId},
+        ids::{LEASE_MS, NodeId},
+        lease::RateUse,
         period::{Period, day_at},
     },
     money::NanoUsd,
-    quick_map::QuickMap,
 };
 
-/// What is held for one running request, or a lease.
+/// The hold of one running request, or a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) key: KeyId,
     pub(super) amount: NanoUsd,
     /// When it was admitted, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// What it has more if it is a lease.
+    /// Its further state if it is a lease.
     pub(super) lease: Option<LeaseHold>,
 }
 
-/// What a lease has more than a request's hold.
+/// What a lease has in addition to a request's hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseHold {
-    /// How many requests run in it.
+    /// The number of requests that run in it.
     pub(super) running: u64,
-    /// The number of the last question about it.
+    /// The sequence number of the last question about it.
     pub(super) turn: u64,
-    /// What was admitted out of it since it began.
+    /// The requests and tokens admitted from it since it began.
     #[serde(default)]
-    pub(super) used: Rated,
-    /// What may be admitted out of it since it began: at least what was.
+    pub(super) used: RateUse,
+    /// The requests and tokens that may be admitted from it since it began: at least `used`.
     #[serde(default)]
-    pub(super) given: Rated,
-    /// How many may run in it at one time.
+    pub(super) given: RateUse,
+    /// Its slots: how many requests may run in it at once.
     #[serde(default)]
     pub(super) places: u64,
 }
 
-/// What leases have of rates and places, and do not use.
+/// The part of rates and slots that leases have and do not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lent {
-    pub(super) rated: Rated,
+pub(super) struct LentRates {
+    pub(super) rated: RateUse,
     pub(super) places: u64,
 }
 
 impl LeaseHold {
-    /// What it does not use.
-    pub(super) const fn lent(self) -> Lent {
-        Lent {
-            rated: self.given.beyond(self.used),
+    /// The part of its rates and slots that it does not use.
+    pub(super) const fn lent(self) -> LentRates {
+        LentRates {
+            rated: self.given.saturating_sub(self.used),
             places: self.places.saturating_sub(self.running),
         }
     }
 }
 
-impl Lent {
-    const fn plus(self, other: Self) -> Self {
+impl LentRates {
+    const fn saturating_add(self, other: Self) -> Self {
         Self {
-            rated: self.rated.plus(other.rated),
+            rated: self.rated.saturating_add(other.rated),
             places: self.places.saturating_add(other.places),
         }
     }
 
-    const fn less(self, other: Self) -> Self {
+    const fn saturating_sub(self, other: Self) -> Self {
         Self {
-            rated: self.rated.beyond(other.rated),
+            rated: self.rated.saturating_sub(other.rated),
             places: self.places.saturating_sub(other.places),
         }
     }
@@ -99,7 +99,7 @@ impl Hold {
         self.lease.map_or(1, |lease| lease.running)
     }
 
-    fn lent(&self) -> Lent {
+    fn lent(&self) -> LentRates {
         self.lease.map(LeaseHold::lent).unwrap_or_default()
     }
 
@@ -123,21 +123,21 @@ struct NodeHolds {
     by_request: QuickMap<SmolStr, Hold>,
     held: NanoUsd,
     leased: NanoUsd,
-    lent: Lent,
+    lent: LentRates,
     running: u64,
     keys: QuickMap<KeyId, KeyHolds>,
-    /// The highest number of a lease that was asked about, of each key that had one.
+    /// For each key, the highest number of a lease that the node has asked about.
     lease_numbers: QuickMap<KeyId, u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KeyHolds {
-    /// How many holds there are.
+    /// The number of holds.
     holds: u64,
     running: u64,
     leased: NanoUsd,
-    lent: Lent,
-    /// By the day of admission, counted from the Unix epoch. Those without anything held are not there.
+    lent: LentRates,
+    /// Held amounts by the day of admission, counted from the Unix epoch, without days of which nothing is held.
     held: BTreeMap<i32, NanoUsd>,
 }
 
@@ -150,8 +150,8 @@ impl Holds {
         self.nodes.get(node)?.by_request.get(request)
     }
 
-    /// Puts a hold of a request that has none.
-    pub(super) fn put(&mut self, node: &NodeId, request: &str, hold: Hold, now_ms: i64) {
+    /// Adds the hold of a request that has none, and renews the node's lease.
+    pub(super) fn insert(&mut self, node: &NodeId, request: &str, hold: Hold, now_ms: i64) {
         let node = self.nodes.entry(node.clone()).or_default();
         node.until_ms = now_ms.saturating_add(LEASE_MS);
         node.count(&hold);
@@ -170,7 +170,7 @@ impl Holds {
         node.change(request, |hold| hold.amount = hold.amount.saturating_add(more));
     }
 
-    /// Takes up to that much from a lease, if there is one.
+    /// Subtracts an amount from a lease, down to zero; does nothing if the hold is not a lease or does not exist.
     pub(super) fn draw(&mut self, holder: &NodeId, lease: &str, amount: NanoUsd) {
         let Some(node) = self.nodes.get_mut(holder) else { return };
         node.change(lease, |hold| {
@@ -180,8 +180,9 @@ impl Holds {
         });
     }
 
-    /// A lease that is not there is asked about. Whether it may begin: its number is above all those of its holder and key.
-    pub(super) fn may_begin(&mut self, holder: &NodeId, key: &KeyId, number: u64, now_ms: i64) -> bool {
+    /// Records that a holder asks about a lease that does not exist. Returns whether it may begin: whether its number is above
+    /// all those of its holder and key.
+    pub(super) fn register_lease(&mut self, holder: &NodeId, key: &KeyId, number: u64, now_ms: i64) -> bool {
         let known = self.nodes.get(holder).and_then(|node| node.lease_numbers.get(key));
         if known.is_some_and(|known| number <= *known) {
             return false;
@@ -192,7 +193,7 @@ impl Holds {
         true
     }
 
-    /// Replaces what is known of a lease, after a question about it.
+    /// Replaces the state of a lease after a question about it.
     pub(super) fn update_lease(&mut self, holder: &NodeId, lease: &str, known: LeaseHold) {
         let Some(node) = self.nodes.get_mut(holder) else { return };
         node.change(lease, |hold| hold.lease = hold.lease.map(|_| known));
@@ -225,47 +226,49 @@ impl Holds {
         total(self.nodes.values().map(|node| node.held))
     }
 
-    /// The part of it that is leases.
+    /// The sum of all leases.
     pub(super) fn leased(&self) -> NanoUsd {
         total(self.nodes.values().map(|node| node.leased))
     }
 
-    /// What a key has of leases.
+    /// The sum of a key's leases.
     pub(super) fn leased_key(&self, key: &KeyId) -> NanoUsd {
         let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
         total(of_key.map(|of_key| of_key.leased))
     }
 
-    /// What all leases have of the account's rates and places.
-    pub(super) fn lent(&self) -> Lent {
+    /// The part of the account's rates and slots that leases have and do not use.
+    pub(super) fn lent(&self) -> LentRates {
         self.nodes
             .values()
             .map(|node| node.lent)
-            .fold(Lent::default(), Lent::plus)
+            .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// What a key's leases have of its rates and places.
-    pub(super) fn lent_key(&self, key: &KeyId) -> Lent {
+    /// The part of a key's rates and slots that its leases have and do not use.
+    pub(super) fn lent_key(&self, key: &KeyId) -> LentRates {
         let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
-        of_key.map(|of_key| of_key.lent).fold(Lent::default(), Lent::plus)
+        of_key
+            .map(|of_key| of_key.lent)
+            .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// What is held for a key by requests admitted in a period.
+    /// The sum of a key's holds that were admitted in a period.
     pub(super) fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
     }
 
     /// The number of running requests, without `ended` of the asking node.
     pub(super) fn running(&self, asking: &NodeId, ended: u64) -> u64 {
-        self.count(asking, ended, |node| node.running)
+        self.sum_running(asking, ended, |node| node.running)
     }
 
     /// The number of a key's running requests, without `ended` of the asking node.
     pub(super) fn running_key(&self, asking: &NodeId, key: &KeyId, ended: u64) -> u64 {
-        self.count(asking, ended, |node| node.running_key(key))
+        self.sum_running(asking, ended, |node| node.running_key(key))
     }
 
-    fn count(&self, asking: &NodeId, ended: u64, of_node: impl Fn(&NodeHolds) -> u64) -> u64 {
+    fn sum_running(&self, asking: &NodeId, ended: u64, of_node: impl Fn(&NodeHolds) -> u64) -> u64 {
         let counted = self.nodes.iter().map(|(id, node)| {
             let ended = if id == asking { ended } else { 0 };
             of_node(node).saturating_sub(ended)
@@ -274,7 +277,7 @@ impl Holds {
     }
 
     /// The sum and the number of the live holds at a time.
-    pub(super) fn live(&self, now_ms: i64) -> (NanoUsd, u64) {
+    pub(super) fn live_totals(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
             total(live().map(|node| node.held)),
@@ -283,7 +286,7 @@ impl Holds {
     }
 
     /// The sum and the number of one key's live holds at a time.
-    pub(super) fn live_key(&self, key: &KeyId, now_ms: i64) -> (NanoUsd, u64) {
+    pub(super) fn live_key_totals(&self, key: &KeyId, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
             total(live().map(|node| node.held_in(key, Period::All))),
@@ -293,7 +296,7 @@ impl Holds {
 }
 
 impl NodeHolds {
-    /// Changes a hold that is there, and the sums with it.
+    /// Changes an existing hold, and the sums with it.
     fn change(&mut self, request: &str, change: impl FnOnce(&mut Hold)) {
         let Some(mut hold) = self.by_request.remove(request) else {
             return;
@@ -307,12 +310,12 @@ impl NodeHolds {
     fn count(&mut self, hold: &Hold) {
         self.held = self.held.saturating_add(hold.amount);
         self.leased = self.leased.saturating_add(hold.leased());
-        self.lent = self.lent.plus(hold.lent());
+        self.lent = self.lent.saturating_add(hold.lent());
         self.running += hold.running();
         let of_key = self.keys.entry(hold.key.clone()).or_default();
         of_key.holds += 1;
         of_key.running += hold.running();
-        of_key.lent = of_key.lent.plus(hold.lent());
+        of_key.lent = of_key.lent.saturating_add(hold.lent());
         of_key.leased = of_key.leased.saturating_add(hold.leased());
         of_key.add(hold.at_ms, hold.amount);
     }
@@ -320,14 +323,14 @@ impl NodeHolds {
     fn uncount(&mut self, hold: &Hold) {
         self.held = self.held.saturating_sub(hold.amount);
         self.leased = self.leased.saturating_sub(hold.leased());
-        self.lent = self.lent.less(hold.lent());
+        self.lent = self.lent.saturating_sub(hold.lent());
         self.running -= hold.running();
         let Some(of_key) = self.keys.get_mut(&hold.key) else {
             return;
         };
         of_key.holds -= 1;
         of_key.running -= hold.running();
-        of_key.lent = of_key.lent.less(hold.lent());
+        of_key.lent = of_key.lent.saturating_sub(hold.lent());
         of_key.leased = of_key.leased.saturating_sub(hold.leased());
         of_key.add(hold.at_ms, NanoUsd::from_nanos(-hold.amount.nanos()));
         if of_key.holds == 0 {
@@ -341,7 +344,10 @@ impl NodeHolds {
 
     fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
         let days = self.keys.get(key).into_iter().flat_map(|of_key| &of_key.held);
-        total(days.filter(|(day, _)| period.has_day(**day)).map(|(_, held)| *held))
+        total(
+            days.filter(|(day, _)| period.contains_day(**day))
+                .map(|(_, held)| *held),
+        )
     }
 }
 
@@ -365,7 +371,7 @@ fn total(amounts: impl Iterator<Item = NanoUsd>) -> NanoUsd {
 
 #[cfg(test)]
 impl Holds {
-    /// What is held and how many run, counted one by one.
+    /// The held amount and the number of running requests, counted one by one.
     pub(super) fn counted(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = self.nodes.values().filter(|node| node.until_ms > now_ms);
         let holds: Vec<&Hold> = live.flat_map(|node| node.by_request.values()).collect();

@@ -1,4 +1,4 @@
-//! What an account knows about one of its keys: a mirror of its record, and its spending.
+//! One key as its account knows it: a mirror of its record, and its spending.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,7 @@ use crate::domain::{
         terms::KeyTerms,
     },
     ledger::{
-        account::{
-            amounts::{charge, sum},
-            bucket::Buckets,
-        },
+        account::{bucket::RateBuckets, charge, sum},
         admission::Denial,
         period::{COUNTERS_KEPT_MS, Period, day_at},
         step::Settlement,
@@ -24,23 +21,23 @@ use crate::domain::{
 /// One key of an account. Its rate buckets are not stored: they start full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccountKey {
-    /// The mirror of its record; `None` if the key has only been settled for.
-    pub mirror: Option<Mirror>,
-    /// Spending by period; only periods with any.
+    /// The mirror of its record; `None` if the account knows the key from settlements only.
+    pub mirror: Option<KeyMirror>,
+    /// Spending by period, without periods in which nothing was spent.
     pub spent: BTreeMap<Period, NanoUsd>,
     #[serde(skip)]
-    buckets: Buckets,
-    /// The day whose first admission dropped old counters, counted from the Unix epoch.
+    buckets: RateBuckets,
+    /// The day on which old counters were dropped last, counted from the Unix epoch.
     #[serde(skip)]
     cleaned: Option<i32>,
 }
 
 /// The part of a key's record that admission checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mirror {
+pub(crate) struct KeyMirror {
     /// The record's revision.
     pub revision: u64,
-    /// The key was revoked.
+    /// Whether the key was revoked.
     pub revoked: bool,
     /// When it expires, in seconds since the Unix epoch; `None` if it does not.
     pub expires_at: Option<i64>,
@@ -48,7 +45,7 @@ pub(crate) struct Mirror {
     pub terms: KeyTerms,
 }
 
-impl Mirror {
+impl KeyMirror {
     fn of(record: &KeyRecord) -> Self {
         Self {
             revision: record.revision,
@@ -58,7 +55,7 @@ impl Mirror {
         }
     }
 
-    /// Whether the key works at this moment, in seconds since the Unix epoch. Revoked is said before expired.
+    /// Checks the key at a time in seconds since the Unix epoch. Revocation is reported before expiry.
     pub(super) fn check(&self, now_unix: i64) -> Result<(), Denial> {
         match self.expires_at {
             _ if self.revoked => Err(Denial::KeyRevoked),
@@ -69,16 +66,17 @@ impl Mirror {
 }
 
 impl AccountKey {
-    /// What counts for a request with this record; `None`: the record is out of date.
-    pub(super) fn mirror(known: Option<&Self>, record: &KeyRecord) -> Option<Mirror> {
+    /// The mirror that applies to a request with this record: the known one or the record's, whichever is later. `None` if the
+    /// record is out of date.
+    pub(super) fn current_mirror(known: Option<&Self>, record: &KeyRecord) -> Option<KeyMirror> {
         match known.and_then(|key| key.mirror) {
             Some(known) if known.revision > record.revision => None,
             Some(known) if known.revision == record.revision => Some(known),
-            _ => Some(Mirror::of(record)),
+            _ => Some(KeyMirror::of(record)),
         }
     }
 
-    pub(super) fn take_over(&mut self, mirror: Mirror) {
+    pub(super) fn set_mirror(&mut self, mirror: KeyMirror) {
         self.mirror = Some(mirror);
     }
 
@@ -90,12 +88,12 @@ impl AccountKey {
         self.mirror.map(|mirror| mirror.terms).unwrap_or_default()
     }
 
-    pub(super) fn buckets(&self) -> &Buckets {
+    pub(super) fn buckets(&self) -> &RateBuckets {
         &self.buckets
     }
 
-    /// How full its buckets are, as another process has left them.
-    pub(super) fn fill(&mut self, buckets: Buckets) {
+    /// Replaces its buckets.
+    pub(super) fn set_buckets(&mut self, buckets: RateBuckets) {
         self.buckets = buckets;
     }
 
@@ -103,10 +101,10 @@ impl AccountKey {
         self.spent.get(&period).copied().unwrap_or(NanoUsd::ZERO)
     }
 
-    /// A request of it was admitted.
-    pub(super) fn granted(&mut self, buckets: Buckets, now_ms: i64) {
+    /// Updates the buckets after an admission, and drops old counters.
+    pub(super) fn on_granted(&mut self, buckets: RateBuckets, now_ms: i64) {
         self.buckets = buckets;
-        self.clean(now_ms);
+        self.drop_old_counters(now_ms);
     }
 
     pub(super) fn settle(&mut self, settlement: &Settlement) {
@@ -122,9 +120,9 @@ impl AccountKey {
         }
     }
 
-    /// Drops counters of periods that ended long ago, once a day. A period that is over since before some moment comes before
-    /// that of its kind which the moment lies in.
-    fn clean(&mut self, now_ms: i64) {
+    /// Drops the counters of periods that ended more than [`COUNTERS_KEPT_MS`] ago, once a day: those before the period of the
+    /// same kind that contains that moment.
+    fn drop_old_counters(&mut self, now_ms: i64) {
         let today = Some(day_at(now_ms));
         if self.cleaned == today {
             return;

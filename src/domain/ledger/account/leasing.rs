@@ -1,66 +1,70 @@
-//! The account's side of leases: what is granted, and when all of it is to come back.
+//! The account's side of leases: how much is granted, and when all leases are recalled.
 //!
-//! **Growth.** A lease grows only if the account is there and not suspended, the key is known here with the revision that is
-//! told, neither revoked nor expired; and if it began today (UTC). Of rates and places it gets what [`super::pace`] says. It begins
-//! only if it gets some of each that it wants.
-//! It gets the least of what is wanted, of a [`PART_OF_LEFT`] of what is left, and of what an [`ALL_PART_OF_LEFT`] of that
-//! exceeds all leases by; the same for the key's quota, with the leases of the key. If that is less than a [`PART_OF_WANTED`] of what
-//! is wanted, it gets nothing. Each division is rounded down. A growth ends the nearness (below) of the balance and of its key's
-//! quota. That of other keys' stays: a busy key would end it again and again, and what the others ask for be put off for ever.
+//! **Growth.** A lease grows only if it began today (UTC), the account exists and is not suspended, and the key is mirrored with
+//! the revision that the question states, neither revoked nor expired. It begins only if it gets some of all rates and slots
+//! that it wants: see [`super::pace`]. The growth is the least of the wanted amount, of a [`PART_OF_LEFT`]th of what remains,
+//! and of the amount by which an [`ALL_PART_OF_LEFT`]th of that exceeds all leases; the same for the key's quota, with the
+//! leases of the key. If it would be less than a [`PART_OF_WANTED`]th of the wanted amount, the lease does not grow. Divisions
+//! round down. A growth ends the nearness (below) of the balance and of its key's quota. That of other keys' quotas stays,
+//! because a busy key would end it again and again, and requests of the others would be put off forever.
 //!
-//! **Turns.** A question whose number is not above that of the last one about the lease changes nothing, not even the holder's
-//! lease. A lease begins only if its number is above all those of its holder and key that were asked about. So a question that comes
-//! late, or twice, does no harm, not even behind the end of its lease; unless it is later than the holder's lease.
+//! **Sequence.** A question whose `turn` is not above that of the last one about the lease changes nothing, not even the
+//! holder's node lease. A lease begins only if its number is above every number that its holder has asked about for the key. So a
+//! late or repeated question does no harm, even after the end of its lease; unless it arrives after the holder's node lease has
+//! lapsed.
 //!
-//! **Charges.** A settlement that names a lease takes its cost from it, as far as that goes. So what is left stays as it is.
+//! **Charges.** A settlement that names a lease subtracts its cost from the lease's amount, down to zero. So what remains of
+//! balance and quota does not change.
 //!
-//! **Recall.** The mark moves by one with another record of the account, an amount below zero, and a later revision of a
-//! key that has leases. It also moves when rates or places come near, and when less is left of the balance than leases have, or of the quota than leases of
-//! the key have: looked at when a hold was granted or refused and when a top-up was granted, in that order behind it, and once
-//! for each of the two until a lease grows. That is the nearness of the balance, or of the key's quota, with its time.
+//! **Recall.** The mark rises by one when the account's record changes, when an amount below zero is applied, and when a key that
+//! has leases gets a later revision. It also rises when rates or slots become near, and when less remains of the balance than
+//! all leases have, or of the quota than the key's leases have. This is checked after a hold was granted or refused and after a
+//! top-up was granted, and counts once for balance and quota each until a lease grows: the nearness of the balance, or of the
+//! key's quota, with its time.
 //!
-//! **Top-ups** for which nothing is left are [`ToppedUp::Recalling`] instead of refused while there are leases that the limit
-//! counts, from the beginning of its nearness (which they may be) until [`RECALL_MS`] later.
+//! **Top-ups** for which nothing remains are [`TopUpReply::Recalling`] instead of refused as long as the limit counts any leases,
+//! until [`RECALL_MS`] after its nearness began (which the top-up itself may begin).
 
-use super::{Account, amounts::bounded, holds::Hold, key::Mirror};
 use crate::domain::{
+    QuickMap,
     keys::{key::KeyId, terms::KeyTerms},
     ledger::{
+        account::{Account, bounded, holds::Hold, key::KeyMirror},
+        admission::TopUpReply,
         lease::{
-            ALL_PART_OF_LEFT, AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, PART_OF_LEFT, PART_OF_WANTED,
+            ALL_PART_OF_LEFT, LeaseCall, LeaseChange, LeaseGrant, LeaseId, LeaseReply, PART_OF_LEFT, PART_OF_WANTED,
             RECALL_MS, day_of,
         },
-        step::Change,
-        top_up::ToppedUp,
+        step::AccountChange,
     },
     money::NanoUsd,
 };
 
 impl Account {
     /// See [`crate::store::ledger::LedgerStore::lease`].
-    pub(crate) fn lease(&mut self, ask: &AskLease, now_ms: i64) -> LeaseAnswer {
+    pub(crate) fn lease(&mut self, ask: &LeaseCall, now_ms: i64) -> LeaseReply {
         self.holds.drop_lapsed(now_ms);
-        let (holder, name) = (&ask.lease.holder, ask.lease.hold());
+        let (holder, name) = (&ask.lease.holder, ask.lease.hold_name());
         let known = self.holds.get(holder, &name);
         let known = known
             .filter(|hold| hold.lease.is_some() && hold.key == ask.key)
             .cloned();
         let before = known.as_ref().and_then(|hold| hold.lease).unwrap_or_default();
         if known.is_some() && ask.turn <= before.turn {
-            return self.leased(ask, now_ms);
+            return self.lease_reply(ask, now_ms);
         }
         let since_ms = known.as_ref().map_or(now_ms, |hold| hold.at_ms);
-        let grows = matches!(ask.change, LeaseChange::Grow(_)) && self.may_grow(ask, since_ms, now_ms);
-        let paced = self.paced(ask, before, grows, now_ms);
-        let may_be = known.is_some() || self.may_begin(ask, now_ms);
+        let grows = matches!(ask.change, LeaseChange::Grow(_)) && self.can_grow(ask, since_ms, now_ms);
+        let paced = self.plan_rates(ask, before, grows, now_ms);
+        let may_be = known.is_some() || self.register_lease(ask, now_ms);
         match (ask.change, &known) {
-            _ if !may_be => return LeaseAnswer::Gone,
+            _ if !may_be => return LeaseReply::Gone,
             (LeaseChange::End, Some(_)) => {
-                self.keep_pace(&ask.key, &paced);
+                self.store_rates(&ask.key, &paced);
                 self.holds.end(holder, &name);
-                return LeaseAnswer::Gone;
+                return LeaseReply::Gone;
             }
-            (LeaseChange::End | LeaseChange::Return(_), None) => return LeaseAnswer::Gone,
+            (LeaseChange::End | LeaseChange::Return(_), None) => return LeaseReply::Gone,
             (LeaseChange::Return(amount), Some(_)) => self.holds.draw(holder, &name, amount),
             (LeaseChange::Grow(wanted), _) => {
                 let more = if grows {
@@ -76,33 +80,33 @@ impl Account {
                             at_ms: now_ms,
                             lease: Some(paced.lease),
                         };
-                        self.holds.put(holder, &name, lease, now_ms);
-                        self.recall.began(&ask.key);
+                        self.holds.insert(holder, &name, lease, now_ms);
+                        self.recall.on_lease_began(&ask.key);
                     }
-                    (None, _) => return LeaseAnswer::Refused,
+                    (None, _) => return LeaseReply::Refused,
                     (Some(_), Some(more)) => self.holds.enlarge(holder, &name, more, now_ms),
                     (Some(_), None) => {}
                 }
                 if more.is_some() {
-                    self.recall.grew(&ask.key);
+                    self.recall.on_lease_grew(&ask.key);
                 }
             }
         }
-        self.keep_pace(&ask.key, &paced);
+        self.store_rates(&ask.key, &paced);
         self.holds.update_lease(holder, &name, paced.lease);
         self.holds.renew(holder, now_ms);
-        self.leased(ask, now_ms)
+        self.lease_reply(ask, now_ms)
     }
 
-    fn may_begin(&mut self, ask: &AskLease, now_ms: i64) -> bool {
+    fn register_lease(&mut self, ask: &LeaseCall, now_ms: i64) -> bool {
         let LeaseId { holder, number } = &ask.lease;
-        self.summary.is_none() || self.holds.may_begin(holder, &ask.key, *number, now_ms)
+        self.summary.is_none() || self.holds.register_lease(holder, &ask.key, *number, now_ms)
     }
 
-    fn leased(&self, ask: &AskLease, now_ms: i64) -> LeaseAnswer {
-        let hold = self.holds.get(&ask.lease.holder, &ask.lease.hold());
-        hold.map_or(LeaseAnswer::Gone, |hold| {
-            LeaseAnswer::Held(Leased {
+    fn lease_reply(&self, ask: &LeaseCall, now_ms: i64) -> LeaseReply {
+        let hold = self.holds.get(&ask.lease.holder, &ask.lease.hold_name());
+        hold.map_or(LeaseReply::Gone, |hold| {
+            LeaseReply::Held(LeaseGrant {
                 since_ms: hold.at_ms,
                 recall: self.recall.mark,
                 allowance: self.lease_allowance(&ask.key, &hold.lease.unwrap_or_default()),
@@ -111,8 +115,8 @@ impl Account {
         })
     }
 
-    /// Whether a lease that began then may grow.
-    fn may_grow(&self, ask: &AskLease, since_ms: i64, now_ms: i64) -> bool {
+    /// Whether a lease that began at `since_ms` may grow.
+    fn can_grow(&self, ask: &LeaseCall, since_ms: i64, now_ms: i64) -> bool {
         let is_open = self.summary.as_ref().is_some_and(|account| !account.record.suspended);
         let mirror = self.keys.get(&ask.key).and_then(|key| key.mirror);
         let is_served = mirror
@@ -120,43 +124,44 @@ impl Account {
         is_open && is_served && day_of(since_ms) == day_of(now_ms)
     }
 
-    /// By how much a lease that may grow does so; `None`: it does not.
-    fn growth(&self, ask: &AskLease, wanted: NanoUsd, now_ms: i64) -> Option<NanoUsd> {
+    /// The growth of a lease that may grow; `None` if it would be too small.
+    fn growth(&self, ask: &LeaseCall, wanted: NanoUsd, now_ms: i64) -> Option<NanoUsd> {
         let mirror = self.keys.get(&ask.key)?.mirror?;
-        let mut more = wanted.min(part(self.left_of_balance(), self.holds.leased()));
-        if let Some(left) = self.left_of_quota_now(&mirror, &ask.key, now_ms) {
-            more = more.min(part(left, self.holds.leased_key(&ask.key)));
+        let mut more = wanted.min(lendable_part(self.remaining_balance(), self.holds.leased()));
+        if let Some(left) = self.remaining_quota_now(&mirror, &ask.key, now_ms) {
+            more = more.min(lendable_part(left, self.holds.leased_key(&ask.key)));
         }
         let least = wanted.nanos().div_euclid(PART_OF_WANTED);
         (more > NanoUsd::ZERO && more.nanos() >= least).then_some(more)
     }
 
-    fn left_of_quota_now(&self, mirror: &Mirror, key: &KeyId, now_ms: i64) -> Option<NanoUsd> {
+    fn remaining_quota_now(&self, mirror: &KeyMirror, key: &KeyId, now_ms: i64) -> Option<NanoUsd> {
         let used = self.quota_use(&mirror.terms, key, now_ms)?;
-        Some(self.left_of_quota(&mirror.terms, key, now_ms, &used))
+        Some(self.remaining_quota(&mirror.terms, key, now_ms, &used))
     }
 
-    /// A key's record is replaced by a later one.
-    pub(super) fn recall_for_revision(&mut self, key: &KeyId, later: &Mirror) {
+    /// Recalls leases because a key's record is replaced by a later one.
+    pub(super) fn recall_for_revision(&mut self, key: &KeyId, later: &KeyMirror) {
         let known = self.keys.get(key).and_then(|key| key.mirror);
         if known.is_some_and(|known| known.revision < later.revision) && self.holds.leased_key(key) > NanoUsd::ZERO {
             self.recall.mark += 1;
         }
     }
 
-    /// An operator's change after which nothing may be admitted by what a node knew before.
-    pub(super) fn recall_for_change(&mut self, change: &Change) {
+    /// Recalls leases because of a change that lowers the balance.
+    pub(super) fn recall_for_change(&mut self, change: &AccountChange) {
         let is_less = match change {
-            Change::Open { balance: amount, .. } | Change::Credit { amount, .. } | Change::Adjust { amount, .. } => {
-                *amount < NanoUsd::ZERO
-            }
-            Change::Settle(_) => false,
+            AccountChange::Open { balance: amount, .. }
+            | AccountChange::Credit { amount, .. }
+            | AccountChange::Adjust { amount, .. } => *amount < NanoUsd::ZERO,
+            AccountChange::Settle(_) => false,
         };
         self.recall.mark += u64::from(is_less);
     }
 
-    /// Notes which of balance and quota are near. Whether one was not before. `at_ms` tells the quota's period.
-    pub(super) fn money_comes_near(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) -> bool {
+    /// Records whether balance and quota are near. Returns whether one of them has become so. `at_ms` determines the quota's
+    /// period.
+    pub(super) fn record_near_money(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) -> bool {
         let leased = self.holds.leased();
         if self.summary.is_none() || leased <= NanoUsd::ZERO {
             return false;
@@ -164,44 +169,102 @@ impl Account {
         let of_key = self.holds.leased_key(key);
         let quota_is_near = || {
             let used = self.quota_use(terms, key, at_ms);
-            used.is_some_and(|used| self.left_of_quota(terms, key, at_ms, &used) < of_key)
+            used.is_some_and(|used| self.remaining_quota(terms, key, at_ms, &used) < of_key)
         };
         let are_near = [
-            (None, self.left_of_balance() < leased),
+            (None, self.remaining_balance() < leased),
             (Some(key), of_key > NanoUsd::ZERO && quota_is_near()),
         ];
         let come_near = are_near.map(|(limit, is_near)| (limit, is_near && self.recall.near_since(limit).is_none()));
         for (limit, _) in come_near.into_iter().filter(|(_, comes_near)| *comes_near) {
-            self.recall.comes_near(limit, now_ms);
+            self.recall.set_near(limit, now_ms);
         }
         come_near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// What a top-up gets of which nothing is left: of the balance, or else of the key's quota.
-    pub(super) fn nothing_left(&mut self, key: &KeyId, now_ms: i64) -> ToppedUp {
-        let (limit, counted) = match self.left_of_balance() <= NanoUsd::ZERO {
+    /// The answer to a top-up for which nothing remains of the balance or, if it has money, of the key's quota.
+    pub(super) fn refuse_or_recall(&mut self, key: &KeyId, now_ms: i64) -> TopUpReply {
+        let (limit, counted) = match self.remaining_balance() <= NanoUsd::ZERO {
             true => (None, self.holds.leased()),
             false => (Some(key), self.holds.leased_key(key)),
         };
         if counted <= NanoUsd::ZERO {
-            return ToppedUp::Refused;
+            return TopUpReply::Refused;
         }
         let since = self.recall.near_since(limit).unwrap_or_else(|| {
             self.recall.mark += 1;
-            self.recall.comes_near(limit, now_ms);
+            self.recall.set_near(limit, now_ms);
             now_ms
         });
         if now_ms.saturating_sub(since) < RECALL_MS {
-            ToppedUp::Recalling
+            TopUpReply::Recalling
         } else {
-            ToppedUp::Refused
+            TopUpReply::Refused
         }
     }
 }
 
-/// What of an amount may be leased beside what is leased already.
-fn part(left: NanoUsd, leased: NanoUsd) -> NanoUsd {
+/// How much one more lease may take of an amount, given what is already leased.
+fn lendable_part(left: NanoUsd, leased: NanoUsd) -> NanoUsd {
     let single = left.nanos().div_euclid(PART_OF_LEFT);
     let all = left.nanos().div_euclid(ALL_PART_OF_LEFT);
     NanoUsd::from_nanos(single.min(all.saturating_sub(leased.nanos())))
+}
+
+/// When an account's leases are recalled: the mark, and the limits that are near.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recall {
+    /// Rises whenever all leases are recalled.
+    pub(super) mark: u64,
+    /// Since when the balance is near; `None` if it is not, or a lease has grown since.
+    balance_near_ms: Option<i64>,
+    /// Since when the quotas of keys are near, without keys of which a lease has grown since.
+    quotas_near_ms: QuickMap<KeyId, i64>,
+    /// Whether a rate or the slots of the account are near and no lease has begun since.
+    is_rate_near: bool,
+    /// The keys of which the same is true.
+    rates_near: QuickMap<KeyId, ()>,
+}
+
+impl Recall {
+    /// Since when a limit is near: the quota of a key, or the balance for `None`.
+    pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
+        match quota_of {
+            Some(key) => self.quotas_near_ms.get(key).copied(),
+            None => self.balance_near_ms,
+        }
+    }
+
+    /// Records that a limit has become near.
+    pub(super) fn set_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
+        match quota_of {
+            Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
+            None => self.balance_near_ms = Some(now_ms),
+        }
+    }
+
+    /// Whether a rate or the slots are near: of a key, or of the account for `None`.
+    pub(super) fn has_near_rate(&self, of: Option<&KeyId>) -> bool {
+        of.map_or(self.is_rate_near, |key| self.rates_near.contains_key(key))
+    }
+
+    /// Records that a rate or the slots have become near.
+    pub(super) fn set_rate_near(&mut self, of: Option<&KeyId>) {
+        match of {
+            Some(key) => drop(self.rates_near.insert(key.clone(), ())),
+            None => self.is_rate_near = true,
+        }
+    }
+
+    /// A lease of a key has begun: neither rates nor slots of the key and the account are near.
+    pub(super) fn on_lease_began(&mut self, key: &KeyId) {
+        self.is_rate_near = false;
+        self.rates_near.remove(key);
+    }
+
+    /// A lease of a key has grown: neither the key's quota is near, nor the balance.
+    pub(super) fn on_lease_grew(&mut self, key: &KeyId) {
+        self.balance_near_ms = None;
+        self.quotas_near_ms.remove(key);
+    }
 }

@@ -1,33 +1,39 @@
-//! The notices that wait at an account until they are told. One that is taken and not told comes again after a pause, which
-//! doubles each time: so whoever takes it may fail, and nobody else takes it meanwhile.
+//! The notices that an account keeps until they are acknowledged. A notice that is claimed but not acknowledged becomes due
+//! again after a pause, which doubles each time: the claimant may fail, and nobody else can claim the notice in the meantime.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    ledger::notice::{NoticeOf, TakenNotices, Waiting},
+    ledger::{
+        account::{Account, bounded, charge},
+        ids::NodeId,
+        notice::{NoticeId, StoredNotice, TakenNotices, reached_percents},
+        period::Period,
+        step::Settlement,
+    },
     money::NanoUsd,
 };
 
-/// How many notices an account keeps. Those that come while it has as many are lost, and counted.
+/// The maximum number of notices that an account keeps. Further ones are dropped and counted as lost.
 pub(crate) const NOTICES_MAX: usize = 256;
-/// How many are taken at one time, those of the earliest request first.
+/// The maximum number of notices claimed at once, those of the earliest request first.
 pub(crate) const TAKEN_MAX: usize = 8;
-/// How often the pause doubles at most.
+/// How many times the pause doubles at most.
 pub(crate) const DOUBLINGS_MAX: u32 = 6;
 
-/// The notices of one account, by [`NoticeOf::text`].
+/// The notices of one account, by [`NoticeId::store_name`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Notices {
-    kept: BTreeMap<String, Waiting>,
+    kept: BTreeMap<String, StoredNotice>,
     lost: u64,
 }
 
 impl Notices {
-    /// Notes one, unless it waits already.
-    pub(super) fn note(&mut self, of: &NoticeOf, reached: NanoUsd, limit: NanoUsd, at_ms: i64) {
-        let name = of.text();
+    /// Adds a notice, unless the account already keeps it.
+    pub(super) fn record(&mut self, of: &NoticeId, reached: NanoUsd, limit: NanoUsd, at_ms: i64) {
+        let name = of.store_name();
         if self.kept.contains_key(&name) {
             return;
         }
@@ -35,7 +41,7 @@ impl Notices {
             self.lost += 1;
             return;
         }
-        let waiting = Waiting {
+        let waiting = StoredNotice {
             reached,
             limit,
             at_ms,
@@ -46,15 +52,15 @@ impl Notices {
     }
 
     /// See [`crate::store::ledger::LedgerStore::take_notices`].
-    pub(crate) fn take(&mut self, pause_ms: i64, now_ms: i64) -> TakenNotices {
-        let mut due: Vec<(&String, &mut Waiting)> =
+    pub(crate) fn claim_due(&mut self, pause_ms: i64, now_ms: i64) -> TakenNotices {
+        let mut due: Vec<(&String, &mut StoredNotice)> =
             self.kept.iter_mut().filter(|(_, one)| one.due_ms <= now_ms).collect();
         due.sort_by(|(name, one), (other_name, other)| (one.at_ms, name).cmp(&(other.at_ms, other_name)));
         let mut notices = Vec::new();
         for (name, waiting) in due.into_iter().take(TAKEN_MAX) {
             waiting.due_ms = now_ms.saturating_add(pause_ms << waiting.tries.min(DOUBLINGS_MAX));
             waiting.tries = waiting.tries.saturating_add(1);
-            notices.extend(NoticeOf::parse(name).map(|of| waiting.notice(of)));
+            notices.extend(NoticeId::parse(name).map(|of| waiting.to_notice(of)));
         }
         let next = self.kept.values().map(|one| one.due_ms).min();
         TakenNotices {
@@ -64,28 +70,78 @@ impl Notices {
         }
     }
 
-    /// Forgets those that were told; whether there was one.
-    pub(crate) fn told(&mut self, told: &[NoticeOf]) -> bool {
+    /// Removes delivered notices; returns whether one of them was kept.
+    pub(crate) fn acknowledge(&mut self, told: &[NoticeId]) -> bool {
         let before = self.kept.len();
         for of in told {
-            self.kept.remove(&of.text());
+            self.kept.remove(&of.store_name());
         }
         self.kept.len() < before
     }
 
-    /// Whether none waits and none was lost.
+    /// Whether no notice is kept and none was lost.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.lost == 0
+    }
+}
+
+impl Account {
+    /// The notices that are not yet acknowledged.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// The notices, for claiming and acknowledging.
+    pub(crate) fn notices_mut(&mut self) -> &mut Notices {
+        &mut self.notices
+    }
+
+    /// The account with these notices, as they were stored.
+    pub(crate) fn with_notices(self, notices: Notices) -> Self {
+        Self { notices, ..self }
+    }
+
+    /// Records the notices of an applied settlement: each threshold of the key's quota that it has reached, and a balance that
+    /// it has made low. `(node, seq)` is its step, `before` the balance before it.
+    pub(super) fn record_notices(&mut self, (node, seq): (&NodeId, u64), settlement: &Settlement, before: NanoUsd) {
+        let (cost, at_ms) = (charge(settlement), settlement.at_ms);
+        if cost == NanoUsd::ZERO {
+            return;
+        }
+        if let Some(key) = self.keys.get(&settlement.key)
+            && let Some(quota) = key.terms().quota.map(bounded)
+        {
+            let period = Period::of(key.terms().reset, at_ms);
+            let after = key.spent(period);
+            for percent in reached_percents(quota, after.saturating_sub(cost), after) {
+                let of = NoticeId::Quota {
+                    percent,
+                    period,
+                    quota,
+                    key: settlement.key.clone(),
+                };
+                self.notices.record(&of, after, quota, at_ms);
+            }
+        }
+        if let Some(summary) = &self.summary
+            && let Some(low) = summary.record.terms.low_balance.map(bounded)
+            && before > low
+            && summary.balance <= low
+        {
+            let node = node.clone();
+            self.notices
+                .record(&NoticeId::Balance { seq, node }, summary.balance, low, at_ms);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ledger::node::NodeId;
+    use crate::domain::ledger::ids::NodeId;
 
-    fn of(seq: u64) -> NoticeOf {
-        NoticeOf::Balance {
+    fn of(seq: u64) -> NoticeId {
+        NoticeId::Balance {
             seq,
             node: NodeId::generate(&mut rand::rng()),
         }
@@ -95,8 +151,8 @@ mod tests {
     fn what_is_not_told_comes_again_after_longer_and_longer_pauses() {
         let mut notices = Notices::default();
         let one = of(1);
-        notices.note(&one, NanoUsd::ZERO, NanoUsd::ZERO, 5);
-        notices.note(&one, NanoUsd::MAX, NanoUsd::ZERO, 6);
+        notices.record(&one, NanoUsd::ZERO, NanoUsd::ZERO, 5);
+        notices.record(&one, NanoUsd::MAX, NanoUsd::ZERO, 6);
         let mut now = 1000;
         for (tries, pause) in [
             (1, 10),
@@ -108,26 +164,30 @@ mod tests {
             (7, 640),
             (8, 640),
         ] {
-            let taken = notices.take(10, now);
+            let taken = notices.claim_due(10, now);
             let seen: Vec<_> = taken.notices.iter().map(|one| (one.tries, one.at_ms)).collect();
             assert_eq!((seen, taken.next_in_ms), (vec![(tries, 5)], Some(pause)));
-            assert_eq!(notices.take(10, now + pause - 1).notices, [], "nobody else takes it");
+            assert_eq!(
+                notices.claim_due(10, now + pause - 1).notices,
+                [],
+                "nobody else takes it"
+            );
             now += pause;
         }
-        assert!(notices.told(std::slice::from_ref(&one)) && !notices.told(&[one]));
-        assert_eq!(notices.take(10, now), TakenNotices::default());
+        assert!(notices.acknowledge(std::slice::from_ref(&one)) && !notices.acknowledge(&[one]));
+        assert_eq!(notices.claim_due(10, now), TakenNotices::default());
     }
 
     #[test]
     fn few_are_taken_at_once_and_those_that_find_no_room_are_counted() {
         let mut notices = Notices::default();
         for seq in 0..300 {
-            notices.note(&of(seq), NanoUsd::ZERO, NanoUsd::ZERO, -i64::try_from(seq).unwrap());
+            notices.record(&of(seq), NanoUsd::ZERO, NanoUsd::ZERO, -i64::try_from(seq).unwrap());
         }
-        let taken = notices.take(10, 0);
+        let taken = notices.claim_due(10, 0);
         let times: Vec<i64> = taken.notices.iter().map(|one| one.at_ms).collect();
         assert_eq!(times, (-255..=-248).collect::<Vec<_>>(), "the earliest");
         assert_eq!((taken.lost, taken.next_in_ms), (300 - 256, Some(0)), "others wait");
-        assert_eq!(notices.take(10, 0).lost, 0, "said once");
+        assert_eq!(notices.claim_due(10, 0).lost, 0, "said once");
     }
 }

@@ -1,57 +1,169 @@
-//! The operations on a balance that an account remembers: the last [`OPERATIONS_MAX`] of them, in the order in which they
-//! were applied. One that is remembered and comes again, from whichever node, has no effect, whatever its amount; one that is
-//! forgotten counts as new.
+//! The operations on a balance that an account remembers, and its payments by day and month.
+//!
+//! An account remembers the last [`OPERATIONS_MAX`] operations, in the order in which they were applied. A remembered operation
+//! that is repeated, by any node and with any amount, has no effect; a forgotten one counts as new.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{ledger::operation_id::OperationId, money::NanoUsd};
+use crate::domain::{
+    ledger::{
+        account::{bounded, sum},
+        ids::OperationId,
+        period::day_and_month,
+    },
+    money::NanoUsd,
+};
 
-/// How many operations an account remembers.
+/// The number of operations that an account remembers.
 pub(crate) const OPERATIONS_MAX: usize = 1000;
 
-/// An operation and what it added.
+/// An operation and its amount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedOperation {
     /// The operation's id.
     pub id: OperationId,
-    /// What it added to the balance; negative: what it took.
+    /// The amount added to the balance; negative if it was subtracted.
     pub amount: NanoUsd,
 }
 
 /// The last operations on an account's balance, for recognising repeated ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Operations(VecDeque<Recorded>);
+pub(crate) struct Operations(VecDeque<RecordedOperation>);
 
 impl Operations {
-    /// Notes an operation and says whether it is new. What has no id is always new.
-    pub(super) fn note(&mut self, id: Option<&OperationId>, amount: NanoUsd) -> bool {
+    /// Remembers an operation and returns whether it is new. A change without an id is always new.
+    pub(super) fn record(&mut self, id: Option<&OperationId>, amount: NanoUsd) -> bool {
         let Some(id) = id else { return true };
         if self.amount(id).is_some() {
             return false;
         }
-        self.0.push_back(Recorded { id: id.clone(), amount });
+        self.0.push_back(RecordedOperation { id: id.clone(), amount });
         if self.0.len() > OPERATIONS_MAX {
             self.0.pop_front();
         }
         true
     }
 
-    /// What a remembered operation added.
+    /// The amount of a remembered operation.
     pub(crate) fn amount(&self, id: &OperationId) -> Option<NanoUsd> {
-        // They are few, and seldom asked for.
+        // There are few operations, and lookups are rare.
         self.0.iter().find(|one| one.id == *id).map(|one| one.amount)
     }
 
-    /// All of them, the oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Recorded> {
+    /// All remembered operations, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RecordedOperation> {
         self.0.iter()
     }
 }
 
-impl FromIterator<Recorded> for Operations {
-    fn from_iter<I: IntoIterator<Item = Recorded>>(recorded: I) -> Self {
+impl FromIterator<RecordedOperation> for Operations {
+    fn from_iter<I: IntoIterator<Item = RecordedOperation>>(recorded: I) -> Self {
         Self(recorded.into_iter().collect())
+    }
+}
+
+/// The first time, in seconds since the Unix epoch (the year 8307), that is not accepted as the time of a payment.
+const TIMES_END_S: i64 = 200_000_000_000;
+
+/// The payments into an account on the day and in the month of its latest payment: credits and adjustments, by the time at which
+/// they were requested. The sums depend neither on the order of payments nor on how often a journal is sent. Days and months are
+/// counted from the Unix epoch, in UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PaidIn {
+    pub day: i64,
+    pub of_day: NanoUsd,
+    pub month: i64,
+    pub of_month: NanoUsd,
+}
+
+impl PaidIn {
+    /// Adds a payment to its day and month. A payment without a known time, or of a period before the latest one, is not counted.
+    pub(super) fn add(&mut self, amount: NanoUsd, at: i64) {
+        if !(1..TIMES_END_S).contains(&at) {
+            return;
+        }
+        let (day, month) = day_and_month(at * 1000);
+        (self.day, self.of_day) = later((self.day, self.of_day), (day, amount));
+        (self.month, self.of_month) = later((self.month, self.of_month), (month, amount));
+    }
+
+    /// The payments of today and of this month.
+    pub(crate) fn sums_at(&self, now_ms: i64) -> (NanoUsd, NanoUsd) {
+        let (day, month) = day_and_month(now_ms);
+        let of = |known, period, amount| if known == period { amount } else { NanoUsd::ZERO };
+        (of(self.day, day, self.of_day), of(self.month, month, self.of_month))
+    }
+}
+
+/// The later of both periods with its sum: the known sum plus the amount where the periods are the same.
+fn later((known, paid): (i64, NanoUsd), (period, amount): (i64, NanoUsd)) -> (i64, NanoUsd) {
+    match period.cmp(&known) {
+        std::cmp::Ordering::Less => (known, paid),
+        std::cmp::Ordering::Equal => (known, sum(paid, amount)),
+        std::cmp::Ordering::Greater => (period, bounded(amount)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOVEMBER_S: i64 = 1_793_664_000;
+
+    fn paid(payments: &[(i64, i64)]) -> PaidIn {
+        let mut paid = PaidIn::default();
+        for (amount, at) in payments {
+            paid.add(NanoUsd::from_nanos(*amount), *at);
+        }
+        paid
+    }
+
+    fn at(paid: &PaidIn, second: i64) -> (i64, i64) {
+        let (today, month) = paid.sums_at(second * 1000);
+        (today.nanos(), month.nanos())
+    }
+
+    #[test]
+    fn a_new_day_and_a_new_month_begin_with_nothing() {
+        let day = 86_400;
+        let mut sums = paid(&[
+            (5, NOVEMBER_S + day),
+            (3, NOVEMBER_S + day + 1),
+            (-2, NOVEMBER_S + day + 2),
+        ]);
+        assert_eq!(at(&sums, NOVEMBER_S + day + 3), (6, 6));
+        assert_eq!(at(&sums, NOVEMBER_S + 2 * day), (0, 6));
+        assert_eq!(at(&sums, NOVEMBER_S + 40 * day), (0, 0));
+        sums.add(NanoUsd::from_nanos(7), NOVEMBER_S + 2 * day);
+        assert_eq!(at(&sums, NOVEMBER_S + 2 * day), (7, 13));
+        sums.add(NanoUsd::from_nanos(9), NOVEMBER_S + 40 * day);
+        assert_eq!(at(&sums, NOVEMBER_S + 40 * day), (9, 9));
+        for unknown in [0, -5, i64::MAX, i64::MIN] {
+            sums.add(NanoUsd::from_nanos(1), unknown);
+        }
+        assert_eq!(
+            at(&sums, NOVEMBER_S + 40 * day),
+            (9, 9),
+            "a time that is none counts nowhere"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_payments_does_not_matter(
+            payments in prop::collection::vec((-1_000_000_i64..1_000_000, NOVEMBER_S..NOVEMBER_S + 100 * 86_400), 0..12),
+            turns in any::<u64>(),
+        ) {
+            let mut other = payments.clone();
+            if !other.is_empty() {
+                let turns = usize::try_from(turns % 97).unwrap() % other.len();
+                other.rotate_left(turns);
+                other.reverse();
+            }
+            prop_assert_eq!(paid(&payments), paid(&other));
+        }
     }
 }

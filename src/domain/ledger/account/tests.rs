@@ -11,7 +11,7 @@ mod records;
 
 use super::*;
 use crate::domain::keys::key::{KeyRecord, KeyState};
-use crate::domain::ledger::{LEASE_MS, Rates, Reset};
+use crate::domain::ledger::{LEASE_MS, QuotaReset, RateLimits};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const NOON: i64 = 1_795_262_400_000;
@@ -46,7 +46,7 @@ fn record(terms: KeyTerms) -> KeyRecord {
     }
 }
 
-fn quota(amount: i64, reset: Reset) -> KeyTerms {
+fn quota(amount: i64, reset: QuotaReset) -> KeyTerms {
     KeyTerms {
         quota: Some(nanos(amount)),
         reset,
@@ -55,15 +55,15 @@ fn quota(amount: i64, reset: Reset) -> KeyTerms {
 }
 
 fn rates(rpm: Option<u64>, tpm: Option<u64>, concurrency: Option<u64>) -> KeyTerms {
-    let rates = Rates { rpm, tpm, concurrency };
+    let rates = RateLimits { rpm, tpm, concurrency };
     KeyTerms {
         rates,
         ..KeyTerms::default()
     }
 }
 
-fn ask(request: &str, estimate: i64, terms: KeyTerms) -> Admit {
-    Admit {
+fn ask(request: &str, estimate: i64, terms: KeyTerms) -> AdmitCall {
+    AdmitCall {
         node: node(1),
         request: request.into(),
         key: Arc::new(record(terms)),
@@ -75,7 +75,7 @@ fn ask(request: &str, estimate: i64, terms: KeyTerms) -> Admit {
 }
 
 /// Puts the changes behind what the node has done so far.
-fn apply(account: &mut Account, by: u8, changes: impl IntoIterator<Item = Change>) {
+fn apply(account: &mut Account, by: u8, changes: impl IntoIterator<Item = AccountChange>) {
     let first = account.watermark(&node(by)) + 1;
     let steps: Vec<Step> = changes
         .into_iter()
@@ -92,7 +92,7 @@ fn with_balance(balance: i64) -> Account {
     apply(
         &mut account,
         1,
-        [Change::Open {
+        [AccountChange::Open {
             balance,
             at: 5,
             operation: None,
@@ -101,8 +101,8 @@ fn with_balance(balance: i64) -> Account {
     account
 }
 
-fn settle(request: &str, at_ms: i64, cost: i64, estimated: u64, used: u64) -> Change {
-    Change::Settle(Box::new(Settlement {
+fn settle(request: &str, at_ms: i64, cost: i64, estimated: u64, used: u64) -> AccountChange {
+    AccountChange::Settle(Box::new(Settlement {
         lease: None,
         request: request.into(),
         key: key_id(1),
@@ -147,7 +147,7 @@ fn a_hold_is_the_estimate_or_what_is_left_of_the_balance() {
 #[test]
 fn a_quota_counts_the_spending_and_the_holds_of_its_own_period() {
     let mut account = with_balance(10_000);
-    let daily = quota(100, Reset::Daily);
+    let daily = quota(100, QuotaReset::Daily);
     let before = MIDNIGHT - 1;
     assert_eq!(hold(&account.admit(&ask("a", 60, daily), before)), 60);
     assert_eq!(hold(&account.admit(&ask("b", 60, daily), before)), 40);
@@ -181,7 +181,7 @@ fn a_changed_reset_finds_its_period_counted_already() {
     let mut account = with_balance(10_000);
     apply(&mut account, 1, [settle("x", NOON - 24 * 3600 * 1000, 70, 0, 0)]);
     assert_eq!(
-        hold(&account.admit(&ask("a", 100, quota(100, Reset::Monthly)), NOON)),
+        hold(&account.admit(&ask("a", 100, quota(100, QuotaReset::Monthly)), NOON)),
         30
     );
     let changed = |reset, revision| {
@@ -190,8 +190,8 @@ fn a_changed_reset_finds_its_period_counted_already() {
         ask
     };
     let mut daily = account.clone();
-    assert_eq!(hold(&daily.admit(&changed(Reset::Daily, 2), NOON)), 70);
-    let never = denied(account.admit(&changed(Reset::None, 2), NOON));
+    assert_eq!(hold(&daily.admit(&changed(QuotaReset::Daily, 2), NOON)), 70);
+    let never = denied(account.admit(&changed(QuotaReset::None, 2), NOON));
     // What the first request holds comes back; what was spent does not.
     assert!(
         matches!(never, Denial::QuotaHeld(standing) if standing.spent == nanos(70) && standing.resets_at.is_none())
@@ -251,7 +251,7 @@ fn a_request_that_is_held_already_gets_its_hold_again_and_nothing_changes() {
 #[test]
 fn a_top_up_gets_what_is_left_in_the_period_of_the_admission() {
     let mut account = with_balance(1_000);
-    let daily = quota(100, Reset::Daily);
+    let daily = quota(100, QuotaReset::Daily);
     account.admit(&ask("a", 60, daily), MIDNIGHT - 1);
     account.admit(&ask("b", 90, daily), MIDNIGHT + 1);
     let top_up = |request: &str, more| TopUp {
@@ -264,19 +264,19 @@ fn a_top_up_gets_what_is_left_in_the_period_of_the_admission() {
     };
     assert_eq!(
         account.top_up(&top_up("a", 30), MIDNIGHT + 2),
-        ToppedUp::Granted(nanos(30))
+        TopUpReply::Granted(nanos(30))
     );
     assert_eq!(
         account.top_up(&top_up("a", 30), MIDNIGHT + 2),
-        ToppedUp::Granted(nanos(10))
+        TopUpReply::Granted(nanos(10))
     );
-    assert_eq!(account.top_up(&top_up("a", 30), MIDNIGHT + 2), ToppedUp::Refused);
-    assert_eq!(account.top_up(&top_up("b", 0), MIDNIGHT + 2), ToppedUp::Refused);
-    assert_eq!(account.top_up(&top_up("x", 30), MIDNIGHT + 2), ToppedUp::NoHold);
+    assert_eq!(account.top_up(&top_up("a", 30), MIDNIGHT + 2), TopUpReply::Refused);
+    assert_eq!(account.top_up(&top_up("b", 0), MIDNIGHT + 2), TopUpReply::Refused);
+    assert_eq!(account.top_up(&top_up("x", 30), MIDNIGHT + 2), TopUpReply::NoHold);
     assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(190));
     apply(&mut account, 1, [settle("a", MIDNIGHT - 1, 100, 0, 0)]);
     assert_eq!(account.view("acme", MIDNIGHT).unwrap().held, nanos(90));
-    assert_eq!(account.top_up(&top_up("a", 30), MIDNIGHT + 2), ToppedUp::NoHold);
+    assert_eq!(account.top_up(&top_up("a", 30), MIDNIGHT + 2), TopUpReply::NoHold);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn the_holds_of_a_node_that_is_not_heard_of_stop_counting() {
     let end = NOON + 10 + LEASE_MS;
     assert_eq!(account.view("acme", end - 1).unwrap().running, 1);
     assert_eq!(account.view("acme", end).unwrap().running, 0);
-    let other = Admit {
+    let other = AdmitCall {
         node: node(2),
         ..ask("b", 100, KeyTerms::default())
     };
@@ -363,16 +363,16 @@ proptest! {
         for deed in deeds {
             match deed {
                 Deed::Admit { by, request, estimate } => {
-                    let ask = Admit { node: node(by), ..ask(&request.to_string(), estimate, quota(400, Reset::Daily)) };
+                    let ask = AdmitCall { node: node(by), ..ask(&request.to_string(), estimate, quota(400, QuotaReset::Daily)) };
                     account.admit(&ask, now);
                 }
                 Deed::Settle { by, request, cost } => {
                     apply(&mut account, by, [settle(&request.to_string(), now, cost, 0, 0)]);
                     costs += cost;
-                    *by_day.entry(Period::of(Reset::Daily, now)).or_default() += cost;
+                    *by_day.entry(Period::of(QuotaReset::Daily, now)).or_default() += cost;
                 }
                 Deed::Adjust(amount) => {
-                    apply(&mut account, 1, [Change::Adjust { amount: nanos(amount), at: 0, operation: None }]);
+                    apply(&mut account, 1, [AccountChange::Adjust { amount: nanos(amount), at: 0, operation: None }]);
                     credits += amount;
                 }
                 Deed::Wait(ms) => now += ms,
@@ -381,7 +381,7 @@ proptest! {
             prop_assert_eq!((view.balance.nanos(), view.spent.nanos()), (credits - costs, costs));
             let spend = account.key_spend(&key_id(1), now);
             prop_assert_eq!(spend.all.nanos(), costs);
-            let today = by_day.get(&Period::of(Reset::Daily, now)).copied().unwrap_or(0);
+            let today = by_day.get(&Period::of(QuotaReset::Daily, now)).copied().unwrap_or(0);
             prop_assert_eq!(spend.day.nanos(), today);
             prop_assert_eq!((view.held, view.running), account.holds.counted(now));
             prop_assert_eq!((spend.held, spend.running), (view.held, view.running));

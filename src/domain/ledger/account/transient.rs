@@ -1,25 +1,25 @@
-//! What of an account is kept in no file, for a process that goes on where another one ends: holds, and how full the buckets
-//! of its rate limits are.
+//! The state of an account that is in no file, for handing it over to a successor process: holds, and the levels of the rate
+//! buckets.
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::{
     Account,
-    bucket::Buckets,
+    bucket::RateBuckets,
     holds::{Hold, LeaseHold},
 };
-use crate::domain::{keys::key::KeyId, ledger::node::NodeId, money::NanoUsd};
+use crate::domain::{keys::key::KeyId, ledger::ids::NodeId, money::NanoUsd};
 
-/// What of one account is kept in no file.
+/// The state of one account that is in no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Transient {
+pub(crate) struct VolatileState {
     holds: Vec<CarriedHold>,
-    buckets: Buckets,
-    keys: Vec<(KeyId, Buckets)>,
+    buckets: RateBuckets,
+    keys: Vec<(KeyId, RateBuckets)>,
 }
 
-/// What is held for one running request.
+/// A hold with its node and request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedHold {
     node: NodeId,
@@ -31,16 +31,16 @@ struct CarriedHold {
     lease: Option<LeaseHold>,
 }
 
-impl Transient {
-    /// Whether there is nothing to carry.
+impl VolatileState {
+    /// Whether there is nothing to hand over.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Account {
-    /// What is kept in no file.
-    pub(crate) fn transient(&self) -> Transient {
+    /// The state that is in no file.
+    pub(crate) fn volatile_state(&self) -> VolatileState {
         let hold = |(node, request, hold): (&NodeId, &SmolStr, &Hold)| CarriedHold {
             node: node.clone(),
             request: request.clone(),
@@ -49,17 +49,17 @@ impl Account {
             at_ms: hold.at_ms,
             lease: hold.lease,
         };
-        let full = Buckets::default();
+        let full = RateBuckets::default();
         let keys = self.keys.iter().filter(|(_, key)| *key.buckets() != full);
-        Transient {
+        VolatileState {
             holds: self.holds.iter().map(hold).collect(),
             buckets: self.buckets.clone(),
             keys: keys.map(|(id, key)| (id.clone(), key.buckets().clone())).collect(),
         }
     }
 
-    /// The same account as the one that this was taken of. The leases of its nodes begin anew.
-    pub(crate) fn take_over(&mut self, transient: Transient, now_ms: i64) {
+    /// Restores the state that another process has handed over. The leases of the nodes start again from now.
+    pub(crate) fn restore_volatile_state(&mut self, transient: VolatileState, now_ms: i64) {
         for carried in transient.holds {
             let CarriedHold {
                 node,
@@ -75,11 +75,11 @@ impl Account {
                 at_ms,
                 lease,
             };
-            self.holds.put(&node, &request, hold, now_ms);
+            self.holds.insert(&node, &request, hold, now_ms);
         }
         self.buckets = transient.buckets;
         for (id, buckets) in transient.keys {
-            self.keys.entry(id).or_default().fill(buckets);
+            self.keys.entry(id).or_default().set_buckets(buckets);
         }
     }
 }
@@ -90,17 +90,18 @@ mod tests {
 
     use super::*;
     use crate::domain::{
-        keys::key::{KeyRecord, KeyState},
-        keys::terms::{KeyTerms, Rates},
+        keys::{
+            key::{KeyRecord, KeyState},
+            terms::{KeyTerms, RateLimits},
+        },
         ledger::{
-            admission::{Admit, AdmitReply, Denial},
-            step::{Change, Step},
-            top_up::{TopUp, ToppedUp},
+            admission::{AdmitCall, AdmitReply, Denial, TopUp, TopUpReply},
+            step::{AccountChange, Step},
         },
     };
 
-    fn ask(node: &NodeId, request: &str) -> Admit {
-        Admit {
+    fn ask(node: &NodeId, request: &str) -> AdmitCall {
+        AdmitCall {
             node: node.clone(),
             request: request.into(),
             key: Arc::new(KeyRecord {
@@ -114,9 +115,9 @@ mod tests {
                 hint: String::new(),
                 revision: 1,
                 terms: KeyTerms {
-                    rates: Rates {
+                    rates: RateLimits {
                         rpm: Some(2),
-                        ..Rates::default()
+                        ..RateLimits::default()
                     },
                     ..KeyTerms::default()
                 },
@@ -135,7 +136,7 @@ mod tests {
         let node = NodeId::generate(&mut rand::rng());
         let mut account = Account::default();
         let balance = NanoUsd::from_nanos(100);
-        let open = Change::Open {
+        let open = AccountChange::Open {
             balance,
             at: 1,
             operation: None,
@@ -146,7 +147,7 @@ mod tests {
         };
         assert_eq!(first.hold, NanoUsd::from_nanos(60));
 
-        let kept = Account::restored(
+        let kept = Account::from_stored(
             account.summary().unwrap().clone(),
             [(
                 ask(&node, "r1").key.id.clone(),
@@ -154,10 +155,10 @@ mod tests {
             )],
             [],
         );
-        let text = serde_json::to_string(&account.transient()).unwrap();
+        let text = serde_json::to_string(&account.volatile_state()).unwrap();
         let mut next = kept;
-        next.take_over(serde_json::from_str(&text).unwrap(), 1_000);
-        assert_eq!(next.transient(), account.transient());
+        next.restore_volatile_state(serde_json::from_str(&text).unwrap(), 1_000);
+        assert_eq!(next.volatile_state(), account.volatile_state());
 
         let AdmitReply::Granted(second) = next.admit(&ask(&node, "r2"), 1_001) else {
             panic!("not admitted")
@@ -171,7 +172,7 @@ mod tests {
             at_ms: 1_000,
             more: NanoUsd::from_nanos(1),
         };
-        assert_eq!(next.top_up(&more, 1_001), ToppedUp::Refused, "the hold is there");
+        assert_eq!(next.top_up(&more, 1_001), TopUpReply::Refused, "the hold is there");
         account.apply(&node, &[], 0);
         let mut other = account.clone();
         assert!(matches!(other.admit(&ask(&node, "r2"), 1_001), AdmitReply::Granted(_)));

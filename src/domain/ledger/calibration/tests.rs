@@ -14,12 +14,12 @@ fn after(samples: &[(u64, u64)]) -> Calibration {
 
 #[test]
 fn it_starts_at_one_and_small_requests_teach_nothing() {
-    assert_eq!(Calibration::default().factor(), Factor::ONE);
+    assert_eq!(Calibration::default().factor(), TokenFactor::ONE);
     assert_eq!(
         after(&[(49, 400), (400, 49), (0, 0), (0, u64::MAX)]).factor(),
-        Factor::ONE
+        TokenFactor::ONE
     );
-    assert_eq!(Factor::ONE.apply(7), 7);
+    assert_eq!(TokenFactor::ONE.apply(7), 7);
 }
 
 #[test]

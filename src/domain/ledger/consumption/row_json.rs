@@ -1,14 +1,11 @@
-//! The JSON of rows, as stores keep it: what serde makes of them, in a fraction of the instructions.
-//!
-//! Each field's name stands here with the punctuation around it, and most texts need no escapes. What is seldom there is left
-//! to serde.
+//! Writes the JSON of rows, as stores keep it: the same bytes as serde, in a fraction of the instructions.
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 use crate::domain::{
-    ledger::consumption::{Modifiers, Row},
-    quick_json::Json,
+    ledger::consumption::{PriceModifiers, Row},
+    quick_json::JsonWriter,
     wire::usage::Usage,
 };
 
@@ -43,7 +40,7 @@ impl Row {
             hold_nano_usd,
             attempts,
         } = self;
-        let mut json = Json(out);
+        let mut json = JsonWriter(out);
         json.value(r#"{"time_ms":"#, time_ms)?;
         json.value(r#","admitted_ms":"#, admitted_ms)?;
         json.text(r#","request_id":"#, request_id)?;
@@ -65,14 +62,14 @@ impl Row {
         json.value(r#","cost_nano_usd":"#, cost_nano_usd)?;
         json.value(r#","latency_ms":"#, latency_ms)?;
         json.value(r#","ttft_ms":"#, ttft_ms)?;
-        json.known(r#","hold_nano_usd":"#, hold_nano_usd.as_ref())?;
-        json.known(r#","attempts":"#, attempts.as_ref())?;
+        json.optional(r#","hold_nano_usd":"#, hold_nano_usd.as_ref())?;
+        json.optional(r#","attempts":"#, attempts.as_ref())?;
         json.put("}");
         Ok(())
     }
 }
 
-impl Json<'_> {
+impl JsonWriter<'_> {
     fn usage(&mut self, usage: &Usage) -> serde_json::Result<()> {
         let Usage {
             input_uncached,
@@ -121,8 +118,8 @@ impl Json<'_> {
         Ok(())
     }
 
-    fn modifiers(&mut self, modifiers: &Modifiers) -> serde_json::Result<()> {
-        let Modifiers {
+    fn modifiers(&mut self, modifiers: &PriceModifiers) -> serde_json::Result<()> {
+        let PriceModifiers {
             service_tier,
             speed,
             geo,

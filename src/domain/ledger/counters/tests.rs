@@ -66,7 +66,7 @@ fn a_row_that_ended_on_another_day_counts_where_it_was_admitted() {
             .find(|period| period.period.to_string() == name)
             .unwrap();
         let ended_in = |row: &&Row| period.days().contains(&day_of(row));
-        let mut spent = Spent::new();
+        let mut spent = SpendByKey::new();
         for row in rows.iter().filter(ended_in) {
             let of_key = spent.entry(key_id(1)).or_default();
             *of_key = of_key.saturating_add(row.cost_nano_usd);
@@ -75,9 +75,9 @@ fn a_row_that_ended_on_another_day_counts_where_it_was_admitted() {
         rows.iter()
             .filter(on_edge)
             .for_each(|row| period.correct(&mut spent, row));
-        let counters = Spent::from([(key_id(1), NanoUsd::from_nanos(counted))]);
+        let counters = SpendByKey::from([(key_id(1), NanoUsd::from_nanos(counted))]);
         assert_eq!(period.differences(&counters, &spent), [], "{name}");
-        let one_more = Spent::from([(key_id(1), NanoUsd::from_nanos(counted + 1))]);
+        let one_more = SpendByKey::from([(key_id(1), NanoUsd::from_nanos(counted + 1))]);
         let found = period.differences(&one_more, &spent);
         assert_eq!(found.len(), 1, "{name}");
         assert_eq!(
@@ -93,10 +93,10 @@ fn a_row_that_ended_on_another_day_counts_where_it_was_admitted() {
 
 #[test]
 fn a_key_that_only_one_side_knows_differs_unless_it_has_spent_nothing() {
-    let of = |key, nanos| Spent::from([(key_id(key), NanoUsd::from_nanos(nanos))]);
-    assert_eq!(differences_of_all(&of(1, 0), &Spent::new()), []);
-    assert_eq!(differences_of_all(&of(1, 5), &of(2, 5)).len(), 2);
-    assert_eq!(total(&of(1, 5)), NanoUsd::from_nanos(5));
+    let of = |key, nanos| SpendByKey::from([(key_id(key), NanoUsd::from_nanos(nanos))]);
+    assert_eq!(total_differences(&of(1, 0), &SpendByKey::new()), []);
+    assert_eq!(total_differences(&of(1, 5), &of(2, 5)).len(), 2);
+    assert_eq!(total_spend(&of(1, 5)), NanoUsd::from_nanos(5));
     let said = NanoUsd::from_nanos(5);
-    assert_eq!(difference_of_account(said, said, Basis::Keys), None);
+    assert_eq!(account_difference(said, said, CounterBasis::Keys), None);
 }

@@ -1,7 +1,7 @@
 //! Tests of the daily sums.
 
 use super::*;
-use crate::domain::ledger::consumption::{Modifiers, row_json::tests::row};
+use crate::domain::ledger::consumption::{PriceModifiers, row_json::tests::row};
 
 /// Saturday 2026-11-21, 12:00 UTC.
 const START_MS: i64 = 1_795_262_400_000;
@@ -30,10 +30,10 @@ fn a_row_counts_for_its_account_its_key_and_each_of_its_tags() {
         .iter()
         .map(|sum| {
             let Sums { requests, errors, .. } = sum.sums;
-            (sum.subject.text(), sum.model.to_string(), requests, errors)
+            (sum.subject.store_name(), sum.model.to_string(), requests, errors)
         })
         .collect();
-    let key = Subject::Key(key_id(1)).text();
+    let key = SumSubject::Key(key_id(1)).store_name();
     let one = |subject: &str, model: &str, errors| (subject.to_owned(), model.to_owned(), 1, errors);
     assert_eq!(
         told,
@@ -65,8 +65,8 @@ fn rows_and_sums_are_read_as_they_were_written() {
         *part = number;
     }
     let mut row = tagged(1, &["team=a"]);
-    row.usage = Usage::of_parts(parts);
-    row.modifiers = Modifiers {
+    row.usage = Usage::from_parts(parts);
+    row.modifiers = PriceModifiers {
         service_tier: Some("flex".into()),
         speed: Some("fast".into()),
         geo: Some("us".into()),
@@ -113,11 +113,11 @@ proptest::proptest! {
         let (mut together, mut tags) = (DailySums::default(), BTreeMap::<i64, DayTags>::new());
         let (before, after) = rows.split_at(first.min(rows.len()));
         for batch in [before, after] {
-            let mut sums = SumsOfRows::default();
+            let mut sums = RowSums::default();
             for row in batch {
                 sums.add(row, tags.entry(day_of(row)).or_default());
             }
-            together.extend(sums.sums().iter());
+            together.extend(sums.into_sums().iter());
         }
         proptest::prop_assert_eq!(together, each);
     }
@@ -134,16 +134,16 @@ fn so_many_tags_a_day_have_sums_of_their_own() {
     });
     let sums = DailySums::of_day(&rows.collect::<Vec<_>>());
     let day = START_MS.div_euclid(DAY_MS);
-    let tags = sums.of(&(day..=day), &SumsOf::Tags);
-    let own = tags.iter().filter(|sum| matches!(sum.subject, Subject::Tag(_)));
+    let tags = sums.select(&(day..=day), &SumSelector::Tags);
+    let own = tags.iter().filter(|sum| matches!(sum.subject, SumSubject::Tag(_)));
     assert_eq!(own.count(), TAGS_A_DAY_MAX);
-    let requests = |subject: &Subject| {
+    let requests = |subject: &SumSubject| {
         let found = tags.iter().find(|sum| sum.subject == *subject);
         found.map(|sum| sum.sums.requests)
     };
     // n=0, n=1, ... and both of `again`: four of the names come too late.
-    assert_eq!(requests(&Subject::OtherTags), Some(4));
-    assert_eq!(requests(&Subject::Tag(Tag::parse("n=0").unwrap())), Some(102));
+    assert_eq!(requests(&SumSubject::OtherTags), Some(4));
+    assert_eq!(requests(&SumSubject::Tag(Tag::parse("n=0").unwrap())), Some(102));
 }
 
 #[test]
@@ -161,15 +161,15 @@ fn sums_stay_within_what_is_counted_exactly() {
 #[test]
 fn a_subject_is_read_as_it_was_written() {
     for subject in [
-        Subject::Account,
-        Subject::Key(key_id(3)),
-        Subject::OtherTags,
-        Subject::Tag(Tag::parse("a=k:b").unwrap()),
+        SumSubject::Account,
+        SumSubject::Key(key_id(3)),
+        SumSubject::OtherTags,
+        SumSubject::Tag(Tag::parse("a=k:b").unwrap()),
     ] {
-        assert_eq!(Subject::parse(&subject.text()), Some(subject));
+        assert_eq!(SumSubject::parse(&subject.store_name()), Some(subject));
     }
     for none in ["", "b", "k:", "t:x", "x:y", "tags"] {
-        assert_eq!(Subject::parse(none), None, "{none}");
+        assert_eq!(SumSubject::parse(none), None, "{none}");
     }
 }
 
@@ -183,5 +183,5 @@ fn a_difference_says_where_and_how_much() {
     assert_eq!(found.len(), 2);
     let (kept, of_rows) = (found[0].kept.cost_nano_usd, found[0].of_rows.cost_nano_usd);
     assert_eq!((kept, of_rows), (NanoUsd::from_nanos(7), NanoUsd::from_nanos(14)));
-    assert_eq!(found[0].subject, Subject::Account);
+    assert_eq!(found[0].subject, SumSubject::Account);
 }

@@ -5,12 +5,12 @@ use smol_str::SmolStr;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        consumption::{Modifiers, Part, Row},
+        consumption::{CostShare, PriceModifiers, Row},
         daily_sums::Sums,
-        journaled::{Admitted, Checkpoint, Record, VERSION, bytes::Reader, has, kind},
+        ids::NodeId,
+        journaled::{AdmittedRequest, Checkpoint, Record, RecordReader, VERSION, has, kind},
         lease::LeaseId,
-        node::NodeId,
-        step::{Change, Settlement, Step},
+        step::{AccountChange, Settlement, Step},
         tag::Tag,
     },
     money::NanoUsd,
@@ -23,7 +23,7 @@ impl Record {
         matches!(bytes, [VERSION, kind::CHARGE | kind::RELEASE | kind::STEP, ..])
     }
 
-    /// Reads a record's bytes. `None`: it has another form than [`Record::write`] gives it.
+    /// Reads a record's bytes; `None` if they are not the output of [`Record::write`].
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [VERSION, form, fields @ ..] = bytes else {
             return None;
@@ -31,11 +31,11 @@ impl Record {
         if let kind::STEP | kind::OTHER = *form {
             return serde_json::from_slice(fields).ok();
         }
-        let mut from = Reader(fields);
+        let mut from = RecordReader(fields);
         let record = match *form {
             kind::ADMIT => {
                 let (row, tokens_estimated, lease) = from.row()?;
-                Self::Admit(Box::new(Admitted {
+                Self::Admit(Box::new(AdmittedRequest {
                     row: row.into(),
                     tokens_estimated,
                     lease,
@@ -52,7 +52,7 @@ impl Record {
                 let seq = from.number()?;
                 let (row, tokens_estimated, lease) = from.row()?;
                 let account = row.account.clone();
-                Self::settle(account, seq, Settlement::of(row, tokens_estimated).in_lease(lease))
+                Self::settle_step(account, seq, Settlement::of(row, tokens_estimated).with_lease(lease))
             }
             kind::RELEASE => {
                 let (seq, account, request) = (from.number()?, from.text()?, from.text()?);
@@ -60,15 +60,15 @@ impl Record {
                 let (at_ms, tokens_estimated) = (from.signed()?, from.number()?);
                 let flags = from.number()?;
                 let settlement = Settlement::without_charge(request, key, at_ms, tokens_estimated);
-                Self::settle(account, seq, settlement.in_lease(from.lease(flags)?))
+                Self::settle_step(account, seq, settlement.with_lease(from.lease(flags)?))
             }
             _ => return None,
         };
         from.is_at_end().then_some(record)
     }
 
-    fn settle(account: SmolStr, seq: u64, settlement: Settlement) -> Self {
-        let change = Change::Settle(Box::new(settlement));
+    fn settle_step(account: SmolStr, seq: u64, settlement: Settlement) -> Self {
+        let change = AccountChange::Settle(Box::new(settlement));
         Self::Step {
             account,
             step: Step { seq, change },
@@ -76,24 +76,24 @@ impl Record {
     }
 }
 
-/// The bytes that the record which these are the bytes of is written as. `None`: they are no record's. For fuzzing.
+/// Reads the bytes of a record and writes the record again; `None` if they are not a record. For fuzzing.
 pub fn reread(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut again = Vec::new();
     Record::read(bytes)?.write(&mut again).ok()?;
     Some(again)
 }
 
-/// What a row or a checkpoint may have besides.
-struct Consumed {
-    modifiers: Modifiers,
-    parts: Vec<Part>,
+/// The optional fields that rows and checkpoints share.
+struct OptionalRowFields {
+    modifiers: PriceModifiers,
+    parts: Vec<CostShare>,
     ttft_ms: Option<u64>,
 }
 
 impl Sums {
-    /// Reads what [`Sums::write_bytes`] has written; `None`: it has not written this.
+    /// Reads the output of [`Sums::write_bytes`]; `None` for other bytes.
     pub(crate) fn read_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut from = Reader(bytes);
+        let mut from = RecordReader(bytes);
         let sums = Self {
             requests: from.number()?,
             errors: from.number()?,
@@ -105,7 +105,7 @@ impl Sums {
     }
 }
 
-impl Reader<'_> {
+impl RecordReader<'_> {
     fn row(&mut self) -> Option<(Row, u64, Option<LeaseId>)> {
         let flags = self.number()?;
         let (time_ms, admitted_ms) = (self.signed()?, self.signed()?);
@@ -118,11 +118,11 @@ impl Reader<'_> {
         let usage_source = self.source()?;
         let cost_nano_usd = self.amount()?;
         let (latency_ms, tokens_estimated) = (self.number()?, self.number()?);
-        let Consumed {
+        let OptionalRowFields {
             modifiers,
             parts,
             ttft_ms,
-        } = self.consumed(flags)?;
+        } = self.optional_row_fields(flags)?;
         let row = Row {
             time_ms,
             admitted_ms,
@@ -144,8 +144,8 @@ impl Reader<'_> {
             cost_nano_usd,
             latency_ms,
             ttft_ms,
-            hold_nano_usd: self.if_there(flags & has::HOLD, Self::amount)?,
-            attempts: self.if_there(flags & has::ATTEMPTS, |from| u32::try_from(from.number()?).ok())?,
+            hold_nano_usd: self.read_if(flags & has::HOLD, Self::amount)?,
+            attempts: self.read_if(flags & has::ATTEMPTS, |from| u32::try_from(from.number()?).ok())?,
             tags: self.list(flags & has::TAGS, |from| from.text_as(Tag::parse))?,
         };
         Some((row, tokens_estimated, self.lease(flags)?))
@@ -160,11 +160,11 @@ impl Reader<'_> {
         let cost = self.amount()?;
         let latency_ms = self.number()?;
         let attempts = u32::try_from(self.number()?).ok()?;
-        let Consumed {
+        let OptionalRowFields {
             modifiers,
             parts,
             ttft_ms,
-        } = self.consumed(flags)?;
+        } = self.optional_row_fields(flags)?;
         Some(Checkpoint {
             request,
             status,
@@ -180,31 +180,31 @@ impl Reader<'_> {
         })
     }
 
-    fn consumed(&mut self, flags: u64) -> Option<Consumed> {
-        let modifiers = Modifiers {
-            service_tier: self.if_there(flags & has::SERVICE_TIER, Self::text)?,
-            speed: self.if_there(flags & has::SPEED, Self::text)?,
-            geo: self.if_there(flags & has::GEO, Self::text)?,
+    fn optional_row_fields(&mut self, flags: u64) -> Option<OptionalRowFields> {
+        let modifiers = PriceModifiers {
+            service_tier: self.read_if(flags & has::SERVICE_TIER, Self::text)?,
+            speed: self.read_if(flags & has::SPEED, Self::text)?,
+            geo: self.read_if(flags & has::GEO, Self::text)?,
         };
-        Some(Consumed {
+        Some(OptionalRowFields {
             modifiers,
             parts: self.list(flags & has::PARTS, Self::part)?,
-            ttft_ms: self.if_there(flags & has::TTFT, Self::number)?,
+            ttft_ms: self.read_if(flags & has::TTFT, Self::number)?,
         })
     }
 
-    fn part(&mut self) -> Option<Part> {
+    fn part(&mut self) -> Option<CostShare> {
         let flags = self.number()?;
         let run = self.one_of(&RunKind::ALL)?;
         let string = |from: &mut Self| from.text_as(|text| Some(text.to_owned()));
-        Some(Part {
+        Some(CostShare {
             run,
             model: string(self)?,
             usage: self.usage()?,
             above_input_tokens: self.number()?,
             cost_nano_usd: self.amount()?,
-            priced_as: self.if_there(flags & has::PRICED_AS, string)?,
-            price_version: self.if_there(flags & has::PRICE_VERSION, string)?,
+            priced_as: self.read_if(flags & has::PRICED_AS, string)?,
+            price_version: self.read_if(flags & has::PRICE_VERSION, string)?,
         })
     }
 
@@ -217,7 +217,7 @@ impl Reader<'_> {
             }
             there >>= 1;
         }
-        (there == 0).then(|| Usage::of_parts(parts))
+        (there == 0).then(|| Usage::from_parts(parts))
     }
 
     fn source(&mut self) -> Option<UsageSource> {
@@ -237,22 +237,22 @@ impl Reader<'_> {
     }
 
     fn lease(&mut self, flags: u64) -> Option<Option<LeaseId>> {
-        self.if_there(flags & has::LEASE, |from| {
+        self.read_if(flags & has::LEASE, |from| {
             let holder = from.text_as(NodeId::parse)?;
             let number = from.number()?;
             Some(LeaseId { holder, number })
         })
     }
 
-    /// What `read` reads, if a flag says that it is there. The outer `None`: it cannot be read.
-    fn if_there<T>(&mut self, flag: u64, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+    /// Reads a field with `read` if its flag is set. The outer `None` means that it cannot be read.
+    fn read_if<T>(&mut self, flag: u64, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if flag == 0 {
             return Some(None);
         }
         read(self).map(Some)
     }
 
-    /// A list, which is empty if a flag does not say that it is there.
+    /// Reads a list if its flag is set; else the list is empty.
     fn list<T>(&mut self, flag: u64, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = if flag == 0 { 0 } else { self.number()? };
         (0..count).map(|_| read(self)).collect()

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::ledger::{
-    account_record::tests::record as account_record,
     consumption::row_json::tests::{count, modifiers, parts, row, source, text, usage},
     daily_sums::Sums,
-    node::NodeId,
-    step::{Change, Settlement},
+    ids::NodeId,
+    step::{AccountChange, Settlement},
+    tests::record as account_record,
 };
 
 fn lease() -> impl Strategy<Value = Option<LeaseId>> {
@@ -51,8 +51,8 @@ fn checkpoint() -> BoxedStrategy<Checkpoint> {
         .boxed()
 }
 
-fn admitted() -> BoxedStrategy<Admitted> {
-    let admitted = (row(), count(), lease()).prop_map(|(row, tokens_estimated, lease)| Admitted {
+fn admitted() -> BoxedStrategy<AdmittedRequest> {
+    let admitted = (row(), count(), lease()).prop_map(|(row, tokens_estimated, lease)| AdmittedRequest {
         row: row.into(),
         tokens_estimated,
         lease,
@@ -62,7 +62,7 @@ fn admitted() -> BoxedStrategy<Admitted> {
 }
 
 fn settle(account: SmolStr, seq: u64, settlement: Settlement) -> Record {
-    let change = Change::Settle(Box::new(settlement));
+    let change = AccountChange::Settle(Box::new(settlement));
     Record::Step {
         account,
         step: Step { seq, change },
@@ -74,7 +74,8 @@ fn record() -> BoxedStrategy<Record> {
     let checkpoints = prop::collection::vec(checkpoint(), 0..4)
         .prop_map(Record::Checkpoints)
         .boxed();
-    let charge = |admitted: Admitted| Settlement::of(admitted.row, admitted.tokens_estimated).in_lease(admitted.lease);
+    let charge =
+        |admitted: AdmittedRequest| Settlement::of(admitted.row, admitted.tokens_estimated).with_lease(admitted.lease);
     let charges = (any::<u64>(), admitted())
         .prop_map(move |(seq, admitted)| settle(admitted.row.account.clone(), seq, charge(admitted)));
     let releases = (text(), any::<u64>(), admitted())
@@ -97,7 +98,7 @@ fn record() -> BoxedStrategy<Record> {
         account: account.into(),
         step: Step {
             seq,
-            change: Change::nothing(),
+            change: AccountChange::nothing(),
         },
     });
     let gone = any::<u64>().prop_map(|revision| Record::KeyGone {
@@ -200,7 +201,7 @@ fn another_version_or_kind_is_no_record() {
         account: "acme".into(),
         step: Step {
             seq: 1,
-            change: Change::nothing(),
+            change: AccountChange::nothing(),
         },
     };
     let mut bytes = bytes_of(&nothing);

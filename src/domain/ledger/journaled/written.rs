@@ -1,17 +1,12 @@
-//! The bytes of records, as the journal has them: a byte for the version, one for the kind, then the fields in their order,
-//! or JSON. None of them is zero.
+//! Writes the bytes of records, in the form described in [`super`].
 
 use crate::domain::{
     ledger::{
-        consumption::{Modifiers, Part, Row},
+        consumption::{CostShare, PriceModifiers, Row},
         daily_sums::Sums,
-        journaled::{
-            Admitted, Checkpoint, Record, VERSION,
-            bytes::{Writer, without_zeros},
-            has, kind,
-        },
+        journaled::{AdmittedRequest, Checkpoint, Record, RecordWriter, VERSION, has, kind, without_zeros},
         lease::LeaseId,
-        step::{Change, Settlement, Step},
+        step::{AccountChange, Settlement, Step},
     },
     wire::usage::{RunKind, Usage, UsageSource},
 };
@@ -24,7 +19,7 @@ impl Record {
     pub(crate) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match self {
             Self::Admit(admitted) => {
-                let Admitted {
+                let AdmittedRequest {
                     row,
                     tokens_estimated,
                     lease,
@@ -40,9 +35,9 @@ impl Record {
                 step:
                     Step {
                         seq,
-                        change: Change::Settle(settlement),
+                        change: AccountChange::Settle(settlement),
                     },
-            } if settle(account, *seq, settlement, out) => {}
+            } if write_settlement(account, *seq, settlement, out) => {}
             Self::Step { .. } => {
                 out.extend([VERSION, kind::STEP]);
                 return serde_json::to_writer(out, self);
@@ -55,8 +50,8 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the bytes of a [`Record::Checkpoints`] of as many checkpoints as `bytes_max` bytes take; answers with their
-    /// number. Nothing is appended if that is 0.
+    /// Appends the bytes of a [`Record::Checkpoints`] of as many checkpoints as fit into `bytes_max`; returns their number.
+    /// Appends nothing if the number is 0.
     pub(crate) fn write_checkpoints(checkpoints: &[Checkpoint], bytes_max: usize, out: &mut Vec<u8>) -> usize {
         let begin = out.len();
         out.extend([VERSION, kind::CHECKPOINTS]);
@@ -72,8 +67,8 @@ impl Record {
     }
 }
 
-/// Appends a step that settles, if it has a form of its own; says whether it has.
-fn settle(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -> bool {
+/// Appends a step with a settlement if there is a binary form for it; returns whether there is.
+fn write_settlement(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -> bool {
     let Settlement {
         request,
         key,
@@ -85,7 +80,7 @@ fn settle(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -
     } = settlement;
     let lease = lease.as_ref();
     match row {
-        Some(row) if row.account == account && settlement.is_of(row) => {
+        Some(row) if row.account == account && settlement.matches_row(row) => {
             out.extend([VERSION, kind::CHARGE]);
             without_zeros(out, |to| {
                 to.number(seq);
@@ -116,14 +111,14 @@ const fn flag(is_there: bool, flag: u64) -> u64 {
 }
 
 impl Row {
-    /// Appends the row as the journal has it.
+    /// Appends the row in the form of the journal.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
         without_zeros(out, |to| to.row(self, 0, None));
     }
 }
 
 impl Sums {
-    /// Appends the sums as the embedded ledger's file has them.
+    /// Appends the sums in the form of the embedded ledger's file.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
         without_zeros(out, |to| {
             to.number(self.requests);
@@ -135,7 +130,7 @@ impl Sums {
     }
 }
 
-impl Writer<'_> {
+impl RecordWriter<'_> {
     fn row(&mut self, row: &Row, tokens_estimated: u64, lease: Option<&LeaseId>) {
         let Row {
             time_ms,
@@ -185,7 +180,7 @@ impl Writer<'_> {
         self.signed(cost_nano_usd.nanos());
         self.number(*latency_ms);
         self.number(tokens_estimated);
-        self.consumed(modifiers, parts, *ttft_ms);
+        self.optional_row_fields(modifiers, parts, *ttft_ms);
         if let Some(hold) = hold_nano_usd {
             self.signed(hold.nanos());
         }
@@ -222,12 +217,12 @@ impl Writer<'_> {
         self.signed(cost.nanos());
         self.number(*latency_ms);
         self.number(u64::from(*attempts));
-        self.consumed(modifiers, parts, *ttft_ms);
+        self.optional_row_fields(modifiers, parts, *ttft_ms);
     }
 
-    /// What [`flags_of`] says is there.
-    fn consumed(&mut self, modifiers: &Modifiers, parts: &[Part], ttft_ms: Option<u64>) {
-        let Modifiers {
+    /// Appends the fields for which [`flags_of`] sets flags.
+    fn optional_row_fields(&mut self, modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64>) {
+        let PriceModifiers {
             service_tier,
             speed,
             geo,
@@ -244,8 +239,8 @@ impl Writer<'_> {
         }
     }
 
-    fn part(&mut self, part: &Part) {
-        let Part {
+    fn part(&mut self, part: &CostShare) {
+        let CostShare {
             run,
             model,
             usage,
@@ -255,7 +250,7 @@ impl Writer<'_> {
             cost_nano_usd,
         } = part;
         self.number(flag(priced_as.is_some(), has::PRICED_AS) | flag(price_version.is_some(), has::PRICE_VERSION));
-        self.number(place_in(&RunKind::ALL, *run));
+        self.number(index_in(&RunKind::ALL, *run));
         self.text(model);
         self.usage(usage);
         self.number(*above_input_tokens);
@@ -265,7 +260,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Which counts are more than zero, then those.
+    /// Appends a bit for each count that is more than zero, then those counts.
     fn usage(&mut self, usage: &Usage) {
         let parts = usage.parts();
         let there = parts
@@ -279,7 +274,7 @@ impl Writer<'_> {
     }
 
     fn source(&mut self, source: UsageSource) {
-        self.number(place_in(&UsageSource::ALL, source));
+        self.number(index_in(&UsageSource::ALL, source));
     }
 
     fn lease(&mut self, lease: Option<&LeaseId>) {
@@ -290,8 +285,8 @@ impl Writer<'_> {
     }
 }
 
-/// Which of what [`Writer::consumed`] writes is there.
-fn flags_of(modifiers: &Modifiers, parts: &[Part], ttft_ms: Option<u64>) -> u64 {
+/// The flags of the fields that [`RecordWriter::optional_row_fields`] writes.
+fn flags_of(modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64>) -> u64 {
     flag(modifiers.service_tier.is_some(), has::SERVICE_TIER)
         | flag(modifiers.speed.is_some(), has::SPEED)
         | flag(modifiers.geo.is_some(), has::GEO)
@@ -299,7 +294,7 @@ fn flags_of(modifiers: &Modifiers, parts: &[Part], ttft_ms: Option<u64>) -> u64 
         | flag(ttft_ms.is_some(), has::TTFT)
 }
 
-/// Where one of all stands among them.
-fn place_in<T: Copy + PartialEq>(all: &[T], one: T) -> u64 {
+/// The index of `one` in `all`.
+fn index_in<T: Copy + PartialEq>(all: &[T], one: T) -> u64 {
     all.iter().take_while(|other| **other != one).count() as u64
 }

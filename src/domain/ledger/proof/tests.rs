@@ -147,7 +147,7 @@ impl World {
     }
 
     /// The proof of the first day, where the home has `instead` at a place.
-    fn verdict(&self, fault: Option<((usize, usize), Option<&Row>)>) -> Verdict {
+    fn verdict(&self, fault: Option<((usize, usize), Option<&Row>)>) -> ProofOutcome {
         let summed = self.lanes.iter().enumerate().filter(|(_, lane)| lane.summed > 0);
         let summed = summed.map(|(index, of_lane)| (lane(index), number(of_lane.summed - 1)));
         let mut proof = DayProof::new(self.kept[0].0.clone(), summed.collect());
@@ -155,10 +155,10 @@ impl World {
             for place in of_lane.on_their_way() {
                 let row = &of_lane.rows[place];
                 if row.time_ms < DAY_MS {
-                    proof.add_on_its_way(&lane(index), number(place), row);
+                    proof.add_pending(&lane(index), number(place), row);
                 }
             }
-            proof.reaches(&lane(index), number(of_lane.on_their_way().end) - APART / 2);
+            proof.set_reached(&lane(index), number(of_lane.on_their_way().end) - APART / 2);
         }
         for (index, of_lane) in self.lanes.iter().enumerate() {
             // In whatever order.
@@ -171,7 +171,7 @@ impl World {
                     proof.add(&lane(index), number(place), row);
                 }
             }
-            proof.reaches(&lane(index), number(of_lane.fed) - APART / 2);
+            proof.set_reached(&lane(index), number(of_lane.fed) - APART / 2);
         }
         proof.verdict()
     }
@@ -246,7 +246,7 @@ fn which_tags_have_sums_of_their_own_is_what_the_sums_say_in_whatever_order_the_
     for (before, row) in rows.iter().enumerate().rev() {
         proof.add(&lane(1), before as u64 + 1, row);
     }
-    proof.reaches(&lane(1), last + 1);
+    proof.set_reached(&lane(1), last + 1);
     assert_eq!(proof.verdict().differences, []);
 }
 
@@ -256,7 +256,7 @@ fn rows_without_a_number_are_read_on_while_others_come() {
     let mut proof = DayProof::new(DailySums::of_day(&rows[..50]), BTreeMap::new());
     rows.iter().for_each(|row| proof.add_unnumbered(row));
     assert!(!proof.verdict().differences.is_empty());
-    proof.renew(DailySums::of_day(&rows));
+    proof.replace_sums(DailySums::of_day(&rows));
     assert_eq!(proof.verdict().differences, []);
     // One that was lost and put back stands behind the others.
     let last = rows.len() - 1;
@@ -269,7 +269,7 @@ fn rows_without_a_number_are_read_on_while_others_come() {
 #[test]
 fn sums_of_keys_that_do_not_add_up_to_the_accounts_are_told() {
     let mut kept = DailySums::of_day([&plain_row()]);
-    kept.add_to(0, Subject::Account, "m".into(), &Sums::of(&plain_row()));
+    kept.add_to(0, SumSubject::Account, "m".into(), &Sums::of(&plain_row()));
     let verdict = DayProof::new(kept, BTreeMap::new()).verdict();
     assert!(!verdict.sums_agree);
     assert_eq!(verdict.missing, 2);

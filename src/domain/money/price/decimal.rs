@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// Decimal places of USD per 1M tokens: the last of them is one pico-USD per token.
+/// Decimal places of USD per 1M tokens: the last place is one pico-USD per token.
 const PER_MILLION_PLACES: usize = 6;
-/// Decimal places of USD per call: the last of them is one pico-USD.
+/// Decimal places of USD per call: the last place is one pico-USD.
 const PER_CALL_PLACES: usize = 12;
 /// Decimal places of a multiplier.
 const FACTOR_PLACES: usize = 6;
@@ -22,25 +22,25 @@ const FACTOR_MAX: u64 = 1000;
 /// A price per token, in pico-USD (10^-12 USD). Written in USD per 1M tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
-pub(crate) struct PerToken(u64);
+pub(crate) struct TokenPrice(u64);
 
 /// A price per call, in pico-USD. Written in USD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
-pub(crate) struct PerCall(u64);
+pub(crate) struct CallPrice(u64);
 
 /// A multiplier of prices, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
-pub(crate) struct Factor(u64);
+pub(crate) struct PriceFactor(u64);
 
-impl PerToken {
+impl TokenPrice {
     /// Reads USD per 1M tokens, such as `0.0036`.
     ///
     /// # Errors
     /// See [`DecimalError`].
     pub(crate) fn parse(text: &str) -> Result<Self, DecimalError> {
-        scaled(text, PER_MILLION_PLACES, USD_MAX).map(Self)
+        parse_scaled(text, PER_MILLION_PLACES, USD_MAX).map(Self)
     }
 
     /// The price in pico-USD.
@@ -49,13 +49,13 @@ impl PerToken {
     }
 }
 
-impl PerCall {
+impl CallPrice {
     /// Reads USD per call, such as `0.01`.
     ///
     /// # Errors
     /// See [`DecimalError`].
     pub(crate) fn parse(text: &str) -> Result<Self, DecimalError> {
-        scaled(text, PER_CALL_PLACES, USD_MAX).map(Self)
+        parse_scaled(text, PER_CALL_PLACES, USD_MAX).map(Self)
     }
 
     /// The price in pico-USD.
@@ -64,7 +64,7 @@ impl PerCall {
     }
 }
 
-impl Factor {
+impl PriceFactor {
     /// The factor 1.
     pub(crate) const ONE: Self = Self(FACTOR_ONE);
 
@@ -73,7 +73,7 @@ impl Factor {
     /// # Errors
     /// See [`DecimalError`].
     pub(crate) fn parse(text: &str) -> Result<Self, DecimalError> {
-        scaled(text, FACTOR_PLACES, FACTOR_MAX).map(Self)
+        parse_scaled(text, FACTOR_PLACES, FACTOR_MAX).map(Self)
     }
 
     /// The factor in millionths.
@@ -90,22 +90,22 @@ pub(crate) enum DecimalError {
         "write a decimal number in quotes, such as \"0.25\": a number without quotes would be a float, which is not exact"
     )]
     Malformed,
-    /// More decimal places than can be represented; the most allowed.
-    #[error("give at most {0} decimal places: that is one pico-USD, and finer amounts are not counted")]
+    /// More decimal places than can be represented; contains the maximum number.
+    #[error("give at most {0} decimal places")]
     TooFine(usize),
-    /// Larger than the largest price or factor, which is given.
+    /// Larger than the largest price or factor, which it contains.
     #[error("too large, give at most {0}")]
     TooLarge(u64),
 }
 
 /// The number times 10^`places`.
-fn scaled(text: &str, places: usize, most: u64) -> Result<u64, DecimalError> {
+fn parse_scaled(text: &str, places: usize, most: u64) -> Result<u64, DecimalError> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if !plain(whole) || !plain(fraction) {
         return Err(DecimalError::Malformed);
     }
-    // A zero behind the last place says nothing.
+    // Trailing zeros have no meaning.
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > places {
         return Err(DecimalError::TooFine(places));
@@ -121,12 +121,12 @@ fn scaled(text: &str, places: usize, most: u64) -> Result<u64, DecimalError> {
         .ok_or(too_large)
 }
 
-/// 10^`places`, for the few places there are here.
+/// 10^`places`, saturating.
 fn power_of_ten(places: usize) -> u64 {
     (0..places).fold(1, |power: u64, _| power.saturating_mul(10))
 }
 
-/// The number again, with no more places than it takes.
+/// Writes `value` times 10^-`places`, with as many decimal places as needed.
 fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let scale = power_of_ten(places);
     let fraction = format!("{:0places$}", value % scale);
@@ -135,7 +135,7 @@ fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Resu
     write!(out, "{}{dot}{fraction}", value / scale)
 }
 
-/// Has a number be written as the text that it is read from.
+/// Implements display and serde of a number as the text from which it is parsed.
 macro_rules! decimal {
     ($($name:ident: $places:ident;)*) => { $(
         impl fmt::Display for $name {
@@ -159,9 +159,9 @@ macro_rules! decimal {
 }
 
 decimal! {
-    PerToken: PER_MILLION_PLACES;
-    PerCall: PER_CALL_PLACES;
-    Factor: FACTOR_PLACES;
+    TokenPrice: PER_MILLION_PLACES;
+    CallPrice: PER_CALL_PLACES;
+    PriceFactor: FACTOR_PLACES;
 }
 
 #[cfg(test)]
@@ -179,25 +179,32 @@ mod tests {
             ("1000000", 1_000_000_000_000, "1000000"),
             ("0.1000000000", 100_000, "0.1"),
         ] {
-            let price = PerToken::parse(text).unwrap();
+            let price = TokenPrice::parse(text).unwrap();
             assert_eq!((price.pico_usd(), price.to_string().as_str()), (pico, again));
         }
-        assert_eq!(PerCall::parse("0.01").unwrap().pico_usd(), 10_000_000_000);
-        assert_eq!(PerCall::parse("0.000000000001").unwrap().to_string(), "0.000000000001");
-        assert_eq!(Factor::parse("1.1").unwrap().millionths(), 1_100_000);
-        assert_eq!(Factor::parse("1").unwrap(), Factor::ONE);
+        assert_eq!(CallPrice::parse("0.01").unwrap().pico_usd(), 10_000_000_000);
+        assert_eq!(
+            CallPrice::parse("0.000000000001").unwrap().to_string(),
+            "0.000000000001"
+        );
+        assert_eq!(PriceFactor::parse("1.1").unwrap().millionths(), 1_100_000);
+        assert_eq!(PriceFactor::parse("1").unwrap(), PriceFactor::ONE);
     }
 
     #[test]
     fn what_is_no_price_is_said_so() {
         for text in ["", ".5", "1.", "+1", "-1", "1e3", "0x1", " 1", "1,5", "١"] {
-            assert_eq!(PerToken::parse(text), Err(DecimalError::Malformed), "{text}");
+            assert_eq!(TokenPrice::parse(text), Err(DecimalError::Malformed), "{text}");
         }
-        assert_eq!(PerToken::parse("0.0000001"), Err(DecimalError::TooFine(6)));
-        assert_eq!(PerCall::parse("0.0000000000001"), Err(DecimalError::TooFine(12)));
+        assert_eq!(TokenPrice::parse("0.0000001"), Err(DecimalError::TooFine(6)));
+        assert_eq!(CallPrice::parse("0.0000000000001"), Err(DecimalError::TooFine(12)));
         for text in ["1000000.000001", "99999999999999999999", "18446744073709551615"] {
-            assert_eq!(PerToken::parse(text), Err(DecimalError::TooLarge(1_000_000)), "{text}");
+            assert_eq!(
+                TokenPrice::parse(text),
+                Err(DecimalError::TooLarge(1_000_000)),
+                "{text}"
+            );
         }
-        assert_eq!(Factor::parse("1000.1"), Err(DecimalError::TooLarge(1000)));
+        assert_eq!(PriceFactor::parse("1000.1"), Err(DecimalError::TooLarge(1000)));
     }
 }

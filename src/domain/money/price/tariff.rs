@@ -1,17 +1,18 @@
-//! One entry of a price list, and the cost that it gives a request.
+//! The price of one model at one provider: an entry of a price list, in one version.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    ledger::consumption::Modifiers,
+    ledger::consumption::PriceModifiers,
     money::{
         NanoUsd,
         price::{
-            counted::{Counted, Exact, nanos_of_pico},
-            decimal::{Factor, PerCall, PerToken},
+            ExactSum, PriceLine, PricedCounts,
+            decimal::{CallPrice, PriceFactor, TokenPrice},
+            nanos_of_pico,
         },
     },
     wire::usage::Usage,
@@ -31,11 +32,11 @@ pub(crate) struct Tariff {
     pub tiers: Vec<Tier>,
     /// The price of a reasoning token under `tiers`; without one it is that of any output token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<PerToken>,
+    pub reasoning: Option<TokenPrice>,
     /// The price of an input token added by the provider's own tools, under `tiers`; without one it is that of any
     /// input token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_input: Option<PerToken>,
+    pub tool_input: Option<TokenPrice>,
     /// Prices per call.
     pub per_call: PerCallPrices,
     /// Factors on all token prices.
@@ -51,59 +52,59 @@ pub(crate) struct Tier {
     /// The tier applies to prompts with more input tokens than this, cached ones included.
     pub above_input_tokens: u64,
     /// Per input token.
-    pub input: PerToken,
+    pub input: TokenPrice,
     /// Per output token.
-    pub output: PerToken,
+    pub output: TokenPrice,
     /// Per input token read from a cache.
-    pub cache_read: PerToken,
+    pub cache_read: TokenPrice,
     /// Per input token written to a short-lived cache.
-    pub cache_write_short: PerToken,
+    pub cache_write_short: TokenPrice,
     /// Per input token written to a long-lived cache.
-    pub cache_write_long: PerToken,
+    pub cache_write_long: TokenPrice,
     /// Per input token of sound.
-    pub input_audio: PerToken,
+    pub input_audio: TokenPrice,
     /// Per input token of images.
-    pub input_image: PerToken,
+    pub input_image: TokenPrice,
     /// Per input token of sound read from a cache.
-    pub cache_read_audio: PerToken,
+    pub cache_read_audio: TokenPrice,
     /// Per input token of images read from a cache.
-    pub cache_read_image: PerToken,
+    pub cache_read_image: TokenPrice,
     /// Per output token of sound.
-    pub output_audio: PerToken,
+    pub output_audio: TokenPrice,
     /// Per output token of images.
-    pub output_image: PerToken,
+    pub output_image: TokenPrice,
 }
 
 /// Prices per call, in USD. No multiplier changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PerCallPrices {
     /// Per web search by the provider's own tool.
-    pub web_search: PerCall,
+    pub web_search: CallPrice,
     /// Per page fetched by the provider's own tool.
-    pub web_fetch: PerCall,
+    pub web_fetch: CallPrice,
     /// Per search in stored files by the provider's own tool.
-    pub file_search: PerCall,
+    pub file_search: CallPrice,
     /// Per call of the provider's own code interpreter.
-    pub code_interpreter: PerCall,
+    pub code_interpreter: CallPrice,
     /// Per call of the provider's own image generation.
-    pub image_generation: PerCall,
+    pub image_generation: CallPrice,
     /// Per request, unless it consumed nothing.
-    pub request: PerCall,
+    pub request: CallPrice,
 }
 
 /// Factors by the names that answers carry, case-insensitive. An unlisted name has the factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Multipliers {
     /// By service tier.
-    pub service_tier: BTreeMap<String, Factor>,
+    pub service_tier: BTreeMap<String, PriceFactor>,
     /// By speed.
-    pub speed: BTreeMap<String, Factor>,
+    pub speed: BTreeMap<String, PriceFactor>,
     /// By geography.
-    pub geo: BTreeMap<String, Factor>,
+    pub geo: BTreeMap<String, PriceFactor>,
 }
 
 impl Tier {
-    /// Whether sound or images cost something else than text.
+    /// Whether sound or images have other prices than text.
     fn has_modalities(&self) -> bool {
         [self.input_audio, self.input_image] != [self.input; 2]
             || [self.cache_read_audio, self.cache_read_image] != [self.cache_read; 2]
@@ -113,31 +114,31 @@ impl Tier {
 
 impl Tariff {
     /// The cost of tokens and calls in the tier that applies to the prompt's size.
-    pub(crate) fn sum(&self, usage: &Usage, modifiers: &Modifiers) -> Exact {
+    pub(crate) fn sum(&self, usage: &Usage, modifiers: &PriceModifiers) -> ExactSum {
         self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
     }
 
     /// The cost of a request that consumed something, rounded up once to whole nano-USD, at most [`NanoUsd::MAX`].
-    pub(crate) fn cost(&self, usage: &Usage, modifiers: &Modifiers) -> NanoUsd {
-        let counted = self.counted(usage, modifiers, self.tier_above(usage, modifiers));
-        let plain = counted.as_ref().and_then(Counted::plain);
+    pub(crate) fn cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
+        let counted = self.priced_counts(usage, modifiers, self.tier_above(usage, modifiers));
+        let plain = counted.as_ref().and_then(PricedCounts::whole_pico_usd);
         match plain.and_then(|pico| pico.checked_add(self.per_call.request.pico_usd())) {
             Some(pico) => nanos_of_pico(pico),
             None => {
-                let sum = counted.map_or(Exact::MAX, |counted| counted.sum());
+                let sum = counted.map_or(ExactSum::MAX, |counted| counted.sum());
                 sum.plus(self.request_fee()).rounded_up()
             }
         }
     }
 
     /// The prompt size above which the applicable tier begins.
-    pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &Modifiers) -> u64 {
+    pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &PriceModifiers) -> u64 {
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
         tier.map_or(0, |tier| tier.above_input_tokens)
     }
 
-    /// The same usage with all that may be sound or images as that which costs most.
-    pub(crate) fn in_dearest_modality(&self, usage: &Usage, modifiers: &Modifiers) -> Usage {
+    /// The same usage with all tokens that may be text, sound or images counted as the most expensive of these.
+    pub(crate) fn in_most_expensive_modality(&self, usage: &Usage, modifiers: &PriceModifiers) -> Usage {
         let mut dearest = *usage;
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
         if let Some(tier) = tier.filter(|tier| tier.has_modalities()) {
@@ -187,28 +188,33 @@ impl Tariff {
         dearest
     }
 
-    /// The fee per request, for one that consumed something.
-    pub(crate) fn request_fee(&self) -> Exact {
-        Exact::of_calls(1, self.per_call.request)
+    /// The fee of a request that consumed something.
+    pub(crate) fn request_fee(&self) -> ExactSum {
+        ExactSum::of_calls(1, self.per_call.request)
     }
 
-    fn tiers_for(&self, modifiers: &Modifiers) -> &[Tier] {
+    fn tiers_for(&self, modifiers: &PriceModifiers) -> &[Tier] {
         named(&self.service_tier_prices, modifiers.service_tier.as_deref()).unwrap_or(&self.tiers)
     }
 
     /// The cost of tokens and calls in the tier that begins above this many input tokens.
-    pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Exact {
-        let counted = self.counted(usage, modifiers, above_input_tokens);
-        counted.map_or(Exact::MAX, |counted| counted.sum())
+    pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &PriceModifiers, above_input_tokens: u64) -> ExactSum {
+        let counted = self.priced_counts(usage, modifiers, above_input_tokens);
+        counted.map_or(ExactSum::MAX, |counted| counted.sum())
     }
 
     /// Each count at its price in the tier that begins above this many input tokens; `None` if there is no tier.
-    pub(crate) fn counted(&self, usage: &Usage, modifiers: &Modifiers, above_input_tokens: u64) -> Option<Counted> {
+    pub(crate) fn priced_counts(
+        &self,
+        usage: &Usage,
+        modifiers: &PriceModifiers,
+        above_input_tokens: u64,
+    ) -> Option<PricedCounts> {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
-        // A prompt of one token more is of it.
+        // A prompt with one more token is in this tier.
         let tier = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1))?;
-        let special = |price: Option<PerToken>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
+        let special = |price: Option<TokenPrice>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
         let per_call = &self.per_call;
         let multipliers = &self.multipliers;
         let factors = [
@@ -216,7 +222,7 @@ impl Tariff {
             (&multipliers.speed, modifiers.speed.as_deref()),
             (&multipliers.geo, modifiers.geo.as_deref()),
         ];
-        Some(Counted {
+        Some(PricedCounts {
             tokens: [
                 ("input_uncached", usage.input_uncached, tier.input),
                 ("input_audio", usage.input_audio, tier.input_audio),
@@ -247,7 +253,7 @@ impl Tariff {
                 ),
                 ("image_generations", usage.image_generations, per_call.image_generation),
             ],
-            factors: factors.map(|(factors, name)| named(factors, name).copied().unwrap_or(Factor::ONE)),
+            factors: factors.map(|(factors, name)| named(factors, name).copied().unwrap_or(PriceFactor::ONE)),
         })
     }
 }
@@ -258,11 +264,112 @@ fn tier_for(tiers: &[Tier], input_total: u64) -> Option<&Tier> {
     tiers.iter().rev().find(matches).or_else(|| tiers.first())
 }
 
-/// Looks up a name that an answer carries, ignoring case, since providers differ in it.
+/// Looks up a name from an answer, ignoring case, because providers differ in it.
 fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&'a T> {
     let name = name?;
     listed.get(name).or_else(|| {
         let same = |(listed, _): &(&String, &T)| listed.eq_ignore_ascii_case(name);
         listed.iter().find(same).map(|(_, value)| value)
     })
+}
+
+/// The price version of free models.
+pub(crate) const FREE_VERSION: &str = "free";
+
+/// The prices of one model at one provider, in one version. Fixed for a request at its admission.
+///
+/// In JSON: the version and, unless it is free, the price list's entry with every fallback filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Price {
+    /// The version of the prices, which every charge records.
+    version: Arc<str>,
+    /// `None` if the model is free.
+    #[serde(flatten)]
+    tariff: Option<Tariff>,
+}
+
+impl Price {
+    /// The price of a model that is marked free.
+    pub(crate) fn free() -> Self {
+        Self {
+            version: FREE_VERSION.into(),
+            tariff: None,
+        }
+    }
+
+    /// The price of one entry, at its list's version.
+    pub(crate) fn new(version: Arc<str>, tariff: Tariff) -> Self {
+        Self {
+            version,
+            tariff: Some(tariff),
+        }
+    }
+
+    /// The price list's entry; `None` if the model is free.
+    pub(crate) fn tariff(&self) -> Option<&Tariff> {
+        self.tariff.as_ref()
+    }
+
+    /// The version of the prices, which every charge records.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The cost of a request: the sum in pico-USD, rounded up once to whole nano-USD. From 0 to [`NanoUsd::MAX`]; 0 if
+    /// nothing was consumed. The same usage and modifiers always give the same cost.
+    pub(crate) fn cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map_or(NanoUsd::ZERO, |tariff| tariff.cost(usage, modifiers))
+    }
+
+    /// The maximum cost of a request whose tokens of sound and images are unknown.
+    pub(crate) fn maximum_cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
+        let tariff = self.tariff.as_ref();
+        let dearest = tariff.map(|tariff| tariff.in_most_expensive_modality(usage, modifiers));
+        self.cost(dearest.as_ref().unwrap_or(usage), modifiers)
+    }
+
+    /// The exact cost of tokens and calls.
+    pub(crate) fn sum(&self, usage: &Usage, modifiers: &PriceModifiers) -> ExactSum {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map(|tariff| tariff.sum(usage, modifiers)).unwrap_or_default()
+    }
+
+    /// The fee per request; zero if nothing was consumed.
+    pub(crate) fn request_fee(&self, usage: &Usage) -> ExactSum {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
+        tariff.map(Tariff::request_fee).unwrap_or_default()
+    }
+
+    /// The prompt size above which the applicable tier begins; 0 if there is one tier only.
+    pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &PriceModifiers) -> u64 {
+        let tariff = self.tariff.as_ref();
+        tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))
+    }
+
+    pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &PriceModifiers, above_input_tokens: u64) -> ExactSum {
+        let tariff = self.tariff.as_ref();
+        tariff
+            .map(|tariff| tariff.sum_in_tier(usage, modifiers, above_input_tokens))
+            .unwrap_or_default()
+    }
+
+    /// The lines of the sum of tokens and calls in the tier that begins above this many input tokens; none for a free model.
+    pub(crate) fn lines_in_tier(
+        &self,
+        usage: &Usage,
+        modifiers: &PriceModifiers,
+        above_input_tokens: u64,
+    ) -> Vec<PriceLine> {
+        let tariff = self.tariff.as_ref();
+        let counted = tariff.and_then(|tariff| tariff.priced_counts(usage, modifiers, above_input_tokens));
+        counted.map(|counted| counted.lines()).unwrap_or_default()
+    }
+
+    /// The line of the request fee; `None` without a fee or if nothing was consumed.
+    pub(crate) fn fee_line(&self, usage: &Usage) -> Option<PriceLine> {
+        let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default())?;
+        let fee = tariff.per_call.request;
+        (fee.pico_usd() > 0).then(|| PriceLine::of_calls("request", 1, fee))
+    }
 }

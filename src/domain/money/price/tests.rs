@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use smol_str::SmolStr;
 
 use super::*;
-use crate::domain::{ledger::consumption::Modifiers, money::NanoUsd, wire::usage::Usage};
+use crate::domain::{ledger::consumption::PriceModifiers, money::NanoUsd, wire::usage::Usage};
 
 mod lists;
 mod modalities;
@@ -24,11 +24,11 @@ fn price(text: &str) -> Arc<Price> {
 }
 
 fn nanos(price: &Price, usage: Usage) -> i64 {
-    price.cost(&usage, &Modifiers::default()).nanos()
+    price.cost(&usage, &PriceModifiers::default()).nanos()
 }
 
-fn modifiers(service_tier: Option<&str>, speed: Option<&str>, geo: Option<&str>) -> Modifiers {
-    Modifiers {
+fn modifiers(service_tier: Option<&str>, speed: Option<&str>, geo: Option<&str>) -> PriceModifiers {
+    PriceModifiers {
         service_tier: service_tier.map(str::to_owned).map(SmolStr::from),
         speed: speed.map(str::to_owned).map(SmolStr::from),
         geo: geo.map(str::to_owned).map(SmolStr::from),
@@ -43,7 +43,7 @@ const THOUSANDS: Usage = Usage {
     cache_write_long: 1000,
     output_text: 1000,
     output_reasoning: 1000,
-    ..Usage::of_parts([0; Usage::NAMES.len()])
+    ..Usage::from_parts([0; Usage::NAMES.len()])
 };
 
 #[test]
@@ -205,12 +205,12 @@ fn the_dearest_request_costs_the_most_there_is() {
          multipliers = { service_tier = { x = \"1000\" }, speed = { x = \"1000\" }, geo = { x = \"1000\" } }",
     );
     let most = u64::MAX;
-    let usage = Usage::of_parts([most; Usage::NAMES.len()]);
+    let usage = Usage::from_parts([most; Usage::NAMES.len()]);
     assert_eq!(
         dearest.cost(&usage, &modifiers(Some("x"), Some("x"), Some("x"))),
         NanoUsd::MAX
     );
-    assert_eq!(dearest.cost(&usage, &Modifiers::default()), NanoUsd::MAX);
+    assert_eq!(dearest.cost(&usage, &PriceModifiers::default()), NanoUsd::MAX);
     // A large sum and a small price: as exact as any other.
     let cheap = price("tiers = [{ input = \"0.000001\", output = \"0\" }]");
     assert_eq!(
@@ -241,8 +241,8 @@ proptest! {
     fn no_usage_panics_or_leaves_the_limits(counts in proptest::array::uniform18(count()), at in 0_usize..30, tier in "\\PC{0,9}") {
         let list = PriceList::shipped().unwrap();
         let (_, _, entry) = list.iter().nth(at % list.iter().count()).unwrap();
-        let usage = Usage::of_parts(counts);
-        for modifiers in [Modifiers::default(), modifiers(Some("priority"), Some("fast"), Some("us")), modifiers(Some(&tier), None, None)] {
+        let usage = Usage::from_parts(counts);
+        for modifiers in [PriceModifiers::default(), modifiers(Some("priority"), Some("fast"), Some("us")), modifiers(Some(&tier), None, None)] {
             let cost = entry.price.cost(&usage, &modifiers);
             prop_assert!((NanoUsd::ZERO..=NanoUsd::MAX).contains(&cost));
             // More output never costs less.

@@ -1,79 +1,80 @@
-//! Finds the places of one batch of edits among the tokens of a body. It enters only what lies on the path of an edit and
-//! skips everything else; its recursion is as deep as the deepest path of the batch, whatever the body.
+//! Finds the splices of one batch of edits among the tokens of a body. The walk enters only values on the path of an edit and
+//! skips all others, so it recurses at most as deep as the longest path of the batch, however deep the body is.
 
 use std::{borrow::Cow, ops::Range};
 
 use smallvec::SmallVec;
 
-use super::{EditError, Splice, fields::Place, json_string, refusal::refusal, siblings::Siblings};
+use super::{EditError, Splice, json_string};
+use crate::domain::rules::apply::{Siblings, ValueView, refuse_matching};
 use crate::domain::{
     rules::{
-        body::{BodyEdit, BodyOp, Segment},
+        body::{BodyEdit, BodyOp, BodyPathStep},
         condition::FieldBase,
     },
-    wire::json_scan::{Kind, Reader, Tape, Token, is_string},
+    wire::json_scan::{JsonToken, JsonTokenKind, Tape, TapeReader, is_string},
 };
 
-/// An edit on the way to its place.
+/// An edit whose path leads into the current value, and the rest of that path.
 #[derive(Clone, Copy)]
-struct Active<'r> {
+struct PendingEdit<'r> {
     edit: &'r BodyEdit,
-    rest: &'r [Segment],
+    rest: &'r [BodyPathStep],
 }
 
-type ActiveEdits<'r> = SmallVec<[Active<'r>; 8]>;
+type PendingEdits<'r> = SmallVec<[PendingEdit<'r>; 8]>;
 
-/// Adds the splices of edits that are in one batch, in a text with this tape: one JSON object.
-pub(super) fn find<'r>(
+/// Adds the splices of the edits of one batch. `text` is one JSON object, and `tape` belongs to it.
+pub(super) fn find_splices<'r>(
     edits: impl Iterator<Item = &'r BodyEdit>,
     text: &[u8],
     tape: &Tape,
     splices: &mut Vec<Splice<'r>>,
 ) -> Result<(), EditError> {
-    let active: ActiveEdits<'r> = edits.map(|edit| Active { edit, rest: &edit.path }).collect();
-    let mut reader = Reader::new(text, tape);
-    let first = reader.token()?;
+    let active: PendingEdits<'r> = edits.map(|edit| PendingEdit { edit, rest: &edit.path }).collect();
+    let mut reader = TapeReader::new(text, tape);
+    let first = reader.next_token()?;
     let mut walk = Walk {
-        root: Place::new(first, &reader),
+        root: ValueView::new(first, &reader),
         reader,
         splices,
         indexes: SmallVec::new(),
         root_answers: SmallVec::new(),
     };
     walk.object(first, &active)?;
-    Ok(walk.reader.end()?)
+    Ok(walk.reader.expect_end()?)
 }
 
 struct Walk<'t, 'r, 's> {
-    reader: Reader<'t>,
+    reader: TapeReader<'t>,
     /// The body's value.
-    root: Place<'t>,
+    root: ValueView<'t>,
     splices: &'s mut Vec<Splice<'r>>,
-    /// The indexes of the array elements that the reader is in.
+    /// The indexes of the array elements that contain the reader's position.
     indexes: SmallVec<[usize; 4]>,
-    /// Whether the conditions on the root hold, for the edits that had to know.
+    /// Results of conditions on the root, by edit.
     root_answers: SmallVec<[(&'r BodyEdit, bool); 4]>,
 }
 
-/// What has been seen of one object.
+/// The state of the walk through one object.
 struct Members<'t, 'r> {
-    object: Place<'t>,
+    object: ValueView<'t>,
     siblings: Siblings,
-    /// The edits whose place was there, by index.
+    /// The edits whose member was found, by index.
     found: SmallVec<[usize; 8]>,
-    /// Whether the conditions on this object hold, for the edits that had to know, by index.
+    /// Results of conditions on this object, by index of the edit.
     answers: SmallVec<[(usize, bool); 4]>,
-    /// The renamed members, by index of the edit: not renamed if the new name turns out to be taken.
+    /// The renamed members, by index of the edit. A rename is dropped if a later member already has the new name.
     renamed: Vec<(usize, Splice<'r>)>,
-    /// The renames whose new name is taken.
+    /// The renames whose new name is taken, by index of the edit.
     taken: SmallVec<[usize; 8]>,
 }
 
 impl<'t, 'r> Walk<'t, 'r, '_> {
-    /// Goes through the object that has just opened; gives where it ends.
-    fn object(&mut self, first: Token, active: &[Active<'r>]) -> Result<usize, EditError> {
+    /// Walks the object that has just opened; returns the position of its end.
+    fn object(&mut self, first: JsonToken, active: &[PendingEdit<'r>]) -> Result<usize, EditError> {
         let mut members = Members {
-            object: Place::new(first, &self.reader),
+            object: ValueView::new(first, &self.reader),
             siblings: Siblings::default(),
             found: SmallVec::new(),
             answers: SmallVec::new(),
@@ -81,8 +82,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
             taken: SmallVec::new(),
         };
         let closing = loop {
-            let token = self.reader.token()?;
-            if token.kind == Kind::End {
+            let token = self.reader.next_token()?;
+            if token.kind == JsonTokenKind::End {
                 break token;
             }
             self.member(token, active, &mut members)?;
@@ -97,7 +98,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         let mut comma = if last_end.is_some() { "," } else { "" };
         let end = last_end.unwrap_or(first.end);
         for (index, active) in active.iter().enumerate() {
-            let (BodyOp::Set { value }, [Segment::Member(name)]) = (&active.edit.op, active.rest) else {
+            let (BodyOp::Set { value }, [BodyPathStep::Member(name)]) = (&active.edit.op, active.rest) else {
                 continue;
             };
             if !members.found.contains(&index) && self.applies(active.edit, index, &mut members) {
@@ -108,14 +109,19 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(closing.end)
     }
 
-    /// A member, from its name on.
-    fn member(&mut self, key: Token, active: &[Active<'r>], members: &mut Members<'t, 'r>) -> Result<(), EditError> {
+    /// Walks a member; its name has just been read.
+    fn member(
+        &mut self,
+        key: JsonToken,
+        active: &[PendingEdit<'r>],
+        members: &mut Members<'t, 'r>,
+    ) -> Result<(), EditError> {
         self.cut(members.siblings.begin(key.start));
         let name = self.reader.bytes(key.start..key.end);
         let mut here: SmallVec<[usize; 4]> = SmallVec::new();
-        let mut deeper = ActiveEdits::new();
+        let mut deeper = PendingEdits::new();
         for (index, active) in active.iter().enumerate() {
-            let [Segment::Member(first), rest @ ..] = active.rest else {
+            let [BodyPathStep::Member(first), rest @ ..] = active.rest else {
                 continue;
             };
             if is_string(name, first) {
@@ -123,17 +129,17 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
                     here.push(index);
                 } else {
                     let edit = active.edit;
-                    deeper.push(Active { edit, rest });
+                    deeper.push(PendingEdit { edit, rest });
                 }
             } else if rest.is_empty() && matches!(&active.edit.op, BodyOp::Rename { to } if is_string(name, to)) {
                 members.taken.push(index);
             }
         }
-        let first = self.reader.token()?;
+        let first = self.reader.next_token()?;
         let value = self.value(first, &deeper)?;
         let mut is_removed = false;
         for index in here {
-            let Some(Active { edit, .. }) = active.get(index) else {
+            let Some(PendingEdit { edit, .. }) = active.get(index) else {
                 continue;
             };
             members.found.push(index);
@@ -154,33 +160,33 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(())
     }
 
-    /// Goes through a value with the edits of places in it.
-    fn value(&mut self, first: Token, deeper: &[Active<'r>]) -> Result<Range<usize>, EditError> {
-        let for_array = |active: &Active<'r>| active.rest.first() == Some(&Segment::Each);
+    /// Walks a value; `deeper` are the edits whose paths lead into it.
+    fn value(&mut self, first: JsonToken, deeper: &[PendingEdit<'r>]) -> Result<Range<usize>, EditError> {
+        let for_array = |active: &PendingEdit<'r>| active.rest.first() == Some(&BodyPathStep::Each);
         let end = match first.kind {
-            Kind::Object if deeper.iter().any(|active| !for_array(active)) => self.object(first, deeper)?,
-            Kind::Array if deeper.iter().any(for_array) => self.array(deeper)?,
-            _ => return Ok(self.reader.value(first)?),
+            JsonTokenKind::Object if deeper.iter().any(|active| !for_array(active)) => self.object(first, deeper)?,
+            JsonTokenKind::Array if deeper.iter().any(for_array) => self.array(deeper)?,
+            _ => return Ok(self.reader.skip_value(first)?),
         };
         Ok(first.start..end)
     }
 
-    /// Goes through the array that has just opened; gives where it ends.
-    fn array(&mut self, active: &[Active<'r>]) -> Result<usize, EditError> {
-        let mut here = ActiveEdits::new();
-        let mut deeper = ActiveEdits::new();
-        for Active { edit, rest } in active {
+    /// Walks the array that has just opened; returns the position of its end.
+    fn array(&mut self, active: &[PendingEdit<'r>]) -> Result<usize, EditError> {
+        let mut here = PendingEdits::new();
+        let mut deeper = PendingEdits::new();
+        for PendingEdit { edit, rest } in active {
             match rest {
-                [Segment::Each] => here.push(Active { edit, rest }),
-                [Segment::Each, rest @ ..] => deeper.push(Active { edit, rest }),
+                [BodyPathStep::Each] => here.push(PendingEdit { edit, rest }),
+                [BodyPathStep::Each, rest @ ..] => deeper.push(PendingEdit { edit, rest }),
                 _ => {}
             }
         }
         let mut siblings = Siblings::default();
         self.indexes.push(0);
         let closing = loop {
-            let token = self.reader.token()?;
-            if token.kind == Kind::End {
+            let token = self.reader.next_token()?;
+            if token.kind == JsonTokenKind::End {
                 break token;
             }
             self.element(token, &here, &deeper, &mut siblings)?;
@@ -192,16 +198,16 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
 
     fn element(
         &mut self,
-        first: Token,
-        here: &[Active<'r>],
-        deeper: &[Active<'r>],
+        first: JsonToken,
+        here: &[PendingEdit<'r>],
+        deeper: &[PendingEdit<'r>],
         siblings: &mut Siblings,
     ) -> Result<(), EditError> {
         self.cut(siblings.begin(first.start));
-        let element = Place::new(first, &self.reader);
+        let element = ValueView::new(first, &self.reader);
         let place = self.value(first, deeper)?;
         let mut is_removed = false;
-        for Active { edit, .. } in here {
+        for PendingEdit { edit, .. } in here {
             if !self.fields_hold(edit, &element) {
                 continue;
             }
@@ -218,7 +224,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(())
     }
 
-    /// Whether the conditions on the text hold for an edit of a member of this object: asked once for all of its name.
+    /// Whether the conditions on the body hold for an edit of a member of this object. Evaluated once for all members of one
+    /// name.
     fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'t, 'r>) -> bool {
         if edit.when.is_empty() {
             return true;
@@ -231,8 +238,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         answer
     }
 
-    /// Whether the conditions on the text hold, with this holder.
-    fn fields_hold(&mut self, edit: &'r BodyEdit, holder: &Place<'t>) -> bool {
+    /// Whether the conditions on the body hold, with this holder.
+    fn fields_hold(&mut self, edit: &'r BodyEdit, holder: &ValueView<'t>) -> bool {
         let on_holder = edit
             .field_tests()
             .filter(|test| test.base == FieldBase::Holder)
@@ -259,7 +266,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
             BodyOp::Set { value: new } => (value != new.as_bytes()).then_some(new),
             BodyOp::Clamp { range } => range.exceeded_by(value).map(|bound| &bound.text),
             BodyOp::Map { values } => values.iter().find(|(from, _)| is_string(value, from)).map(|(_, to)| to),
-            BodyOp::Refuse { which, message } => return refusal(edit, which, message, value, &self.indexes),
+            BodyOp::Refuse { which, message } => return refuse_matching(edit, which, message, value, &self.indexes),
             BodyOp::Remove | BodyOp::Rename { .. } => None,
         };
         if let Some(new) = new {

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::{body_path::steps, conditions, values};
+use crate::domain::rules::compile::{self, edits, path_steps};
 use crate::domain::{
     rules::{
         apply::json_string,
-        body::{BODY_EDITS_MAX, BodyEdit, BodyOp, BodyRules, PATH_STEPS_MAX, Refused, Segment},
+        body::{BODY_EDITS_MAX, BodyEdit, BodyOp, BodyPathStep, BodyRules, PATH_STEPS_MAX, RefusedValues},
         raw::{RawBodyEdit, RawBodyOp},
     },
     strict_toml::Faults,
 };
 
-/// Members that weir reads itself: an edit would make it act on something else than the provider.
+/// Members that weir itself reads: after an edit, weir and the provider would act on different values.
 const OWN_MEMBERS: [&str; 2] = ["model", "stream"];
-/// The longest message of a refusal, in bytes.
+/// Maximum length of a refusal's message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 500;
 
-/// Which way the edited bodies go.
+/// The direction of the edited bodies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     ToProvider,
@@ -36,7 +36,7 @@ pub(super) fn response(raw: &[Spanned<RawBodyEdit>], faults: &mut Faults<'_>) ->
 
 fn rules(table: &str, raw: &[Spanned<RawBodyEdit>], direction: Direction, faults: &mut Faults<'_>) -> BodyRules {
     if raw.len() > BODY_EDITS_MAX {
-        faults.whole(format!(
+        faults.add_for_file(format!(
             "{} [[{table}]] edits, at most {BODY_EDITS_MAX} are allowed",
             raw.len()
         ));
@@ -49,20 +49,20 @@ fn edit(raw: &Spanned<RawBodyEdit>, direction: Direction, faults: &mut Faults<'_
     let raw = raw.get_ref();
     let path = path(&raw.path, direction, faults);
     let op = op(raw, direction);
-    let when = conditions::conditions(&raw.when.0);
+    let when = edits::conditions(&raw.when.0);
     for (key, message) in [("op", op.as_ref().err()), ("when", when.as_ref().err())] {
         if let Some(message) = message {
-            faults.at(&raw.op, key, message);
+            faults.add_at(&raw.op, key, message);
         }
     }
     if raw.protocols.as_ref().is_some_and(Vec::is_empty) {
-        let message = "key `protocols`: an empty list means never, leave the key out for all";
-        faults.at(&raw.op, "protocols", message);
+        let message = "key `protocols`: an empty list would match no protocol, leave the key out for all";
+        faults.add_at(&raw.op, "protocols", message);
     }
     let (path, op, when) = (path?, op.ok()?, when.ok()?);
     match (&op, path.as_slice()) {
-        (BodyOp::Rename { .. }, [.., Segment::Each]) => {
-            faults.at(
+        (BodyOp::Rename { .. }, [.., BodyPathStep::Each]) => {
+            faults.add_at(
                 &raw.path,
                 "path",
                 "key `path`: an element of an array has no name to change",
@@ -70,7 +70,7 @@ fn edit(raw: &Spanned<RawBodyEdit>, direction: Direction, faults: &mut Faults<'_
             return None;
         }
         (BodyOp::Rename { to }, [_]) if direction == Direction::ToProvider && OWN_MEMBERS.contains(&to.as_str()) => {
-            faults.at(&raw.path, "to", own_member(to));
+            faults.add_at(&raw.path, "to", own_member(to));
             return None;
         }
         _ => {}
@@ -84,26 +84,26 @@ fn edit(raw: &Spanned<RawBodyEdit>, direction: Direction, faults: &mut Faults<'_
     })
 }
 
-fn path(raw: &Spanned<String>, direction: Direction, faults: &mut Faults<'_>) -> Option<Vec<Segment>> {
-    let Some(path) = steps(raw.get_ref()) else {
+fn path(raw: &Spanned<String>, direction: Direction, faults: &mut Faults<'_>) -> Option<Vec<BodyPathStep>> {
+    let Some(path) = path_steps(raw.get_ref()) else {
         let message = format!(
-            "key `path`: expected member names joined by dots, each with `[]` behind it where it means the elements of \
-             an array, and no more than {PATH_STEPS_MAX} names and `[]` in all"
+            "key `path`: expected member names joined by dots, with `[]` after a name that means each element of an array, \
+             at most {PATH_STEPS_MAX} names and `[]` in total"
         );
-        faults.at(raw, "path", message);
+        faults.add_at(raw, "path", message);
         return None;
     };
-    if let (Direction::ToProvider, Some(Segment::Member(first))) = (direction, path.first())
+    if let (Direction::ToProvider, Some(BodyPathStep::Member(first))) = (direction, path.first())
         && OWN_MEMBERS.contains(&first.as_str())
     {
-        faults.at(raw, "path", own_member(first));
+        faults.add_at(raw, "path", own_member(first));
         return None;
     }
     Some(path)
 }
 
 fn own_member(name: &str) -> String {
-    format!("`{name}` cannot be edited: weir acts on it itself (a model is renamed by its `upstream_name`)")
+    format!("`{name}` cannot be edited, because weir itself acts on it (to rename a model, set its `upstream_name`)")
 }
 
 fn op(raw: &RawBodyEdit, direction: Direction) -> Result<BodyOp, String> {
@@ -126,18 +126,21 @@ fn op(raw: &RawBodyEdit, direction: Direction) -> Result<BodyOp, String> {
     }
     match op {
         RawBodyOp::Set => {
-            let value = raw.value.as_ref().ok_or("key `value` is missing: what `set` sets")?;
+            let value = raw
+                .value
+                .as_ref()
+                .ok_or("key `value` is missing: give the value to set")?;
             Ok(BodyOp::Set {
-                value: values::json_text(value)?,
+                value: compile::json_text(value)?,
             })
         }
         RawBodyOp::Remove => Ok(BodyOp::Remove),
         RawBodyOp::Rename => match raw.to.as_deref() {
-            None | Some("") => Err("key `to` is missing: the new name of the member".to_owned()),
+            None | Some("") => Err("key `to` is missing: give the new name of the member".to_owned()),
             Some(to) => Ok(BodyOp::Rename { to: to.to_owned() }),
         },
         RawBodyOp::Clamp => Ok(BodyOp::Clamp {
-            range: values::bounds(raw.min.as_ref(), raw.max.as_ref())?,
+            range: compile::bounds(raw.min.as_ref(), raw.max.as_ref())?,
         }),
         RawBodyOp::Map => map(raw.values.as_ref()),
         RawBodyOp::Refuse if direction == Direction::ToClient => {
@@ -148,13 +151,13 @@ fn op(raw: &RawBodyEdit, direction: Direction) -> Result<BodyOp, String> {
 }
 
 fn map(values: Option<&toml::Value>) -> Result<BodyOp, String> {
-    let missing = "key `values` is missing: a table of which strings become which";
+    let missing = "key `values` is missing: give a table of strings and their replacements";
     let values = values.and_then(toml::Value::as_table).ok_or(missing)?;
     if values.is_empty() {
         return Err(missing.to_owned());
     }
     let pair = |(from, to): (&String, &toml::Value)| {
-        let to = to.as_str().ok_or("key `values`: strings become strings")?;
+        let to = to.as_str().ok_or("key `values`: replacements must be strings")?;
         Ok::<_, String>((from.clone(), json_string(to)))
     };
     Ok(BodyOp::Map {
@@ -166,18 +169,18 @@ fn refuse(raw: &RawBodyEdit) -> Result<BodyOp, String> {
     let message = raw.message.clone().unwrap_or_default();
     if message.is_empty() || message.len() > MESSAGE_BYTES_MAX {
         return Err(format!(
-            "key `message`: what a refused client is told, 1 to {MESSAGE_BYTES_MAX} bytes; `{{value}}`, `{{path}}` and \
-             `{{holder}}` stand for the value, its place and the object or element that it is in"
+            "key `message`: give the message to the client, 1 to {MESSAGE_BYTES_MAX} bytes; `{{value}}`, `{{path}}` and \
+             `{{holder}}` stand for the value, its path, and the path of the object or element that contains it"
         ));
     }
     let which = match (&raw.values, &raw.min, &raw.max) {
-        (None, None, None) => Refused::Any,
-        (None, min, max) => Refused::Outside(values::bounds(min.as_ref(), max.as_ref())?),
+        (None, None, None) => RefusedValues::Any,
+        (None, min, max) => RefusedValues::Outside(compile::bounds(min.as_ref(), max.as_ref())?),
         (Some(list), None, None) => {
             let strings = list.as_array().filter(|list| !list.is_empty());
             let strings: Option<Vec<String>> =
                 strings.and_then(|list| list.iter().map(|text| text.as_str().map(str::to_owned)).collect());
-            Refused::Listed(strings.ok_or("key `values`: `refuse` takes a list of strings")?)
+            RefusedValues::Listed(strings.ok_or("key `values`: `refuse` takes a list of strings")?)
         }
         (Some(_), _, _) => return Err("key `values`: give either `values` or `min` and `max`".to_owned()),
     };

@@ -1,22 +1,24 @@
-//! Header and query edits of a provider file, checked.
+//! Header and query edits of a provider file, and the conditions of its body edits, checked.
 
 use http::{HeaderName, HeaderValue};
 use toml::Spanned;
 
 use crate::domain::{
-    keys::credential::CREDENTIAL_HEADERS,
+    keys::CREDENTIAL_HEADERS,
     rules::{
-        head::{HeadEdit, HeadEdits, HeadOp},
-        query::{QueryEdit, QueryEdits, QueryOp},
-        raw::{RawHeaders, RawQuery},
+        body::JsonNumber,
+        compile::{json_text, path_members},
+        condition::{Condition, FieldBase, FieldTest, HeaderTest, ModelPattern, Scalar, ValueTest},
+        head::{HeadEdit, HeadEdits, HeadOp, QueryEdit, QueryEdits, QueryOp},
+        raw::{RawCondition, RawHeaders, RawQuery},
     },
     strict_toml::Faults,
 };
 
-/// The most header edits, and the most query edits, of one file.
+/// Maximum number of header edits, and of query edits, of one file.
 const EDITS_MAX: usize = 64;
 
-/// Headers of the connection and of the message's framing (RFC 9110 section 7.6.1): weir sets them itself.
+/// Headers of the connection and of the message framing (RFC 9110 section 7.6.1), which weir sets itself.
 const FRAMING: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -41,10 +43,10 @@ pub(super) fn is_framing(name: &HeaderName) -> bool {
     FRAMING.contains(&name.as_str())
 }
 
-pub(super) fn head(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Faults<'_>) -> HeadEdits {
+pub(super) fn head_edits(raw: &RawHeaders, auth: Option<&HeaderName>, faults: &mut Faults<'_>) -> HeadEdits {
     let count = raw.remove.len() + raw.rename.len() + raw.set.len() + raw.default.len();
     if count > EDITS_MAX {
-        faults.whole(format!("[headers] has {count} edits, at most {EDITS_MAX} are allowed"));
+        faults.add_for_file(format!("[headers] has {count} edits, at most {EDITS_MAX} are allowed"));
     }
     let mut edits = Vec::with_capacity(count);
     let mut add = |place: &Spanned<String>, op: Option<HeadOp>, faults: &Faults<'_>| {
@@ -78,7 +80,7 @@ fn header(
 ) -> Option<(HeaderName, HeaderValue)> {
     let name = header_name(text, given, auth, faults)?;
     let Ok(value) = HeaderValue::from_str(given.get_ref()) else {
-        faults.at(given, text, format!("key `{text}`: not the value of a header"));
+        faults.add_at(given, text, format!("key `{text}`: not the value of a header"));
         return None;
     };
     Some((name, value))
@@ -93,23 +95,23 @@ fn header_name(
     let fault = match HeaderName::from_bytes(text.as_bytes()) {
         Ok(name) if is_framing(&name) => "is set by weir itself and cannot be edited",
         Ok(name) if CREDENTIAL_HEADERS.contains(&name.as_str()) || auth == Some(&name) => {
-            "carries a credential: clients' are never forwarded, the provider's belongs into [auth]"
+            "carries a credential: those of clients are never forwarded, the provider's belongs in [auth]"
         }
         Ok(name) => return Some(name),
         Err(_) => {
-            faults.at(place, "headers", "key `headers`: not the name of a header");
+            faults.add_at(place, "headers", "key `headers`: not the name of a header");
             return None;
         }
     };
     let message = format!("key `headers`: `{}` {fault}", text.to_ascii_lowercase());
-    faults.at(place, text, message);
+    faults.add_at(place, text, message);
     None
 }
 
-pub(super) fn query(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits {
+pub(super) fn query_edits(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits {
     let count = raw.remove.len() + raw.set.len() + raw.default.len();
     if count > EDITS_MAX {
-        faults.whole(format!("[query] has {count} edits, at most {EDITS_MAX} are allowed"));
+        faults.add_for_file(format!("[query] has {count} edits, at most {EDITS_MAX} are allowed"));
     }
     let removed = raw.remove.iter().map(|given| (given.get_ref(), given, QueryOp::Remove));
     let set = raw
@@ -123,17 +125,113 @@ pub(super) fn query(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits {
     let mut edits = Vec::with_capacity(count);
     for (name, given, op) in removed.chain(set).chain(default) {
         if name.is_empty() {
-            faults.at(given, "query", "key `query`: a parameter has a name");
+            faults.add_at(given, "query", "key `query`: the name of a parameter is empty");
         } else if CREDENTIAL_PARAMETERS.contains(&name.as_str()) {
             let message = format!(
-                "key `query`: `{name}` carries a credential: clients' are never forwarded, the provider's belongs into \
+                "key `query`: `{name}` carries a credential: those of clients are never forwarded, the provider's belongs in \
                  [auth]"
             );
-            faults.at(given, "query", message);
+            faults.add_at(given, "query", message);
         } else {
             let (line, name) = (faults.line(given), name.clone());
             edits.push(QueryEdit { line, name, op });
         }
     }
     QueryEdits(edits)
+}
+
+/// Maximum number of conditions of one edit.
+const CONDITIONS_MAX: usize = 8;
+
+pub(super) fn conditions(raw: &[RawCondition]) -> Result<Vec<Condition>, String> {
+    if raw.len() > CONDITIONS_MAX {
+        return Err(format!("key `when`: at most {CONDITIONS_MAX} conditions are allowed"));
+    }
+    raw.iter().map(condition).collect()
+}
+
+fn condition(raw: &RawCondition) -> Result<Condition, String> {
+    let for_header = [("value", raw.value.is_some()), ("contains", raw.contains.is_some())];
+    let for_field = [
+        ("equals", raw.equals.is_some()),
+        ("in", raw.one_of.is_some()),
+        ("present", raw.present.is_some()),
+    ];
+    match (&raw.model, &raw.header, &raw.field, &raw.root_field) {
+        (Some(model), None, None, None) => {
+            check_none_of("model", &[&for_header[..], &for_field[..]])?;
+            if model.is_empty() {
+                return Err("key `when.model` is empty: name a model, with `*` for any characters".to_owned());
+            }
+            Ok(Condition::Model(ModelPattern(model.clone())))
+        }
+        (None, Some(name), None, None) => {
+            check_none_of("header", &[&for_field[..]])?;
+            header_condition(name, raw)
+        }
+        (None, None, Some(path), None) => {
+            check_none_of("field", &[&for_header[..]])?;
+            field_condition(FieldBase::Holder, path, raw)
+        }
+        (None, None, None, Some(path)) => {
+            check_none_of("root_field", &[&for_header[..]])?;
+            field_condition(FieldBase::Root, path, raw)
+        }
+        _ => Err(
+            "key `when`: a condition tests exactly one of `model`, `header`, `field` and `root_field`; several \
+             conditions are a list of tables"
+                .to_owned(),
+        ),
+    }
+}
+
+fn check_none_of(subject: &str, groups: &[&[(&str, bool)]]) -> Result<(), String> {
+    match groups.iter().copied().flatten().find(|(_, is_given)| *is_given) {
+        Some((key, _)) => Err(format!(
+            "key `when.{key}` does not belong to a condition on `{subject}`"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn header_condition(name: &str, raw: &RawCondition) -> Result<Condition, String> {
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "key `when.header`: not the name of a header")?;
+    if CREDENTIAL_HEADERS.contains(&name.as_str()) {
+        return Err(format!(
+            "key `when.header`: `{name}` carries a credential, which rules cannot see"
+        ));
+    }
+    let test = match (&raw.value, &raw.contains) {
+        (None, None) => HeaderTest::Present,
+        (Some(value), None) => HeaderTest::Equals(value.clone()),
+        (None, Some(part)) if !part.is_empty() => HeaderTest::Contains(part.clone()),
+        _ => return Err("key `when`: give either `value` or `contains` for a header".to_owned()),
+    };
+    Ok(Condition::Header { name, test })
+}
+
+fn field_condition(base: FieldBase, path: &str, raw: &RawCondition) -> Result<Condition, String> {
+    let path =
+        path_members(path).ok_or("key `when`: a field is one or more member names joined by dots, without `[]`")?;
+    let test = match (&raw.equals, &raw.one_of, raw.present) {
+        (Some(value), None, None) => ValueTest::In(vec![scalar(value)?]),
+        (None, Some(values), None) if !values.is_empty() => {
+            ValueTest::In(values.iter().map(scalar).collect::<Result<_, _>>()?)
+        }
+        (None, None, Some(wanted)) => ValueTest::Present(wanted),
+        _ => return Err("key `when`: a field needs one of `equals = ..`, `in = [..]` and `present = ..`".to_owned()),
+    };
+    Ok(Condition::Field(FieldTest { base, path, test }))
+}
+
+fn scalar(value: &toml::Value) -> Result<Scalar, String> {
+    match value {
+        toml::Value::String(text) => Ok(Scalar::Text(text.clone())),
+        toml::Value::Boolean(truth) => Ok(Scalar::Truth(*truth)),
+        toml::Value::Integer(_) | toml::Value::Float(_) => {
+            let number = JsonNumber::read(&json_text(value)?).ok_or("key `when`: not a JSON number")?;
+            Ok(Scalar::Number(number))
+        }
+        _ => Err("key `when`: a field is compared with strings, numbers, true or false".to_owned()),
+    }
 }

@@ -1,4 +1,4 @@
-//! Credentials, places, retries, error rules and the fallback of a provider file, checked.
+//! Credentials, backends, retries, error rules and the fallback of a provider file, checked.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,54 +8,56 @@ use crate::domain::{
     faults::retry::RetryPolicy,
     rules::{
         endpoint::Origin,
-        error::{ErrorRule, ErrorRules},
-        provider::{Fallback, WeightedOrigin},
-        raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry},
-        secret_ref::SecretRef,
+        provider::{ErrorRule, ErrorRules, Fallback, WeightedOrigin},
+        raw::{RawAuth, RawCredential, RawErrorRule, RawFallback, RawModel, RawOrigin, RawRetry, SecretRef},
     },
     strict_toml::Faults,
 };
 
 /// Where one of a provider's secrets is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretPlace {
+pub struct CredentialSource {
     /// The credential's name.
     pub name: String,
-    /// Its share of the requests.
+    /// Its share of the provider's requests.
     pub weight: u16,
-    /// Where it is.
+    /// Where the secret is.
     pub secret: SecretRef,
 }
 
 /// The name of a provider's only credential.
 pub(crate) const ONLY_CREDENTIAL: &str = "default";
 
-/// The most credentials of one provider.
+/// Maximum number of credentials of one provider.
 const CREDENTIALS_MAX: usize = 64;
-/// The most places of one provider.
+/// Maximum number of backends of one provider.
 const ORIGINS_MAX: usize = 16;
-/// The greatest weight of a credential or place.
+/// Maximum weight of a credential or backend.
 const WEIGHT_MAX: u16 = 1000;
-/// The most attempts at one provider for one request.
+/// Maximum number of attempts at one provider for one request.
 const ATTEMPTS_MAX: u8 = 10;
-/// The longest pause before a further attempt, in milliseconds: clients wait meanwhile.
+/// Maximum pause before a further attempt, in milliseconds: the client waits for it.
 const BACKOFF_MS_MAX: u32 = 30_000;
-/// The most that further attempts may add, in percent.
+/// Maximum load that further attempts may add, in percent.
 const BUDGET_PERCENT_MAX: u16 = 300;
-/// The most `[[error]]` entries of one file.
+/// Maximum number of `[[error]]` entries of one file.
 const ERROR_RULES_MAX: usize = 32;
-/// The most patterns of a fallback.
+/// Maximum number of patterns of a fallback.
 const PATTERNS_MAX: usize = 32;
 
-pub(super) fn secrets(auth: &RawAuth, many: &[Spanned<RawCredential>], faults: &mut Faults<'_>) -> Vec<SecretPlace> {
+pub(super) fn secrets(
+    auth: &RawAuth,
+    many: &[Spanned<RawCredential>],
+    faults: &mut Faults<'_>,
+) -> Vec<CredentialSource> {
     match (&auth.secret, many) {
-        (Some(secret), []) => vec![SecretPlace {
+        (Some(secret), []) => vec![CredentialSource {
             name: ONLY_CREDENTIAL.to_owned(),
             weight: 1,
             secret: secret.clone(),
         }],
         (Some(_), [first, ..]) => {
-            faults.at(
+            faults.add_at(
                 first,
                 "credential",
                 "give either `auth.secret` or [[credential]], not both",
@@ -63,32 +65,32 @@ pub(super) fn secrets(auth: &RawAuth, many: &[Spanned<RawCredential>], faults: &
             Vec::new()
         }
         (None, []) => {
-            faults.whole("key `auth.secret` is missing: env:NAME, file:PATH or credential:NAME");
+            faults.add_for_file("key `auth.secret` is missing: env:NAME, file:PATH or credential:NAME");
             Vec::new()
         }
         (None, many) => {
-            too_many(many, "credential", CREDENTIALS_MAX, faults);
+            check_count(many, "credential", CREDENTIALS_MAX, faults);
             let mut names = BTreeSet::new();
             for one in many {
                 let name = &one.get_ref().name;
                 let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
                 if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
-                    faults.at(
+                    faults.add_at(
                         one,
                         "name",
                         "key `name`: a credential's name is 1 to 32 characters of a-z, 0-9, - and _",
                     );
                 } else if !names.insert(name) {
-                    faults.at(
+                    faults.add_at(
                         one,
                         "name",
-                        format!("key `name`: the credential `{name}` is there twice"),
+                        format!("key `name`: the credential `{name}` is listed twice"),
                     );
                 }
             }
-            let place = |one: &Spanned<RawCredential>, faults: &mut Faults<'_>| SecretPlace {
+            let place = |one: &Spanned<RawCredential>, faults: &mut Faults<'_>| CredentialSource {
                 name: one.get_ref().name.clone(),
-                weight: weight(one, one.get_ref().weight, faults),
+                weight: checked_weight(one, one.get_ref().weight, faults),
                 secret: one.get_ref().secret.clone(),
             };
             many.iter().map(|one| place(one, faults)).collect()
@@ -97,24 +99,24 @@ pub(super) fn secrets(auth: &RawAuth, many: &[Spanned<RawCredential>], faults: &
 }
 
 pub(super) fn origins(raw: &[Spanned<RawOrigin>], faults: &mut Faults<'_>) -> Vec<WeightedOrigin> {
-    too_many(raw, "origin", ORIGINS_MAX, faults);
+    check_count(raw, "origin", ORIGINS_MAX, faults);
     let mut origins: Vec<WeightedOrigin> = Vec::new();
     for one in raw {
         let origin = match Origin::parse(&one.get_ref().url) {
             Ok(origin) if origins.iter().all(|other| other.origin != origin) => origin,
             Ok(_) => {
-                faults.at(one, "url", "key `url`: this place is there twice");
+                faults.add_at(one, "url", "key `url`: this origin is listed twice");
                 continue;
             }
             Err(error) => {
-                faults.at(one, "url", format!("key `url`: {error}"));
+                faults.add_at(one, "url", format!("key `url`: {error}"));
                 continue;
             }
         };
         let health_path = one.get_ref().health_path.clone();
         let is_path = |path: &String| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
         if health_path.as_ref().is_some_and(|path| !is_path(path)) {
-            faults.at(
+            faults.add_at(
                 one,
                 "health_path",
                 "key `health_path`: expected a path that begins with /",
@@ -122,7 +124,7 @@ pub(super) fn origins(raw: &[Spanned<RawOrigin>], faults: &mut Faults<'_>) -> Ve
         }
         origins.push(WeightedOrigin {
             origin,
-            weight: weight(one, one.get_ref().weight, faults),
+            weight: checked_weight(one, one.get_ref().weight, faults),
             health_path,
         });
     }
@@ -132,13 +134,14 @@ pub(super) fn origins(raw: &[Spanned<RawOrigin>], faults: &mut Faults<'_>) -> Ve
 pub(super) fn retry(raw: &RawRetry, faults: &mut Faults<'_>) -> RetryPolicy {
     let defaults = RetryPolicy::default();
     let policy = RetryPolicy {
-        statuses: statuses(raw.statuses.as_ref(), "retry.statuses", faults).unwrap_or(defaults.statuses),
-        attempts: number(raw.attempts.as_ref(), "attempts", 1, ATTEMPTS_MAX, faults).unwrap_or(defaults.attempts),
-        backoff: number(raw.backoff_ms.as_ref(), "backoff_ms", 1, BACKOFF_MS_MAX, faults)
+        statuses: checked_statuses(raw.statuses.as_ref(), "retry.statuses", faults).unwrap_or(defaults.statuses),
+        attempts: checked_number(raw.attempts.as_ref(), "attempts", 1, ATTEMPTS_MAX, faults)
+            .unwrap_or(defaults.attempts),
+        backoff: checked_number(raw.backoff_ms.as_ref(), "backoff_ms", 1, BACKOFF_MS_MAX, faults)
             .map_or(defaults.backoff, |ms| Duration::from_millis(ms.into())),
-        backoff_max: number(raw.backoff_max_ms.as_ref(), "backoff_max_ms", 1, BACKOFF_MS_MAX, faults)
+        backoff_max: checked_number(raw.backoff_max_ms.as_ref(), "backoff_max_ms", 1, BACKOFF_MS_MAX, faults)
             .map_or(defaults.backoff_max, |ms| Duration::from_millis(ms.into())),
-        budget_percent: number(
+        budget_percent: checked_number(
             raw.budget_percent.as_ref(),
             "budget_percent",
             0,
@@ -150,7 +153,7 @@ pub(super) fn retry(raw: &RawRetry, faults: &mut Faults<'_>) -> RetryPolicy {
     if let Some(given) = &raw.backoff_max_ms
         && policy.backoff_max < policy.backoff
     {
-        faults.at(
+        faults.add_at(
             given,
             "backoff_max_ms",
             "key `retry.backoff_max_ms` is less than `backoff_ms`",
@@ -160,15 +163,16 @@ pub(super) fn retry(raw: &RawRetry, faults: &mut Faults<'_>) -> RetryPolicy {
 }
 
 pub(super) fn refused_statuses(auth: &RawAuth, faults: &mut Faults<'_>) -> Vec<u16> {
-    statuses(auth.refused_statuses.as_ref(), "auth.refused_statuses", faults).unwrap_or_else(|| vec![401, 402, 403])
+    checked_statuses(auth.refused_statuses.as_ref(), "auth.refused_statuses", faults)
+        .unwrap_or_else(|| vec![401, 402, 403])
 }
 
 pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>) -> ErrorRules {
-    too_many(raw, "error", ERROR_RULES_MAX, faults);
+    check_count(raw, "error", ERROR_RULES_MAX, faults);
     let rule = |one: &Spanned<RawErrorRule>| {
         let raw = one.get_ref();
         if !(400..=599).contains(&raw.status) {
-            faults.at(one, "status", "key `status`: expected 400 to 599");
+            faults.add_at(one, "status", "key `status`: expected 400 to 599");
         }
         let marks = [
             ("code", &raw.code),
@@ -177,16 +181,16 @@ pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>
         ];
         for (key, mark) in marks {
             if mark.as_ref().is_some_and(|mark| mark.trim_matches('*').is_empty()) {
-                faults.at(
+                faults.add_at(
                     one,
                     key,
-                    format!("key `{key}` says nothing: expected a text that the error has"),
+                    format!("key `{key}` is empty or only `*`: give a text that the error contains"),
                 );
             }
         }
         if marks.iter().all(|(_, mark)| mark.is_none()) {
-            let message = "nothing says which error is meant: give `code`, `message` or `contains`";
-            faults.at(one, "error", message);
+            let message = "this matches every error of the status: give `code`, `message` or `contains`";
+            faults.add_at(one, "error", message);
         }
         ErrorRule {
             status: raw.status,
@@ -208,15 +212,15 @@ pub(super) fn fallback(
     let raw = place.get_ref();
     if raw.patterns.is_empty() || raw.patterns.len() > PATTERNS_MAX {
         let message = format!("key `patterns`: expected 1 to {PATTERNS_MAX} names, `*` for any text");
-        faults.at(place, "patterns", message);
+        faults.add_at(place, "patterns", message);
     }
     if let Some(pattern) = raw.patterns.iter().find(|pattern| pattern.trim_matches('*').is_empty()) {
-        let message = format!("key `patterns`: `{pattern}` is every name there is; begin it with the family's own");
-        faults.at(place, "patterns", message);
+        let message = format!("key `patterns`: `{pattern}` matches every name; begin it with the name of the family");
+        faults.add_at(place, "patterns", message);
     }
     if models.iter().all(|model| model.get_ref().name != raw.model) {
         let message = "key `model`: expected the `name` of a [[model]] of this file";
-        faults.at(place, "model", message);
+        faults.add_at(place, "model", message);
     }
     Some(Fallback {
         patterns: raw.patterns.iter().map(|pattern| pattern.to_lowercase()).collect(),
@@ -225,9 +229,9 @@ pub(super) fn fallback(
     })
 }
 
-fn too_many<T>(all: &[Spanned<T>], key: &str, most: usize, faults: &mut Faults<'_>) {
+fn check_count<T>(all: &[Spanned<T>], key: &str, most: usize, faults: &mut Faults<'_>) {
     if let Some(over) = all.get(most) {
-        faults.at(
+        faults.add_at(
             over,
             key,
             format!("{} [[{key}]] entries, at most {most} are allowed", all.len()),
@@ -235,27 +239,27 @@ fn too_many<T>(all: &[Spanned<T>], key: &str, most: usize, faults: &mut Faults<'
     }
 }
 
-fn weight<T>(place: &Spanned<T>, given: Option<u16>, faults: &mut Faults<'_>) -> u16 {
+fn checked_weight<T>(place: &Spanned<T>, given: Option<u16>, faults: &mut Faults<'_>) -> u16 {
     let weight = given.unwrap_or(1);
     if !(1..=WEIGHT_MAX).contains(&weight) {
-        faults.at(
+        faults.add_at(
             place,
             "weight",
-            format!("key `weight`: expected 1 to {WEIGHT_MAX}; to leave it out, delete it"),
+            format!("key `weight`: expected 1 to {WEIGHT_MAX}; to disable the entry, delete it"),
         );
     }
     weight.max(1)
 }
 
-fn statuses(given: Option<&Spanned<Vec<u16>>>, key: &str, faults: &mut Faults<'_>) -> Option<Vec<u16>> {
+fn checked_statuses(given: Option<&Spanned<Vec<u16>>>, key: &str, faults: &mut Faults<'_>) -> Option<Vec<u16>> {
     let given = given?;
     if given.get_ref().iter().any(|status| !(400..=599).contains(status)) {
-        faults.at(given, key, format!("key `{key}`: expected statuses from 400 to 599"));
+        faults.add_at(given, key, format!("key `{key}`: expected statuses from 400 to 599"));
     }
     Some(given.get_ref().clone())
 }
 
-fn number<T: Copy + PartialOrd + std::fmt::Display>(
+fn checked_number<T: Copy + PartialOrd + std::fmt::Display>(
     given: Option<&Spanned<T>>,
     key: &str,
     least: T,
@@ -264,7 +268,7 @@ fn number<T: Copy + PartialOrd + std::fmt::Display>(
 ) -> Option<T> {
     let given = given?;
     if *given.get_ref() < least || *given.get_ref() > most {
-        faults.at(
+        faults.add_at(
             given,
             key,
             format!("key `retry.{key}`: expected a number from {least} to {most}"),

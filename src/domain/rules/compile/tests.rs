@@ -13,7 +13,7 @@ use crate::domain::{
 const HEAD: &str =
     "name = \"p\"\n[auth]\nsecret = \"env:X\"\nstyle = \"bearer\"\n[endpoints]\nmessages = \"https://h/m\"\n";
 
-fn compiled(text: &str) -> Result<Compiled, Vec<FileError>> {
+fn compiled(text: &str) -> Result<CompiledProvider, Vec<FileError>> {
     compile(&RuleFile {
         name: "p.toml".to_owned(),
         text: text.to_owned(),
@@ -58,7 +58,7 @@ fn a_provider_is_stateless_only_if_its_file_says_so() {
     let of_responses: Vec<(String, bool)> = shipped()
         .iter()
         .map(|file| compile(file).unwrap().provider)
-        .filter(|provider| provider.endpoints.of(Operation::Responses).is_some())
+        .filter(|provider| provider.endpoints.get(Operation::Responses).is_some())
         .map(|provider| (provider.name, provider.stateless))
         .collect();
     assert_eq!(
@@ -73,7 +73,7 @@ fn a_small_file_gets_the_defaults() {
     assert_eq!((provider.name.as_str(), provider.display_name.as_str()), ("p", "p"));
     assert_eq!(provider.errors, ErrorShape::Native);
     assert_eq!(provider.on_client_gone, OnClientGone::default());
-    assert_eq!(provider.timeouts, Timeouts::default());
+    assert_eq!(provider.timeouts, ProviderTimeouts::default());
     assert!(provider.body.is_empty() && !provider.is_on());
     assert_eq!(provider.protocols(), [Protocol::Messages]);
 }
@@ -147,8 +147,11 @@ fn each_body_op_takes_its_own_keys_only() {
             "op = \"set\"\npath = \"a\"\nvalue = 1\nto = \"b\"",
             "`to` does not belong",
         ),
-        ("op = \"set\"\npath = \"a\"\nvalue = nan", "no form in JSON"),
-        ("op = \"set\"\npath = \"a\"\nvalue = 2026-01-01", "no form in JSON"),
+        ("op = \"set\"\npath = \"a\"\nvalue = nan", "cannot be written as JSON"),
+        (
+            "op = \"set\"\npath = \"a\"\nvalue = 2026-01-01",
+            "cannot be written as JSON",
+        ),
         ("op = \"remove\"\npath = \"a\"\nvalue = 1", "`value` does not belong"),
         ("op = \"rename\"\npath = \"a\"", "`to` is missing"),
         (
@@ -158,7 +161,7 @@ fn each_body_op_takes_its_own_keys_only() {
         ("op = \"clamp\"\npath = \"a\"", "`min` and `max` are missing"),
         ("op = \"clamp\"\npath = \"a\"\nmin = 2\nmax = 1", "greater than"),
         ("op = \"clamp\"\npath = \"a\"\nmax = \"1\"", "are numbers"),
-        ("op = \"clamp\"\npath = \"a\"\nmax = inf", "no form in JSON"),
+        ("op = \"clamp\"\npath = \"a\"\nmax = inf", "cannot be written as JSON"),
         ("op = \"map\"\npath = \"a\"", "`values` is missing"),
         ("op = \"remove\"\npath = \"\"", "member names"),
         ("op = \"remove\"\npath = \"a..b\"", "member names"),
@@ -166,16 +169,13 @@ fn each_body_op_takes_its_own_keys_only() {
         ("op = \"remove\"\npath = \"[].b\"", "member names"),
         ("op = \"remove\"\npath = \"a[\"", "member names"),
         ("op = \"remove\"\npath = \"a[]b\"", "member names"),
-        (
-            "op = \"remove\"\npath = \"a.b.c.d.e[].f.g.h.i[].j.k\"",
-            "no more than 12",
-        ),
+        ("op = \"remove\"\npath = \"a.b.c.d.e[].f.g.h.i[].j.k\"", "at most 12"),
         ("op = \"rename\"\npath = \"a[]\"\nto = \"b\"", "has no name"),
         ("op = \"remove\"\npath = \"model[].x\"", "`model` cannot be edited"),
-        ("op = \"map\"\npath = \"a\"\nvalues = [\"b\"]", "a table of which"),
+        ("op = \"map\"\npath = \"a\"\nvalues = [\"b\"]", "a table of strings"),
         (
             "op = \"map\"\npath = \"a\"\nvalues = { a = 1 }",
-            "strings become strings",
+            "replacements must be strings",
         ),
         (
             "op = \"clamp\"\npath = \"a\"\nmax = 1\nmessage = \"x\"",
@@ -302,7 +302,7 @@ fn a_secret_that_no_header_can_carry_or_no_mask_can_hide_is_refused() {
 #[test]
 fn a_files_models_name_no_providers() {
     let error = refused("[[model]]\nname = \"m\"\nproviders = [\"p\"]\n");
-    assert!(error.contains("belongs to weir.toml"), "{error}");
+    assert!(error.contains("belongs in weir.toml"), "{error}");
 }
 
 #[test]
@@ -310,9 +310,9 @@ fn an_error_rule_says_which_error_it_means() {
     let rule = |marks: &str| format!("[[error]]\nstatus = 403\n{marks}\nmeans = \"request_refused\"\n");
     for (marks, what) in [
         ("", "give `code`, `message` or `contains`"),
-        ("code = \"\"", "key `code` says nothing"),
-        ("message = \"**\"", "key `message` says nothing"),
-        ("contains = \"\"", "key `contains` says nothing"),
+        ("code = \"\"", "key `code` is empty or only"),
+        ("message = \"**\"", "key `message` is empty or only"),
+        ("contains = \"\"", "key `contains` is empty or only"),
         ("reason = \"x\"", "key `reason` is unknown"),
     ] {
         let error = refused(&rule(marks));
@@ -325,5 +325,5 @@ fn an_error_rule_says_which_error_it_means() {
         rule("code = \"a\"\nmessage = \"b*\"\ncontains = \"c\"")
     ))
     .unwrap();
-    assert!(one.provider.error_rules.concern(403) && !one.provider.error_rules.concern(400));
+    assert!(one.provider.error_rules.needs_body(403) && !one.provider.error_rules.needs_body(400));
 }

@@ -37,7 +37,7 @@ fn edits_are_explained_in_their_order() {
         text: FILE.to_owned(),
     })
     .unwrap();
-    let question = Question {
+    let question = ExplainRequest {
         operation: None,
         model: None,
         headers: [(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer k"))]

@@ -3,7 +3,8 @@
 use http::HeaderMap;
 use proptest::prelude::*;
 
-use super::{event::EVENT_BYTES_MAX, *};
+use super::*;
+use crate::domain::rules::response::EVENT_BYTES_MAX;
 use crate::domain::{
     rules::{RuleFile, compile::compile},
     wire::operation::Operation,
@@ -48,7 +49,7 @@ fn rules() -> BodyRules {
         .response
 }
 
-fn rewriter(framing: Framing) -> ResponseRewriter {
+fn rewriter(framing: AnswerFraming) -> ResponseRewriter {
     let headers = HeaderMap::new();
     let facts = RequestFacts {
         operation: Operation::Messages,
@@ -59,7 +60,7 @@ fn rewriter(framing: Framing) -> ResponseRewriter {
     ResponseRewriter::new(&rules(), &facts, framing).unwrap()
 }
 
-fn rewritten(framing: Framing, pieces: &[&[u8]]) -> Vec<u8> {
+fn rewritten(framing: AnswerFraming, pieces: &[&[u8]]) -> Vec<u8> {
     let mut rewriter = rewriter(framing);
     let mut out: Vec<u8> = pieces.iter().flat_map(|piece| rewriter.push(piece)).collect();
     out.extend(rewriter.finish());
@@ -67,7 +68,7 @@ fn rewritten(framing: Framing, pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn check(framing: Framing, text: &str, expected: &str) {
+fn check(framing: AnswerFraming, text: &str, expected: &str) {
     let out = rewritten(framing, &[text.as_bytes()]);
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
@@ -78,7 +79,7 @@ fn check(framing: Framing, text: &str, expected: &str) {
 #[test]
 fn an_answer_in_one_piece_is_edited_whole() {
     check(
-        Framing::Json,
+        AnswerFraming::Json,
         r#" { "model" : "x", "items":[{"secret":1,"a":1.0}] }"#,
         r#" { "model" : "public", "items":[{"a":1.0}] }"#,
     );
@@ -90,7 +91,7 @@ fn an_answer_in_one_piece_is_edited_whole() {
         r#"{"model":"x"}{"#,
         r#"{"model":"x""#,
     ] {
-        check(Framing::Json, same, same);
+        check(AnswerFraming::Json, same, same);
     }
 }
 
@@ -114,12 +115,12 @@ fn events_are_edited_one_by_one_and_keep_their_form() {
             "{\"model\":\"x\",\"items\":[{\"secret\":1}]}",
             "{\"model\":\"public\",\"items\":[{}]}",
         );
-    check(Framing::Sse, text, &expected);
+    check(AnswerFraming::Sse, text, &expected);
 }
 
 #[test]
 fn an_event_goes_on_when_it_is_complete_and_a_heartbeat_at_once() {
-    let mut rewriter = rewriter(Framing::Sse);
+    let mut rewriter = rewriter(AnswerFraming::Sse);
     assert_eq!(rewriter.push(b": heart"), b"");
     assert_eq!(rewriter.push(b"beat\n"), b": heartbeat\n");
     assert_eq!(rewriter.push(b"\ndata: {}\n"), b"\n");
@@ -134,11 +135,11 @@ fn an_event_goes_on_when_it_is_complete_and_a_heartbeat_at_once() {
 #[test]
 fn elements_of_an_array_are_edited_one_by_one() {
     check(
-        Framing::JsonArray,
+        AnswerFraming::JsonArray,
         "[{\"model\":\"x\"}\n,\r\n{\"items\":[{\"secret\":\"}]\",\"b\":1}]},{}]\n",
         "[{\"model\":\"public\"}\n,\r\n{\"items\":[{\"b\":1}]},{}]\n",
     );
-    check(Framing::JsonArray, "{\"model\":\"x\"}", "{\"model\":\"public\"}");
+    check(AnswerFraming::JsonArray, "{\"model\":\"x\"}", "{\"model\":\"public\"}");
     for same in [
         "[1,{\"model\":\"x\"}]",
         "",
@@ -146,7 +147,7 @@ fn elements_of_an_array_are_edited_one_by_one() {
         "[{\"model\":\"x\"",
         "oops {\"model\":\"x\"}",
     ] {
-        check(Framing::JsonArray, same, same);
+        check(AnswerFraming::JsonArray, same, same);
     }
 }
 
@@ -162,7 +163,7 @@ fn what_is_too_large_passes_unedited_and_the_next_is_edited() {
         for piece in [text.len(), 4099, EVENT_BYTES_MAX] {
             let pieces: Vec<&[u8]> = text.as_bytes().chunks(piece).collect();
             assert!(
-                rewritten(Framing::JsonArray, &pieces) == expected.as_bytes(),
+                rewritten(AnswerFraming::JsonArray, &pieces) == expected.as_bytes(),
                 "{size} {piece}"
             );
         }
@@ -175,14 +176,14 @@ fn what_is_too_large_passes_unedited_and_the_next_is_edited() {
         for piece in [text.len(), 4099, EVENT_BYTES_MAX] {
             let pieces: Vec<&[u8]> = text.as_bytes().chunks(piece).collect();
             assert!(
-                rewritten(Framing::Sse, &pieces) == expected.as_bytes(),
+                rewritten(AnswerFraming::Sse, &pieces) == expected.as_bytes(),
                 "{size} {piece}"
             );
         }
     }
     let answer = large(ANSWER_BYTES_MAX + 1);
     let pieces: Vec<&[u8]> = answer.as_bytes().chunks(1 << 20).collect();
-    assert!(rewritten(Framing::Json, &pieces) == answer.as_bytes());
+    assert!(rewritten(AnswerFraming::Json, &pieces) == answer.as_bytes());
 }
 
 #[test]
@@ -194,8 +195,8 @@ fn without_an_edit_for_the_request_there_is_no_rewriter() {
         upstream_model: "m",
         headers: &headers,
     };
-    assert!(ResponseRewriter::new(&BodyRules::default(), &facts, Framing::Json).is_none());
-    assert!(ResponseRewriter::new(&rules(), &facts, Framing::Opaque).is_none());
+    assert!(ResponseRewriter::new(&BodyRules::default(), &facts, AnswerFraming::Json).is_none());
+    assert!(ResponseRewriter::new(&rules(), &facts, AnswerFraming::Opaque).is_none());
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -234,7 +235,7 @@ proptest! {
     fn any_split_gives_the_same_answer(
         text in text(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
-        framing in prop::sample::select(vec![Framing::Sse, Framing::JsonArray, Framing::Json]),
+        framing in prop::sample::select(vec![AnswerFraming::Sse, AnswerFraming::JsonArray, AnswerFraming::Json]),
     ) {
         let bytes = text.as_bytes();
         let whole = rewritten(framing, &[bytes]);

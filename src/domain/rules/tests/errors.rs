@@ -288,7 +288,7 @@ fn only_the_third_messages_provider_has_errors_without_a_wrapper() {
         ] {
             let shaped = reshape_error(form, 500, body.as_bytes(), "req_1");
             assert!(
-                form.fits(&shaped) && String::from_utf8(shaped).unwrap().contains("said"),
+                form.is_form_of(&shaped) && String::from_utf8(shaped).unwrap().contains("said"),
                 "{body}"
             );
         }

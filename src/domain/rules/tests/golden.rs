@@ -19,8 +19,8 @@ use http::{HeaderMap, HeaderName};
 use super::*;
 use crate::domain::wire::{
     json_scan::{ScanLimits, scan},
-    operation::{Target, target},
-    protocol::{Framing, Observer, framing_of},
+    operation::{RequestTarget, read_target},
+    protocol::{AnswerFraming, Observer, framing_from_content_type},
 };
 
 fn folder() -> &'static Path {
@@ -65,7 +65,7 @@ fn head(text: Option<String>) -> Request {
         Some((path, query)) => (path, Some(query.to_owned())),
         None => (target_text, None),
     };
-    let Target::Forward { operation, model } = target(method, path).unwrap() else {
+    let RequestTarget::Forward { operation, model } = read_target(method, path).unwrap() else {
         panic!("{path} is not forwarded");
     };
     let mut headers = HeaderMap::new();
@@ -82,7 +82,7 @@ fn head(text: Option<String>) -> Request {
 }
 
 fn forwarded_head(provider: &Provider, request: &Request, upstream_model: &str) -> String {
-    let endpoint = provider.endpoints.of(request.operation).unwrap();
+    let endpoint = provider.endpoints.get(request.operation).unwrap();
     let mut headers = request.headers.clone();
     edit_head(&provider.headers, &mut headers);
     let query = edit_query(&provider.query, request.query.as_deref());
@@ -124,7 +124,7 @@ fn check(case: &Path) {
         headers: &request.headers,
     };
     let edited = edit_body(&provider.body, &facts, body.as_bytes(), &scanned);
-    let question = Question {
+    let question = ExplainRequest {
         operation: Some(request.operation),
         model: Some(&model),
         headers: request.headers.clone(),
@@ -155,7 +155,7 @@ fn check(case: &Path) {
         let Some(answer) = read(&format!("response.{kind}")) else {
             continue;
         };
-        let framing: Framing = framing_of(request.operation, Some(content_type));
+        let framing: AnswerFraming = framing_from_content_type(request.operation, Some(content_type));
         let client = match ResponseRewriter::new(&provider.response, &facts, framing) {
             Some(mut rewriter) => [rewriter.push(answer.as_bytes()), rewriter.finish()].concat(),
             None => answer.clone().into_bytes(),
@@ -207,7 +207,7 @@ fn every_shipped_file_and_every_edit_of_it_has_a_case() {
             let read = |file: &str| fs::read_to_string(case.join(file)).ok();
             let request = head(read("head.txt"));
             let body = read("request.json").unwrap();
-            let question = Question {
+            let question = ExplainRequest {
                 operation: Some(request.operation),
                 model: request.path_model.as_deref(),
                 headers: request.headers.clone(),

@@ -2,19 +2,19 @@
 
 use super::*;
 
-const LIFETIMES: Lifetimes = Lifetimes {
+const LIFETIMES: TokenLifetimes = TokenLifetimes {
     access_seconds: 3600,
     sign_in_seconds: 100_000,
 };
 const DIGEST: KeyDigest = KeyDigest::from_bytes([7; 32]);
 
-fn begin(all: &mut SignIns, key: &KeyId, now: i64) -> Tokens {
+fn begin(all: &mut SignIns, key: &KeyId, now: i64) -> IssuedTokens {
     let begun = all.begin((key, DIGEST), &KeyPrefix::default(), &LIFETIMES, now, &mut rand::rng());
     assert!(begun.ended.is_empty(), "{begun:?}");
     begun.outcome
 }
 
-fn refresh(all: &mut SignIns, token: &RefreshToken, now: i64) -> Stepped<Result<Tokens, NotRefreshed>> {
+fn refresh(all: &mut SignIns, token: &RefreshToken, now: i64) -> StepOutcome<Result<IssuedTokens, RefreshError>> {
     all.refresh(
         token,
         |text| *text == DIGEST,
@@ -43,8 +43,8 @@ fn a_refresh_token_is_replaced_and_gives_the_same_once_more_for_a_while() {
     );
     assert_ne!(repeated.access, second.access);
     let third = refresh(&mut all, &second.refresh, 6000).outcome.unwrap();
-    assert_eq!(all.lasting(6000).count(), 1);
-    assert!(all.has(&third.refresh) && all.has(&second.refresh) && !all.has(&first.refresh));
+    assert_eq!(all.active(6000).count(), 1);
+    assert!(all.contains(&third.refresh) && all.contains(&second.refresh) && !all.contains(&first.refresh));
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn a_replaced_refresh_token_that_comes_again_ends_the_sign_in() {
             last = next.refresh;
         }
         let stolen = refresh(&mut all, &first.refresh, generation + 60);
-        assert_eq!(stolen.outcome.err(), Some(NotRefreshed::Reused), "{generation}");
+        assert_eq!(stolen.outcome.err(), Some(RefreshError::Reused), "{generation}");
         assert_eq!(stolen.ended, tokens, "its access tokens end with it");
-        assert_eq!(refresh(&mut all, &last, 62).outcome.err(), Some(NotRefreshed::Unknown));
+        assert_eq!(refresh(&mut all, &last, 62).outcome.err(), Some(RefreshError::Unknown));
         assert!(
             refresh(&mut all, &other.refresh, 62).outcome.is_ok(),
             "the other one goes on"
@@ -78,15 +78,15 @@ fn a_sign_in_ends_in_time_however_often_it_is_refreshed() {
     for now in (0..100_000).step_by(3000) {
         let tokens = refresh(&mut all, &token, now).outcome.unwrap();
         assert!(tokens.grant.until <= 100_000);
-        assert_eq!(tokens.grant.stands_for(tokens.grant.until - 1), Some(DIGEST));
-        assert_eq!(tokens.grant.stands_for(tokens.grant.until), None);
+        assert_eq!(tokens.grant.key_digest_at(tokens.grant.until - 1), Some(DIGEST));
+        assert_eq!(tokens.grant.key_digest_at(tokens.grant.until), None);
         token = tokens.refresh;
     }
-    assert_eq!((all.lasting(99_999).count(), all.needed_until()), (1, Some(100_000)));
+    assert_eq!((all.active(99_999).count(), all.needed_until()), (1, Some(100_000)));
     let late = refresh(&mut all, &token, 100_000);
     assert_eq!(
-        (late.outcome.err(), all.lasting(100_000).count()),
-        (Some(NotRefreshed::Unknown), 0)
+        (late.outcome.err(), all.active(100_000).count()),
+        (Some(RefreshError::Unknown), 0)
     );
 }
 
@@ -96,21 +96,21 @@ fn a_key_with_another_text_refreshes_nothing() {
     let token = begin(&mut all, &key, 0).refresh;
     let prefix = KeyPrefix::default();
     let refused = all.refresh(&token, |_| false, &prefix, &LIFETIMES, 1, &mut rand::rng());
-    assert_eq!(refused.outcome.err(), Some(NotRefreshed::Unknown));
+    assert_eq!(refused.outcome.err(), Some(RefreshError::Unknown));
 }
 
 #[test]
 fn beyond_the_most_the_one_that_was_used_longest_ago_ends() {
     let (mut all, key) = (SignIns::default(), key());
-    let made: Vec<Tokens> = (0..16).map(|now| begin(&mut all, &key, now)).collect();
+    let made: Vec<IssuedTokens> = (0..16).map(|now| begin(&mut all, &key, now)).collect();
     assert_eq!(SIGN_INS_MAX, made.len());
     refresh(&mut all, &made[0].refresh, 20).outcome.unwrap();
     let more = all.begin((&key, DIGEST), &KeyPrefix::default(), &LIFETIMES, 21, &mut rand::rng());
     assert_eq!(more.ended, [made[1].access.digest()]);
-    assert_eq!(all.lasting(21).count(), SIGN_INS_MAX);
-    assert!(!all.has(&made[1].refresh) && all.has(&more.outcome.refresh));
+    assert_eq!(all.active(21).count(), SIGN_INS_MAX);
+    assert!(!all.contains(&made[1].refresh) && all.contains(&more.outcome.refresh));
     assert_eq!(all.end_all().len(), SIGN_INS_MAX + 1);
-    assert_eq!((all.lasting(21).count(), all.needed_until()), (0, None));
+    assert_eq!((all.active(21).count(), all.needed_until()), (0, None));
 }
 
 #[test]

@@ -1,37 +1,36 @@
-//! Follows the framing of a chunked body (RFC 9112 section 7.1) without decoding it: where it ends, and whether it can
-//! be read in one way only.
-//!
-//! The content ends with the line of the last chunk; a body without trailer fields is as complete as one with them
-//! (RFC 9112 sections 7.1.2 and 8).
+//! Follows the framing of a chunked body (RFC 9112 section 7.1) without decoding it.
 
 use crate::domain::wire::http1::head::{is_field_content, is_token};
 
-/// The most digits of a chunk's size; so many always fit into 64 bits.
+/// The maximum number of digits of a chunk's size; their value fits into 64 bits.
 const SIZE_DIGITS_MAX: usize = 15;
 
-/// The most bytes of one chunk's extensions.
+/// The maximum length of one chunk's extensions.
 const EXTENSION_BYTES_MAX: usize = 256;
 
-/// The most bytes of all trailer fields.
+/// The maximum length of all trailer fields together.
 const TRAILER_BYTES_MAX: usize = 8 * 1024;
 
-/// The body does not follow the framing, or goes beyond a limit.
+/// The body's framing is invalid, or a limit is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkFault;
 
-/// The content of a chunked body, followed as it arrives: to the end of the line of the last chunk, behind which
-/// [`Trailers`] stand.
+/// Finds the end of a chunked body's content, which arrives in pieces, and checks that its framing can be read in one way only
+/// (RFC 9112 section 7.1).
+///
+/// The content ends with the line of the last chunk. [`ChunkedTrailers`] follow; a body without trailer fields is as complete as one
+/// with them (RFC 9112 sections 7.1.2 and 8).
 #[derive(Debug, Default)]
-pub struct Chunked {
-    at: At,
-    /// Bytes of the current chunk's data that are still to come, or its size as read so far.
+pub struct ChunkedContent {
+    at: ChunkState,
+    /// The remaining bytes of the current chunk's data, or its size as read so far.
     size: u64,
-    /// Bytes of the current size or extension.
+    /// The length of the current size or extension.
     count: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum ChunkState {
     #[default]
     Size,
     Extension,
@@ -42,68 +41,68 @@ enum At {
     Done,
 }
 
-impl Chunked {
-    /// Takes the next bytes. `Some(n)` if the content ends with the first `n` of them.
+impl ChunkedContent {
+    /// Reads the next bytes. `Some(n)` if the content ends with the first `n` of them.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         let mut rest = bytes;
         while let [byte, behind @ ..] = rest {
-            if self.at == At::Data {
+            if self.at == ChunkState::Data {
                 let here = usize::try_from(self.size).unwrap_or(usize::MAX).min(rest.len());
                 self.size -= here as u64;
                 rest = rest.get(here..).unwrap_or_default();
                 if self.size == 0 {
-                    self.at = At::DataReturn;
+                    self.at = ChunkState::DataReturn;
                 }
                 continue;
             }
             self.at = self.next(*byte)?;
             rest = behind;
-            if self.at == At::Done {
+            if self.at == ChunkState::Done {
                 return Ok(Some(bytes.len() - rest.len()));
             }
         }
         Ok(None)
     }
 
-    fn next(&mut self, byte: u8) -> Result<At, ChunkFault> {
+    fn next(&mut self, byte: u8) -> Result<ChunkState, ChunkFault> {
         Ok(match (self.at, byte) {
-            (At::Size, b'\r') if self.count > 0 => self.begin(At::SizeEnd),
-            (At::Size, b';') if self.count > 0 => self.begin(At::Extension),
-            (At::Size, digit) => {
+            (ChunkState::Size, b'\r') if self.count > 0 => self.begin(ChunkState::SizeEnd),
+            (ChunkState::Size, b';') if self.count > 0 => self.begin(ChunkState::Extension),
+            (ChunkState::Size, digit) => {
                 let digit = char::from(digit).to_digit(16).ok_or(ChunkFault)?;
-                counted(&mut self.count, SIZE_DIGITS_MAX)?;
+                count_up_to(&mut self.count, SIZE_DIGITS_MAX)?;
                 self.size = self.size << 4 | u64::from(digit);
-                At::Size
+                ChunkState::Size
             }
-            (At::Extension, b'\r') => self.begin(At::SizeEnd),
-            (At::Extension, byte) if is_field_content(byte) => {
-                counted(&mut self.count, EXTENSION_BYTES_MAX)?;
-                At::Extension
+            (ChunkState::Extension, b'\r') => self.begin(ChunkState::SizeEnd),
+            (ChunkState::Extension, byte) if is_field_content(byte) => {
+                count_up_to(&mut self.count, EXTENSION_BYTES_MAX)?;
+                ChunkState::Extension
             }
-            (At::SizeEnd, b'\n') if self.size > 0 => At::Data,
-            (At::SizeEnd, b'\n') => At::Done,
-            (At::DataReturn, b'\r') => At::DataEnd,
-            (At::DataEnd, b'\n') => self.begin(At::Size),
+            (ChunkState::SizeEnd, b'\n') if self.size > 0 => ChunkState::Data,
+            (ChunkState::SizeEnd, b'\n') => ChunkState::Done,
+            (ChunkState::DataReturn, b'\r') => ChunkState::DataEnd,
+            (ChunkState::DataEnd, b'\n') => self.begin(ChunkState::Size),
             _ => return Err(ChunkFault),
         })
     }
 
-    fn begin(&mut self, at: At) -> At {
+    fn begin(&mut self, at: ChunkState) -> ChunkState {
         self.count = 0;
         at
     }
 }
 
-/// What stands behind the content of a chunked body: trailer fields, and an empty line. Followed as it arrives.
+/// Finds the end of a chunked body's trailer fields and the empty line after them, which arrive in pieces.
 #[derive(Debug, Default)]
-pub struct Trailers {
-    at: Field,
-    /// Bytes of all fields.
+pub struct ChunkedTrailers {
+    at: TrailerState,
+    /// The length of all fields.
     count: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Field {
+enum TrailerState {
     /// The beginning of a field, or of the empty line.
     #[default]
     Begin,
@@ -114,39 +113,39 @@ enum Field {
     Done,
 }
 
-impl Trailers {
-    /// Takes the next bytes. `Some(n)` if the body ends with the first `n` of them.
+impl ChunkedTrailers {
+    /// Reads the next bytes. `Some(n)` if the body ends with the first `n` of them.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         for (at, byte) in bytes.iter().enumerate() {
             self.at = self.next(*byte)?;
-            if self.at == Field::Done {
+            if self.at == TrailerState::Done {
                 return Ok(Some(at + 1));
             }
         }
         Ok(None)
     }
 
-    fn next(&mut self, byte: u8) -> Result<Field, ChunkFault> {
+    fn next(&mut self, byte: u8) -> Result<TrailerState, ChunkFault> {
         Ok(match (self.at, byte) {
-            (Field::Begin, b'\r') => Field::LastEnd,
-            (Field::Begin | Field::Name, byte) if is_token(byte) => {
-                counted(&mut self.count, TRAILER_BYTES_MAX)?;
-                Field::Name
+            (TrailerState::Begin, b'\r') => TrailerState::LastEnd,
+            (TrailerState::Begin | TrailerState::Name, byte) if is_token(byte) => {
+                count_up_to(&mut self.count, TRAILER_BYTES_MAX)?;
+                TrailerState::Name
             }
-            (Field::Name, b':') => Field::Value,
-            (Field::Value, b'\r') => Field::End,
-            (Field::Value, byte) if is_field_content(byte) => {
-                counted(&mut self.count, TRAILER_BYTES_MAX)?;
-                Field::Value
+            (TrailerState::Name, b':') => TrailerState::Value,
+            (TrailerState::Value, b'\r') => TrailerState::End,
+            (TrailerState::Value, byte) if is_field_content(byte) => {
+                count_up_to(&mut self.count, TRAILER_BYTES_MAX)?;
+                TrailerState::Value
             }
-            (Field::End, b'\n') => Field::Begin,
-            (Field::LastEnd, b'\n') => Field::Done,
+            (TrailerState::End, b'\n') => TrailerState::Begin,
+            (TrailerState::LastEnd, b'\n') => TrailerState::Done,
             _ => return Err(ChunkFault),
         })
     }
 }
 
-fn counted(count: &mut usize, max: usize) -> Result<(), ChunkFault> {
+fn count_up_to(count: &mut usize, max: usize) -> Result<(), ChunkFault> {
     *count += 1;
     (*count <= max).then_some(()).ok_or(ChunkFault)
 }
@@ -159,13 +158,13 @@ mod tests {
 
     /// The length of the body at the beginning of `bytes`, fed in pieces of `step`.
     fn end(bytes: &[u8], step: usize) -> Result<Option<usize>, ChunkFault> {
-        let (mut body, mut trailers) = (Chunked::default(), None::<Trailers>);
+        let (mut body, mut trailers) = (ChunkedContent::default(), None::<ChunkedTrailers>);
         let mut before = 0;
         for mut piece in bytes.chunks(step) {
             if trailers.is_none()
                 && let Some(here) = body.push(piece)?
             {
-                trailers = Some(Trailers::default());
+                trailers = Some(ChunkedTrailers::default());
                 piece = &piece[here..];
                 before += here;
             }
@@ -183,10 +182,10 @@ mod tests {
     fn the_content_ends_before_the_trailers() {
         let (content, trailers) = ("5\r\nhello\r\n0;last\r\n", "x-sum: 1\r\n\r\n");
         let all = [content, trailers, "GET /"].concat();
-        let mut body = Chunked::default();
+        let mut body = ChunkedContent::default();
         assert_eq!(body.push(all.as_bytes()), Ok(Some(content.len())));
         let behind = &all.as_bytes()[content.len()..];
-        assert_eq!(Trailers::default().push(behind), Ok(Some(trailers.len())));
+        assert_eq!(ChunkedTrailers::default().push(behind), Ok(Some(trailers.len())));
     }
 
     #[test]

@@ -1,27 +1,27 @@
-//! Checks a request's head: request line and field lines, to the empty line behind them.
+//! Checks a request's head: request line, field lines and the empty line after them.
 
 use self::HeadFault as Fault;
 
-/// The most digits of a `content-length`; so many always fit into 64 bits.
+/// The maximum number of digits of a `content-length`; their value fits into 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// Protocols that an `upgrade` may name: WebSocket, which has an answer of its own, and HTTP/2, which common clients
-/// offer with every request over cleartext and which is passed over (RFC 9110 section 7.8).
+/// Protocols that an `upgrade` may name: WebSocket, which gets its own answer, and HTTP/2, which common clients offer with
+/// every cleartext request and which is ignored (RFC 9110 section 7.8).
 const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
-/// How large a head may be.
+/// The maximum size of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The most bytes, from the request line to the empty line.
+    /// The maximum length in bytes, from the request line to the empty line.
     pub bytes_max: usize,
-    /// The most field lines.
+    /// The maximum number of field lines.
     pub fields_max: usize,
 }
 
 /// How the end of a request's body is found (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// There is no body.
+pub enum RequestFraming {
+    /// The request has no body.
     Empty,
     /// By its length in bytes.
     Length(u64),
@@ -32,7 +32,7 @@ pub enum Framing {
 /// Why a head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadFault {
-    /// It has too many bytes or field lines.
+    /// The head has too many bytes or field lines.
     TooLarge,
     /// A line feed without a carriage return before it (RFC 9112 section 2.2).
     BareLineFeed,
@@ -46,17 +46,17 @@ pub enum HeadFault {
     Target,
     /// A field continues on a further line (RFC 9112 section 5.2).
     Folded,
-    /// A field's name is no token, or white space stands before its colon (RFC 9112 section 5.1).
+    /// A field's name is not a token, or white space precedes its colon (RFC 9112 section 5.1).
     FieldName,
-    /// A field's value has a control character.
+    /// A field's value contains a control character.
     FieldValue,
-    /// `host` is missing, repeated or no authority (RFC 9112 section 3.2).
+    /// `host` is missing, repeated or not an authority (RFC 9112 section 3.2).
     Host,
     /// `content-length` is repeated or not one number (RFC 9112 section 6.3).
     ContentLength,
     /// `transfer-encoding` is repeated or not `chunked`, or the version is HTTP/1.0 (RFC 9112 section 6.1).
     TransferEncoding,
-    /// Both of the two (RFC 9112 section 6.1).
+    /// Both `content-length` and `transfer-encoding` (RFC 9112 section 6.1).
     TwoLengths,
     /// `upgrade` names an unknown protocol.
     Upgrade,
@@ -93,29 +93,29 @@ impl HeadFault {
         }
     }
 
-    /// What the client is told: what is wrong, and what to send instead.
+    /// The message for the client: what is wrong, and what to send instead.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::TooLarge => "The request headers are too large. Send fewer or shorter headers.",
             Self::BareLineFeed => "A line of the request's head ends without a carriage return. End lines with CR LF.",
             Self::RequestLine => "The request does not begin with an HTTP/1.1 request line. Send METHOD PATH HTTP/1.1.",
-            Self::Version => "This HTTP version is not spoken here. Use HTTP/1.1 or HTTP/2.",
-            Self::Method => "CONNECT and TRACE are not offered here. Use GET, HEAD, POST or OPTIONS.",
+            Self::Version => "This HTTP version is not supported. Use HTTP/1.1 or HTTP/2.",
+            Self::Method => "CONNECT and TRACE are not supported. Use GET, HEAD, POST or OPTIONS.",
             Self::Target => "The request's target is not a path. Send the path and query only, percent-encoded.",
             Self::Folded => "A header continues on a further line. Send each header in one line.",
             Self::FieldName => "A header's name is not valid. Send NAME: VALUE, without white space before the colon.",
-            Self::FieldValue => "A header's value has a control character. Remove it.",
+            Self::FieldValue => "A header's value contains a control character. Remove it.",
             Self::Host => "The request needs exactly one host header with a host and an optional port.",
             Self::ContentLength => "The content-length is not one decimal number. Send it once.",
             Self::TransferEncoding => {
                 "The transfer-encoding is not `chunked` alone, or HTTP/1.0. Send it once, over HTTP/1.1."
             }
             Self::TwoLengths => "The request has both content-length and transfer-encoding. Send one of them.",
-            Self::Upgrade => "The upgrade header asks for a protocol that is not spoken here. Leave it out.",
+            Self::Upgrade => "The upgrade header names a protocol that is not supported. Leave it out.",
         }
     }
 
-    /// All of them, for metrics.
+    /// All faults, for metrics.
     pub(crate) const ALL: [Self; 14] = [
         Self::TooLarge,
         Self::BareLineFeed,
@@ -134,18 +134,18 @@ impl HeadFault {
     ];
 }
 
-/// Finds the end of a head that arrives in pieces, each byte looked at once.
+/// Finds the end of a head that arrives in pieces; searches each byte once.
 #[derive(Debug, Default)]
 pub struct HeadEnd {
     searched: usize,
 }
 
 impl HeadEnd {
-    /// The length of the head, the empty line included, once `bytes` has all of it. `bytes` begins with the head and
-    /// has only grown since the last call.
+    /// Returns the length of the head, the empty line included, once `bytes` contains all of it. `bytes` begins with the head
+    /// and has only grown since the last call.
     pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
         if bytes.first().is_some_and(|first| !is_token(*first)) {
-            // Such as the beginning of a TLS handshake: nothing to wait for.
+            // For example the beginning of a TLS handshake: waiting for more is useless.
             return Err(Fault::RequestLine);
         }
         let within = bytes.get(..limits.bytes_max).unwrap_or(bytes);
@@ -168,8 +168,8 @@ impl HeadEnd {
     }
 }
 
-/// Checks a whole head, the empty line included.
-pub fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
+/// Checks a complete head, the empty line included.
+pub fn check(head: &[u8], limits: HeadLimits) -> Result<RequestFraming, Fault> {
     let mut rest = Some(head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?);
     let mut lines = std::iter::from_fn(|| {
         let text = rest?;
@@ -180,24 +180,24 @@ pub fn check(head: &[u8], limits: HeadLimits) -> Result<Framing, Fault> {
         rest = behind;
         Some(line.strip_suffix(b"\r").ok_or(Fault::BareLineFeed))
     });
-    let version = request_line(lines.next().unwrap_or(Err(Fault::RequestLine))?)?;
-    let mut fields = Fields::default();
+    let version = check_request_line(lines.next().unwrap_or(Err(Fault::RequestLine))?)?;
+    let mut fields = FramingFields::default();
     for (count, line) in lines.enumerate() {
         if count >= limits.fields_max {
             return Err(Fault::TooLarge);
         }
-        fields.line(line?)?;
+        fields.add_line(line?)?;
     }
     fields.framing(version)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum Http1Version {
     Old,
     Current,
 }
 
-fn request_line(line: &[u8]) -> Result<Version, Fault> {
+fn check_request_line(line: &[u8]) -> Result<Http1Version, Fault> {
     if !every(line, |byte| !byte.is_ascii_control()) {
         return Err(Fault::RequestLine);
     }
@@ -210,8 +210,8 @@ fn request_line(line: &[u8]) -> Result<Version, Fault> {
         return Err(Fault::RequestLine);
     }
     let version = match version {
-        b"HTTP/1.1" => Version::Current,
-        b"HTTP/1.0" => Version::Old,
+        b"HTTP/1.1" => Http1Version::Current,
+        b"HTTP/1.0" => Http1Version::Old,
         other if other.starts_with(b"HTTP/") => return Err(Fault::Version),
         _ => return Err(Fault::RequestLine),
     };
@@ -224,16 +224,16 @@ fn request_line(line: &[u8]) -> Result<Version, Fault> {
     Ok(version)
 }
 
-/// What the field lines say about the message.
+/// The fields that determine the framing.
 #[derive(Default)]
-struct Fields {
+struct FramingFields {
     has_host: bool,
     length: Option<u64>,
     is_chunked: bool,
 }
 
-impl Fields {
-    fn line(&mut self, line: &[u8]) -> Result<(), Fault> {
+impl FramingFields {
+    fn add_line(&mut self, line: &[u8]) -> Result<(), Fault> {
         if line.starts_with(b" ") || line.starts_with(b"\t") {
             return Err(Fault::Folded);
         }
@@ -253,7 +253,7 @@ impl Fields {
             }
             self.has_host = true;
         } else if name.eq_ignore_ascii_case(b"content-length") {
-            let number = length(value).ok_or(Fault::ContentLength)?;
+            let number = content_length(value).ok_or(Fault::ContentLength)?;
             if self.length.replace(number).is_some() {
                 return Err(Fault::ContentLength);
             }
@@ -268,25 +268,25 @@ impl Fields {
         Ok(())
     }
 
-    fn framing(&self, version: Version) -> Result<Framing, Fault> {
+    fn framing(&self, version: Http1Version) -> Result<RequestFraming, Fault> {
         match (self.is_chunked, self.length) {
-            // An HTTP/1.0 client may leave the host out.
-            _ if !self.has_host && version == Version::Current => Err(Fault::Host),
+            // An HTTP/1.0 client may omit the host.
+            _ if !self.has_host && version == Http1Version::Current => Err(Fault::Host),
             (true, Some(_)) => Err(Fault::TwoLengths),
-            (true, None) if version == Version::Old => Err(Fault::TransferEncoding),
-            (true, None) => Ok(Framing::Chunked),
-            (false, None | Some(0)) => Ok(Framing::Empty),
-            (false, Some(length)) => Ok(Framing::Length(length)),
+            (true, None) if version == Http1Version::Old => Err(Fault::TransferEncoding),
+            (true, None) => Ok(RequestFraming::Chunked),
+            (false, None | Some(0)) => Ok(RequestFraming::Empty),
+            (false, Some(length)) => Ok(RequestFraming::Length(length)),
         }
     }
 }
 
-/// Whether all bytes are so. None ends it early, so the compiler can look at many at a time.
+/// Whether all bytes satisfy `is_so`. Does not stop early, so that the compiler can check many bytes at a time.
 fn every(bytes: &[u8], is_so: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(true, |all, byte| all & is_so(*byte))
 }
 
-/// Whether each byte may stand in a token.
+/// For each byte, whether it may occur in a token.
 static TOKEN: [bool; 256] = {
     let (mut table, mut byte) = ([false; 256], 0_u8);
     let mut rest: &mut [bool] = &mut table;
@@ -302,24 +302,24 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// RFC 9110 section 5.6.2. Each byte of a request's names is asked about.
+/// Whether a byte may occur in a token (RFC 9110 section 5.6.2). Runs for each byte of a request's field names.
 pub(super) fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).is_some_and(|is_token| *is_token)
 }
 
-/// RFC 9110 section 5.5, obsolete text included.
+/// Whether a byte may occur in a field's value (RFC 9110 section 5.5), obsolete text included.
 pub(super) fn is_field_content(byte: u8) -> bool {
     byte == b'\t' || byte >= b' ' && byte != 0x7f
 }
 
-fn length(value: &[u8]) -> Option<u64> {
+fn content_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > LENGTH_DIGITS_MAX || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// `HOST[:PORT]` (RFC 9110 section 7.2), without a user.
+/// Whether a value is `HOST[:PORT]` without a user (RFC 9110 section 7.2).
 fn is_authority(value: &[u8]) -> bool {
     let (host, port) = match value.strip_prefix(b"[") {
         Some(rest) => {

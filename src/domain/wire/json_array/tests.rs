@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::domain::wire::json_pick::tests::json_value;
-use crate::domain::wire::json_pick::{Path, PathSet, Segment, Take};
+use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, PickSegment};
 
 static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
-const PATHS: &[Path] = &[Path::new(&[Segment::Key("type")], Take::Scalar)];
+const PATHS: &[PickPath] = &[PickPath::new(&[PickSegment::Key("type")], PickRule::Scalar)];
 const LAST: &[u8] = br#"{"error":{"code":503}}"#;
 
 struct Reading {

@@ -1,22 +1,22 @@
-//! The picker's JSON lexer: bytes in any split, one token at a time, no allocation, no recursion.
+//! The picker's JSON lexer: reads bytes in any split, one token at a time, without allocation or recursion.
 
 mod completion;
 
-use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run::plain_run};
+use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run};
 
-/// One bit for each container that may be open; deeper values make the lexer inert.
+/// One bit for each open container; deeper nesting makes the lexer inert.
 const STACK_WORDS: usize = DEPTH_MAX / 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Container {
+pub(super) enum PickContainer {
     Object,
     Array,
 }
 
-/// What the last of the bytes just consumed means. A key or a text begins and ends with its quote; pieces between
-/// come without a token, the last one with the end. Colons, commas and white space come before the byte that the token is about.
+/// The meaning of the last byte consumed. The tokens at the begin and end of a key or a text are at its quotes; pieces between
+/// have no token, and the last one comes with the end. Colons, commas and white space precede the byte that the token is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum PickToken {
     Key,
     KeyEnd,
     Text,
@@ -24,13 +24,13 @@ pub(super) enum Token {
     /// A number, `true`, `false` or `null`.
     Plain,
     PlainEnd,
-    Open(Container),
+    Open(PickContainer),
     Close,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// A value has to follow.
+enum PickLexerMode {
+    /// A value must follow.
     Value,
     /// After `[`.
     FirstValue,
@@ -42,66 +42,66 @@ enum Mode {
     Colon,
     /// After a value inside a container.
     Next,
-    Text(Role),
+    Text(StringRole),
     Number,
     Literal(&'static [u8]),
     /// The top-level value is closed.
     Done,
-    /// Not JSON, or too deep.
+    /// The bytes are not JSON, or nested too deeply.
     Inert,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum StringRole {
     Key,
     Value,
 }
 
-/// Where in an escape a text is. `after_high`: directly behind a leading surrogate, which has to be followed by a trailing one.
+/// The position within an escape. `after_high`: directly after a leading surrogate, which a trailing one must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escape {
+enum LexerEscapeState {
     None,
     AfterHigh,
     Slash { after_high: bool },
     Hex { digits: u8, value: u16, after_high: bool },
 }
 
-/// The last bytes of a text or a number that ran to the end of a chunk: a cut may lie within a UTF-8 sequence.
+/// The number of bytes kept from the end of a text's or number's last piece: a piece may end within a UTF-8 sequence.
 const TAIL_BYTES: usize = 3;
 
 #[derive(Debug)]
-pub(super) struct Lexer {
-    /// One bit per open container: set for an array.
+pub(super) struct PickLexer {
+    /// One bit for each open container: set for an array.
     stack: [u64; STACK_WORDS],
     depth: usize,
-    mode: Mode,
-    escape: Escape,
+    mode: PickLexerMode,
+    escape: LexerEscapeState,
     tail: [u8; TAIL_BYTES],
 }
 
-impl Lexer {
+impl PickLexer {
     pub(super) fn new() -> Self {
         Self {
             stack: [0; STACK_WORDS],
             depth: 0,
-            mode: Mode::Value,
-            escape: Escape::None,
+            mode: PickLexerMode::Value,
+            escape: LexerEscapeState::None,
             tail: [0; TAIL_BYTES],
         }
     }
 
     pub(super) fn reset(&mut self) {
         self.depth = 0;
-        self.mode = Mode::Value;
-        self.escape = Escape::None;
+        self.mode = PickLexerMode::Value;
+        self.escape = LexerEscapeState::None;
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.mode == Mode::Done
+        self.mode == PickLexerMode::Done
     }
 
     pub(super) fn is_inert(&self) -> bool {
-        self.mode == Mode::Inert
+        self.mode == PickLexerMode::Inert
     }
 
     /// The number of open containers.
@@ -109,7 +109,7 @@ impl Lexer {
         self.depth
     }
 
-    /// Whether the container with this number (1 is the outermost) is an array.
+    /// Whether the open container at `level` is an array; 1 is the outermost.
     pub(super) fn is_array(&self, level: usize) -> bool {
         let Some(bit) = level.checked_sub(1) else { return false };
         self.stack
@@ -117,140 +117,147 @@ impl Lexer {
             .is_some_and(|word| word & (1 << (bit % 64)) != 0)
     }
 
-    /// Consumes bytes from the front, at most to the next token; returns how many and the token that they end in.
-    /// Only the end of a number consumes nothing.
+    /// Consumes bytes from the front, at most to the next token; returns how many, and the token. Only the end of a number may
+    /// consume nothing.
     #[inline]
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<Token>) {
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
         match self.mode {
-            Mode::Text(role) => self.text(bytes, role),
-            Mode::Number => self.number(bytes),
-            Mode::Literal(rest) => self.literal(bytes, rest),
-            Mode::Done | Mode::Inert => (bytes.len(), None),
-            Mode::Value | Mode::FirstValue | Mode::FirstKey | Mode::NextKey | Mode::Colon | Mode::Next => {
-                self.structure(bytes)
-            }
+            PickLexerMode::Text(role) => self.text(bytes, role),
+            PickLexerMode::Number => self.number(bytes),
+            PickLexerMode::Literal(rest) => self.literal(bytes, rest),
+            PickLexerMode::Done | PickLexerMode::Inert => (bytes.len(), None),
+            PickLexerMode::Value
+            | PickLexerMode::FirstValue
+            | PickLexerMode::FirstKey
+            | PickLexerMode::NextKey
+            | PickLexerMode::Colon
+            | PickLexerMode::Next => self.structure(bytes),
         }
     }
 
-    fn structure(&mut self, bytes: &[u8]) -> (usize, Option<Token>) {
-        // Most JSON is written without white space, and most of its values are strings.
+    fn structure(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
+        // Most JSON has no white space, and most values are strings.
         match (self.mode, bytes) {
-            (Mode::Next, [b',', b'"', ..]) if !self.is_array(self.depth) => {
-                self.begin_text(Role::Key);
-                return (2, Some(Token::Key));
+            (PickLexerMode::Next, [b',', b'"', ..]) if !self.is_array(self.depth) => {
+                self.begin_text(StringRole::Key);
+                return (2, Some(PickToken::Key));
             }
-            (Mode::Colon, [b':', b'"', ..]) => {
-                self.begin_text(Role::Value);
-                return (2, Some(Token::Text));
+            (PickLexerMode::Colon, [b':', b'"', ..]) => {
+                self.begin_text(StringRole::Value);
+                return (2, Some(PickToken::Text));
             }
             _ => {}
         }
         for (at, &byte) in bytes.iter().enumerate() {
             let token = match (self.mode, byte) {
                 (_, b' ' | b'\t' | b'\r' | b'\n') => None,
-                (Mode::Value | Mode::FirstValue, _) if byte != b']' => self.begin_value(byte),
-                (Mode::Colon, b':') => {
-                    self.mode = Mode::Value;
+                (PickLexerMode::Value | PickLexerMode::FirstValue, _) if byte != b']' => self.begin_value(byte),
+                (PickLexerMode::Colon, b':') => {
+                    self.mode = PickLexerMode::Value;
                     None
                 }
-                (Mode::Next, b',') => {
+                (PickLexerMode::Next, b',') => {
                     self.mode = if self.is_array(self.depth) {
-                        Mode::Value
+                        PickLexerMode::Value
                     } else {
-                        Mode::NextKey
+                        PickLexerMode::NextKey
                     };
                     None
                 }
-                (Mode::FirstKey | Mode::NextKey, b'"') => {
-                    self.begin_text(Role::Key);
-                    Some(Token::Key)
+                (PickLexerMode::FirstKey | PickLexerMode::NextKey, b'"') => {
+                    self.begin_text(StringRole::Key);
+                    Some(PickToken::Key)
                 }
-                (Mode::FirstKey, b'}') | (Mode::FirstValue, b']') => self.close(),
-                (Mode::Next, b'}') if !self.is_array(self.depth) => self.close(),
-                (Mode::Next, b']') if self.is_array(self.depth) => self.close(),
+                (PickLexerMode::FirstKey, b'}') | (PickLexerMode::FirstValue, b']') => self.close(),
+                (PickLexerMode::Next, b'}') if !self.is_array(self.depth) => self.close(),
+                (PickLexerMode::Next, b']') if self.is_array(self.depth) => self.close(),
                 _ => self.give_up(),
             };
-            if token.is_some() || self.mode == Mode::Inert {
+            if token.is_some() || self.mode == PickLexerMode::Inert {
                 return (at + 1, token);
             }
         }
         (bytes.len(), None)
     }
 
-    fn begin_value(&mut self, byte: u8) -> Option<Token> {
+    fn begin_value(&mut self, byte: u8) -> Option<PickToken> {
         match byte {
             b'"' => {
-                self.begin_text(Role::Value);
-                return Some(Token::Text);
+                self.begin_text(StringRole::Value);
+                return Some(PickToken::Text);
             }
-            b'{' => return self.open(Container::Object),
-            b'[' => return self.open(Container::Array),
+            b'{' => return self.open(PickContainer::Object),
+            b'[' => return self.open(PickContainer::Array),
             b'-' | b'0'..=b'9' => {
                 self.tail = [0, 0, byte];
-                self.mode = Mode::Number;
+                self.mode = PickLexerMode::Number;
             }
-            b't' => self.mode = Mode::Literal(b"rue"),
-            b'f' => self.mode = Mode::Literal(b"alse"),
-            b'n' => self.mode = Mode::Literal(b"ull"),
+            b't' => self.mode = PickLexerMode::Literal(b"rue"),
+            b'f' => self.mode = PickLexerMode::Literal(b"alse"),
+            b'n' => self.mode = PickLexerMode::Literal(b"ull"),
             _ => return self.give_up(),
         }
-        Some(Token::Plain)
+        Some(PickToken::Plain)
     }
 
-    fn begin_text(&mut self, role: Role) {
-        self.mode = Mode::Text(role);
-        self.escape = Escape::None;
+    fn begin_text(&mut self, role: StringRole) {
+        self.mode = PickLexerMode::Text(role);
+        self.escape = LexerEscapeState::None;
         self.tail = [0; TAIL_BYTES];
     }
 
-    fn open(&mut self, container: Container) -> Option<Token> {
+    fn open(&mut self, container: PickContainer) -> Option<PickToken> {
         let Some(word) = self.stack.get_mut(self.depth / 64) else {
             return self.give_up();
         };
         let bit = 1 << (self.depth % 64);
         self.mode = match container {
-            Container::Object => {
+            PickContainer::Object => {
                 *word &= !bit;
-                Mode::FirstKey
+                PickLexerMode::FirstKey
             }
-            Container::Array => {
+            PickContainer::Array => {
                 *word |= bit;
-                Mode::FirstValue
+                PickLexerMode::FirstValue
             }
         };
         self.depth += 1;
-        Some(Token::Open(container))
+        Some(PickToken::Open(container))
     }
 
-    fn close(&mut self) -> Option<Token> {
+    fn close(&mut self) -> Option<PickToken> {
         self.depth = self.depth.saturating_sub(1);
         self.end_value();
-        Some(Token::Close)
+        Some(PickToken::Close)
     }
 
     fn end_value(&mut self) {
-        self.mode = if self.depth == 0 { Mode::Done } else { Mode::Next };
+        self.mode = if self.depth == 0 {
+            PickLexerMode::Done
+        } else {
+            PickLexerMode::Next
+        };
     }
 
-    fn give_up(&mut self) -> Option<Token> {
-        self.mode = Mode::Inert;
+    fn give_up(&mut self) -> Option<PickToken> {
+        self.mode = PickLexerMode::Inert;
         None
     }
 
-    fn number(&mut self, bytes: &[u8]) -> (usize, Option<Token>) {
+    fn number(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
         let digits = bytes
             .iter()
             .take_while(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
             .count();
         if digits > 0 {
-            self.remember(bytes.get(..digits).unwrap_or(bytes));
+            self.record_tail(bytes.get(..digits).unwrap_or(bytes));
             return (digits, None);
         }
         self.end_value();
-        (0, Some(Token::PlainEnd))
+        (0, Some(PickToken::PlainEnd))
     }
 
-    fn literal(&mut self, bytes: &[u8], rest: &'static [u8]) -> (usize, Option<Token>) {
+    fn literal(&mut self, bytes: &[u8], rest: &'static [u8]) -> (usize, Option<PickToken>) {
         let same = bytes
             .iter()
             .zip(rest)
@@ -259,34 +266,34 @@ impl Lexer {
         let left = rest.get(same..).unwrap_or_default();
         if left.is_empty() {
             self.end_value();
-            return (same, Some(Token::PlainEnd));
+            return (same, Some(PickToken::PlainEnd));
         }
         if same < bytes.len() {
             return (same + 1, self.give_up());
         }
-        self.mode = Mode::Literal(left);
+        self.mode = PickLexerMode::Literal(left);
         (same, None)
     }
 
-    fn text(&mut self, bytes: &[u8], role: Role) -> (usize, Option<Token>) {
+    fn text(&mut self, bytes: &[u8], role: StringRole) -> (usize, Option<PickToken>) {
         let Some(&first) = bytes.first() else { return (0, None) };
         match self.escape {
-            Escape::None | Escape::AfterHigh => self.plain_text(bytes, first, role),
-            Escape::Slash { after_high } => {
+            LexerEscapeState::None | LexerEscapeState::AfterHigh => self.plain_text(bytes, first, role),
+            LexerEscapeState::Slash { after_high } => {
                 match first {
                     b'u' => {
-                        self.escape = Escape::Hex {
+                        self.escape = LexerEscapeState::Hex {
                             digits: 0,
                             value: 0,
                             after_high,
                         }
                     }
-                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.escape = Escape::None,
-                    _ => self.mode = Mode::Inert,
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.escape = LexerEscapeState::None,
+                    _ => self.mode = PickLexerMode::Inert,
                 }
                 (1, None)
             }
-            Escape::Hex {
+            LexerEscapeState::Hex {
                 digits,
                 value,
                 after_high,
@@ -295,14 +302,14 @@ impl Lexer {
                     .to_digit(16)
                     .and_then(|digit| u16::try_from(digit).ok())
                 else {
-                    self.mode = Mode::Inert;
+                    self.mode = PickLexerMode::Inert;
                     return (1, None);
                 };
                 let value = (value << 4) | digit;
                 self.escape = match (digits, value) {
-                    (3, 0xD800..=0xDBFF) => Escape::AfterHigh,
-                    (3, _) => Escape::None,
-                    _ => Escape::Hex {
+                    (3, 0xD800..=0xDBFF) => LexerEscapeState::AfterHigh,
+                    (3, _) => LexerEscapeState::None,
+                    _ => LexerEscapeState::Hex {
                         digits: digits + 1,
                         value,
                         after_high,
@@ -313,10 +320,10 @@ impl Lexer {
         }
     }
 
-    fn plain_text(&mut self, bytes: &[u8], first: u8, role: Role) -> (usize, Option<Token>) {
+    fn plain_text(&mut self, bytes: &[u8], first: u8, role: StringRole) -> (usize, Option<PickToken>) {
         if first == b'\\' {
-            self.escape = Escape::Slash {
-                after_high: self.escape == Escape::AfterHigh,
+            self.escape = LexerEscapeState::Slash {
+                after_high: self.escape == LexerEscapeState::AfterHigh,
             };
             self.tail = [0; TAIL_BYTES];
             return (1, None);
@@ -328,31 +335,31 @@ impl Lexer {
                 (run + 1, Some(token))
             }
             Some(_) => {
-                self.escape = Escape::None;
+                self.escape = LexerEscapeState::None;
                 (run, None)
             }
             None => {
-                self.escape = Escape::None;
-                self.remember(bytes);
+                self.escape = LexerEscapeState::None;
+                self.record_tail(bytes);
                 (run, None)
             }
         }
     }
 
-    fn end_text(&mut self, role: Role) -> Token {
+    fn end_text(&mut self, role: StringRole) -> PickToken {
         match role {
-            Role::Key => {
-                self.mode = Mode::Colon;
-                Token::KeyEnd
+            StringRole::Key => {
+                self.mode = PickLexerMode::Colon;
+                PickToken::KeyEnd
             }
-            Role::Value => {
+            StringRole::Value => {
                 self.end_value();
-                Token::TextEnd
+                PickToken::TextEnd
             }
         }
     }
 
-    fn remember(&mut self, run: &[u8]) {
+    fn record_tail(&mut self, run: &[u8]) {
         let [_, second, third] = self.tail;
         self.tail = match run {
             [.., a, b, c] => [*a, *b, *c],

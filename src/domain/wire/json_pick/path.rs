@@ -1,23 +1,27 @@
-//! The paths that a picker looks at, and what it does there.
+//! The paths that a picker follows, and what it does with the values there.
 
-/// Bytes of a picked scalar, in its JSON form; a longer one is dropped.
+use std::borrow::Cow;
+
+use crate::domain::wire::plain_run;
+
+/// The maximum length of a picked scalar's JSON text; a longer one is dropped.
 pub(crate) const SCALAR_BYTES_MAX: usize = 256;
-/// Bytes of a picked object or array, in its JSON form; a longer one is dropped.
+/// The maximum length of a picked object's or array's JSON text; a longer one is dropped.
 pub(crate) const TREE_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of a picked list; what comes behind them is dropped.
+/// The maximum length of a picked list; values that do not fit are dropped.
 pub(crate) const LIST_BYTES_MAX: usize = 8 * 1024;
-/// Segments of the longest path.
+/// The maximum number of segments in a path.
 pub(crate) const SEGMENTS_MAX: usize = 8;
-/// Paths of one set: one bit each.
+/// The maximum number of paths in a set.
 pub(crate) const PATHS_MAX: usize = 128;
 
-/// Some of a set's paths, one bit each.
+/// A subset of a set's paths, one bit each.
 pub(super) type PathBits = u128;
 
 /// One step from a container to a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
-    /// The value of this key (keys that are written with escapes never match).
+pub(crate) enum PickSegment {
+    /// The value of this key. A key that is written with escapes never matches.
     Key(&'static str),
     /// Each element of an array.
     Each,
@@ -25,56 +29,56 @@ pub(crate) enum Segment {
 
 /// What to do with a value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Take {
+pub(crate) enum PickRule {
     /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
     Scalar,
-    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] in all.
+    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] together.
     List,
-    /// Keep a whole object or array (or what else is there) of up to [`TREE_BYTES_MAX`]; paths that lead into it are not
-    /// followed. The last one wins.
+    /// Keep the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`]; paths that lead into it are not followed.
+    /// The last one wins.
     Tree,
-    /// As [`Take::Tree`], and of an object that is whole in memory the fields with these names at once (see
+    /// Like [`PickRule::Tree`]; of an object that is complete in memory, also read the fields with these names (see
     /// [`super::Picks::fields`]).
     Fields(&'static [&'static str]),
-    /// Note that there was one which says something: not `null`, `false`, zero, or an empty string, object or array.
+    /// Record that a value was there other than `null`, `false`, zero, or an empty string, object or array.
     Presence,
-    /// Count them.
+    /// Count the values.
     Count,
     /// Count the strings that begin with one of these.
     CountBeginning(&'static [&'static str]),
-    /// Mark the object around the string: with the bits of the word that the string is, or with `other` if it is none.
+    /// Mark the object around the string: with the bits of the word that equals the string, or with `other` if no word does.
     Mark {
         /// Words, each with its bits.
         words: &'static [(&'static str, u8)],
         /// The bits of any other string.
         other: u8,
     },
-    /// As [`Take::Presence`], and mark the object around it with these bits.
+    /// Like [`PickRule::Presence`], and mark the object around the value with these bits.
     MarkPresence {
-        /// They are set among the marks of that object, to tell later which of its members said something.
+        /// The bits to set, which tell later which members of the object were present.
         bits: u8,
-        /// What is no presence either, as it is written.
+        /// Further JSON texts that do not count as present.
         none: &'static [&'static str],
     },
-    /// Give the object around the number its number, if that is one of a byte.
+    /// Set the number of the object around the value, if the value is a number from 0 to 255.
     MarkNumber,
-    /// Keep of each object its marks and its number, up to [`LIST_BYTES_MAX`] in all.
+    /// Keep the marks and the number of each object, up to [`LIST_BYTES_MAX`] together.
     ListMarked,
-    /// Count the objects that have all of some marks when they end, and none of some others.
+    /// Count the objects that have all marks of `all`, and none of `none`, when they end.
     CountMarked {
-        /// All of these bits.
+        /// The bits that must be set.
         all: u8,
-        /// None of these.
+        /// The bits that must not be set.
         none: u8,
     },
-    /// Listen to a string, without its escapes, or to an object or array as it is written: see [`super::Heard`]. Nothing of
-    /// it is kept.
+    /// Count the text of a string, with its escapes resolved, or of an object or array as it is written: see [`super::TextCounter`].
+    /// Nothing of it is kept.
     Text,
 }
 
-impl Take {
-    /// How much of a value has to be kept for this take.
-    pub(super) const fn limit(self) -> usize {
+impl PickRule {
+    /// The maximum length of a value to buffer.
+    pub(super) const fn bytes_max(self) -> usize {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
             Self::Tree | Self::Fields(_) => TREE_BYTES_MAX,
@@ -87,47 +91,47 @@ impl Take {
     }
 }
 
-/// A place in a JSON value, and what to do with what is there.
+/// A position in a JSON value, and what to do with the value there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path {
-    segments: &'static [Segment],
-    take: Take,
+pub(crate) struct PickPath {
+    segments: &'static [PickSegment],
+    take: PickRule,
 }
 
-impl Path {
+impl PickPath {
     /// A path of up to [`SEGMENTS_MAX`] segments.
-    pub(crate) const fn new(segments: &'static [Segment], take: Take) -> Self {
+    pub(crate) const fn new(segments: &'static [PickSegment], take: PickRule) -> Self {
         assert!(segments.len() <= SEGMENTS_MAX, "a path has too many segments");
         Self { segments, take }
     }
 }
 
-/// Paths, made ready for looking: a tree with one node per place that is on a path. Built once per set, not per request.
+/// Paths, prepared for picking: a tree with one node for each position on a path. Built once per set, not per request.
 #[derive(Debug)]
 pub(crate) struct PathSet {
-    takes: Vec<Take>,
-    nodes: Vec<Node>,
+    takes: Vec<PickRule>,
+    nodes: Vec<PickNode>,
 }
 
-/// The place of a node in its set; the root is 0.
-pub(super) type NodeId = usize;
-pub(super) const ROOT: NodeId = 0;
+/// The index of a node in its set; the root is 0.
+pub(super) type PickNodeId = usize;
+pub(super) const ROOT: PickNodeId = 0;
 
 #[derive(Debug, Default)]
-struct Node {
-    keys: Vec<(&'static str, NodeId)>,
-    /// The bits of all these keys (see [`bit_of`]): most that are on no path are known by theirs.
+struct PickNode {
+    keys: Vec<(&'static str, PickNodeId)>,
+    /// The bits of all these keys (see [`key_bit`]), by which most other keys are ruled out.
     key_bits: u64,
-    each: Option<NodeId>,
-    leaves: Leaves,
+    each: Option<PickNodeId>,
+    leaves: PickLeaves,
 }
 
-/// The paths that end at a node, one bit each, by what they do.
+/// The paths that end at a node, one bit each, by what they do with the value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Leaves {
-    /// Look at a string, number or literal: all but those that only count or listen.
+pub(super) struct PickLeaves {
+    /// Paths that read a scalar: all but those that only count it or its text.
     pub(super) scalar: PathBits,
-    /// Bytes to keep of it.
+    /// The maximum length of a scalar to buffer.
     pub(super) scalar_limit: usize,
     pub(super) tree: PathBits,
     /// The fields to read of an object.
@@ -135,12 +139,12 @@ pub(super) struct Leaves {
     pub(super) presence: PathBits,
     pub(super) count: PathBits,
     pub(super) marked: PathBits,
-    /// Whether to listen.
+    /// Whether to count the value's text.
     pub(super) text: bool,
 }
 
-/// What is at a place that no path ends at.
-pub(super) static NO_LEAVES: Leaves = Leaves {
+/// The leaves of a node at which no path ends.
+pub(super) static NO_LEAVES: PickLeaves = PickLeaves {
     scalar: 0,
     scalar_limit: 0,
     tree: 0,
@@ -152,12 +156,12 @@ pub(super) static NO_LEAVES: Leaves = Leaves {
 };
 
 impl PathSet {
-    /// A set of up to [`PATHS_MAX`] paths; those behind are ignored.
-    pub(crate) fn new(paths: &[Path]) -> Self {
+    /// A set of up to [`PATHS_MAX`] paths; further ones are ignored.
+    pub(crate) fn new(paths: &[PickPath]) -> Self {
         let paths = paths.get(..PATHS_MAX).unwrap_or(paths);
         let mut set = Self {
             takes: paths.iter().map(|path| path.take).collect(),
-            nodes: vec![Node::default()],
+            nodes: vec![PickNode::default()],
         };
         for (at, path) in paths.iter().enumerate() {
             let node = path
@@ -171,38 +175,38 @@ impl PathSet {
         set
     }
 
-    /// How many paths it has.
+    /// The number of paths.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.takes.len()
     }
 
-    fn child(&mut self, parent: NodeId, segment: Segment) -> NodeId {
+    fn child(&mut self, parent: PickNodeId, segment: PickSegment) -> PickNodeId {
         let known = match segment {
-            Segment::Key(key) => self.key(parent, key.as_bytes()),
-            Segment::Each => self.each(parent),
+            PickSegment::Key(key) => self.key_child(parent, key.as_bytes()),
+            PickSegment::Each => self.element_child(parent),
         };
         if let Some(known) = known {
             return known;
         }
         let new = self.nodes.len();
-        self.nodes.push(Node::default());
+        self.nodes.push(PickNode::default());
         if let Some(parent) = self.nodes.get_mut(parent) {
             match segment {
-                Segment::Key(key) => {
+                PickSegment::Key(key) => {
                     parent.keys.push((key, new));
-                    parent.key_bits |= bit_of(key.as_bytes());
+                    parent.key_bits |= key_bit(key.as_bytes());
                 }
-                Segment::Each => parent.each = Some(new),
+                PickSegment::Each => parent.each = Some(new),
             }
         }
         new
     }
 
-    /// The node of a key in the object at this node.
-    pub(super) fn key(&self, node: NodeId, key: &[u8]) -> Option<NodeId> {
+    /// The node of a key's value in the object at this node.
+    pub(super) fn key_child(&self, node: PickNodeId, key: &[u8]) -> Option<PickNodeId> {
         let node = self.nodes.get(node)?;
-        if node.key_bits & bit_of(key) == 0 {
+        if node.key_bits & key_bit(key) == 0 {
             return None;
         }
         node.keys
@@ -212,50 +216,297 @@ impl PathSet {
     }
 
     /// The node of the elements in the array at this node.
-    pub(super) fn each(&self, node: NodeId) -> Option<NodeId> {
+    pub(super) fn element_child(&self, node: PickNodeId) -> Option<PickNodeId> {
         self.nodes.get(node)?.each
     }
 
-    /// Whether any key of an object at this node leads on.
-    pub(super) fn has_keys(&self, node: NodeId) -> bool {
+    /// Whether a path leads into the members of an object at this node.
+    pub(super) fn has_keys(&self, node: PickNodeId) -> bool {
         self.nodes.get(node).is_some_and(|node| node.key_bits != 0)
     }
 
-    pub(super) fn leaves(&self, node: NodeId) -> &Leaves {
+    pub(super) fn leaves(&self, node: PickNodeId) -> &PickLeaves {
         self.nodes.get(node).map_or(&NO_LEAVES, |node| &node.leaves)
     }
 
-    pub(super) fn takes(&self) -> &[Take] {
+    pub(super) fn takes(&self) -> &[PickRule] {
         &self.takes
     }
 }
 
-/// One of 64 bits that tells keys apart quickly: by their beginnings and lengths.
-fn bit_of(key: &[u8]) -> u64 {
+/// One of 64 bits, chosen by a key's first byte and length, to tell keys apart quickly.
+fn key_bit(key: &[u8]) -> u64 {
     let first = key.first().copied().map_or(0, usize::from);
     1 << ((first + 7 * key.len()) % 64)
 }
 
-impl Leaves {
-    fn add(&mut self, bit: PathBits, take: Take) {
+impl PickLeaves {
+    fn add(&mut self, bit: PathBits, take: PickRule) {
         match take {
-            Take::Tree => self.tree |= bit,
-            Take::Fields(names) => {
+            PickRule::Tree => self.tree |= bit,
+            PickRule::Fields(names) => {
                 self.tree |= bit;
                 self.fields = names;
             }
-            Take::Presence | Take::MarkPresence { .. } => self.presence |= bit,
-            Take::Count => self.count |= bit,
-            Take::CountMarked { .. } | Take::ListMarked => self.marked |= bit,
-            Take::Text => self.text = true,
-            Take::Scalar | Take::List | Take::CountBeginning(_) | Take::Mark { .. } | Take::MarkNumber => {}
+            PickRule::Presence | PickRule::MarkPresence { .. } => self.presence |= bit,
+            PickRule::Count => self.count |= bit,
+            PickRule::CountMarked { .. } | PickRule::ListMarked => self.marked |= bit,
+            PickRule::Text => self.text = true,
+            PickRule::Scalar
+            | PickRule::List
+            | PickRule::CountBeginning(_)
+            | PickRule::Mark { .. }
+            | PickRule::MarkNumber => {}
         }
         if !matches!(
             take,
-            Take::Count | Take::CountMarked { .. } | Take::ListMarked | Take::Text
+            PickRule::Count | PickRule::CountMarked { .. } | PickRule::ListMarked | PickRule::Text
         ) {
             self.scalar |= bit;
-            self.scalar_limit = self.scalar_limit.max(take.limit());
+            self.scalar_limit = self.scalar_limit.max(take.bytes_max());
         }
+    }
+}
+
+/// The maximum length of a key that a path can match.
+const KEY_BYTES_MAX: usize = 48;
+
+/// The key being read, if a path could match it.
+#[derive(Debug)]
+pub(super) struct KeyBuffer {
+    bytes: [u8; KEY_BYTES_MAX],
+    length: usize,
+    state: KeyBufferState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyBufferState {
+    /// Not in a key, or in one that no path can match.
+    Off,
+    Collecting,
+    /// Too long or escaped.
+    Unmatchable,
+}
+
+impl KeyBuffer {
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: [0; KEY_BYTES_MAX],
+            length: 0,
+            state: KeyBufferState::Off,
+        }
+    }
+
+    /// Begins a key; `can_matter` says whether any path could match it.
+    pub(super) fn begin(&mut self, can_matter: bool) {
+        self.length = 0;
+        self.state = if can_matter {
+            KeyBufferState::Collecting
+        } else {
+            KeyBufferState::Off
+        };
+    }
+
+    /// Appends a piece of the key, if it is collected; an escape must begin a piece.
+    #[inline]
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        if self.state != KeyBufferState::Collecting {
+            return;
+        }
+        let room = self
+            .bytes
+            .get_mut(self.length..)
+            .and_then(|room| room.get_mut(..bytes.len()));
+        match room {
+            Some(room) if !bytes.starts_with(b"\\") => {
+                room.copy_from_slice(bytes);
+                self.length += bytes.len();
+            }
+            _ => self.state = KeyBufferState::Unmatchable,
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.state = KeyBufferState::Off;
+    }
+
+    /// The key with its last piece; `None` if no path can match it. A key in one piece, the usual case, is not copied.
+    pub(super) fn complete_with<'k>(&'k mut self, last: &'k [u8]) -> Option<&'k [u8]> {
+        if self.state == KeyBufferState::Collecting
+            && self.length == 0
+            && last.len() <= KEY_BYTES_MAX
+            && !last.starts_with(b"\\")
+        {
+            return Some(last);
+        }
+        self.extend(last);
+        if self.state == KeyBufferState::Collecting {
+            self.bytes.get(..self.length)
+        } else {
+            None
+        }
+    }
+}
+
+/// Separates the values of a list: the JSON text of a scalar cannot contain it.
+const LIST_SEPARATOR: u8 = b'\n';
+/// The length of an object's marks in a list: its bits and its number.
+const MARKS_BYTES: usize = 3;
+/// The number of an object without one.
+const NO_NUMBER: u16 = u16::MAX;
+
+/// The value picked at one path.
+#[derive(Debug, Default)]
+pub(super) struct PickSlot<'b> {
+    /// The JSON text that was kept last: a copy, or a slice of a value that is complete in memory. Or a list.
+    pub(super) raw: Cow<'b, [u8]>,
+    pub(super) count: u64,
+    pub(super) state: PickSlotState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PickSlotState {
+    #[default]
+    Empty,
+    Taken,
+    TooLong,
+}
+
+impl PickSlot<'_> {
+    /// Appends a value to a list, if it fits.
+    pub(super) fn push_value(&mut self, value: &[u8]) {
+        if let Some(list) = self.list_with_room(value.len() + 1) {
+            list.extend_from_slice(value);
+            list.push(LIST_SEPARATOR);
+        }
+    }
+
+    /// Appends the marks of an object to a list of marks, if they fit.
+    pub(super) fn push_marks(&mut self, marks: ObjectMarks) {
+        if let Some(list) = self.list_with_room(MARKS_BYTES) {
+            let number = marks.number.map(u16::from).unwrap_or(NO_NUMBER);
+            let [high, low] = number.to_be_bytes();
+            list.extend_from_slice(&[marks.bits, high, low]);
+        }
+    }
+
+    /// The list, with room for `more` bytes; `None` if they are beyond the limit. Begins the list if necessary.
+    fn list_with_room(&mut self, more: usize) -> Option<&mut Vec<u8>> {
+        let list = self.raw.to_mut();
+        if self.state == PickSlotState::Empty {
+            list.clear();
+            self.state = PickSlotState::Taken;
+        }
+        let room = list.len() + more;
+        if room > LIST_BYTES_MAX {
+            return None;
+        }
+        if room > list.capacity() {
+            // Doubles, but never exceeds the limit.
+            let wanted = room.next_power_of_two().min(LIST_BYTES_MAX);
+            list.reserve_exact(wanted - list.len());
+        }
+        Some(list)
+    }
+
+    /// The bytes of heap memory in use.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match &self.raw {
+            Cow::Owned(copy) => copy.capacity(),
+            Cow::Borrowed(_) => 0,
+        }
+    }
+}
+
+/// The marks of all objects of a list.
+pub(super) fn list_marks(list: &[u8]) -> impl Iterator<Item = ObjectMarks> {
+    let (objects, _) = list.as_chunks::<MARKS_BYTES>();
+    objects.iter().map(|[bits, high, low]| ObjectMarks {
+        bits: *bits,
+        number: u8::try_from(u16::from_be_bytes([*high, *low])).ok(),
+    })
+}
+
+/// The texts of all values of a list.
+pub(super) fn list_texts(list: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
+    let values = list
+        .split(|byte| *byte == LIST_SEPARATOR)
+        .filter(|value| !value.is_empty());
+    values.filter_map(scalar_text)
+}
+
+/// The string that a JSON text denotes, or the text of a number or boolean; `None` for `null`.
+pub(super) fn scalar_text(raw: &[u8]) -> Option<Cow<'_, str>> {
+    match raw {
+        b"null" => None,
+        [b'"', inner @ .., b'"'] if plain_run(inner) == inner.len() => {
+            std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+        }
+        [b'"', ..] => serde_json::from_slice(raw).ok().map(Cow::Owned),
+        _ => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
+    }
+}
+
+/// Whether the [`scalar_text`] of a JSON scalar_text is this one.
+pub(super) fn has_scalar_text(raw: &[u8], text: &str) -> bool {
+    match raw {
+        b"null" => false,
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => inner == text.as_bytes(),
+        [b'"', ..] => scalar_text(raw).is_some_and(|found| found == text),
+        _ => raw == text.as_bytes(),
+    }
+}
+
+/// Replaces a buffer's contents with `new`. The buffer is reused, and is never larger than its largest contents.
+pub(in crate::domain) fn replace_bytes(buffer: &mut Vec<u8>, new: &[u8]) {
+    buffer.clear();
+    buffer.reserve_exact(new.len());
+    buffer.extend_from_slice(new);
+}
+
+/// The indexes of the bits that are set.
+pub(super) fn set_bits(mut mask: PathBits) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
+        mask &= mask - 1;
+        Some(at)
+    })
+}
+
+/// Whether a scalar's JSON text is `null`, `false`, an empty string or zero.
+pub(super) fn is_blank(scalar: &[u8]) -> bool {
+    let is_zero = || scalar.iter().all(|byte| matches!(byte, b'0' | b'.' | b'-'));
+    matches!(scalar, b"null" | b"false" | b"\"\"") || is_zero()
+}
+
+/// The marks of an object, for conditions over several of its members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObjectMarks {
+    /// The bits set by its members.
+    pub(crate) bits: u8,
+    /// Its number; `None` if it is missing or does not fit into a byte.
+    pub(crate) number: Option<u8>,
+}
+
+impl ObjectMarks {
+    /// Sets the bits of a member's value `json`, if that is a string. A string that is too long to buffer matches no word.
+    pub(super) fn mark_word(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
+        let text = match json {
+            [b'"', inner @ .., b'"'] if !too_long => inner,
+            _ if too_long => b"",
+            _ => return,
+        };
+        let word = words.iter().find(|(word, _)| word.as_bytes() == text);
+        self.bits |= word.map_or(other, |(_, bits)| *bits);
+    }
+
+    /// Sets the number from JSON text.
+    pub(super) fn set_number(&mut self, json: &[u8]) {
+        self.number = std::str::from_utf8(json).ok().and_then(|number| number.parse().ok());
+    }
+
+    /// Whether all bits of `all` are set, and no bit of `none`.
+    pub(super) fn has_bits(self, all: u8, none: u8) -> bool {
+        self.bits & all == all && self.bits & none == 0
     }
 }

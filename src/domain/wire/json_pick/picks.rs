@@ -1,48 +1,47 @@
-//! What was picked of one value.
+//! The values picked out of one JSON value.
 
 use std::borrow::Cow;
 
-use super::marks::Marks;
-use super::path::{Leaves, PATHS_MAX, PathBits, PathSet, Take};
-use super::slot::{self, Slot, SlotState, bits};
+use super::path::{PATHS_MAX, PathBits, PathSet, PickLeaves, PickRule};
+use crate::domain::wire::json_pick::path::ObjectMarks;
+use crate::domain::wire::json_pick::path::{self, PickSlot, PickSlotState, set_bits};
 use crate::domain::wire::{
-    json_skip::before,
-    usage::fields::{self, Field},
+    json_skip::without_end,
+    usage::fields::{self, ReportField},
 };
 
-/// Paths of which a value usually has something.
+/// The number of slots to allocate at first: few values match more paths.
 const SLOTS_USUAL: usize = 16;
 
-/// See [`Picks`]. All zero at first.
+/// For each path the number of its slot, counted from one; zero if it has no slot.
 #[derive(Debug)]
-struct Places([u8; PATHS_MAX]);
+struct SlotNumbers([u8; PATHS_MAX]);
 
-impl Default for Places {
+impl Default for SlotNumbers {
     fn default() -> Self {
         Self([0; PATHS_MAX])
     }
 }
 
-/// What was picked of one value: copies of what it said, or, if it is whole in memory, places in it. Paths are named by their
-/// place in their set.
+/// The values picked out of one JSON value: copies, or slices of it if it is complete in memory. A path is identified by its
+/// index in its set.
 #[derive(Debug, Default)]
 pub(crate) struct Picks<'b> {
-    /// Of the paths at which something was seen: few of those of a set.
-    slots: Vec<Slot<'b>>,
-    /// Of each path the number of its slot, counted from one; zero if it has none.
-    places: Places,
-    takes: &'static [Take],
-    /// The slots that have to be cleared before the next value.
+    /// One slot for each path at which a value was found: few of the paths of a set.
+    slots: Vec<PickSlot<'b>>,
+    slot_numbers: SlotNumbers,
+    takes: &'static [PickRule],
+    /// The paths at which a value was found since the last `clear`.
     touched: PathBits,
-    /// The marks of the object that is being read and is counted by them.
-    marks: Marks,
-    /// The fields of the last object that was read for them, and where it stands.
-    fields: Vec<Field<'b>>,
-    fields_of: &'b [u8],
+    /// The marks of the current object.
+    marks: ObjectMarks,
+    /// The fields of the last object of a [`PickRule::Fields`], and that object's JSON text.
+    fields: Vec<ReportField<'b>>,
+    fields_json: &'b [u8],
 }
 
 impl<'b> Picks<'b> {
-    /// Gets room for what most values have of a set's paths, unless it is there.
+    /// Allocates slots for a usual value, unless that was done before.
     #[inline]
     pub(super) fn make_room(&mut self, set: &'static PathSet) {
         if self.takes.is_empty() {
@@ -51,24 +50,28 @@ impl<'b> Picks<'b> {
         }
     }
 
-    /// Forgets what was picked.
+    /// Forgets all picks.
     pub(super) fn clear(&mut self) {
-        self.marks = Marks::default();
+        self.marks = ObjectMarks::default();
         self.touched = 0;
         for slot in &mut self.slots {
-            slot.state = SlotState::Empty;
+            slot.state = PickSlotState::Empty;
             slot.count = 0;
         }
     }
 
-    fn each(&mut self, leaves: PathBits, mut change: impl FnMut(&mut Slot<'b>, Take, &mut Marks)) {
+    fn for_each_slot(
+        &mut self,
+        leaves: PathBits,
+        mut change: impl FnMut(&mut PickSlot<'b>, PickRule, &mut ObjectMarks),
+    ) {
         self.touched |= leaves;
-        for at in bits(leaves) {
-            let (Some(take), Some(place)) = (self.takes.get(at), self.places.0.get_mut(at)) else {
+        for at in set_bits(leaves) {
+            let (Some(take), Some(place)) = (self.takes.get(at), self.slot_numbers.0.get_mut(at)) else {
                 continue;
             };
             if *place == 0 {
-                self.slots.push(Slot::default());
+                self.slots.push(PickSlot::default());
                 *place = u8::try_from(self.slots.len()).unwrap_or(0);
             }
             if let Some(slot) = self.slots.get_mut(usize::from(*place).wrapping_sub(1)) {
@@ -77,11 +80,11 @@ impl<'b> Picks<'b> {
         }
     }
 
-    /// Notes at each of these paths that something was there.
-    pub(super) fn take_each(&mut self, leaves: PathBits) {
-        self.each(leaves, |slot, take, marks| {
-            slot.state = SlotState::Taken;
-            if let Take::MarkPresence { bits, .. } = take {
+    /// Records at each of these paths that a value is present.
+    pub(super) fn set_present(&mut self, leaves: PathBits) {
+        self.for_each_slot(leaves, |slot, take, marks| {
+            slot.state = PickSlotState::Taken;
+            if let PickRule::MarkPresence { bits, .. } = take {
                 marks.bits |= bits;
             }
         });
@@ -89,34 +92,34 @@ impl<'b> Picks<'b> {
 
     /// Counts a value at each of these paths.
     pub(super) fn count_each(&mut self, leaves: PathBits) {
-        self.each(leaves, |slot, _, _| slot.count = slot.count.saturating_add(1));
+        self.for_each_slot(leaves, |slot, _, _| slot.count = slot.count.saturating_add(1));
     }
 
-    /// An object or array begins, at which these paths end.
-    pub(super) fn open(&mut self, leaves: &Leaves) {
+    /// Handles the beginning of an object or array with these paths.
+    pub(super) fn on_container_begin(&mut self, leaves: &PickLeaves) {
         self.count_each(leaves.count);
         self.touched |= leaves.presence;
         if leaves.marked != 0 {
-            self.marks = Marks::default();
+            self.marks = ObjectMarks::default();
         }
     }
 
-    /// An object or array has ended at which these paths end that look at its marks.
-    pub(super) fn end_marked(&mut self, leaves: PathBits) {
+    /// Handles the end of an object or array with these paths, which depend on its marks.
+    pub(super) fn on_container_end(&mut self, leaves: PathBits) {
         let marks = self.marks;
         let fits = |at: &usize| match self.takes.get(*at) {
-            Some(Take::CountMarked { all, none }) => marks.fit(*all, *none),
+            Some(PickRule::CountMarked { all, none }) => marks.has_bits(*all, *none),
             _ => true,
         };
-        let fitting = bits(leaves).filter(fits).fold(0, |fitting, at| fitting | (1 << at));
-        self.each(fitting, |slot, take, marks| match take {
-            Take::ListMarked => slot.push_marks(*marks),
+        let fitting = set_bits(leaves).filter(fits).fold(0, |fitting, at| fitting | (1 << at));
+        self.for_each_slot(fitting, |slot, take, marks| match take {
+            PickRule::ListMarked => slot.push_marks(*marks),
             _ => slot.count = slot.count.saturating_add(1),
         });
     }
 
-    /// Takes a whole value in at each of these paths; `keep` puts it into a slot. One that is `too_long` for all of them has not
-    /// been kept.
+    /// Stores a complete value at each of these paths; `keep` puts it into a slot. A value that is `too_long` for all of them was
+    /// not buffered.
     pub(super) fn store(
         &mut self,
         leaves: PathBits,
@@ -124,125 +127,131 @@ impl<'b> Picks<'b> {
         too_long: bool,
         mut keep: impl FnMut(&mut Cow<'b, [u8]>, &[u8]),
     ) {
-        self.each(leaves, |slot, take, marks| {
-            let too_long = too_long || json.len() > take.limit();
+        self.for_each_slot(leaves, |slot, take, marks| {
+            let too_long = too_long || json.len() > take.bytes_max();
             match take {
-                Take::Presence if too_long || !slot::says_nothing(json) => slot.state = SlotState::Taken,
-                Take::MarkPresence { bits, none }
-                    if too_long || !slot::says_nothing(json) && none.iter().all(|none| none.as_bytes() != json) =>
+                PickRule::Presence if too_long || !path::is_blank(json) => slot.state = PickSlotState::Taken,
+                PickRule::MarkPresence { bits, none }
+                    if too_long || !path::is_blank(json) && none.iter().all(|none| none.as_bytes() != json) =>
                 {
-                    slot.state = SlotState::Taken;
+                    slot.state = PickSlotState::Taken;
                     marks.bits |= bits;
                 }
-                Take::MarkNumber if !too_long => marks.number(json),
-                Take::Presence
-                | Take::MarkPresence { .. }
-                | Take::MarkNumber
-                | Take::Count
-                | Take::CountMarked { .. }
-                | Take::ListMarked
-                | Take::Text => {}
-                Take::CountBeginning(words) => {
+                PickRule::MarkNumber if !too_long => marks.set_number(json),
+                PickRule::Presence
+                | PickRule::MarkPresence { .. }
+                | PickRule::MarkNumber
+                | PickRule::Count
+                | PickRule::CountMarked { .. }
+                | PickRule::ListMarked
+                | PickRule::Text => {}
+                PickRule::CountBeginning(words) => {
                     let text = json.strip_prefix(b"\"").unwrap_or_default();
                     let is_one = words.iter().any(|word| text.starts_with(word.as_bytes()));
                     slot.count = slot.count.saturating_add(u64::from(is_one && !too_long));
                 }
-                Take::Mark { words, other } => marks.see(words, other, json, too_long),
-                Take::List if too_long => {}
-                Take::List => slot.push(json),
-                Take::Scalar | Take::Tree | Take::Fields(_) if too_long => slot.state = SlotState::TooLong,
-                Take::Scalar | Take::Tree | Take::Fields(_) => {
+                PickRule::Mark { words, other } => marks.mark_word(words, other, json, too_long),
+                PickRule::List if too_long => {}
+                PickRule::List => slot.push_value(json),
+                PickRule::Scalar | PickRule::Tree | PickRule::Fields(_) if too_long => {
+                    slot.state = PickSlotState::TooLong
+                }
+                PickRule::Scalar | PickRule::Tree | PickRule::Fields(_) => {
                     keep(&mut slot.raw, json);
-                    slot.state = SlotState::Taken;
+                    slot.state = PickSlotState::Taken;
                 }
             }
         });
     }
 
-    /// Reads the fields of the object that a text begins with, inside `outer` containers; returns what follows it. `None` if it
-    /// begins with none, or one that cannot be read.
+    /// Reads the fields of the object at the beginning of `text`, which is inside `outer` containers; returns what follows it.
+    /// `None` if `text` does not begin with a readable object.
     pub(super) fn read_fields(&mut self, text: &'b [u8], names: &[&str], outer: usize) -> Option<&'b [u8]> {
-        self.fields_of = &[];
+        self.fields_json = &[];
         self.fields.clear();
-        self.fields.resize(names.len(), Field::default());
+        self.fields.resize(names.len(), ReportField::default());
         let behind = fields::read_object(text, outer, names, &mut self.fields)?;
-        self.fields_of = Some(before(text, behind))
-            .filter(|object| fields::is_text(object))
+        self.fields_json = Some(without_end(text, behind))
+            .filter(|object| fields::is_utf8(object))
             .unwrap_or_default();
         Some(behind)
     }
 
-    /// Takes in a value that is whole in memory.
-    pub(super) fn borrow(&mut self, leaves: PathBits, json: &'b [u8]) {
+    /// Stores a value that is complete in memory, without copying it.
+    pub(super) fn store_borrowed(&mut self, leaves: PathBits, json: &'b [u8]) {
         self.store(leaves, json, false, |raw, _| *raw = Cow::Borrowed(json));
     }
 
-    /// What was seen at this path.
-    fn slot(&self, path: usize) -> Option<&Slot<'b>> {
-        let place = *self.places.0.get(path)?;
+    /// The slot of this path; `None` if no value was found there.
+    fn slot(&self, path: usize) -> Option<&PickSlot<'b>> {
+        let place = *self.slot_numbers.0.get(path)?;
         self.slots.get(usize::from(place).wrapping_sub(1))
     }
 
-    /// The JSON text of what was kept at this path.
+    /// The JSON text kept at this path.
     pub(crate) fn raw(&self, path: usize) -> Option<&[u8]> {
         let slot = self.slot(path)?;
-        (slot.state == SlotState::Taken).then_some(&*slot.raw)
+        (slot.state == PickSlotState::Taken).then_some(&*slot.raw)
     }
 
-    /// The fields of the object kept at this path, which were read as it was found (see [`Take::Fields`]); `None` if it came in
-    /// pieces, or there is none.
-    pub(in crate::domain) fn fields_read<const N: usize>(&self, path: usize) -> Option<[Field<'_>; N]> {
-        // Empty texts are at the same place, and none is an object.
-        let is_same = !self.fields_of.is_empty() && std::ptr::eq(self.raw(path)?, self.fields_of);
+    /// The fields of the object kept at this path, if they were read when it was found (see [`PickRule::Fields`]). `None` if it
+    /// arrived in pieces or is missing.
+    pub(in crate::domain) fn parsed_fields<const N: usize>(&self, path: usize) -> Option<[ReportField<'_>; N]> {
+        // Empty slices may share an address, and are not objects.
+        let is_same = !self.fields_json.is_empty() && std::ptr::eq(self.raw(path)?, self.fields_json);
         self.fields.first_chunk().filter(|_| is_same).copied()
     }
 
-    /// The same, whether it came in pieces or not; the names are those of the path.
-    pub(in crate::domain) fn fields<const N: usize>(&self, path: usize, names: &[&str; N]) -> Option<[Field<'_>; N]> {
-        self.fields_read(path)
-            .or_else(|| Field::of(self.raw(path)?).object(names))
+    /// The fields of the object kept at this path, even if it arrived in pieces; `names` are those of the path.
+    pub(in crate::domain) fn fields<const N: usize>(
+        &self,
+        path: usize,
+        names: &[&str; N],
+    ) -> Option<[ReportField<'_>; N]> {
+        self.parsed_fields(path)
+            .or_else(|| ReportField::from_json(self.raw(path)?).object(names))
     }
 
-    /// The string kept at this path, or the text of the number or boolean; `null` is nothing.
+    /// The string kept at this path, or the text of the number or boolean; `None` for `null`.
     pub(crate) fn text(&self, path: usize) -> Option<Cow<'_, str>> {
-        slot::text(self.raw(path)?)
+        path::scalar_text(self.raw(path)?)
     }
 
-    /// As [`Self::text`], all that were kept at this path: several where it is a `Take::List`.
+    /// Like [`Self::text`], all texts kept at this path: several for a [`PickRule::List`].
     pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
-        slot::each_text(self.raw(path).unwrap_or_default())
+        path::list_texts(self.raw(path).unwrap_or_default())
     }
 
-    /// The marks of all objects at this path (see `Take::ListMarked`).
-    pub(crate) fn each_marks(&self, path: usize) -> impl Iterator<Item = Marks> {
-        slot::each_marks(self.raw(path).unwrap_or_default())
+    /// The marks of all objects at this path (see [`PickRule::ListMarked`]).
+    pub(crate) fn each_marks(&self, path: usize) -> impl Iterator<Item = ObjectMarks> {
+        path::list_marks(self.raw(path).unwrap_or_default())
     }
 
-    /// Whether the string kept at this path is this one.
-    pub(crate) fn is(&self, path: usize, text: &str) -> bool {
-        self.raw(path).is_some_and(|raw| slot::is(raw, text))
+    /// Whether the text kept at this path equals `text`.
+    pub(crate) fn has_text(&self, path: usize, text: &str) -> bool {
+        self.raw(path).is_some_and(|raw| path::has_scalar_text(raw, text))
     }
 
-    /// Whether something was seen at this path (see `Take::Presence`); for other takes, whether something was kept or was too long.
+    /// Whether a value is present at this path (see [`PickRule::Presence`]); for others, whether one was kept, counted or too long.
     pub(crate) fn is_present(&self, path: usize) -> bool {
         self.slot(path)
-            .is_some_and(|slot| slot.state != SlotState::Empty || slot.count > 0)
+            .is_some_and(|slot| slot.state != PickSlotState::Empty || slot.count > 0)
     }
 
-    /// Whether nothing was seen at any path but these and those that are listened to.
+    /// Whether values were found at no other paths than these, those of [`PickRule::Text`] aside.
     pub(crate) fn has_only(&self, paths: &[usize]) -> bool {
         let allowed = paths.iter().fold(0, |bits, path| bits | (1 << path));
         self.touched & !allowed == 0
     }
 
-    /// What was counted at this path.
+    /// The number of values counted at this path.
     pub(crate) fn count(&self, path: usize) -> u64 {
         self.slot(path).map_or(0, |slot| slot.count)
     }
 
     /// The bytes of heap memory in use: at most one limit per path.
     pub(super) fn heap_bytes(&self) -> usize {
-        let kept: usize = self.slots.iter().map(Slot::heap_bytes).sum();
-        self.slots.capacity() * size_of::<Slot<'_>>() + kept
+        let kept: usize = self.slots.iter().map(PickSlot::heap_bytes).sum();
+        self.slots.capacity() * size_of::<PickSlot<'_>>() + kept
     }
 }

@@ -5,35 +5,35 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::Segment::{Each, Key as K};
+use super::PickSegment::{Each, Key as K};
 use super::*;
 
 static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
-const PATHS: &[Path] = &[
-    Path::new(&[K("type")], Take::Scalar),
-    Path::new(&[K("a"), K("b")], Take::Tree),
-    Path::new(&[K("list"), Each, K("name")], Take::Scalar),
-    Path::new(&[K("list"), Each], Take::Count),
-    Path::new(
+const PATHS: &[PickPath] = &[
+    PickPath::new(&[K("type")], PickRule::Scalar),
+    PickPath::new(&[K("a"), K("b")], PickRule::Tree),
+    PickPath::new(&[K("list"), Each, K("name")], PickRule::Scalar),
+    PickPath::new(&[K("list"), Each], PickRule::Count),
+    PickPath::new(
         &[K("list"), Each, K("kind")],
-        Take::Mark {
+        PickRule::Mark {
             words: &[("x", 1), ("y", 2)],
             other: 4,
         },
     ),
-    Path::new(&[K("text")], Take::Presence),
-    Path::new(&[K("a")], Take::Presence),
-    Path::new(&[K("error")], Take::Scalar),
-    Path::new(&[K("error"), K("type")], Take::Scalar),
-    Path::new(
+    PickPath::new(&[K("text")], PickRule::Presence),
+    PickPath::new(&[K("a")], PickRule::Presence),
+    PickPath::new(&[K("error")], PickRule::Scalar),
+    PickPath::new(&[K("error"), K("type")], PickRule::Scalar),
+    PickPath::new(
         &[K("list"), Each, K("at"), K("state")],
-        Take::Mark {
+        PickRule::Mark {
             words: &[("bad", 8)],
             other: 0,
         },
     ),
-    Path::new(&[K("list"), Each], Take::CountMarked { all: 1, none: 8 }),
-    Path::new(&[K("list"), Each], Take::CountMarked { all: 4, none: 0 }),
+    PickPath::new(&[K("list"), Each], PickRule::CountMarked { all: 1, none: 8 }),
+    PickPath::new(&[K("list"), Each], PickRule::CountMarked { all: 4, none: 0 }),
 ];
 
 fn picked(json: &[u8]) -> Picker {
@@ -50,7 +50,7 @@ fn values_are_picked_at_their_paths_only() {
     );
     assert_eq!(picker.text(0).as_deref(), Some("y\u{e9}s"));
     assert_eq!(picker.raw(1), Some(br#"{"n":[1,{"b":"}"}]}"#.as_slice()));
-    assert!(picker.is(2, "two"));
+    assert!(picker.has_text(2, "two"));
     assert_eq!((picker.count(3), picker.count(10), picker.count(11)), (4, 2, 0));
     assert!(picker.is_present(5) && picker.is_present(6));
     assert!(picker.is_done() && !picker.is_inert());
@@ -59,17 +59,17 @@ fn values_are_picked_at_their_paths_only() {
 #[test]
 fn objects_are_listed_with_their_marks_and_numbers() {
     static LISTED: LazyLock<PathSet> = LazyLock::new(|| {
-        let present = |bits, none| Take::MarkPresence { bits, none };
+        let present = |bits, none| PickRule::MarkPresence { bits, none };
         PathSet::new(&[
-            Path::new(&[K("list"), Each], Take::ListMarked),
-            Path::new(&[K("list"), Each, K("at")], Take::MarkNumber),
-            Path::new(&[K("list"), Each, K("why")], present(1, &["\"no\"", "0"])),
-            Path::new(&[K("list"), Each, K("in"), Each, K("x")], present(2, &[])),
+            PickPath::new(&[K("list"), Each], PickRule::ListMarked),
+            PickPath::new(&[K("list"), Each, K("at")], PickRule::MarkNumber),
+            PickPath::new(&[K("list"), Each, K("why")], present(1, &["\"no\"", "0"])),
+            PickPath::new(&[K("list"), Each, K("in"), Each, K("x")], present(2, &[])),
         ])
     });
     let json = br#"{"list":[{"at":7,"why":"yes"},{"why":"no","in":[{"x":{"y":1}},{"x":{}},{"x":""}]},{"at":"1","why":0},{"at":256,"in":[{"x":"t"}],
         "why":"y"},{"why":"","in":[{"x":null},{"y":1}]},3,{"at":255}]}"#;
-    let marks = |bits, number| Marks { bits, number };
+    let marks = |bits, number| ObjectMarks { bits, number };
     let wanted = [
         marks(1, Some(7)),
         marks(2, None),
@@ -120,7 +120,7 @@ fn objects_are_counted_by_what_their_members_say_together() {
 
 #[test]
 fn a_scalar_path_lets_a_container_through() {
-    assert!(picked(br#"{"error":"text"}"#).is(7, "text"));
+    assert!(picked(br#"{"error":"text"}"#).has_text(7, "text"));
     let nested = picked(br#"{"error":{"type":"t"}}"#);
     assert_eq!((nested.raw(7), nested.text(8).as_deref()), (None, Some("t")));
 }
@@ -154,7 +154,7 @@ fn what_is_too_long_is_dropped() {
     let long = "x".repeat(TREE_BYTES_MAX);
     let picker = picked(format!(r#"{{"type":"{long}","a":{{"b":["{long}"]}},"list":[{{"name":"ok"}}]}}"#).as_bytes());
     assert_eq!((picker.raw(0), picker.raw(1)), (None, None));
-    assert!(picker.is(2, "ok"));
+    assert!(picker.has_text(2, "ok"));
     assert!(picker.is_done());
 }
 
@@ -301,7 +301,7 @@ proptest! {
             tree @ (Value::Object(_) | Value::Array(_)) => prop_assert_eq!(raw.as_ref(), Some(tree)),
             scalar => prop_assert_eq!(raw.as_ref(), Some(scalar)),
         }
-        prop_assert!(picker.is(0, "t"));
+        prop_assert!(picker.has_text(0, "t"));
     }
 
     #[test]

@@ -1,95 +1,95 @@
-//! Picks out of an object or array that is whole in memory: nothing is copied, and what is on no path is only skipped.
+//! Picks out of an object or array that is complete in memory: nothing is copied, and values on no path are skipped.
 
-use super::path::{Leaves, NodeId, PathSet, ROOT};
-use super::{Heard, Picker, Picks};
-use crate::domain::wire::json_skip::{before, skip_space, skip_value, split_key};
+use super::path::{PathSet, PickLeaves, PickNodeId, ROOT};
+use super::{Picker, Picks, TextCounter};
+use crate::domain::wire::json_skip::{skip_space, skip_value, split_key, without_end};
 
 impl Picker {
-    /// Reads the object or array that `bytes` begin with, as a new picker reads it in any split; what follows is nobody's. `None`
-    /// if they begin with none that is whole: then nothing has changed.
+    /// Reads the object or array at the beginning of `bytes`, with the result of a new picker that gets it in pieces; ignores
+    /// what follows it. `None` if `bytes` does not begin with a complete one: the picker is then unchanged.
     pub(crate) fn pick_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Picks<'b>> {
         let text = skip_space(bytes);
         if !matches!(text, [b'{' | b'[', ..]) {
             return None;
         }
-        let mut reader = Reader {
+        let mut reader = WholePickReader {
             set: self.set,
             picks: Picks::default(),
-            heard: self.heard.clone(),
-            is_listening: false,
+            text_counter: self.text_counter.clone(),
+            is_counting: false,
         };
         reader.picks.make_room(self.set);
-        reader.value(text, ROOT, 0)?;
-        self.heard = reader.heard;
+        reader.read_value(text, ROOT, 0)?;
+        self.text_counter = reader.text_counter;
         Some(reader.picks)
     }
 }
 
-/// Follows the paths; it goes no deeper than they do.
-struct Reader<'b> {
+/// Follows the paths; does not recurse deeper than they do.
+struct WholePickReader<'b> {
     set: &'static PathSet,
     picks: Picks<'b>,
-    heard: Heard,
-    /// What is being read is within an object or array that is listened to.
-    is_listening: bool,
+    text_counter: TextCounter,
+    /// Whether the current position is within an object or array whose text is counted.
+    is_counting: bool,
 }
 
-impl<'b> Reader<'b> {
-    /// Takes in the value that `text` begins with, inside `outer` containers; returns what follows it.
-    fn value(&mut self, text: &'b [u8], node: NodeId, outer: usize) -> Option<&'b [u8]> {
+impl<'b> WholePickReader<'b> {
+    /// Reads the value at the beginning of `text`, which is inside `outer` containers; returns what follows it.
+    fn read_value(&mut self, text: &'b [u8], node: PickNodeId, outer: usize) -> Option<&'b [u8]> {
         let leaves = self.set.leaves(node);
         if let [b'{' | b'[', inside @ ..] = text {
-            return self.container(text, inside, node, leaves, outer);
+            return self.read_container(text, inside, node, leaves, outer);
         }
         let behind = skip_value(text, outer)?;
-        let json = before(text, behind);
+        let json = without_end(text, behind);
         self.picks.count_each(leaves.count);
         if let [b'"', inner @ .., b'"'] = json
             && leaves.text
-            && !self.is_listening
+            && !self.is_counting
         {
-            self.heard.push(inner);
-            self.heard.end();
+            self.text_counter.push(inner);
+            self.text_counter.end();
         }
-        self.picks.borrow(leaves.scalar, json);
+        self.picks.store_borrowed(leaves.scalar, json);
         Some(behind)
     }
 
-    fn container(
+    fn read_container(
         &mut self,
         text: &'b [u8],
         inside: &'b [u8],
-        node: NodeId,
-        leaves: &Leaves,
+        node: PickNodeId,
+        leaves: &PickLeaves,
         outer: usize,
     ) -> Option<&'b [u8]> {
         let is_array = text.starts_with(b"[");
-        self.picks.open(leaves);
-        let listens = leaves.text && !self.is_listening;
-        self.is_listening |= listens;
+        self.picks.on_container_begin(leaves);
+        let listens = leaves.text && !self.is_counting;
+        self.is_counting |= listens;
         let inside = skip_space(inside);
         if !matches!(inside, [b'}' | b']', ..]) {
-            self.picks.take_each(leaves.presence);
+            self.picks.set_present(leaves.presence);
         }
-        let behind = match (leaves.tree, is_array, self.set.each(node)) {
-            (0, true, Some(each)) => self.elements(inside, each, outer + 1)?,
-            (0, false, _) if self.set.has_keys(node) => self.members(inside, node, outer + 1)?,
-            _ => self.unfollowed(text, leaves, outer)?,
+        let behind = match (leaves.tree, is_array, self.set.element_child(node)) {
+            (0, true, Some(each)) => self.read_elements(inside, each, outer + 1)?,
+            (0, false, _) if self.set.has_keys(node) => self.read_members(inside, node, outer + 1)?,
+            _ => self.read_unfollowed(text, leaves, outer)?,
         };
         if listens {
-            self.is_listening = false;
-            self.heard.push_plain(before(text, behind));
-            self.heard.end();
+            self.is_counting = false;
+            self.text_counter.push_json(without_end(text, behind));
+            self.text_counter.end();
         }
         match leaves.tree {
-            0 => self.picks.end_marked(leaves.marked),
-            tree => self.picks.borrow(tree, before(text, behind)),
+            0 => self.picks.on_container_end(leaves.marked),
+            tree => self.picks.store_borrowed(tree, without_end(text, behind)),
         }
         Some(behind)
     }
 
-    /// Takes in a container that no path leads into.
-    fn unfollowed(&mut self, text: &'b [u8], leaves: &Leaves, outer: usize) -> Option<&'b [u8]> {
+    /// Reads a container that no path leads into.
+    fn read_unfollowed(&mut self, text: &'b [u8], leaves: &PickLeaves, outer: usize) -> Option<&'b [u8]> {
         if leaves.fields.is_empty() {
             return skip_value(text, outer);
         }
@@ -97,15 +97,15 @@ impl<'b> Reader<'b> {
         read.or_else(|| skip_value(text, outer))
     }
 
-    fn members(&mut self, mut rest: &'b [u8], node: NodeId, outer: usize) -> Option<&'b [u8]> {
+    fn read_members(&mut self, mut rest: &'b [u8], node: PickNodeId, outer: usize) -> Option<&'b [u8]> {
         if let [b'}', behind @ ..] = rest {
             return Some(behind);
         }
         loop {
             let (key, value) = split_key(rest)?;
-            // One that is written with escapes has a backslash, and no path has.
-            let behind = match self.set.key(node, key) {
-                Some(node) => self.value(value, node, outer)?,
+            // A key that is written with escapes contains a backslash, which no path does.
+            let behind = match self.set.key_child(node, key) {
+                Some(node) => self.read_value(value, node, outer)?,
                 None => skip_value(value, outer)?,
             };
             match skip_space(behind) {
@@ -116,12 +116,12 @@ impl<'b> Reader<'b> {
         }
     }
 
-    fn elements(&mut self, mut rest: &'b [u8], each: NodeId, outer: usize) -> Option<&'b [u8]> {
+    fn read_elements(&mut self, mut rest: &'b [u8], each: PickNodeId, outer: usize) -> Option<&'b [u8]> {
         if let [b']', behind @ ..] = rest {
             return Some(behind);
         }
         loop {
-            match skip_space(self.value(rest, each, outer)?) {
+            match skip_space(self.read_value(rest, each, outer)?) {
                 [b',', next @ ..] => rest = skip_space(next),
                 [b']', behind @ ..] => return Some(behind),
                 _ => return None,

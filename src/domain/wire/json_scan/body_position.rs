@@ -1,31 +1,31 @@
-//! Where a request may name state at a provider, or a model beside the one that is to answer: the places of each protocol's
-//! body, and which member leads from one to another.
+//! Where a request may name state at a provider, or a model other than the one that is to answer: the positions in each
+//! protocol's body, and the members that lead from one position to another.
 //!
-//! The places are those of the vendors' published types; `tests/sdk/state_places.py` walks these and holds the table against
-//! them. A provider refuses members that it does not know, so none of them leads to state, except in content: a block in a
-//! block that is not known yet is searched like the one around it. A member whose name says that it is a model names one
-//! wherever it stands, but in the user's own data and in what tells of models that were run. Arrays have no place of their own,
-//! because a provider may take one element without its array.
+//! The positions are those of the vendors' published types; `tests/sdk/state_places.py` walks these types and compares them with
+//! the table. A provider refuses unknown members, so none of them leads to state, except in content: an unknown block within a
+//! block is searched like the block around it. A member whose name says that it is a model names one anywhere except in the
+//! user's own data and in reports of models that have run. Arrays have no position of their own, because a provider may accept
+//! an element without its array.
 
-use super::key::Key;
 use crate::domain::wire::Protocol;
+use crate::domain::wire::json_scan::string::BodyKey;
 use crate::domain::wire::provider_state::StateKind;
 
-/// A place in a request's body, of one value or of each element of an array.
+/// The position of a value in a request's body, or of each element of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyPosition {
-    /// Nothing from here on names state; a model may be named.
+    /// Nothing at or below this position names state; a model may be named.
     #[default]
     Elsewhere,
-    /// Nothing from here on names anything: the user's own data, or what has been.
+    /// Nothing at or below this position names anything: the user's own data, or a report of the past.
     Own,
-    /// A string here, or in what is here, names a model.
+    /// A string here, or in the value here, names a model.
     Model,
-    /// The models that take the place of one that declines: a string here has the provider choose them.
+    /// The models that replace one that declines; with a string, the provider chooses them.
     Fallbacks,
-    /// [`Self::Model`] of one of them.
+    /// Like [`Self::Model`], for a fallback.
     FallbackModel,
-    /// [`Self::Model`] in content, where state is looked for all the same.
+    /// Like [`Self::Model`], but in content, where state is searched for too.
     BlockModel,
     PartModel,
     GeminiPartModel,
@@ -34,7 +34,7 @@ pub(super) enum BodyPosition {
 
     /// The body of a Messages request.
     Messages,
-    /// `container` of Messages: an identifier, or an object that has one.
+    /// `container` of Messages: an identifier, or an object with one.
     Container,
     Thread,
     Diagnostics,
@@ -43,12 +43,12 @@ pub(super) enum BodyPosition {
 
     /// The body of a Responses request.
     Responses,
-    /// `conversation`: an identifier, or an object that has one.
+    /// `conversation`: an identifier, or an object with one.
     Conversation,
     Prompt,
-    /// The variables of a prompt, by names of the user's own.
+    /// The variables of a prompt, by names that the user chose.
     Variables,
-    /// An object that may have a file.
+    /// An object that may contain a file.
     FileHolder,
     CacheOptions,
     /// `store`.
@@ -61,30 +61,30 @@ pub(super) enum BodyPosition {
     /// The content of an item: a text, or parts.
     ItemContent,
     ItemSummary,
-    /// A string here is content of an item's own, so that it names nothing at the provider.
+    /// A string here is the item's own content, so the item need not exist at the provider.
     OwnText,
     OwnEncryptedContent,
     OwnResult,
     OwnSummary,
-    /// Anything else in an item, and all that nests in content.
+    /// Other members of an item, and everything nested in content.
     Parts,
     /// Tools of Responses.
     Tools,
-    /// `container` of a tool: an identifier, or as [`Self::Environment`].
+    /// `container` of a tool: an identifier, or an object like [`Self::Environment`].
     ToolContainer,
-    /// Where a tool runs, and the skills that it has there.
+    /// The environment in which a tool runs, with its skills.
     Environment,
 
     /// The body of a Gemini-style request.
     Gemini,
-    /// Contents, their parts, and all that nests in them.
+    /// Contents, their parts, and everything nested in them.
     GeminiParts,
     GeminiTools,
     FileSearch,
 }
 
 impl BodyPosition {
-    /// The place of a whole body.
+    /// The position of the body.
     pub(super) const fn of_body(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Messages => Self::Messages,
@@ -93,8 +93,8 @@ impl BodyPosition {
         }
     }
 
-    /// What a string here is the identifier of.
-    pub(super) const fn names(self) -> Option<StateKind> {
+    /// The kind of state that a string here identifies.
+    pub(super) const fn named_state(self) -> Option<StateKind> {
         match self {
             Self::Name(kind) => Some(kind),
             Self::Container | Self::ToolContainer => Some(StateKind::Container),
@@ -104,7 +104,7 @@ impl BodyPosition {
     }
 
     /// Whether a string here names a model.
-    pub(super) const fn names_model(self) -> bool {
+    pub(super) const fn is_model_name(self) -> bool {
         matches!(
             self,
             Self::Model
@@ -116,26 +116,26 @@ impl BodyPosition {
         )
     }
 
-    /// Whether weir goes by the string that stands here.
-    pub(super) const fn is_read(self) -> bool {
-        self.names().is_some() || matches!(self, Self::ItemId | Self::ItemType | Self::ItemRole)
+    /// Whether weir reads a string here.
+    pub(super) const fn is_string_read(self) -> bool {
+        self.named_state().is_some() || matches!(self, Self::ItemId | Self::ItemType | Self::ItemRole)
     }
 
-    /// The place of a member of an object here.
-    pub(super) const fn member(self, key: Option<Key>) -> Self {
+    /// The position of a member of an object here.
+    pub(super) const fn member(self, key: Option<BodyKey>) -> Self {
         let here = self.without_model();
         let Some(key) = key else { return here.unknown_member() };
         match (here, key) {
-            (Self::Own, _) | (Self::Messages | Self::Responses, Key::Model) => Self::Own,
+            (Self::Own, _) | (Self::Messages | Self::Responses, BodyKey::Model) => Self::Own,
             (Self::Model | Self::FallbackModel, _) => here,
             (Self::Variables, _) => Self::FileHolder,
-            (_, Key::Model | Key::OtherModel) => here.model_member(),
-            (_, Key::Data) => Self::Own,
+            (_, BodyKey::Model | BodyKey::OtherModel) => here.model_member(),
+            (_, BodyKey::Data) => Self::Own,
             _ => here.known_member(key),
         }
     }
 
-    const fn known_member(self, key: Key) -> Self {
+    const fn known_member(self, key: BodyKey) -> Self {
         match self {
             Self::Messages | Self::Container | Self::Thread | Self::Diagnostics | Self::Blocks => {
                 self.messages_member(key)
@@ -147,7 +147,7 @@ impl BodyPosition {
         }
     }
 
-    /// Where a member leads whose name says that it is a model.
+    /// The position of a member whose name says that it is a model.
     const fn model_member(self) -> Self {
         match self {
             Self::Blocks => Self::BlockModel,
@@ -158,7 +158,7 @@ impl BodyPosition {
         }
     }
 
-    /// The content that a model is named in, for what else stands there.
+    /// The content around a model's name, as the position of its other members.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,
@@ -168,15 +168,15 @@ impl BodyPosition {
         }
     }
 
-    /// Where a known member leads that the table does not have here.
-    const fn other_member(self, key: Key) -> Self {
+    /// The position of a member with a known key that the table does not have here.
+    const fn other_member(self, key: BodyKey) -> Self {
         match (self.unknown_member(), key) {
-            (Self::Elsewhere, Key::OwnMap) => Self::Own,
+            (Self::Elsewhere, BodyKey::OwnMap) => Self::Own,
             (place, _) => place,
         }
     }
 
-    /// Where a member leads that the table does not have.
+    /// The position of a member that the table does not have.
     const fn unknown_member(self) -> Self {
         match self {
             Self::Own | Self::Model | Self::FallbackModel | Self::Blocks | Self::Parts | Self::GeminiParts => self,
@@ -186,90 +186,92 @@ impl BodyPosition {
         }
     }
 
-    const fn messages_member(self, key: Key) -> Self {
+    const fn messages_member(self, key: BodyKey) -> Self {
         match (self, key) {
-            (Self::Messages, Key::Messages | Key::System) => Self::Blocks,
-            (Self::Messages, Key::Container) => Self::Container,
-            (Self::Messages, Key::Thread) => Self::Thread,
-            (Self::Messages, Key::Diagnostics) => Self::Diagnostics,
-            (Self::Messages, Key::Fallbacks) => Self::Fallbacks,
-            (Self::Container, Key::Id) => Self::Name(StateKind::Container),
-            // Of the skills in it.
-            (Self::Container, Key::Skills) => Self::Container,
-            (Self::Container, Key::SkillId) => Self::Name(StateKind::Skill),
-            (Self::Thread, Key::PreviousMessageId) => Self::Name(StateKind::Thread),
-            (Self::Diagnostics, Key::PreviousMessageId) => Self::Name(StateKind::ComparedMessage),
-            (Self::Blocks, Key::FileId) => Self::Name(StateKind::File),
-            (Self::Blocks, Key::Input | Key::Hop) => Self::Own,
+            (Self::Messages, BodyKey::Messages | BodyKey::System) => Self::Blocks,
+            (Self::Messages, BodyKey::Container) => Self::Container,
+            (Self::Messages, BodyKey::Thread) => Self::Thread,
+            (Self::Messages, BodyKey::Diagnostics) => Self::Diagnostics,
+            (Self::Messages, BodyKey::Fallbacks) => Self::Fallbacks,
+            (Self::Container, BodyKey::Id) => Self::Name(StateKind::Container),
+            // For the skills in it.
+            (Self::Container, BodyKey::Skills) => Self::Container,
+            (Self::Container, BodyKey::SkillId) => Self::Name(StateKind::Skill),
+            (Self::Thread, BodyKey::PreviousMessageId) => Self::Name(StateKind::Thread),
+            (Self::Diagnostics, BodyKey::PreviousMessageId) => Self::Name(StateKind::ComparedMessage),
+            (Self::Blocks, BodyKey::FileId) => Self::Name(StateKind::File),
+            (Self::Blocks, BodyKey::Input | BodyKey::Hop) => Self::Own,
             // Definitions of tools.
-            (Self::Blocks, Key::Tools | Key::ToolDefinition) => Self::Elsewhere,
+            (Self::Blocks, BodyKey::Tools | BodyKey::ToolDefinition) => Self::Elsewhere,
             _ => self.other_member(key),
         }
     }
 
-    const fn responses_member(self, key: Key) -> Self {
+    const fn responses_member(self, key: BodyKey) -> Self {
         match (self, key) {
-            (Self::Responses, Key::Input) => Self::Input,
-            (Self::Responses | Self::Tools, Key::Tools) => Self::Tools,
-            (Self::Responses, Key::PreviousResponseId) => Self::Name(StateKind::Response),
-            (Self::Responses, Key::Conversation) => Self::Conversation,
-            (Self::Responses, Key::Prompt) => Self::Prompt,
-            (Self::Responses, Key::PromptCacheOptions) => Self::CacheOptions,
-            (Self::Responses, Key::Store) => Self::Store,
-            (Self::Conversation, Key::Id) => Self::Name(StateKind::Conversation),
-            (Self::Prompt, Key::Id) => Self::Name(StateKind::Prompt),
-            (Self::Prompt, Key::Variables) => Self::Variables,
-            (Self::CacheOptions, Key::ComparisonResponseId) => Self::Name(StateKind::ComparedResponse),
-            (Self::Tools, Key::Container) => Self::ToolContainer,
-            (Self::Tools, Key::Environment | Key::Skills) => Self::Environment,
-            (Self::Tools, Key::VectorStoreIds) => Self::Name(StateKind::VectorStore),
-            (Self::Tools, Key::TunnelId) => Self::Name(StateKind::Tunnel),
-            (Self::Tools, Key::InputImageMask) => Self::FileHolder,
-            (Self::ToolContainer | Self::Environment, Key::Skills) => Self::Environment,
-            (Self::ToolContainer | Self::Environment, Key::Id | Key::ContainerId) => Self::Name(StateKind::Container),
-            (Self::ToolContainer | Self::Environment | Self::Tools, Key::SkillId) => Self::Name(StateKind::Skill),
-            (Self::ToolContainer | Self::Environment | Self::Tools | Self::FileHolder, Key::FileId) => {
+            (Self::Responses, BodyKey::Input) => Self::Input,
+            (Self::Responses | Self::Tools, BodyKey::Tools) => Self::Tools,
+            (Self::Responses, BodyKey::PreviousResponseId) => Self::Name(StateKind::Response),
+            (Self::Responses, BodyKey::Conversation) => Self::Conversation,
+            (Self::Responses, BodyKey::Prompt) => Self::Prompt,
+            (Self::Responses, BodyKey::PromptCacheOptions) => Self::CacheOptions,
+            (Self::Responses, BodyKey::Store) => Self::Store,
+            (Self::Conversation, BodyKey::Id) => Self::Name(StateKind::Conversation),
+            (Self::Prompt, BodyKey::Id) => Self::Name(StateKind::Prompt),
+            (Self::Prompt, BodyKey::Variables) => Self::Variables,
+            (Self::CacheOptions, BodyKey::ComparisonResponseId) => Self::Name(StateKind::ComparedResponse),
+            (Self::Tools, BodyKey::Container) => Self::ToolContainer,
+            (Self::Tools, BodyKey::Environment | BodyKey::Skills) => Self::Environment,
+            (Self::Tools, BodyKey::VectorStoreIds) => Self::Name(StateKind::VectorStore),
+            (Self::Tools, BodyKey::TunnelId) => Self::Name(StateKind::Tunnel),
+            (Self::Tools, BodyKey::InputImageMask) => Self::FileHolder,
+            (Self::ToolContainer | Self::Environment, BodyKey::Skills) => Self::Environment,
+            (Self::ToolContainer | Self::Environment, BodyKey::Id | BodyKey::ContainerId) => {
+                Self::Name(StateKind::Container)
+            }
+            (Self::ToolContainer | Self::Environment | Self::Tools, BodyKey::SkillId) => Self::Name(StateKind::Skill),
+            (Self::ToolContainer | Self::Environment | Self::Tools | Self::FileHolder, BodyKey::FileId) => {
                 Self::Name(StateKind::File)
             }
             _ => self.other_member(key),
         }
     }
 
-    /// Of an item in `input` of Responses, or below one.
-    const fn item_member(self, key: Key) -> Self {
+    /// The position of a member of an item in `input` of Responses, or below one.
+    const fn item_member(self, key: BodyKey) -> Self {
         match (self, key) {
-            (Self::Input, Key::Id) => Self::ItemId,
-            (Self::Input, Key::Type) => Self::ItemType,
-            (Self::Input, Key::Role) => Self::ItemRole,
-            (Self::Input, Key::Content) => Self::ItemContent,
-            (Self::Input, Key::Summary) => Self::ItemSummary,
-            (Self::Input, Key::EncryptedContent) => Self::OwnEncryptedContent,
-            (Self::Input, Key::Result) => Self::OwnResult,
-            (Self::Input, Key::Environment) => Self::Environment,
-            (Self::ItemContent, Key::Text) => Self::OwnText,
-            (Self::ItemSummary, Key::Text) => Self::OwnSummary,
+            (Self::Input, BodyKey::Id) => Self::ItemId,
+            (Self::Input, BodyKey::Type) => Self::ItemType,
+            (Self::Input, BodyKey::Role) => Self::ItemRole,
+            (Self::Input, BodyKey::Content) => Self::ItemContent,
+            (Self::Input, BodyKey::Summary) => Self::ItemSummary,
+            (Self::Input, BodyKey::EncryptedContent) => Self::OwnEncryptedContent,
+            (Self::Input, BodyKey::Result) => Self::OwnResult,
+            (Self::Input, BodyKey::Environment) => Self::Environment,
+            (Self::ItemContent, BodyKey::Text) => Self::OwnText,
+            (Self::ItemSummary, BodyKey::Text) => Self::OwnSummary,
             (Self::ItemSummary, _) => Self::Elsewhere,
-            (_, Key::FileId) => Self::Name(StateKind::File),
-            (_, Key::ContainerId) => Self::Name(StateKind::Container),
-            (_, Key::Tools) => Self::Tools,
-            (_, Key::ToolDefinition) => Self::Elsewhere,
-            // What was used for a picture that the client sends back.
-            (_, Key::Input | Key::SvgUsage) => Self::Own,
+            (_, BodyKey::FileId) => Self::Name(StateKind::File),
+            (_, BodyKey::ContainerId) => Self::Name(StateKind::Container),
+            (_, BodyKey::Tools) => Self::Tools,
+            (_, BodyKey::ToolDefinition) => Self::Elsewhere,
+            // The usage of an image that the client sends back.
+            (_, BodyKey::Input | BodyKey::SvgUsage) => Self::Own,
             _ => self.other_member(key),
         }
     }
 
-    const fn gemini_member(self, key: Key) -> Self {
+    const fn gemini_member(self, key: BodyKey) -> Self {
         match (self, key) {
-            (Self::Gemini, Key::Contents | Key::SystemInstruction) => Self::GeminiParts,
-            (Self::Gemini, Key::CachedContent) => Self::Name(StateKind::CachedContent),
-            (Self::Gemini, Key::Tools) => Self::GeminiTools,
+            (Self::Gemini, BodyKey::Contents | BodyKey::SystemInstruction) => Self::GeminiParts,
+            (Self::Gemini, BodyKey::CachedContent) => Self::Name(StateKind::CachedContent),
+            (Self::Gemini, BodyKey::Tools) => Self::GeminiTools,
             // The request whose tokens are counted.
-            (Self::Gemini, Key::GenerateContentRequest) => Self::Gemini,
-            (Self::GeminiParts, Key::FileUri) => Self::Name(StateKind::FileUri),
-            (Self::GeminiParts, Key::ToolDefinition) => Self::Elsewhere,
-            (Self::GeminiTools, Key::FileSearch) => Self::FileSearch,
-            (Self::FileSearch, Key::FileSearchStoreNames) => Self::Name(StateKind::FileSearchStore),
+            (Self::Gemini, BodyKey::GenerateContentRequest) => Self::Gemini,
+            (Self::GeminiParts, BodyKey::FileUri) => Self::Name(StateKind::FileUri),
+            (Self::GeminiParts, BodyKey::ToolDefinition) => Self::Elsewhere,
+            (Self::GeminiTools, BodyKey::FileSearch) => Self::FileSearch,
+            (Self::FileSearch, BodyKey::FileSearchStoreNames) => Self::Name(StateKind::FileSearchStore),
             _ => self.other_member(key),
         }
     }

@@ -1,100 +1,107 @@
-//! The members of the top level that matter, and their values.
+//! Reads the members of the top level that weir needs.
 
-use super::key::Key;
-use super::lexer::{Kind, Token};
-use super::{ModelSpan, Scan, ScanError, string};
+use crate::domain::wire::{
+    json_scan::{
+        ModelSpan, Scan, ScanError,
+        lexer::{JsonToken, JsonTokenKind},
+        string::{self, BodyKey},
+    },
+    protocol::Protocol,
+};
 
-/// The facts found so far. Told of every key and every value in order; a value belongs to the key told last, once.
+/// Collects facts. Gets every key and value in order; only the first value after a key belongs to it.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct TopLevelReader {
     scan: Scan,
-    /// The last top-level key, so that its members can be told apart.
-    top: Option<Key>,
-    /// The key of the next value, with its depth; taken by it, so that no later array element is mistaken for it.
-    next: Option<(usize, Key)>,
+    /// The last top-level key, which tells what the members below it mean.
+    last_top_level: Option<BodyKey>,
+    /// The key of the next value, with its depth. That value takes it, so that no later array element counts as its value.
+    next: Option<(usize, BodyKey)>,
     has_stream: bool,
     has_generation_config: bool,
 }
 
-impl Facts {
+impl TopLevelReader {
     pub(super) fn into_scan(self) -> Scan {
         self.scan
     }
 
     /// The last top-level key, if it is known.
-    pub(super) fn top(&self) -> Option<Key> {
-        self.top
+    pub(super) fn last_top_level(&self) -> Option<BodyKey> {
+        self.last_top_level
     }
 
     /// Whether the next value is that of `model`.
     pub(super) fn is_model_next(&self) -> bool {
-        self.next == Some((1, Key::Model))
+        self.next == Some((1, BodyKey::Model))
     }
 
-    /// A key of an object at `depth` (1: the top level) that begins at byte `at`.
-    pub(super) fn key(&mut self, depth: usize, key: Option<Key>, at: usize) -> Result<(), ScanError> {
+    /// Handles a key of an object at `depth` (1: the top level) that begins at byte `at`.
+    pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, at: usize) -> Result<(), ScanError> {
         if depth == 1 {
-            self.top = key;
+            self.last_top_level = key;
         }
         self.next = None;
         let Some(key) = key else { return Ok(()) };
-        if let Key::CacheControl | Key::EncryptedContent | Key::Signature = key {
+        if let BodyKey::CacheControl | BodyKey::EncryptedContent | BodyKey::Signature = key {
             self.scan.is_account_bound = true;
         }
-        let counts = match (depth, self.top) {
+        let counts = match (depth, self.last_top_level) {
             (1, _) => {
-                self.top_level_key(key, at)?;
+                self.on_top_level_key(key, at)?;
                 true
             }
-            (2, Some(Key::GenerationConfig)) => {
+            (2, Some(BodyKey::GenerationConfig)) => {
                 matches!(
                     key,
-                    Key::MaxOutputTokens | Key::MaxOutputTokensCamel | Key::CandidateCount
+                    BodyKey::MaxOutputTokens | BodyKey::MaxOutputTokensCamel | BodyKey::CandidateCount
                 )
             }
-            (2, Some(Key::StreamOptions)) => key == Key::IncludeUsage,
+            (2, Some(BodyKey::StreamOptions)) => key == BodyKey::IncludeUsage,
             // The object is an element of an array.
-            (3, Some(Key::Fallbacks)) => key == Key::MaxTokens,
+            (3, Some(BodyKey::Fallbacks)) => key == BodyKey::MaxTokens,
             _ => false,
         };
         self.next = counts.then_some((depth, key));
         Ok(())
     }
 
-    fn top_level_key(&mut self, key: Key, at: usize) -> Result<(), ScanError> {
+    fn on_top_level_key(&mut self, key: BodyKey, at: usize) -> Result<(), ScanError> {
         match key {
-            // A first `model` always left its value here: one that is no string ended the scan.
-            Key::Model if self.scan.model.is_some() => return Err(ScanError::ModelTwice { at }),
-            Key::Stream if self.has_stream => return Err(ScanError::StreamTwice { at }),
-            Key::Stream => self.has_stream = true,
-            Key::Contents => self.scan.has_contents = true,
-            // Which of two a provider goes by is its own affair.
-            Key::GenerationConfig if self.has_generation_config => self.scan.output_limits.generation_config.note(None),
-            Key::GenerationConfig => self.has_generation_config = true,
+            // A first `model` has set this: the scan fails if its value is not a string.
+            BodyKey::Model if self.scan.model.is_some() => return Err(ScanError::ModelTwice { at }),
+            BodyKey::Stream if self.has_stream => return Err(ScanError::StreamTwice { at }),
+            BodyKey::Stream => self.has_stream = true,
+            BodyKey::Contents => self.scan.has_contents = true,
+            // It is unknown which of two the provider uses.
+            BodyKey::GenerationConfig if self.has_generation_config => {
+                self.scan.output_limits.generation_config.add(None)
+            }
+            BodyKey::GenerationConfig => self.has_generation_config = true,
             _ => {}
         }
         Ok(())
     }
 
-    /// A value; of an object or array its first byte.
+    /// Handles a value, or the first byte of an object or array.
     #[inline(always)]
-    pub(super) fn value(&mut self, text: &[u8], value: Token) -> Result<(), ScanError> {
+    pub(super) fn on_value(&mut self, text: &[u8], value: JsonToken) -> Result<(), ScanError> {
         match self.next.take() {
-            Some(field) => self.value_of(field, text, value),
+            Some(field) => self.set_fact(field, text, value),
             None => Ok(()),
         }
     }
 
-    fn value_of(&mut self, field: (usize, Key), text: &[u8], value: Token) -> Result<(), ScanError> {
-        let token = value.of(text);
+    fn set_fact(&mut self, field: (usize, BodyKey), text: &[u8], value: JsonToken) -> Result<(), ScanError> {
+        let token = value.bytes_in(text);
         let truth = match value.kind {
-            Kind::True => Some(true),
-            Kind::False => Some(false),
+            JsonTokenKind::True => Some(true),
+            JsonTokenKind::False => Some(false),
             _ => None,
         };
-        // The grammar is checked: what does not parse has a sign, a fraction, an exponent, or too many digits.
+        // The grammar is checked: a number that does not parse has a sign, a fraction, an exponent, or too many digits.
         let integer = match value.kind {
-            Kind::Number => std::str::from_utf8(token).ok().and_then(|token| token.parse().ok()),
+            JsonTokenKind::Number => std::str::from_utf8(token).ok().and_then(|token| token.parse().ok()),
             _ => None,
         };
         let Scan {
@@ -103,37 +110,39 @@ impl Facts {
             ..
         } = &mut self.scan;
         match field {
-            (1, Key::Model) => {
-                let text = (value.kind == Kind::String).then(|| string::unescaped(token)).flatten();
+            (1, BodyKey::Model) => {
+                let text = (value.kind == JsonTokenKind::String)
+                    .then(|| string::unescaped(token))
+                    .flatten();
                 let text = text.ok_or(ScanError::ModelNotString { at: value.start })?.into_owned();
                 let value = value.start..value.end;
                 self.scan.model = Some(ModelSpan { text, value });
             }
-            (1, Key::Stream) => self.scan.stream = truth.or(self.scan.stream),
-            (1, Key::Store) => self.scan.store = truth.or(self.scan.store),
-            (1, Key::MaxCompletionTokens) => *output_max = integer.or(*output_max),
-            (1, Key::MaxTokens) => {
+            (1, BodyKey::Stream) => self.scan.stream = truth.or(self.scan.stream),
+            (1, BodyKey::Store) => self.scan.store = truth.or(self.scan.store),
+            (1, BodyKey::MaxCompletionTokens) => *output_max = integer.or(*output_max),
+            (1, BodyKey::MaxTokens) => {
                 *output_max = integer.or(*output_max);
-                limits.max_tokens.note(integer);
+                limits.max_tokens.add(integer);
             }
-            (3, Key::MaxTokens) => limits.max_tokens.note(integer),
-            (1, Key::MaxOutputTokens) => {
+            (3, BodyKey::MaxTokens) => limits.max_tokens.add(integer),
+            (1, BodyKey::MaxOutputTokens) => {
                 *output_max = integer.or(*output_max);
-                limits.max_output_tokens.note(integer);
+                limits.max_output_tokens.add(integer);
             }
-            (2, Key::MaxOutputTokens | Key::MaxOutputTokensCamel) => {
+            (2, BodyKey::MaxOutputTokens | BodyKey::MaxOutputTokensCamel) => {
                 *output_max = integer.or(*output_max);
-                limits.generation_config.note(integer);
+                limits.generation_config.add(integer);
             }
-            (2, Key::CandidateCount) => limits.candidates.note(integer),
-            (1, Key::Background) if truth != Some(false) => self.hidden_usage("background", value.kind),
-            (2, Key::IncludeUsage) if truth != Some(true) => {
-                self.hidden_usage("stream_options.include_usage", value.kind);
+            (2, BodyKey::CandidateCount) => limits.candidates.add(integer),
+            (1, BodyKey::Background) if truth != Some(false) => self.record_hidden_usage("background", value.kind),
+            (2, BodyKey::IncludeUsage) if truth != Some(true) => {
+                self.record_hidden_usage("stream_options.include_usage", value.kind);
             }
-            (1, Key::Thread | Key::Diagnostics) => {
-                self.scan.may_be_continued |= matches!(value.kind, Kind::Object | Kind::Array);
+            (1, BodyKey::Thread | BodyKey::Diagnostics) => {
+                self.scan.may_be_continued |= matches!(value.kind, JsonTokenKind::Object | JsonTokenKind::Array);
             }
-            (1, Key::PromptCache) if value.kind == Kind::String => {
+            (1, BodyKey::PromptCache) if value.kind == JsonTokenKind::String => {
                 self.scan.prompt_cache_key = Some(value.start..value.end);
             }
             _ => {}
@@ -141,10 +150,219 @@ impl Facts {
         Ok(())
     }
 
-    /// A value that a provider might take for one that leaves weir without the usage: it is not for weir to know which.
-    fn hidden_usage(&mut self, place: &'static str, kind: Kind) {
-        if kind != Kind::Null {
+    /// Records a member that may hide the usage from weir. Which values the provider reads so is unknown: all but `null` count.
+    fn record_hidden_usage(&mut self, place: &'static str, kind: JsonTokenKind) {
+        if kind != JsonTokenKind::Null {
             self.scan.unseen_usage.get_or_insert(place);
         }
+    }
+}
+
+/// The output limits of a request, under all names. They limit its bill.
+///
+/// Only the name of the request's own protocol counts, and an ambiguous value does not count. Otherwise a request could set a
+/// small number that limits its bill but not its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutputLimits {
+    pub(super) max_tokens: OutputLimit,
+    pub(super) max_output_tokens: OutputLimit,
+    pub(super) generation_config: OutputLimit,
+    pub(super) candidates: OutputLimit,
+}
+
+/// The values under one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum OutputLimit {
+    #[default]
+    Absent,
+    /// The largest value; all are positive integers.
+    Number(u64),
+    /// Another value, at least once: `null`, a text, a fraction, or zero, which some servers read as unlimited.
+    Unclear,
+}
+
+impl OutputLimit {
+    /// Adds a value; `None` if it is not an integer.
+    pub(super) fn add(&mut self, integer: Option<u64>) {
+        *self = match (*self, integer) {
+            (Self::Unclear, _) | (_, None | Some(0)) => Self::Unclear,
+            (Self::Absent, Some(number)) => Self::Number(number),
+            (Self::Number(before), Some(number)) => Self::Number(before.max(number)),
+        };
+    }
+
+    fn number(self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Absent | Self::Unclear => None,
+        }
+    }
+}
+
+impl OutputLimits {
+    /// The maximum output tokens of the answer, reasoning included, of a request in this protocol; `None` without an unambiguous
+    /// limit. In a Messages request, the limit is for each run of the model, and is the largest one if a model of `fallbacks` has
+    /// its own; in a Gemini-style request, it covers all candidates.
+    pub fn for_protocol(&self, protocol: Protocol) -> Option<u64> {
+        match protocol {
+            Protocol::Messages => self.max_tokens.number(),
+            Protocol::Responses => self.max_output_tokens.number(),
+            Protocol::Gemini => {
+                let candidates = match self.candidates {
+                    OutputLimit::Absent => 1,
+                    OutputLimit::Number(candidates) => candidates,
+                    OutputLimit::Unclear => return None,
+                };
+                Some(self.generation_config.number()?.saturating_mul(candidates))
+            }
+        }
+    }
+}
+
+/// The depth of an object in an array of the top level.
+const TURN_DEPTH: usize = 3;
+
+/// The facts about a conversation's turns. Everything before the model's last answer was sent before and may be cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConversationTurns {
+    /// The estimated tokens from the beginning of the model's last answer to the end of the conversation; `None` if the model
+    /// has not answered yet.
+    pub since_answer: Option<u64>,
+    /// Whether a part of the body is marked for the cache (`cache_control`).
+    pub marks_cache: bool,
+}
+
+/// Finds the model's last answer in a conversation. Gets every key and string from the scan of the body.
+///
+/// Turns are the objects in the top-level array `messages`, `input` or `contents`. An answer is recognised by its `role`, or in
+/// Responses by its item's `type`.
+#[derive(Debug, Default)]
+pub(super) struct TurnReader {
+    turns: ConversationTurns,
+    is_in_conversation: bool,
+    /// Whether the next string names the author of the turn.
+    is_author_next: bool,
+    /// Whether the last turn was the model's.
+    in_answer: bool,
+    /// The tokens before the model's last answer.
+    tokens_before_answer: Option<u64>,
+}
+
+impl TurnReader {
+    /// Handles a key of an object at `depth` (1: the top level); `read` returns the number of tokens before it.
+    pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, read: impl Fn() -> u64) {
+        if depth == 1 {
+            self.end_conversation(read);
+            self.is_in_conversation = matches!(key, Some(BodyKey::Messages | BodyKey::Input | BodyKey::Contents));
+        }
+        self.is_author_next =
+            depth == TURN_DEPTH && self.is_in_conversation && matches!(key, Some(BodyKey::Role | BodyKey::Type));
+        self.turns.marks_cache |= key == Some(BodyKey::CacheControl);
+    }
+
+    /// Handles a string as it is written between its quotes; `read` returns the number of tokens before it.
+    pub(super) fn on_string(&mut self, raw: &[u8], read: impl Fn() -> u64) {
+        if !std::mem::take(&mut self.is_author_next) {
+            return;
+        }
+        let is_answer = match raw {
+            b"assistant" | b"model" | b"reasoning" => true,
+            // Its role names the author.
+            b"message" => return,
+            other => other.ends_with(b"_call"),
+        };
+        if is_answer && !self.in_answer {
+            self.tokens_before_answer = Some(read());
+        }
+        self.in_answer = is_answer;
+    }
+
+    /// Ends the conversation, if one is being read.
+    fn end_conversation(&mut self, read: impl Fn() -> u64) {
+        if std::mem::take(&mut self.is_in_conversation) {
+            self.turns.since_answer = self.tokens_before_answer.take().map(|at| read().saturating_sub(at));
+            self.in_answer = false;
+        }
+    }
+
+    /// Returns the facts, after the complete body.
+    pub(super) fn into_turns(mut self, read: impl Fn() -> u64) -> ConversationTurns {
+        self.end_conversation(read);
+        self.turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Protocol, ScanLimits, scan},
+        *,
+    };
+    use serde_json::{Value, json};
+
+    fn turns(body: &Value) -> ConversationTurns {
+        let limits = ScanLimits {
+            depth_max: 64,
+            references_max: 64,
+        };
+        scan(body.to_string().as_bytes(), Protocol::Messages, &limits)
+            .unwrap()
+            .turns
+    }
+
+    fn words(count: usize) -> String {
+        "word ".repeat(count)
+    }
+
+    #[test]
+    fn what_comes_since_the_last_answer_is_measured_in_every_protocol() {
+        let bodies = [
+            json!({ "messages": [
+                { "role": "user", "content": words(5_000) },
+                { "role": "assistant", "content": words(9) },
+                { "role": "user", "content": words(3_000) },
+                { "role": "assistant", "content": [{ "type": "tool_use", "input": { "role": "user" } }] },
+                { "role": "user", "content": [{ "type": "tool_result", "content": words(1_000) }] },
+            ], "system": words(2_000) }),
+            json!({ "instructions": words(2_000), "input": [
+                { "role": "user", "content": words(8_000) },
+                { "type": "reasoning", "summary": [] },
+                { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": words(20) }] },
+                { "type": "function_call", "call_id": "c", "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "c", "output": words(970) },
+            ] }),
+            json!({ "systemInstruction": { "parts": [{ "text": words(2_000) }] }, "contents": [
+                { "role": "user", "parts": [{ "text": words(8_000) }] },
+                { "role": "model", "parts": [{ "functionCall": { "name": "f" } }] },
+                { "role": "user", "parts": [{ "functionResponse": { "response": { "result": words(990) } } }] },
+            ] }),
+        ];
+        for body in bodies {
+            let since = turns(&body).since_answer.unwrap();
+            assert!((900..1_200).contains(&since), "{since}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_begins_has_no_answer() {
+        for body in [
+            json!({ "messages": [{ "role": "user", "content": "role assistant" }], "tools": [{ "role": "assistant" }] }),
+            json!({ "input": "hi" }),
+            json!({ "metadata": [{ "role": "assistant" }], "contents": [{ "parts": [{ "text": "hi" }] }] }),
+        ] {
+            assert_eq!(turns(&body), ConversationTurns::default(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_mark_for_the_cache_is_seen_wherever_it_stands() {
+        for body in [
+            json!({ "cache_control": { "type": "ephemeral" } }),
+            json!({ "system": [{ "text": "x", "cache_control": { "type": "ephemeral" } }] }),
+            json!({ "messages": [{ "content": [{ "content": [{ "cache_control": {} }] }] }] }),
+        ] {
+            assert!(turns(&body).marks_cache, "{body}");
+        }
+        assert!(!turns(&json!({ "system": "cache_control" })).marks_cache);
     }
 }

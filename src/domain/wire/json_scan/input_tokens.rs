@@ -1,49 +1,49 @@
-//! What a request's body costs to read, in tokens, before any provider has said so.
+//! Estimates a request's input tokens before the provider reports them.
 //!
-//! Told of every key and value by the one scan of the body. Text is counted by its bytes: the first [`EXACT_BYTES`] of it
-//! all, of what comes behind every [`SAMPLED_EVERY`]th block, so that a long conversation costs no second walk. Payloads in
-//! base64 are counted by kind and not by length; only their first and last bytes are looked at. The structure counts as
-//! providers render it: little for the names of fields in messages, as text for the schemas of tools.
+//! The estimate gets every key and value from the scan of the body. The first [`EXACT_BYTES`] of the text are counted completely,
+//! and after them every [`SAMPLED_EVERY`]th block, so that a long conversation costs no second pass. Base64 payloads count by
+//! their kind, and only their first and last bytes are read. The structure counts as providers render it: little for the names
+//! of fields in messages, as text for the schemas of tools.
 
-use crate::domain::wire::json_pick::Heard;
-use crate::domain::wire::tokens::Factor;
+use crate::domain::wire::json_pick::TextCounter;
+use crate::domain::wire::tokens::TokenFactor;
 
-/// Tokens of an image of any size: what providers charge for one of a megapixel or more.
+/// Tokens of an image of any size: what providers charge for an image of a megapixel or more.
 const IMAGE_TOKENS: u64 = 1_600;
-/// Tokens of a document (a PDF, or what is not recognised) per [`DOCUMENT_STEP_BYTES`] of base64, at least one step.
+/// Tokens of a document (a PDF or an unknown payload) per [`DOCUMENT_STEP_BYTES`] of base64, at least one step.
 const DOCUMENT_STEP_TOKENS: u64 = 3_000;
-/// Bytes of base64 of some two pages.
+/// The length of about two pages in base64.
 const DOCUMENT_STEP_BYTES: u64 = 100 << 10;
-/// Bytes of base64 of sound per token: 32 tokens a second at 128 kbit/s.
+/// Bytes of base64 audio per token: 32 tokens a second at 128 kbit/s.
 const SOUND_BYTES_PER_TOKEN: u64 = 667;
-/// Bytes of base64 of moving pictures per token: 260 tokens a second at 2 Mbit/s.
+/// Bytes of base64 video per token: 260 tokens a second at 2 Mbit/s.
 const FILM_BYTES_PER_TOKEN: u64 = 1_300;
-/// A string of at least so many bytes, with nothing but base64 at both ends, is a payload.
+/// The minimum length of a payload; a shorter string without a data URL's head is text.
 const PAYLOAD_BYTES_MIN: usize = 1 << 10;
-/// Bytes looked at on each end of a string that may be a payload.
+/// The bytes at each end of a string that are checked for base64.
 const PAYLOAD_ENDS: usize = 256;
 
-/// Bytes of text that are counted one by one.
+/// Bytes of text that are counted completely.
 const EXACT_BYTES: u64 = 16 << 10;
 /// Bytes per block of the sampled text. Small blocks cover many parts of a conversation.
 const BLOCK_BYTES: u64 = 128;
-/// The first of this many blocks is counted and stands for all of them.
+/// The first of this many blocks is counted and represents all of them.
 const SAMPLED_EVERY: u64 = 32;
-/// Bytes of that many blocks.
+/// Bytes of [`SAMPLED_EVERY`] blocks.
 const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
-/// Tokens, in halves, of a field's name outside of tools: with its value, providers add some four tokens per message.
+/// Half tokens of a field's name outside of tools; values included, providers add about four tokens per message.
 const FIELD_HALVES: u64 = 1;
-/// Tokens, in halves, of the marks around a field's name and value in a tool's schema.
+/// Half tokens of the punctuation around a field's name and value in a tool's schema.
 const SCHEMA_FIELD_HALVES: u64 = 3;
-/// Tokens, in halves, of a number or literal.
+/// Half tokens of a number or literal.
 const SCALAR_HALVES: u64 = 2;
 
 /// The estimate of the body so far.
 #[derive(Debug, Default)]
-pub(in crate::domain) struct InputTally {
-    exact: Heard,
-    sampled: Heard,
+pub(in crate::domain) struct InputTokenEstimate {
+    exact: TextCounter,
+    sampled: TextCounter,
     /// Bytes of text so far.
     text_bytes: u64,
     sampled_bytes: u64,
@@ -51,48 +51,48 @@ pub(in crate::domain) struct InputTally {
     halves: u64,
 }
 
-impl InputTally {
-    /// A field's name, as it is written between its quotes; `in_tools`: of the tools that the request declares.
-    pub(in crate::domain) fn key(&mut self, raw: &[u8], in_tools: bool) {
+impl InputTokenEstimate {
+    /// Counts a field's name, as it is written between its quotes; `in_tools`: in the tools that the request declares.
+    pub(in crate::domain) fn on_key(&mut self, raw: &[u8], in_tools: bool) {
         if in_tools {
             self.halves = self.halves.saturating_add(SCHEMA_FIELD_HALVES);
-            self.text(raw);
+            self.add_text(raw);
         } else {
             self.halves = self.halves.saturating_add(FIELD_HALVES);
         }
     }
 
-    /// A number or literal.
-    pub(in crate::domain) fn scalar(&mut self) {
+    /// Counts a number or literal.
+    pub(in crate::domain) fn on_scalar(&mut self) {
         self.halves = self.halves.saturating_add(SCALAR_HALVES);
     }
 
-    /// A string, as it is written between its quotes.
-    pub(in crate::domain) fn string(&mut self, raw: &[u8]) {
+    /// Counts a string, as it is written between its quotes.
+    pub(in crate::domain) fn on_string(&mut self, raw: &[u8]) {
         if raw.is_empty() {
             return;
         }
         match payload_tokens(raw) {
             Some(tokens) => self.payload_tokens = self.payload_tokens.saturating_add(tokens),
-            None => self.text(raw),
+            None => self.add_text(raw),
         }
     }
 
-    fn text(&mut self, raw: &[u8]) {
-        if self.is_passed_over(raw.len()) {
+    fn add_text(&mut self, raw: &[u8]) {
+        if self.is_skipped(raw.len()) {
             self.text_bytes = self.text_bytes.saturating_add(raw.len() as u64);
         } else {
-            self.count(raw);
+            self.count_text(raw);
         }
     }
 
-    /// Whether this many bytes lie completely in blocks that are not counted.
-    fn is_passed_over(&self, length: usize) -> bool {
+    /// Whether the next `length` bytes are entirely in blocks that are not counted.
+    fn is_skipped(&self, length: usize) -> bool {
         let place = self.text_bytes % ROUND_BYTES;
         self.text_bytes >= EXACT_BYTES && place >= BLOCK_BYTES && length as u64 <= ROUND_BYTES - place
     }
 
-    fn count(&mut self, raw: &[u8]) {
+    fn count_text(&mut self, raw: &[u8]) {
         let mut rest = raw;
         while !rest.is_empty() {
             let is_exact = self.text_bytes < EXACT_BYTES;
@@ -113,13 +113,13 @@ impl InputTally {
             self.text_bytes = self.text_bytes.saturating_add(piece.len() as u64);
             rest = after;
         }
-        self.exact.end_apart();
-        self.sampled.end_apart();
+        self.exact.end_text();
+        self.sampled.end_text();
     }
 
     /// The estimate, in tokens of o200k.
     pub(in crate::domain) fn tokens(&self) -> u64 {
-        let tokens = |heard: &Heard| heard.classes().tokens();
+        let tokens = |heard: &TextCounter| heard.classes().tokens();
         let behind = u128::from(self.text_bytes.saturating_sub(EXACT_BYTES));
         let sampled = u128::from(tokens(&self.sampled)) * behind / u128::from(self.sampled_bytes.max(1));
         [
@@ -133,8 +133,8 @@ impl InputTally {
     }
 }
 
-/// The estimated input of a request: the scan's estimate, corrected by the model's factor, at most the model's context.
-pub(crate) fn input_estimate(scanned: u64, factor: Factor, context_tokens: Option<u64>) -> u64 {
+/// The estimated input of a request: the scan's estimate times the model's factor, at most the model's context.
+pub(crate) fn input_estimate(scanned: u64, factor: TokenFactor, context_tokens: Option<u64>) -> u64 {
     factor.apply(scanned).min(context_tokens.unwrap_or(u64::MAX))
 }
 
@@ -146,8 +146,8 @@ fn payload_tokens(raw: &[u8]) -> Option<u64> {
         let (media_type, data) = url.split_at_checked(comma)?;
         if media_type.ends_with(b";base64") {
             return Some(
-                Payload::of_media_type(media_type)
-                    .unwrap_or(Payload::of_data(data))
+                PayloadKind::from_media_type(media_type)
+                    .unwrap_or(PayloadKind::from_data(data))
                     .tokens(data.len()),
             );
         }
@@ -156,7 +156,7 @@ fn payload_tokens(raw: &[u8]) -> Option<u64> {
     let is_payload = raw.len() >= PAYLOAD_BYTES_MIN
         && raw.get(..PAYLOAD_ENDS).is_some_and(is_base64)
         && raw.get(raw.len() - PAYLOAD_ENDS..).is_some_and(is_base64);
-    is_payload.then(|| Payload::of_data(raw).tokens(raw.len()))
+    is_payload.then(|| PayloadKind::from_data(raw).tokens(raw.len()))
 }
 
 /// Whether the bytes are base64 of either alphabet. A backslash escapes a slash or a line end.
@@ -167,7 +167,7 @@ fn is_base64(bytes: &[u8]) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Payload {
+enum PayloadKind {
     Image,
     Document,
     Sound,
@@ -175,24 +175,24 @@ enum Payload {
 }
 
 /// The first characters of known file types in base64.
-const MAGIC: [(&[u8], Payload); 13] = [
-    (b"iVBORw0", Payload::Image),
-    (b"/9j/", Payload::Image),
-    (b"\\/9j\\/", Payload::Image),
-    (b"R0lGOD", Payload::Image),
-    (b"Qk0", Payload::Image),
-    (b"SUkqA", Payload::Image),
-    (b"JVBERi", Payload::Document),
-    (b"SUQz", Payload::Sound),
-    (b"//u", Payload::Sound),
-    (b"T2dnUw", Payload::Sound),
-    (b"ZkxhQw", Payload::Sound),
-    (b"GkXfo", Payload::Film),
-    (b"AAAA", Payload::Film),
+const MAGIC: [(&[u8], PayloadKind); 13] = [
+    (b"iVBORw0", PayloadKind::Image),
+    (b"/9j/", PayloadKind::Image),
+    (b"\\/9j\\/", PayloadKind::Image),
+    (b"R0lGOD", PayloadKind::Image),
+    (b"Qk0", PayloadKind::Image),
+    (b"SUkqA", PayloadKind::Image),
+    (b"JVBERi", PayloadKind::Document),
+    (b"SUQz", PayloadKind::Sound),
+    (b"//u", PayloadKind::Sound),
+    (b"T2dnUw", PayloadKind::Sound),
+    (b"ZkxhQw", PayloadKind::Sound),
+    (b"GkXfo", PayloadKind::Film),
+    (b"AAAA", PayloadKind::Film),
 ];
 
-impl Payload {
-    fn of_media_type(media_type: &[u8]) -> Option<Self> {
+impl PayloadKind {
+    fn from_media_type(media_type: &[u8]) -> Option<Self> {
         match media_type.get(..6)? {
             b"image/" => Some(Self::Image),
             b"audio/" => Some(Self::Sound),
@@ -201,11 +201,11 @@ impl Payload {
         }
     }
 
-    /// The kind by the first bytes. Anything unknown is a document.
-    fn of_data(data: &[u8]) -> Self {
+    /// The kind, from the first bytes; a document if they are unknown.
+    fn from_data(data: &[u8]) -> Self {
         let data = data.strip_prefix(b",").unwrap_or(data);
         if data.starts_with(b"UklGR") {
-            // RIFF: its kind stands at byte 8, the last three letters of it at byte 9. This is `AVE` of `WAVE`.
+            // RIFF: the kind is at byte 8, its last three letters at byte 9. This is `AVE` of `WAVE`.
             return if data.get(12..16) == Some(b"QVZF") {
                 Self::Sound
             } else {

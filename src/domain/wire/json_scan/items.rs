@@ -1,35 +1,41 @@
-//! An input item of the Responses protocol: whether it names another, which the provider looks up by its identifier, or has
-//! content of its own. Only the whole item tells.
+//! Determines whether an input item of the Responses protocol names an item at the provider, which looks it up by its identifier,
+//! or has content of its own. This is known only at the item's end.
 
-use super::body_position::BodyPosition;
-use super::key::Key;
-use super::lexer::Token;
-use super::string;
-use crate::domain::wire::provider_state::StateKind;
+use std::{borrow::Cow, ops::Range};
 
-/// An item that has not ended. A member that comes twice is taken in whichever way makes the item a name.
+use crate::domain::wire::{
+    json_scan::{
+        body_position::BodyPosition,
+        lexer::JsonToken,
+        string::{self, BodyKey},
+    },
+    provider_state::StateKind,
+};
+
+/// An item that has not ended. A repeated member is read in the way that makes the item a reference.
 #[derive(Debug, Default)]
-pub(super) struct Item {
-    id: Option<Token>,
-    /// What else stands under the same name.
-    further_ids: Vec<Token>,
+pub(super) struct InputItem {
+    id: Option<JsonToken>,
+    /// The values of further members named `id`.
+    further_ids: Vec<JsonToken>,
     is_reference: bool,
-    /// A type that is looked up where it lacks its content, whatever else it has.
+    /// The provider looks up an item of this type whenever its content is missing.
     is_reasoning: bool,
     is_image: bool,
-    /// A type that never has content.
+    /// An item of this type never has content.
     is_trigger: bool,
     has_type: bool,
     has_role: bool,
-    /// A member beside those that every item may have.
+    /// Whether the item has a member other than those that every item may have.
     has_more: bool,
-    /// What it has of its own, and which of these members came, and came twice: a bit each, as below.
+    /// Which kinds of content the item has itself, which of these members have occurred, and which twice: one bit each, see
+    /// [`CONTENT`] and the others.
     own: u8,
     came: u8,
     came_twice: u8,
 }
 
-/// The longest type that is looked for, in bytes.
+/// The length of the longest known type, in bytes.
 const TYPE_BYTES_MAX: usize = 21;
 
 const CONTENT: u8 = 1;
@@ -37,25 +43,25 @@ const ENCRYPTED_CONTENT: u8 = 2;
 const RESULT: u8 = 4;
 const SUMMARY: u8 = 8;
 
-impl Item {
-    /// A member's name.
-    pub(super) fn member(&mut self, key: Option<Key>) {
-        self.has_more |= !matches!(key, Some(Key::Id | Key::Type | Key::Role | Key::Status));
+impl InputItem {
+    /// Handles a member's name.
+    pub(super) fn on_member(&mut self, key: Option<BodyKey>) {
+        self.has_more |= !matches!(key, Some(BodyKey::Id | BodyKey::Type | BodyKey::Role | BodyKey::Status));
         let came = match key {
-            Some(Key::Content) => CONTENT,
-            Some(Key::EncryptedContent) => ENCRYPTED_CONTENT,
-            Some(Key::Result) => RESULT,
-            Some(Key::Summary) => SUMMARY,
+            Some(BodyKey::Content) => CONTENT,
+            Some(BodyKey::EncryptedContent) => ENCRYPTED_CONTENT,
+            Some(BodyKey::Result) => RESULT,
+            Some(BodyKey::Summary) => SUMMARY,
             _ => return,
         };
         self.came_twice |= self.came & came;
         self.came |= came;
     }
 
-    /// A string at a place in it.
-    pub(super) fn string(&mut self, place: BodyPosition, text: &[u8], value: Token) {
-        let token = value.of(text);
-        if string::inner(token).is_empty() {
+    /// Handles a string at a position in the item.
+    pub(super) fn on_string(&mut self, place: BodyPosition, text: &[u8], value: JsonToken) {
+        let token = value.bytes_in(text);
+        if string::string_inner(token).is_empty() {
             return;
         }
         match place {
@@ -65,7 +71,7 @@ impl Item {
             },
             BodyPosition::ItemType => {
                 self.has_type = true;
-                match string::ascii(token, &mut [0; TYPE_BYTES_MAX]) {
+                match string::ascii_text(token, &mut [0; TYPE_BYTES_MAX]) {
                     Some(b"item_reference") => self.is_reference = true,
                     Some(b"reasoning" | b"compaction") => self.is_reasoning = true,
                     Some(b"image_generation_call") => self.is_image = true,
@@ -82,12 +88,12 @@ impl Item {
         }
     }
 
-    /// What its identifier names; `None` if the item is content.
-    pub(super) fn names(&self) -> Option<StateKind> {
+    /// The kind of state that its identifier names; `None` if the item is content.
+    pub(super) fn named_state(&self) -> Option<StateKind> {
         let has = |any_of: u8| self.own & !self.came_twice & any_of != 0;
         let lacks_reasoning = self.is_reasoning && !has(CONTENT | ENCRYPTED_CONTENT);
         let lacks_image = self.is_image && !has(RESULT);
-        // Without a type an item is a message if it has a role.
+        // An item without a type is a message if it has a role.
         let is_bare = !self.has_type && !self.has_role || !self.has_more && !self.is_trigger;
         match () {
             () if self.is_reference || lacks_image || is_bare => Some(StateKind::Item),
@@ -97,8 +103,61 @@ impl Item {
         }
     }
 
-    /// Its identifiers; more than one if it has several members of that name.
-    pub(super) fn ids(&self) -> impl Iterator<Item = Token> {
+    /// Its identifiers: several if `id` is repeated.
+    pub(super) fn ids(&self) -> impl Iterator<Item = JsonToken> {
         self.id.into_iter().chain(self.further_ids.iter().copied())
+    }
+}
+
+/// The maximum number of different names that are kept of one body.
+const NAMED_MODELS_MAX: usize = 16;
+
+/// The models that a request names in addition to the one that is to answer: its fallbacks, advisers, and the models that its
+/// tools run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedModels {
+    /// One entry for each spelling; at most [`NAMED_MODELS_MAX`].
+    models: Vec<NamedModelSpan>,
+    has_more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedModelSpan {
+    /// The position of the name in the body, with both quotes.
+    span: Range<usize>,
+    is_fallback: bool,
+}
+
+impl NamedModels {
+    /// Records a string of the body that is a model's name. `is_fallback`: the model is to answer if the requested one declines.
+    pub(super) fn add(&mut self, text: &[u8], value: JsonToken, is_fallback: bool) {
+        let name = value.bytes_in(text);
+        let is_same = |model: &&mut NamedModelSpan| text.get(model.span.clone()) == Some(name);
+        if let Some(known) = self.models.iter_mut().find(is_same) {
+            known.is_fallback |= is_fallback;
+        } else if self.models.len() < NAMED_MODELS_MAX {
+            let span = value.start..value.end;
+            self.models.push(NamedModelSpan { span, is_fallback });
+        } else {
+            self.has_more = true;
+        }
+    }
+
+    /// Whether the request names no further models.
+    pub fn is_empty(&self) -> bool {
+        self.models.is_empty()
+    }
+
+    /// Whether the request names more models than are kept.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Each name with its escapes decoded, from the body that was scanned, and whether that model is a fallback for the requested
+    /// one. A name that is not valid text is empty.
+    pub fn names<'b>(&self, body: &'b [u8]) -> impl Iterator<Item = (Cow<'b, str>, bool)> {
+        let name = |model: &NamedModelSpan| string::unescaped(body.get(model.span.clone()).unwrap_or_default());
+        let named = self.models.iter();
+        named.map(move |model| (name(model).unwrap_or_default(), model.is_fallback))
     }
 }

@@ -1,86 +1,86 @@
 //! Finds the end of an uploaded JSON value while its pieces arrive.
 
-/// What a piece of the body told.
+/// Whether the value has ended in a piece of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum JsonEndProgress {
     /// The value goes on.
     More,
-    /// The value is complete: the offset in this piece one past its last byte.
+    /// The value is complete; its end is at this offset of the piece.
     CompleteAt(usize),
 }
 
-/// Finds the end of a top-level object or array, however the body is split. Validates nothing: it follows strings,
-/// escapes and the nesting depth only, and [`super::scan`] judges the body once it is whole.
+/// Finds the end of a top-level object or array that arrives in pieces. Follows only strings, escapes and the nesting depth:
+/// [`super::scan`] validates the body once it is complete.
 #[derive(Debug, Clone, Default)]
 pub struct JsonEnd {
-    place: Place,
+    state: JsonEndState,
     depth: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-enum Place {
+enum JsonEndState {
     /// Only white space so far.
     #[default]
     Before,
     Between,
     InString,
-    /// Right after a backslash in a string.
+    /// Directly after a backslash in a string.
     Escaped,
     Complete,
-    /// The top level is not a container: such a value has no end of its own.
+    /// The top-level value is not a container, so its end cannot be recognised.
     Unbounded,
 }
 
 impl JsonEnd {
-    /// A detector that has seen nothing yet.
+    /// A detector at the start of a body.
     pub fn new() -> JsonEnd {
         JsonEnd::default()
     }
 
-    /// Takes the next piece, of any size. Once complete, every further piece gives `CompleteAt(0)`. A top level that is
-    /// neither object nor array gives `More` for ever.
-    pub fn push(&mut self, piece: &[u8]) -> Progress {
+    /// Reads the next piece, of any size. After the end, every further piece returns `CompleteAt(0)`. If the top-level value is
+    /// neither an object nor an array, every piece returns `More`.
+    pub fn push(&mut self, piece: &[u8]) -> JsonEndProgress {
         let mut rest = piece;
         loop {
-            let step = match self.place {
-                Place::Complete => return Progress::CompleteAt(piece.len() - rest.len()),
-                Place::Unbounded => return Progress::More,
-                Place::Before => rest
+            let step = match self.state {
+                JsonEndState::Complete => return JsonEndProgress::CompleteAt(piece.len() - rest.len()),
+                JsonEndState::Unbounded => return JsonEndProgress::More,
+                JsonEndState::Before => rest
                     .iter()
                     .position(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t')),
-                Place::Between => rest
+                JsonEndState::Between => rest
                     .iter()
                     .position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')),
-                Place::InString => memchr::memchr2(b'"', b'\\', rest),
-                Place::Escaped => (!rest.is_empty()).then_some(0),
+                JsonEndState::InString => memchr::memchr2(b'"', b'\\', rest),
+                JsonEndState::Escaped => (!rest.is_empty()).then_some(0),
             };
             let Some((byte, after)) = step.and_then(|at| rest.get(at..)).and_then(<[u8]>::split_first) else {
-                return Progress::More;
+                return JsonEndProgress::More;
             };
-            self.take(*byte);
+            self.on_byte(*byte);
             rest = after;
         }
     }
 
-    /// Acts on a byte that means something in the present place.
-    fn take(&mut self, byte: u8) {
-        self.place = match (self.place, byte) {
-            (Place::Before | Place::Between, b'{' | b'[') => {
+    /// Handles a byte that has a meaning in the current state.
+    fn on_byte(&mut self, byte: u8) {
+        self.state = match (self.state, byte) {
+            (JsonEndState::Before | JsonEndState::Between, b'{' | b'[') => {
                 self.depth += 1;
-                Place::Between
+                JsonEndState::Between
             }
-            (Place::Between, b'}' | b']') => {
+            (JsonEndState::Between, b'}' | b']') => {
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth == 0 {
-                    Place::Complete
+                    JsonEndState::Complete
                 } else {
-                    Place::Between
+                    JsonEndState::Between
                 }
             }
-            (Place::Between, b'"') | (Place::Escaped, _) => Place::InString,
-            (Place::InString, b'"') => Place::Between,
-            (Place::InString, _) => Place::Escaped,
-            (Place::Before, _) => Place::Unbounded,
+            (JsonEndState::Between, b'"') | (JsonEndState::Escaped, _) => JsonEndState::InString,
+            (JsonEndState::InString, b'"') => JsonEndState::Between,
+            (JsonEndState::InString, _) => JsonEndState::Escaped,
+            (JsonEndState::Before, _) => JsonEndState::Unbounded,
             (unchanged, _) => unchanged,
         };
     }

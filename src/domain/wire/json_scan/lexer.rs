@@ -1,13 +1,11 @@
-//! The grammar of RFC 8259: the tokens of an object's text, one after the other, without recursion.
+//! The grammar of RFC 8259: reads the tokens of an object's text one by one, without recursion.
 
-use super::levels::DEPTH_MAX;
-use super::levels::{Container, Levels};
-use super::{Fault, ScanError, number, string};
+use crate::domain::wire::json_scan::{JsonFault, ScanError, string};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::domain) enum Kind {
-    /// A member's name; its colon follows it.
+pub(in crate::domain) enum JsonTokenKind {
+    /// A member's name, before its colon.
     Key,
     String,
     Number,
@@ -22,42 +20,42 @@ pub(in crate::domain) enum Kind {
     End,
 }
 
-/// A token and its bytes in the text: of a string with both quotes, of an object or array one bracket.
+/// A token and its position in the text: a string with both quotes, or one bracket of an object or array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::domain) struct Token {
-    pub(in crate::domain) kind: Kind,
+pub(in crate::domain) struct JsonToken {
+    pub(in crate::domain) kind: JsonTokenKind,
     pub(in crate::domain) start: usize,
     pub(in crate::domain) end: usize,
 }
 
-impl Token {
-    /// Its bytes.
-    pub(in crate::domain) fn of(self, text: &[u8]) -> &[u8] {
+impl JsonToken {
+    /// The token's bytes in its text.
+    pub(in crate::domain) fn bytes_in(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-/// A place in a text, and what the grammar allows there. Every call has to be given the same text.
+/// A position in a text, and what the grammar allows there. Every call must pass the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lexer {
+pub(super) struct StrictLexer {
     at: usize,
-    /// Where the token begins and ends that was given last. It is kept here and not handed from function to function, which
-    /// takes longer than all else that a short token needs.
+    /// The beginning and end of the last token. They are fields because passing them from function to function takes longer than
+    /// the rest of the work for a short token.
     start: usize,
     end: usize,
-    expect: Expect,
+    expect: LexerExpectation,
     levels: Levels,
-    /// Whether what stands in strings is checked.
+    /// Whether the contents of strings are checked.
     is_checking: bool,
-    /// Whether the last string or key has a backslash; told while checking only.
+    /// Whether the last string or key has a backslash; set only while checking.
     pub(super) is_escaped: bool,
-    /// Where in the text the last string or key has a surrogate without its other half; told while checking only.
+    /// The offset of a surrogate without its other half in the last string or key; set only while checking.
     pub(super) lone_surrogate: Option<usize>,
 }
 
 /// What the grammar allows next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expect {
+enum LexerExpectation {
     Top,
     Value,
     ValueOrEnd,
@@ -66,14 +64,14 @@ enum Expect {
     Nothing,
 }
 
-impl Lexer {
-    /// At the start of a text whose every byte is checked.
+impl StrictLexer {
+    /// A lexer at the start of a text, which checks every byte.
     pub(super) fn checking(depth_max: usize) -> Self {
         Self {
             at: 0,
             start: 0,
             end: 0,
-            expect: Expect::Top,
+            expect: LexerExpectation::Top,
             levels: Levels::new(depth_max.clamp(1, DEPTH_MAX)),
             is_checking: true,
             is_escaped: false,
@@ -81,12 +79,12 @@ impl Lexer {
         }
     }
 
-    /// At the start of a text that was checked before, or that may have any escapes in its strings.
+    /// A lexer at the start of a text that was checked before, or whose strings may have any escapes.
     pub(super) fn trusting() -> Self {
         Self::checking(DEPTH_MAX).into_trusting()
     }
 
-    /// From here on strings are not checked.
+    /// Stops checking strings.
     pub(super) fn into_trusting(self) -> Self {
         Self {
             is_checking: false,
@@ -94,131 +92,141 @@ impl Lexer {
         }
     }
 
-    /// How many containers are open.
+    /// The number of open containers.
     pub(super) fn depth(&self) -> usize {
         self.levels.depth()
     }
 
-    /// The next token; `None` behind the whole object.
+    /// Reads the next token; `None` after the complete object.
     ///
     /// # Errors
-    /// The text breaks the grammar, nests too deep, or is not one object.
+    /// The text violates the grammar, nests too deeply, or is not one object.
     #[inline]
-    pub(super) fn next(&mut self, text: &[u8]) -> Result<Option<Token>, ScanError> {
+    pub(super) fn next(&mut self, text: &[u8]) -> Result<Option<JsonToken>, ScanError> {
         let kind = self.advance(text)?;
         Ok(kind.map(|kind| self.token(kind)))
     }
 
-    /// Goes behind the first token for which `goes_on` is false, and gives where it ends.
+    /// Skips up to and including the first token for which `goes_on` is false; returns its end.
     ///
     /// # Errors
-    /// The text breaks the grammar, or is over.
-    pub(super) fn skip(&mut self, text: &[u8], mut goes_on: impl FnMut(Kind) -> bool) -> Result<usize, ScanError> {
+    /// The text violates the grammar, or has ended.
+    pub(super) fn skip_while(
+        &mut self,
+        text: &[u8],
+        mut goes_on: impl FnMut(JsonTokenKind) -> bool,
+    ) -> Result<usize, ScanError> {
         while let Some(kind) = self.advance(text)? {
             if !goes_on(kind) {
                 return Ok(self.end);
             }
         }
-        Err(self.fault(text, Fault::EndsEarly))
+        Err(self.fault_here(text, JsonFault::EndsEarly))
     }
 
-    /// The token that was given last, of this kind.
+    /// The last token, with the kind that [`Self::advance`] returned.
     #[inline]
-    pub(super) fn token(&self, kind: Kind) -> Token {
-        Token {
+    pub(super) fn token(&self, kind: JsonTokenKind) -> JsonToken {
+        JsonToken {
             kind,
             start: self.start,
             end: self.end,
         }
     }
 
-    /// As [`Self::next`]; [`Self::token`] has the bytes.
+    /// Like [`Self::next`], but returns only the kind; [`Self::token`] has the position.
     #[inline(always)]
-    pub(super) fn advance(&mut self, text: &[u8]) -> Result<Option<Kind>, ScanError> {
+    pub(super) fn advance(&mut self, text: &[u8]) -> Result<Option<JsonTokenKind>, ScanError> {
         self.skip_space(text);
         let next = text.get(self.at).copied();
         match (self.expect, next) {
-            (Expect::CommaOrEnd, Some(b',')) => {
+            (LexerExpectation::CommaOrEnd, Some(b',')) => {
                 self.at += 1;
                 self.skip_space(text);
                 match self.levels.innermost() {
-                    Container::Object => self.key(text),
-                    Container::Array => self.value(text),
+                    LevelKind::Object => self.read_key(text),
+                    LevelKind::Array => self.read_value(text),
                 }
             }
-            (Expect::CommaOrEnd, Some(b'}')) if self.levels.innermost() == Container::Object => Ok(self.close()),
-            (Expect::CommaOrEnd, Some(b']')) if self.levels.innermost() == Container::Array => Ok(self.close()),
-            (Expect::CommaOrEnd, _) => Err(self.fault(
+            (LexerExpectation::CommaOrEnd, Some(b'}')) if self.levels.innermost() == LevelKind::Object => {
+                Ok(self.close())
+            }
+            (LexerExpectation::CommaOrEnd, Some(b']')) if self.levels.innermost() == LevelKind::Array => {
+                Ok(self.close())
+            }
+            (LexerExpectation::CommaOrEnd, _) => Err(self.fault_here(
                 text,
                 match self.levels.innermost() {
-                    Container::Object => Fault::CommaOrBraceExpected,
-                    Container::Array => Fault::CommaOrBracketExpected,
+                    LevelKind::Object => JsonFault::CommaOrBraceExpected,
+                    LevelKind::Array => JsonFault::CommaOrBracketExpected,
                 },
             )),
-            (Expect::KeyOrEnd, Some(b'}')) | (Expect::ValueOrEnd, Some(b']')) => Ok(self.close()),
-            (Expect::KeyOrEnd, _) => self.key(text),
-            (Expect::Value | Expect::ValueOrEnd, _) => self.value(text),
-            (Expect::Top, Some(b'{')) => self.open(Container::Object),
-            (Expect::Top, None) => Err(ScanError::Empty),
-            (Expect::Top, Some(b'[' | b'"' | b't' | b'f' | b'n' | b'-' | b'0'..=b'9')) => Err(ScanError::NotObject),
-            (Expect::Top, Some(_)) => Err(self.fault(text, Fault::ValueExpected)),
-            (Expect::Nothing, None) => return Ok(None),
-            (Expect::Nothing, Some(_)) => Err(ScanError::TrailingData { at: self.at }),
+            (LexerExpectation::KeyOrEnd, Some(b'}')) | (LexerExpectation::ValueOrEnd, Some(b']')) => Ok(self.close()),
+            (LexerExpectation::KeyOrEnd, _) => self.read_key(text),
+            (LexerExpectation::Value | LexerExpectation::ValueOrEnd, _) => self.read_value(text),
+            (LexerExpectation::Top, Some(b'{')) => self.open(LevelKind::Object),
+            (LexerExpectation::Top, None) => Err(ScanError::Empty),
+            (LexerExpectation::Top, Some(b'[' | b'"' | b't' | b'f' | b'n' | b'-' | b'0'..=b'9')) => {
+                Err(ScanError::NotObject)
+            }
+            (LexerExpectation::Top, Some(_)) => Err(self.fault_here(text, JsonFault::ValueExpected)),
+            (LexerExpectation::Nothing, None) => return Ok(None),
+            (LexerExpectation::Nothing, Some(_)) => Err(ScanError::TrailingData { at: self.at }),
         }
         .map(Some)
     }
 
     #[inline(always)]
-    fn value(&mut self, text: &[u8]) -> Result<Kind, ScanError> {
+    fn read_value(&mut self, text: &[u8]) -> Result<JsonTokenKind, ScanError> {
         let rest = text.get(self.at..).unwrap_or_default();
         let (kind, length) = match rest.first() {
-            Some(b'"') => (Kind::String, self.string(text)?),
-            Some(b'{') => return self.open(Container::Object),
-            Some(b'[') => return self.open(Container::Array),
+            Some(b'"') => (JsonTokenKind::String, self.string_length(text)?),
+            Some(b'{') => return self.open(LevelKind::Object),
+            Some(b'[') => return self.open(LevelKind::Array),
             Some(b'-' | b'0'..=b'9') => {
-                let length = number::length(rest);
+                let length = number_length(rest);
                 (
-                    Kind::Number,
-                    length.map_err(|at| self.fault_behind(text, (at, Fault::DigitExpected)))?,
+                    JsonTokenKind::Number,
+                    length.map_err(|at| self.fault_after(text, (at, JsonFault::DigitExpected)))?,
                 )
             }
-            Some(b't') => (Kind::True, self.literal(text, b"true")?),
-            Some(b'f') => (Kind::False, self.literal(text, b"false")?),
-            Some(b'n') => (Kind::Null, self.literal(text, b"null")?),
-            _ => return Err(self.fault(text, Fault::ValueExpected)),
+            Some(b't') => (JsonTokenKind::True, self.literal_length(text, b"true")?),
+            Some(b'f') => (JsonTokenKind::False, self.literal_length(text, b"false")?),
+            Some(b'n') => (JsonTokenKind::Null, self.literal_length(text, b"null")?),
+            _ => return Err(self.fault_here(text, JsonFault::ValueExpected)),
         };
-        self.expect = Expect::CommaOrEnd;
-        Ok(self.take(kind, length))
+        self.expect = LexerExpectation::CommaOrEnd;
+        Ok(self.accept(kind, length))
     }
 
-    fn key(&mut self, text: &[u8]) -> Result<Kind, ScanError> {
+    fn read_key(&mut self, text: &[u8]) -> Result<JsonTokenKind, ScanError> {
         if text.get(self.at) != Some(&b'"') {
-            return Err(self.fault(text, Fault::KeyExpected));
+            return Err(self.fault_here(text, JsonFault::KeyExpected));
         }
-        let length = self.string(text)?;
-        let key = self.take(Kind::Key, length);
+        let length = self.string_length(text)?;
+        let key = self.accept(JsonTokenKind::Key, length);
         self.skip_space(text);
         if text.get(self.at) != Some(&b':') {
-            return Err(self.fault(text, Fault::ColonExpected));
+            return Err(self.fault_here(text, JsonFault::ColonExpected));
         }
         self.at += 1;
-        self.expect = Expect::Value;
+        self.expect = LexerExpectation::Value;
         Ok(key)
     }
 
-    /// The length of the string that is next.
-    fn string(&mut self, text: &[u8]) -> Result<usize, ScanError> {
+    /// Returns the length of the next string.
+    fn string_length(&mut self, text: &[u8]) -> Result<usize, ScanError> {
         let rest = text.get(self.at..).unwrap_or_default();
         if self.is_checking {
-            let checked = string::check(rest).map_err(|fault| self.fault_behind(text, fault))?;
+            let checked = string::check(rest).map_err(|fault| self.fault_after(text, fault))?;
             self.is_escaped = checked.is_escaped;
             self.lone_surrogate = checked.lone_surrogate.map(|offset| self.at + offset);
             return Ok(checked.length);
         }
-        string::length(rest).ok_or_else(|| self.fault_behind(text, (rest.len(), Fault::EndsEarly)))
+        string::string_length(rest).ok_or_else(|| self.fault_after(text, (rest.len(), JsonFault::EndsEarly)))
     }
 
-    fn literal(&self, text: &[u8], word: &[u8]) -> Result<usize, ScanError> {
+    fn literal_length(&self, text: &[u8], word: &[u8]) -> Result<usize, ScanError> {
         let rest = text.get(self.at..).unwrap_or_default();
         let same = rest
             .iter()
@@ -226,13 +234,13 @@ impl Lexer {
             .take_while(|(found, wanted)| found == wanted)
             .count();
         if same < word.len() {
-            return Err(self.fault_behind(text, (same, Fault::Literal)));
+            return Err(self.fault_after(text, (same, JsonFault::Literal)));
         }
         Ok(same)
     }
 
     #[inline(always)]
-    fn open(&mut self, container: Container) -> Result<Kind, ScanError> {
+    fn open(&mut self, container: LevelKind) -> Result<JsonTokenKind, ScanError> {
         if !self.levels.enter(container) {
             return Err(ScanError::TooDeep {
                 at: self.at,
@@ -240,27 +248,27 @@ impl Lexer {
             });
         }
         let (kind, expect) = match container {
-            Container::Object => (Kind::Object, Expect::KeyOrEnd),
-            Container::Array => (Kind::Array, Expect::ValueOrEnd),
+            LevelKind::Object => (JsonTokenKind::Object, LexerExpectation::KeyOrEnd),
+            LevelKind::Array => (JsonTokenKind::Array, LexerExpectation::ValueOrEnd),
         };
         self.expect = expect;
-        Ok(self.take(kind, 1))
+        Ok(self.accept(kind, 1))
     }
 
-    /// Leaves the innermost container; the caller saw that its closing byte is next.
+    /// Leaves the innermost container; the caller has checked that its closing byte is next.
     #[inline(always)]
-    fn close(&mut self) -> Kind {
+    fn close(&mut self) -> JsonTokenKind {
         self.levels.leave();
         self.expect = match self.levels.depth() {
-            0 => Expect::Nothing,
-            _ => Expect::CommaOrEnd,
+            0 => LexerExpectation::Nothing,
+            _ => LexerExpectation::CommaOrEnd,
         };
-        self.take(Kind::End, 1)
+        self.accept(JsonTokenKind::End, 1)
     }
 
-    /// The token that is next, with its length.
+    /// Records the position of the next token, and moves past it.
     #[inline(always)]
-    fn take(&mut self, kind: Kind, length: usize) -> Kind {
+    fn accept(&mut self, kind: JsonTokenKind, length: usize) -> JsonTokenKind {
         self.start = self.at;
         self.at += length;
         self.end = self.at;
@@ -275,15 +283,122 @@ impl Lexer {
     }
 
     #[cold]
-    fn fault(&self, text: &[u8], fault: Fault) -> ScanError {
-        self.fault_behind(text, (0, fault))
+    fn fault_here(&self, text: &[u8], fault: JsonFault) -> ScanError {
+        self.fault_after(text, (0, fault))
     }
 
-    /// The error for a fault so many bytes from here; at the end of the text, the fault is that it ends.
+    /// The error for a fault `offset` bytes from here. At the end of the text, the fault is that it ends.
     #[cold]
-    fn fault_behind(&self, text: &[u8], (offset, fault): (usize, Fault)) -> ScanError {
+    fn fault_after(&self, text: &[u8], (offset, fault): (usize, JsonFault)) -> ScanError {
         let at = self.at + offset;
-        let fault = if at >= text.len() { Fault::EndsEarly } else { fault };
+        let fault = if at >= text.len() { JsonFault::EndsEarly } else { fault };
         ScanError::Malformed { at, fault }
+    }
+}
+
+/// The maximum of the configurable nesting limit, in levels.
+pub(crate) const DEPTH_MAX: usize = 1024;
+
+const WORD_BITS: usize = 64;
+
+/// The kind of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LevelKind {
+    Object,
+    Array,
+}
+
+/// The stack of open containers, one bit each, without allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Levels {
+    /// A bit for each enclosing level, set for objects. The innermost level is in `innermost` instead, because it is read after
+    /// every value.
+    outer: [u64; DEPTH_MAX / WORD_BITS],
+    innermost: LevelKind,
+    depth: usize,
+    depth_max: usize,
+}
+
+impl Levels {
+    /// `depth_max` is at most [`DEPTH_MAX`].
+    pub(super) fn new(depth_max: usize) -> Levels {
+        Levels {
+            outer: [0; DEPTH_MAX / WORD_BITS],
+            innermost: LevelKind::Object,
+            depth: 0,
+            depth_max,
+        }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn depth_max(&self) -> usize {
+        self.depth_max
+    }
+
+    /// The innermost container; meaningless at depth 0.
+    pub(super) fn innermost(&self) -> LevelKind {
+        self.innermost
+    }
+
+    /// Opens a level; false, and nothing changes, if it would exceed the limit.
+    #[must_use]
+    pub(super) fn enter(&mut self, container: LevelKind) -> bool {
+        if self.depth >= self.depth_max {
+            return false;
+        }
+        let Some(word) = self.outer.get_mut(self.depth / WORD_BITS) else {
+            return false;
+        };
+        let bit = 1_u64 << (self.depth % WORD_BITS);
+        match self.innermost {
+            LevelKind::Object => *word |= bit,
+            LevelKind::Array => *word &= !bit,
+        }
+        self.innermost = container;
+        self.depth += 1;
+        true
+    }
+
+    /// Closes the innermost level.
+    pub(super) fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        let word = self.outer.get(self.depth / WORD_BITS).copied().unwrap_or_default();
+        let is_object = word >> (self.depth % WORD_BITS) & 1 == 1;
+        self.innermost = if is_object { LevelKind::Object } else { LevelKind::Array };
+    }
+}
+
+/// Returns the length of the number at the beginning of `text` (RFC 8259 section 6), whose first byte is a minus sign or a digit.
+/// The caller checks what follows.
+///
+/// # Errors
+/// The offset at which a digit is missing.
+pub(super) fn number_length(text: &[u8]) -> Result<usize, usize> {
+    let peek = |at: usize| text.get(at).copied();
+    let mut at = usize::from(peek(0) == Some(b'-'));
+    if peek(at) == Some(b'0') {
+        // No digit may follow a leading zero; the caller finds it as an error.
+        at += 1;
+    } else {
+        at = digits_end(text, at)?;
+    }
+    if peek(at) == Some(b'.') {
+        at = digits_end(text, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = peek(at) {
+        let has_sign = matches!(peek(at + 1), Some(b'+' | b'-'));
+        at = digits_end(text, at + 1 + usize::from(has_sign))?;
+    }
+    Ok(at)
+}
+
+fn digits_end(text: &[u8], start: usize) -> Result<usize, usize> {
+    let rest = text.get(start..).unwrap_or_default();
+    match rest.iter().take_while(|byte| byte.is_ascii_digit()).count() {
+        0 => Err(start),
+        digits => Ok(start + digits),
     }
 }

@@ -1,90 +1,90 @@
-//! Finds where a request names state at a provider (see [`crate::domain::wire::provider_state`]), and models beside the one
-//! that is to answer, by the places of its protocol. What stands in the user's own data names nothing, whatever it is called.
+//! Finds where a request names state at a provider (see [`crate::domain::wire::provider_state`]), and models other than the one
+//! that is to answer, by the positions of its protocol. The user's own data never names state or models.
 
 use std::{borrow::Cow, ops::Range};
 
 use super::body_position::BodyPosition;
-use super::items::Item;
-use super::key::Key;
-use super::levels::DEPTH_MAX;
-use super::lexer::{Kind, Token};
-use super::named_models::NamedModels;
+use super::items::InputItem;
+use super::lexer::{JsonToken, JsonTokenKind};
 use super::{ScanError, string};
 use crate::domain::wire::Protocol;
-use crate::domain::wire::provider_state::{StateId, StateKind, is_in_own_store};
+use crate::domain::wire::json_scan::items::NamedModels;
+use crate::domain::wire::json_scan::lexer::DEPTH_MAX;
+use crate::domain::wire::json_scan::string::BodyKey;
+use crate::domain::wire::provider_state::{StateId, StateKind, is_in_provider_store};
 
-/// What the identifiers of an operator's own skills begin with; the others are everybody's.
+/// The prefix of the identifiers of an operator's own skills; all other skills are public.
 const OWN_SKILL: &str = "skill_";
 
-/// A place in a request that names state.
+/// A position in a request that names state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// What is named.
+    /// The kind of state.
     pub kind: StateKind,
-    /// By which identifier.
+    /// The digest of the identifier.
     pub id: StateId,
-    /// Where it stands in the body, with both quotes.
+    /// The position of the identifier in the body, with both quotes.
     pub at: Range<usize>,
 }
 
 impl Reference {
-    /// The identifier as the client gave it, out of the body that was scanned.
+    /// The identifier as the client sent it, from the body that was scanned.
     pub fn text<'b>(&self, body: &'b [u8]) -> Cow<'b, str> {
         string::unescaped(body.get(self.at.clone()).unwrap_or_default()).unwrap_or_default()
     }
 }
 
-/// The names found so far. Told of every key and value in order.
+/// Collects references. Gets every key and value in order.
 #[derive(Debug)]
-pub(super) struct References {
+pub(super) struct ReferenceReader {
     found: Vec<Reference>,
     models: NamedModels,
-    /// How many references there may be.
+    /// The maximum number of references.
     found_max: usize,
-    /// The place of each open container, and before them that of the body.
-    places: [BodyPosition; DEPTH_MAX + 1],
-    /// The place of the next value, if it is a member's.
+    /// The position of each open container, after that of the body.
+    positions: [BodyPosition; DEPTH_MAX + 1],
+    /// The position of the next value, if that is a member's.
     next: Option<BodyPosition>,
-    /// The input item that has begun, if any.
-    item: Option<Item>,
-    /// Whether the provider is told to keep the answer; `None`: it is told nothing.
+    /// The input item that has not ended.
+    item: Option<InputItem>,
+    /// Whether the request tells the provider to keep the answer; `None` if `store` is missing.
     is_stored: Option<bool>,
 }
 
-impl References {
-    /// For a body of which nothing was read.
+impl ReferenceReader {
+    /// A collector at the start of a body.
     pub(super) fn new(protocol: Protocol, found_max: usize) -> Self {
-        let mut places = [BodyPosition::Elsewhere; DEPTH_MAX + 1];
-        places[0] = BodyPosition::of_body(protocol);
+        let mut positions = [BodyPosition::Elsewhere; DEPTH_MAX + 1];
+        positions[0] = BodyPosition::of_body(protocol);
         Self {
             found: Vec::new(),
             models: NamedModels::default(),
             found_max,
-            places,
+            positions,
             next: None,
             item: None,
             is_stored: None,
         }
     }
 
-    /// The names in the whole body: those of state, and those of models.
+    /// The references to state and the models of the complete body.
     pub(super) fn finish(mut self, text: &[u8]) -> Result<(Vec<Reference>, NamedModels), ScanError> {
         self.end_item(text)?;
-        // An item with a text of its own is content where nothing is kept.
+        // An item with its own text is content if the provider keeps no answers.
         if self.is_stored == Some(false) {
             self.found.retain(|found| found.kind != StateKind::SummarizedItem);
         }
         Ok((self.found, self.models))
     }
 
-    /// A key of an object at `depth` (1: the top level).
-    pub(super) fn key(&mut self, depth: usize, key: Option<Key>, text: &[u8]) -> Result<(), ScanError> {
-        let place = self.at(depth);
+    /// Handles a key of an object at `depth` (1: the top level).
+    pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, text: &[u8]) -> Result<(), ScanError> {
+        let place = self.container_position(depth);
         self.next = Some(place.member(key));
         match place {
             BodyPosition::Input => {
                 if let Some(item) = &mut self.item {
-                    item.member(key);
+                    item.on_member(key);
                 }
             }
             BodyPosition::Responses => self.end_item(text)?,
@@ -93,50 +93,52 @@ impl References {
         Ok(())
     }
 
-    /// Whether weir goes by the next value, `depth` containers deep, if it is a string.
-    pub(super) fn is_read(&self, depth: usize) -> bool {
-        self.next.unwrap_or_else(|| self.at(depth)).is_read()
+    /// Whether weir reads the next value, inside `depth` containers, if it is a string.
+    pub(super) fn is_string_read(&self, depth: usize) -> bool {
+        self.next
+            .unwrap_or_else(|| self.container_position(depth))
+            .is_string_read()
     }
 
-    /// A string, `depth` containers deep.
-    pub(super) fn string(&mut self, depth: usize, text: &[u8], value: Token) -> Result<(), ScanError> {
-        let place = self.take(depth);
-        if let Some(kind) = place.names() {
-            return self.name(kind, text, value);
+    /// Handles a string inside `depth` containers.
+    pub(super) fn on_string(&mut self, depth: usize, text: &[u8], value: JsonToken) -> Result<(), ScanError> {
+        let place = self.take_position(depth);
+        if let Some(kind) = place.named_state() {
+            return self.add_if_named(kind, text, value);
         }
         match place {
             BodyPosition::Store => self.is_stored = Some(true),
             BodyPosition::Elsewhere | BodyPosition::Own => {}
-            place if place.names_model() => {
+            place if place.is_model_name() => {
                 let is_fallback = matches!(place, BodyPosition::Fallbacks | BodyPosition::FallbackModel);
-                self.models.note(text, value, is_fallback);
+                self.models.add(text, value, is_fallback);
             }
             _ => {
                 if let Some(item) = &mut self.item {
-                    item.string(place, text, value);
+                    item.on_string(place, text, value);
                 }
             }
         }
         Ok(())
     }
 
-    /// A number or literal, `depth` containers deep.
-    pub(super) fn scalar(&mut self, depth: usize, kind: Kind) {
-        if self.take(depth) == BodyPosition::Store {
-            self.is_stored = Some(kind != Kind::False || self.is_stored == Some(true));
+    /// Handles a number or literal inside `depth` containers.
+    pub(super) fn on_scalar(&mut self, depth: usize, kind: JsonTokenKind) {
+        if self.take_position(depth) == BodyPosition::Store {
+            self.is_stored = Some(kind != JsonTokenKind::False || self.is_stored == Some(true));
         }
     }
 
-    /// An object or array has opened, the container number `depth`.
-    pub(super) fn open(&mut self, depth: usize, kind: Kind, text: &[u8]) -> Result<(), ScanError> {
-        let place = self.take(depth.saturating_sub(1));
-        if let Some(of_container) = self.places.get_mut(depth) {
+    /// Handles the beginning of an object or array, which is at level `depth`.
+    pub(super) fn on_container(&mut self, depth: usize, kind: JsonTokenKind, text: &[u8]) -> Result<(), ScanError> {
+        let place = self.take_position(depth.saturating_sub(1));
+        if let Some(of_container) = self.positions.get_mut(depth) {
             *of_container = place;
         }
         match (place, kind) {
-            (BodyPosition::Input, Kind::Object) => {
+            (BodyPosition::Input, JsonTokenKind::Object) => {
                 self.end_item(text)?;
-                self.item = Some(Item::default());
+                self.item = Some(InputItem::default());
             }
             (BodyPosition::Store, _) => self.is_stored = Some(true),
             _ => {}
@@ -144,36 +146,36 @@ impl References {
         Ok(())
     }
 
-    /// The place of an open container.
-    fn at(&self, depth: usize) -> BodyPosition {
-        self.places.get(depth).copied().unwrap_or_default()
+    /// The position of the open container at level `depth`.
+    fn container_position(&self, depth: usize) -> BodyPosition {
+        self.positions.get(depth).copied().unwrap_or_default()
     }
 
-    /// The place of the value that is next: a member of the container number `depth`, or an element of it.
-    fn take(&mut self, depth: usize) -> BodyPosition {
-        self.next.take().unwrap_or_else(|| self.at(depth))
+    /// The position of the next value: a member or an element of the container at level `depth`.
+    fn take_position(&mut self, depth: usize) -> BodyPosition {
+        self.next.take().unwrap_or_else(|| self.container_position(depth))
     }
 
-    fn name(&mut self, kind: StateKind, text: &[u8], value: Token) -> Result<(), ScanError> {
-        let name = string::unescaped(value.of(text)).unwrap_or_default();
+    fn add_if_named(&mut self, kind: StateKind, text: &[u8], value: JsonToken) -> Result<(), ScanError> {
+        let name = string::unescaped(value.bytes_in(text)).unwrap_or_default();
         let is_name = match kind {
-            StateKind::FileUri => is_in_own_store(&name),
+            StateKind::FileUri => is_in_provider_store(&name),
             StateKind::Skill => name.starts_with(OWN_SKILL),
             _ => !name.is_empty(),
         };
         match is_name {
-            true => self.push(kind, &name, value),
+            true => self.add_reference(kind, &name, value),
             false => Ok(()),
         }
     }
 
     fn end_item(&mut self, text: &[u8]) -> Result<(), ScanError> {
         let Some(item) = self.item.take() else { return Ok(()) };
-        let Some(kind) = item.names() else { return Ok(()) };
-        item.ids().try_for_each(|id| self.name(kind, text, id))
+        let Some(kind) = item.named_state() else { return Ok(()) };
+        item.ids().try_for_each(|id| self.add_if_named(kind, text, id))
     }
 
-    fn push(&mut self, kind: StateKind, id: &str, value: Token) -> Result<(), ScanError> {
+    fn add_reference(&mut self, kind: StateKind, id: &str, value: JsonToken) -> Result<(), ScanError> {
         if self.found.len() >= self.found_max {
             return Err(ScanError::TooManyReferences {
                 at: value.start,

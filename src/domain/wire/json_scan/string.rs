@@ -1,49 +1,49 @@
-//! JSON strings: where they end, and what they stand for. A token is a string as it is written, with both quotes.
+//! JSON strings: where they end, and the text that they denote. A token is a string as it is written, with both quotes.
 
 use std::borrow::Cow;
 
-use super::Fault;
+use crate::domain::wire::json_scan::JsonFault;
 
-/// Bytes that are looked at together in long strings: enough for the compiler to use vector registers.
+/// The number of bytes that are tested at a time in long strings: enough for the compiler to use vector registers.
 const BLOCK_BYTES: usize = 64;
-/// Bytes of a word, the step in short strings.
+/// The number of bytes that are tested at a time in short strings.
 const WORD_BYTES: usize = 8;
-/// Words that are tried before a string counts as long.
+/// The number of words to test before a string counts as long.
 const WORDS_BEFORE_BLOCKS: usize = 8;
 
-/// What is wrong in a string, and at which byte of it.
-pub(super) type StringFault = (usize, Fault);
+/// The offset of a fault in a string, and the fault.
+pub(super) type StringFault = (usize, JsonFault);
 
 /// A string that was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Checked {
-    /// Its bytes, with both quotes.
+pub(super) struct CheckedString {
+    /// The length in bytes, with both quotes.
     pub length: usize,
-    /// Whether it has an escape.
+    /// Whether the string has an escape.
     pub is_escaped: bool,
-    /// Its first escape of a surrogate without the other half: RFC 8259 allows it, and no text can hold it.
+    /// The offset of the first escaped surrogate without its other half, which RFC 8259 allows but which is not valid text.
     pub lone_surrogate: Option<usize>,
 }
 
-/// Checks the string that `text` begins with.
+/// Checks the string at the beginning of `text`.
 #[inline]
-pub(super) fn check(text: &[u8]) -> Result<Checked, StringFault> {
+pub(super) fn check(text: &[u8]) -> Result<CheckedString, StringFault> {
     let inside = text.get(1..).unwrap_or_default();
     let plain = plain_length(inside);
-    // As most strings are: nothing else has to be looked at.
+    // Most strings have no escapes and end here.
     match inside.get(plain) {
-        Some(b'"') => Ok(Checked {
+        Some(b'"') => Ok(CheckedString {
             length: plain + 2,
-            ..Checked::default()
+            ..CheckedString::default()
         }),
-        _ => check_behind(text, 1 + plain),
+        _ => check_from(text, 1 + plain),
     }
 }
 
-/// The same, from behind its first plain bytes.
+/// The same, from offset `at`, where the first plain bytes end.
 #[inline(never)]
-fn check_behind(text: &[u8], mut at: usize) -> Result<Checked, StringFault> {
-    let mut checked = Checked::default();
+fn check_from(text: &[u8], mut at: usize) -> Result<CheckedString, StringFault> {
+    let mut checked = CheckedString::default();
     loop {
         let rest = text.get(at..).unwrap_or_default();
         let plain = plain_length(rest);
@@ -61,16 +61,16 @@ fn check_behind(text: &[u8], mut at: usize) -> Result<Checked, StringFault> {
                 }
                 at = end;
             }
-            _ => return Err((at, Fault::ControlCharacter)),
+            _ => return Err((at, JsonFault::ControlCharacter)),
         }
     }
 }
 
-/// The length of the string that `text` begins with; `None` if it does not end.
+/// Returns the length of the string at the beginning of `text`; `None` if it does not end.
 ///
-/// Looks for quotes only: one is the end unless an odd number of backslashes stands before it. Text is full of `\n`, and
-/// stopping at each costs more than looking back from the few quotes.
-pub(super) fn length(text: &[u8]) -> Option<usize> {
+/// Searches for quotes only: a quote is the end unless an odd number of backslashes precedes it. Text is full of `\n`, and
+/// stopping at each costs more than counting backslashes before the few quotes.
+pub(super) fn string_length(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
         let rest = text.get(at..)?;
@@ -85,48 +85,47 @@ pub(super) fn length(text: &[u8]) -> Option<usize> {
 }
 
 /// The text between the quotes, as it is written.
-pub(super) fn inner(token: &[u8]) -> &[u8] {
+pub(super) fn string_inner(token: &[u8]) -> &[u8] {
     token.get(1..token.len().saturating_sub(1)).unwrap_or_default()
 }
 
 /// Whether a token is the string `name` once unescaped.
-pub(in crate::domain) fn is(token: &[u8], name: &str) -> bool {
-    let inner = inner(token);
+pub(in crate::domain) fn is_text(token: &[u8], name: &str) -> bool {
+    let inner = string_inner(token);
     if token.first() != Some(&b'"') {
         return false;
     }
     if inner == name.as_bytes() {
-        // A name with a backslash never looks like itself.
+        // A backslash would be escaped in the token.
         return !name.contains('\\');
     }
-    // An escape is two to six bytes for one, or twelve for four: other lengths need no look.
+    // An escape is two to six bytes for one, or twelve for four: other lengths cannot match.
     inner.len() > name.len()
         && inner.len() <= name.len().saturating_mul(6)
         && memchr::memchr(b'\\', inner).is_some()
         && unescaped(token).is_some_and(|unescaped| unescaped == name)
 }
 
-/// What a token stands for; `None` if it is no string, or one that no text can hold.
+/// The text that a token denotes; `None` if it is not a string or not valid text.
 pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
     if token.first() != Some(&b'"') {
         return None;
     }
-    let inner = inner(token);
+    let inner = string_inner(token);
     if memchr::memchr(b'\\', inner).is_none() {
         return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
     }
     serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
 }
 
-/// The text of a checked string, if it is ASCII and there is room for it: for what is looked for in every body, without an
-/// allocation.
-pub(super) fn ascii<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8]> {
-    let (mut rest, mut length) = (inner(token), 0);
+/// Writes the text of a checked string into `room`, without an allocation; `None` if it is not ASCII or does not fit.
+pub(super) fn ascii_text<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8]> {
+    let (mut rest, mut length) = (string_inner(token), 0);
     while let Some((first, after)) = rest.split_first() {
         let byte;
         (byte, rest) = match (first, after) {
             (b'\\', [b'u', ..]) => (u8::try_from(code_unit(after, 1).ok()?).ok()?, after.get(5..)?),
-            (b'\\', [letter, after @ ..]) => (meant(*letter)?, after),
+            (b'\\', [letter, after @ ..]) => (unescaped_letter(*letter)?, after),
             (plain, after) => (*plain, after),
         };
         *room.get_mut(length).filter(|_| byte.is_ascii())? = byte;
@@ -135,8 +134,8 @@ pub(super) fn ascii<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8]> {
     room.get(..length)
 }
 
-/// What a letter behind a backslash stands for.
-const fn meant(letter: u8) -> Option<u8> {
+/// The character that a letter after a backslash denotes.
+const fn unescaped_letter(letter: u8) -> Option<u8> {
     Some(match letter {
         b'n' => b'\n',
         b't' => b'\t',
@@ -148,12 +147,13 @@ const fn meant(letter: u8) -> Option<u8> {
     })
 }
 
-/// The end of the escape at `start`, or of two if they are a surrogate pair; and whether it is half of such a pair.
+/// Returns the end of the escape at `start`, or of two escapes that are a surrogate pair, and whether the escape is only half of
+/// such a pair.
 fn escape_end(text: &[u8], start: usize) -> Result<(usize, bool), StringFault> {
     match text.get(start + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => return Ok((start + 2, false)),
         Some(b'u') => {}
-        _ => return Err((start + 1, Fault::Escape)),
+        _ => return Err((start + 1, JsonFault::Escape)),
     }
     let end = start + 6;
     match code_unit(text, start + 2)? {
@@ -169,14 +169,13 @@ fn escape_end(text: &[u8], start: usize) -> Result<(usize, bool), StringFault> {
 fn code_unit(text: &[u8], start: usize) -> Result<u32, StringFault> {
     (start..start + 4).try_fold(0, |unit, at| {
         let digit = text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        Ok(unit << 4 | digit.ok_or((at, Fault::HexDigits))?)
+        Ok(unit << 4 | digit.ok_or((at, JsonFault::HexDigits))?)
     })
 }
 
-/// How many bytes come before the first quote, backslash or control character; all of them if there is none.
+/// Returns the number of bytes before the first quote, backslash or control character.
 ///
-/// Short runs, which most keys and prose between escapes are, are found a word at a time; after that, blocks are
-/// tested as a whole until one has something in it.
+/// Short runs, the usual case in keys and in prose between escapes, are tested a word at a time; longer ones in blocks.
 #[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -193,7 +192,7 @@ fn plain_length(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + plain_blocks(rest)
 }
 
-/// The same of many.
+/// The same for long runs.
 #[inline(never)]
 fn plain_blocks(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
@@ -201,7 +200,7 @@ fn plain_blocks(bytes: &[u8]) -> usize {
     skipped + plain_words(bytes.get(skipped..).unwrap_or_default())
 }
 
-/// No early way out, so that it compiles to vector instructions.
+/// Does not return early, so that it compiles to vector instructions.
 fn is_plain_block(block: &[u8; BLOCK_BYTES]) -> bool {
     !block.iter().fold(false, |found, byte| {
         found | (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20)
@@ -224,8 +223,8 @@ fn plain_words(bytes: &[u8]) -> usize {
     words.len() * WORD_BYTES + in_tail
 }
 
-/// Marks the top bit of bytes that are a quote, a backslash or below 0x20. Only the lowest mark is exact (a borrow can
-/// mark a byte above it), and it is the only one used. All of them are ASCII, so that the top bits of the word itself serve
+/// Sets the top bit of bytes that are a quote, a backslash or below 0x20. Only the lowest of these bits is exact (a borrow can
+/// set one above it), and it is the only one used. All of these bytes are ASCII, so one mask of the word's own top bits serves
 /// for all.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -234,4 +233,186 @@ fn special_bytes(word: u64) -> u64 {
     let quote = below(word ^ (ONES * 0x22), 1);
     let backslash = below(word ^ (ONES * 0x5C), 1);
     (below(word, 0x20) | quote | backslash) & !word & TOPS
+}
+
+/// The length of the longest spelling, in bytes.
+const SPELLING_BYTES_MAX: usize = 32;
+
+/// Defines the keys, and their lookup by spelling.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $key:ident: $($spelling:literal)|+,)+) => {
+        /// A known key. Keys of Gemini-style requests have two spellings, snake case and camel case.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum BodyKey {
+            $($(#[$doc])* $key,)+
+        }
+
+        impl BodyKey {
+            fn from_spelling(name: &[u8]) -> Option<Self> {
+                match name {
+                    $($($spelling)|+ => Some(Self::$key),)+
+                    _ => is_model_key(name).then_some(Self::OtherModel),
+                }
+            }
+        }
+    };
+}
+
+keys! {
+    Background: b"background",
+    CacheControl: b"cache_control",
+    CachedContent: b"cachedContent" | b"cached_content",
+    CandidateCount: b"candidateCount" | b"candidate_count",
+    ComparisonResponseId: b"comparison_response_id",
+    Container: b"container",
+    ContainerId: b"container_id",
+    Content: b"content",
+    Contents: b"contents",
+    Conversation: b"conversation",
+    /// A member of content whose value never names state or models: the user's own map, a tool's arguments or definition.
+    Data:
+        b"args" | b"arguments" | b"attributes" | b"client_metadata" | b"env" | b"error" | b"input_examples"
+        | b"input_schema" | b"labels" | b"metadata" | b"parameters" | b"parametersJsonSchema"
+        | b"parameters_json_schema" | b"partMetadata" | b"part_metadata" | b"response" | b"responseJsonSchema"
+        | b"responseSchema" | b"response_json_schema" | b"response_schema" | b"schema" | b"trigger",
+    Diagnostics: b"diagnostics",
+    EncryptedContent: b"encrypted_content",
+    Environment: b"environment",
+    Fallbacks: b"fallbacks",
+    FileId: b"file_id" | b"file_ids",
+    FileSearch: b"fileSearch" | b"file_search",
+    FileSearchStoreNames: b"fileSearchStoreNames" | b"file_search_store_names",
+    FileUri: b"fileUri" | b"file_uri",
+    GenerateContentRequest: b"generateContentRequest" | b"generate_content_request",
+    GenerationConfig: b"generationConfig" | b"generation_config",
+    /// The models between which a fallback switched, in an earlier answer that the client sends back.
+    Hop: b"from" | b"to",
+    Id: b"id",
+    IncludeUsage: b"include_usage",
+    Input: b"input",
+    InputImageMask: b"input_image_mask",
+    MaxCompletionTokens: b"max_completion_tokens",
+    MaxOutputTokens: b"max_output_tokens",
+    /// `maxOutputTokens`, which no protocol has at the top level.
+    MaxOutputTokensCamel: b"maxOutputTokens",
+    MaxTokens: b"max_tokens",
+    Messages: b"messages",
+    Model: b"model",
+    /// A model under another name ([`is_model_key`]), or a preference for the provider's choice of one.
+    OtherModel:
+        b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"
+        | b"model_routing_preference",
+    /// A member outside of content whose value is the user's own data, or names only tools.
+    OwnMap:
+        b"annotations" | b"configs" | b"customConfigs" | b"custom_configs" | b"filters" | b"headers" | b"output_schema"
+        | b"tool_choice",
+    PreviousMessageId: b"previous_message_id",
+    PreviousResponseId: b"previous_response_id",
+    Prompt: b"prompt",
+    PromptCache: b"prompt_cache_key",
+    PromptCacheOptions: b"prompt_cache_options",
+    Result: b"result",
+    Role: b"role",
+    Signature: b"signature" | b"thoughtSignature",
+    SkillId: b"skill_id",
+    Skills: b"skills",
+    Status: b"status",
+    Store: b"store",
+    Stream: b"stream",
+    StreamOptions: b"stream_options",
+    Summary: b"summary",
+    SvgUsage: b"svg_usage",
+    System: b"system",
+    SystemInstruction: b"systemInstruction" | b"system_instruction",
+    Text: b"text",
+    Thread: b"thread",
+    /// In content, a tool's definition, or a member that contains one.
+    ToolDefinition: b"tool" | b"tool_changes",
+    Tools: b"tools",
+    TunnelId: b"tunnel_id",
+    Type: b"type",
+    Variables: b"variables",
+    VectorStoreIds: b"vector_store_ids",
+}
+
+impl BodyKey {
+    /// The key of a token; `None` if it is unknown.
+    pub(super) fn from_token(token: &[u8], is_escaped: bool) -> Option<Self> {
+        if !is_escaped {
+            return Self::from_spelling(string_inner(token));
+        }
+        Self::from_spelling(ascii_text(token, &mut [0; SPELLING_BYTES_MAX])?)
+    }
+}
+
+/// Whether a member's name says that its value is one or more models: `model_name`, `judgeModel`, `models`.
+fn is_model_key(name: &[u8]) -> bool {
+    let one = name.strip_suffix(b"s").unwrap_or(name);
+    let ends: [&[u8]; 4] = [b"_name", b"Name", b"_id", b"Id"];
+    let called = ends.iter().find_map(|end| one.strip_suffix(*end)).unwrap_or(one);
+    called.ends_with(b"odel")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_known_however_it_is_escaped() {
+        for (name, key) in [
+            ("id", BodyKey::Id),
+            ("fileUri", BodyKey::FileUri),
+            ("file_uri", BodyKey::FileUri),
+            ("generate_content_request", BodyKey::GenerateContentRequest),
+        ] {
+            assert!(name.len() <= SPELLING_BYTES_MAX);
+            assert_eq!(BodyKey::from_token(format!("\"{name}\"").as_bytes(), false), Some(key));
+            let escaped: String = name.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+            assert_eq!(
+                BodyKey::from_token(format!("\"{escaped}\"").as_bytes(), true),
+                Some(key)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_called_a_model_is_one() {
+        for name in [
+            "Model",
+            "models",
+            "model_name",
+            "modelName",
+            "model_ids",
+            "judgeModel",
+            "tuned_model",
+            "modelRoutingPreference",
+        ] {
+            let token = format!("\"{name}\"");
+            assert_eq!(
+                BodyKey::from_token(token.as_bytes(), false),
+                Some(BodyKey::OtherModel),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_keys_are_unknown() {
+        for name in [
+            "",
+            "model ",
+            "modem",
+            "m\\odel",
+            "model_",
+            "modelArmorConfig",
+            "names",
+            "Id",
+        ] {
+            assert_eq!(
+                BodyKey::from_token(format!("\"{name}\"").as_bytes(), name.contains('\\')),
+                None,
+                "{name}"
+            );
+        }
+    }
 }

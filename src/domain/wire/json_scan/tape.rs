@@ -1,64 +1,64 @@
-//! The tokens of a text as the one walk over it saw them, so that nobody has to look at its bytes for them again.
+//! Records the tokens of a text during its scan, so that nothing has to parse the bytes again.
 //!
-//! A token takes 12 bytes, a string of any length is one token. The tape ends at [`TAPE_ENTRIES_MAX`]: what lies
-//! behind them in the text is read from its bytes, which takes longer and gives the same.
+//! A token takes 12 bytes; a string of any length is one token. The tape ends at [`TAPE_ENTRIES_MAX`]: the rest of the text is
+//! read from its bytes, which is slower and gives the same result.
 
 use std::ops::Range;
 
-use super::lexer::{Kind, Lexer, Token};
-use super::{Fault, ScanError};
+use super::lexer::{JsonToken, JsonTokenKind, StrictLexer};
+use super::{JsonFault, ScanError};
 
-/// The most tokens that are kept of one body: 768 KiB. A long conversation of an agent, of some 3 MB, fits.
+/// The maximum number of tokens recorded of one body, which take 768 KiB. A long conversation of an agent, about 3 MB, fits.
 pub(in crate::domain) const TAPE_ENTRIES_MAX: usize = 1 << 16;
-/// Bytes of text for which room for a token is made at first; few bodies have more tokens.
+/// The expected bytes of text per token, for the first allocation; few bodies have more tokens.
 const TEXT_BYTES_PER_ENTRY: usize = 8;
 
-/// The tokens of a text from its start on, as many as fit. Empty, it is the tape of any text.
+/// The tokens of a text from its start on, as many as fit. An empty tape is valid for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tape {
-    entries: Vec<Entry>,
-    /// Where the text goes on behind the last entry; `None`: nowhere, or at its start if there are no entries.
-    beyond: Option<Box<Lexer>>,
+    entries: Vec<TapeEntry>,
+    /// Reads the text after the last entry; `None` if the text ends there, or if the tape is empty.
+    beyond: Option<Box<StrictLexer>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct TapeEntry {
     start: u32,
-    /// The end of the token; of a container its closing entry, [`NOT_CLOSED`] if that is not on the tape.
+    /// The end of the token. For a container, the index of its closing entry, or [`NOT_CLOSED`] if that is not on the tape.
     end: u32,
-    kind: Kind,
+    kind: JsonTokenKind,
 }
 
-/// The root comes first, so no closing entry does.
+/// The first entry is the root's, so no closing entry has this index.
 const NOT_CLOSED: u32 = 0;
 
 impl Tape {
-    /// Gives its memory back; from here on the text is read from its bytes.
+    /// Frees the memory; from then on the text is read from its bytes.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// How many tokens there are, and the bytes of memory that they take.
+    /// The number of tokens, and the bytes of memory that they take.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
-        (self.entries.len(), self.entries.capacity() * size_of::<Entry>())
+        (self.entries.len(), self.entries.capacity() * size_of::<TapeEntry>())
     }
 }
 
 /// Writes a tape.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(super) struct TapeRecorder {
     tape: Tape,
     entries_max: usize,
-    /// The entry of the innermost open container. Until it closes, the entry of an open container has that of the one
-    /// around it for its end.
+    /// The index of the innermost open container's entry. Until a container closes, the `end` of its entry is the index of the
+    /// container around it.
     innermost: u32,
 }
 
-impl Recorder {
-    /// Nothing yet of a text of this length, and at most so many entries.
+impl TapeRecorder {
+    /// A recorder at the start of a text of `text_bytes`.
     pub(super) fn new(text_bytes: usize, entries_max: usize) -> Self {
-        // Offsets behind 4 GiB do not fit.
+        // Offsets beyond 4 GiB do not fit.
         let entries_max = if u32::try_from(text_bytes).is_ok() {
             entries_max
         } else {
@@ -75,23 +75,23 @@ impl Recorder {
         }
     }
 
-    /// Takes the token that the lexer has just given.
+    /// Records the token that the lexer has just returned.
     #[inline]
-    pub(super) fn push(&mut self, token: Token, lexer: &Lexer) {
+    pub(super) fn push(&mut self, token: JsonToken, lexer: &StrictLexer) {
         if self.tape.entries.len() >= self.entries_max {
             return;
         }
         let offset = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let index = offset(self.tape.entries.len());
         let end = match token.kind {
-            Kind::Object | Kind::Array => std::mem::replace(&mut self.innermost, index),
-            Kind::End => {
+            JsonTokenKind::Object | JsonTokenKind::Array => std::mem::replace(&mut self.innermost, index),
+            JsonTokenKind::End => {
                 self.close(index);
                 offset(token.end)
             }
             _ => offset(token.end),
         };
-        self.tape.entries.push(Entry {
+        self.tape.entries.push(TapeEntry {
             start: offset(token.start),
             end,
             kind: token.kind,
@@ -101,14 +101,14 @@ impl Recorder {
         }
     }
 
-    /// The innermost container closes with the entry of this index.
+    /// Closes the innermost container with the entry at `index`.
     fn close(&mut self, index: u32) {
         if let Some(entry) = self.tape.entries.get_mut(self.innermost as usize) {
             self.innermost = std::mem::replace(&mut entry.end, index);
         }
     }
 
-    /// The tape, after the last token.
+    /// Returns the tape, after the last token.
     pub(super) fn finish(mut self) -> Tape {
         while self.innermost != NOT_CLOSED {
             self.close(NOT_CLOSED);
@@ -118,23 +118,23 @@ impl Recorder {
     }
 }
 
-/// Reads the tokens of a text, from its tape and behind that from its bytes. Cheap to clone: a clone keeps the place.
+/// Reads the tokens of a text: from its tape, and after that from its bytes. Cheap to clone; a clone keeps the position.
 #[derive(Clone, Debug)]
-pub(in crate::domain) struct Reader<'t> {
+pub(in crate::domain) struct TapeReader<'t> {
     text: &'t [u8],
-    entries: &'t [Entry],
+    entries: &'t [TapeEntry],
     /// The index of the next entry.
     next: usize,
-    /// Reads what lies behind the entries.
-    lexer: Option<Lexer>,
+    /// Reads the text after the entries.
+    lexer: Option<StrictLexer>,
 }
 
-impl<'t> Reader<'t> {
-    /// At the start of the text, which this tape is of.
+impl<'t> TapeReader<'t> {
+    /// A reader at the start of the text that `tape` records.
     pub(in crate::domain) fn new(text: &'t [u8], tape: &'t Tape) -> Self {
         let lexer = match &tape.beyond {
-            Some(lexer) => Some(Lexer::clone(lexer)),
-            None if tape.entries.is_empty() => Some(Lexer::trusting()),
+            Some(lexer) => Some(StrictLexer::clone(lexer)),
+            None if tape.entries.is_empty() => Some(StrictLexer::trusting()),
             None => None,
         };
         Self {
@@ -150,61 +150,61 @@ impl<'t> Reader<'t> {
         self.text.get(range).unwrap_or_default()
     }
 
-    /// The next token.
+    /// Reads the next token.
     ///
     /// # Errors
-    /// The text is not an object, breaks the grammar, or is over.
-    pub(in crate::domain) fn token(&mut self) -> Result<Token, ScanError> {
+    /// The text is not an object, violates the grammar, or has ended.
+    pub(in crate::domain) fn next_token(&mut self) -> Result<JsonToken, ScanError> {
         self.next()?.ok_or_else(|| self.ends_early())
     }
 
     /// Checks that nothing follows the object, whose last token has been read.
     ///
     /// # Errors
-    /// Something follows it.
-    pub(in crate::domain) fn end(&mut self) -> Result<(), ScanError> {
+    /// Data follows the object.
+    pub(in crate::domain) fn expect_end(&mut self) -> Result<(), ScanError> {
         self.next().map(drop)
     }
 
-    /// The bytes of the value that begins with `first`, which has just been read. Goes on behind it.
+    /// Skips the value that begins with `first`, which has just been read; returns its position.
     ///
     /// # Errors
-    /// The text breaks the grammar, or is over.
-    pub(in crate::domain) fn value(&mut self, first: Token) -> Result<Range<usize>, ScanError> {
-        if !matches!(first.kind, Kind::Object | Kind::Array) {
+    /// The text violates the grammar, or has ended.
+    pub(in crate::domain) fn skip_value(&mut self, first: JsonToken) -> Result<Range<usize>, ScanError> {
+        if !matches!(first.kind, JsonTokenKind::Object | JsonTokenKind::Array) {
             return Ok(first.start..first.end);
         }
-        if let Some(end) = self.jump(first) {
+        if let Some(end) = self.skip_container(first) {
             return Ok(first.start..end);
         }
         let mut depth = 1_usize;
         let mut goes_on = |kind| {
             match kind {
-                Kind::Object | Kind::Array => depth += 1,
-                Kind::End => depth -= 1,
+                JsonTokenKind::Object | JsonTokenKind::Array => depth += 1,
+                JsonTokenKind::End => depth -= 1,
                 _ => {}
             }
             depth > 0
         };
         while self.next < self.entries.len() {
-            let token = self.token()?;
+            let token = self.next_token()?;
             if !goes_on(token.kind) {
                 return Ok(first.start..token.end);
             }
         }
-        let end = self.lexer.as_mut().map(|lexer| lexer.skip(self.text, goes_on));
+        let end = self.lexer.as_mut().map(|lexer| lexer.skip_while(self.text, goes_on));
         Ok(first.start..end.unwrap_or(Err(self.ends_early()))?)
     }
 
     fn ends_early(&self) -> ScanError {
         ScanError::Malformed {
             at: self.text.len(),
-            fault: Fault::EndsEarly,
+            fault: JsonFault::EndsEarly,
         }
     }
 
-    /// Goes behind the container that has just opened, if its end is on the tape; gives where it ends.
-    fn jump(&mut self, first: Token) -> Option<usize> {
+    /// Skips the container that has just opened, if its end is on the tape; returns that end.
+    fn skip_container(&mut self, first: JsonToken) -> Option<usize> {
         let opened = self.entries.get(self.next.checked_sub(1)?)?;
         if opened.start as usize != first.start || opened.end == NOT_CLOSED {
             return None;
@@ -214,17 +214,17 @@ impl<'t> Reader<'t> {
         Some(closing.end as usize)
     }
 
-    fn next(&mut self) -> Result<Option<Token>, ScanError> {
+    fn next(&mut self) -> Result<Option<JsonToken>, ScanError> {
         let Some(entry) = self.entries.get(self.next) else {
             return self.lexer.as_mut().map_or(Ok(None), |lexer| lexer.next(self.text));
         };
         self.next += 1;
         let start = entry.start as usize;
         let end = match entry.kind {
-            Kind::Object | Kind::Array => start + 1,
+            JsonTokenKind::Object | JsonTokenKind::Array => start + 1,
             _ => entry.end as usize,
         };
-        Ok(Some(Token {
+        Ok(Some(JsonToken {
             kind: entry.kind,
             start,
             end,

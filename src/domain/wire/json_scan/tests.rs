@@ -30,7 +30,7 @@ fn scanned(body: &str) -> Scan {
 fn facts(scan: Result<Scan, ScanError>) -> Result<Scan, ScanError> {
     scan.map(|scan| Scan {
         input_tokens: 0,
-        turns: Turns::default(),
+        turns: ConversationTurns::default(),
         models: NamedModels::default(),
         tape: Tape::default(),
         ..scan
@@ -209,58 +209,58 @@ fn text_that_is_not_utf8_is_refused_wherever_it_stands() {
 
 #[test]
 fn every_break_of_the_grammar_is_named_with_its_place() {
-    let cases: &[(&str, usize, Fault)] = &[
-        ("@", 0, Fault::ValueExpected),
-        ("\u{b}{}", 0, Fault::ValueExpected),
-        ("{", 1, Fault::EndsEarly),
-        ("{\"a", 3, Fault::EndsEarly),
-        ("{\"a\"", 4, Fault::EndsEarly),
-        ("{\"a\":", 5, Fault::EndsEarly),
-        ("{\"a\":1", 6, Fault::EndsEarly),
-        ("{\"a\":-", 6, Fault::EndsEarly),
-        ("{\"a\":tru", 8, Fault::EndsEarly),
-        ("{\"a\":\"\\", 7, Fault::EndsEarly),
-        ("{\"a\":\"\\u00", 10, Fault::EndsEarly),
-        ("{\"a\":}", 5, Fault::ValueExpected),
-        ("{\"a\":+1}", 5, Fault::ValueExpected),
-        ("{\"a\":.5}", 5, Fault::ValueExpected),
-        ("{\"a\":NaN}", 5, Fault::ValueExpected),
-        ("{\"a\":'b'}", 5, Fault::ValueExpected),
-        ("{\"a\":[1,]}", 8, Fault::ValueExpected),
-        ("{\"a\":[,1]}", 6, Fault::ValueExpected),
-        ("{\"a\":[}", 6, Fault::ValueExpected),
-        ("{a:1}", 1, Fault::KeyExpected),
-        ("{\"a\":1,}", 7, Fault::KeyExpected),
-        ("{,}", 1, Fault::KeyExpected),
-        ("{]", 1, Fault::KeyExpected),
-        ("{\"a\" 1}", 5, Fault::ColonExpected),
-        ("{\"a\":1 \"b\":2}", 7, Fault::CommaOrBraceExpected),
-        ("{\"a\":1]", 6, Fault::CommaOrBraceExpected),
-        ("{\"a\":01}", 6, Fault::CommaOrBraceExpected),
-        ("{\"a\":-00}", 7, Fault::CommaOrBraceExpected),
-        ("{\"a\":1/**/}", 6, Fault::CommaOrBraceExpected),
-        ("{\"a\":[1 2]}", 8, Fault::CommaOrBracketExpected),
-        ("{\"a\":[1}", 7, Fault::CommaOrBracketExpected),
-        ("{\"a\":tRue}", 6, Fault::Literal),
-        ("{\"a\":nul}", 8, Fault::Literal),
-        ("{\"a\":-a}", 6, Fault::DigitExpected),
-        ("{\"a\":1.}", 7, Fault::DigitExpected),
-        ("{\"a\":1.e1}", 7, Fault::DigitExpected),
-        ("{\"a\":1e}", 7, Fault::DigitExpected),
-        ("{\"a\":1e+}", 8, Fault::DigitExpected),
-        ("{\"a\n\":1}", 3, Fault::ControlCharacter),
-        ("{\"a\":\"\0\"}", 6, Fault::ControlCharacter),
-        ("{\"a\":\"\u{1f}\"}", 6, Fault::ControlCharacter),
-        ("{\"a\":\"\\x41\"}", 7, Fault::Escape),
-        ("{\"a\":\"\\U0041\"}", 7, Fault::Escape),
-        ("{\"a\":\"\\u00g0\"}", 10, Fault::HexDigits),
-        ("{\"\\ud800\":1}", 2, Fault::LoneSurrogate),
-        ("{\"a\\uDC00\":1}", 3, Fault::LoneSurrogate),
-        ("{\"a\":{\"\\ud800\\ud800\":1}}", 7, Fault::LoneSurrogate),
-        ("{\"model\":\"\\ud800\"}", 10, Fault::LoneSurrogate),
-        ("{\"model\":\"a\\n\\udfff\\ud800\"}", 13, Fault::LoneSurrogate),
-        ("{\"container\":\"\\ud800\\u0041\"}", 14, Fault::LoneSurrogate),
-        ("{\"a\":\"\\ud800\\u00g1\"}", 16, Fault::HexDigits),
+    let cases: &[(&str, usize, JsonFault)] = &[
+        ("@", 0, JsonFault::ValueExpected),
+        ("\u{b}{}", 0, JsonFault::ValueExpected),
+        ("{", 1, JsonFault::EndsEarly),
+        ("{\"a", 3, JsonFault::EndsEarly),
+        ("{\"a\"", 4, JsonFault::EndsEarly),
+        ("{\"a\":", 5, JsonFault::EndsEarly),
+        ("{\"a\":1", 6, JsonFault::EndsEarly),
+        ("{\"a\":-", 6, JsonFault::EndsEarly),
+        ("{\"a\":tru", 8, JsonFault::EndsEarly),
+        ("{\"a\":\"\\", 7, JsonFault::EndsEarly),
+        ("{\"a\":\"\\u00", 10, JsonFault::EndsEarly),
+        ("{\"a\":}", 5, JsonFault::ValueExpected),
+        ("{\"a\":+1}", 5, JsonFault::ValueExpected),
+        ("{\"a\":.5}", 5, JsonFault::ValueExpected),
+        ("{\"a\":NaN}", 5, JsonFault::ValueExpected),
+        ("{\"a\":'b'}", 5, JsonFault::ValueExpected),
+        ("{\"a\":[1,]}", 8, JsonFault::ValueExpected),
+        ("{\"a\":[,1]}", 6, JsonFault::ValueExpected),
+        ("{\"a\":[}", 6, JsonFault::ValueExpected),
+        ("{a:1}", 1, JsonFault::KeyExpected),
+        ("{\"a\":1,}", 7, JsonFault::KeyExpected),
+        ("{,}", 1, JsonFault::KeyExpected),
+        ("{]", 1, JsonFault::KeyExpected),
+        ("{\"a\" 1}", 5, JsonFault::ColonExpected),
+        ("{\"a\":1 \"b\":2}", 7, JsonFault::CommaOrBraceExpected),
+        ("{\"a\":1]", 6, JsonFault::CommaOrBraceExpected),
+        ("{\"a\":01}", 6, JsonFault::CommaOrBraceExpected),
+        ("{\"a\":-00}", 7, JsonFault::CommaOrBraceExpected),
+        ("{\"a\":1/**/}", 6, JsonFault::CommaOrBraceExpected),
+        ("{\"a\":[1 2]}", 8, JsonFault::CommaOrBracketExpected),
+        ("{\"a\":[1}", 7, JsonFault::CommaOrBracketExpected),
+        ("{\"a\":tRue}", 6, JsonFault::Literal),
+        ("{\"a\":nul}", 8, JsonFault::Literal),
+        ("{\"a\":-a}", 6, JsonFault::DigitExpected),
+        ("{\"a\":1.}", 7, JsonFault::DigitExpected),
+        ("{\"a\":1.e1}", 7, JsonFault::DigitExpected),
+        ("{\"a\":1e}", 7, JsonFault::DigitExpected),
+        ("{\"a\":1e+}", 8, JsonFault::DigitExpected),
+        ("{\"a\n\":1}", 3, JsonFault::ControlCharacter),
+        ("{\"a\":\"\0\"}", 6, JsonFault::ControlCharacter),
+        ("{\"a\":\"\u{1f}\"}", 6, JsonFault::ControlCharacter),
+        ("{\"a\":\"\\x41\"}", 7, JsonFault::Escape),
+        ("{\"a\":\"\\U0041\"}", 7, JsonFault::Escape),
+        ("{\"a\":\"\\u00g0\"}", 10, JsonFault::HexDigits),
+        ("{\"\\ud800\":1}", 2, JsonFault::LoneSurrogate),
+        ("{\"a\\uDC00\":1}", 3, JsonFault::LoneSurrogate),
+        ("{\"a\":{\"\\ud800\\ud800\":1}}", 7, JsonFault::LoneSurrogate),
+        ("{\"model\":\"\\ud800\"}", 10, JsonFault::LoneSurrogate),
+        ("{\"model\":\"a\\n\\udfff\\ud800\"}", 13, JsonFault::LoneSurrogate),
+        ("{\"container\":\"\\ud800\\u0041\"}", 14, JsonFault::LoneSurrogate),
+        ("{\"a\":\"\\ud800\\u00g1\"}", 16, JsonFault::HexDigits),
     ];
     for (body, at, fault) in cases {
         assert_eq!(
@@ -312,7 +312,7 @@ fn a_special_byte_is_seen_at_every_place_of_a_long_string() {
         for control in 0..0x20_u8 {
             let expected = ScanError::Malformed {
                 at,
-                fault: Fault::ControlCharacter,
+                fault: JsonFault::ControlCharacter,
             };
             assert_eq!(refused(body(&char::from(control).to_string())), expected);
         }
@@ -320,14 +320,14 @@ fn a_special_byte_is_seen_at_every_place_of_a_long_string() {
             refused(body("\"")),
             ScanError::Malformed {
                 at: at + 1,
-                fault: Fault::CommaOrBraceExpected
+                fault: JsonFault::CommaOrBraceExpected
             }
         );
         assert_eq!(
             refused(body("\\q")),
             ScanError::Malformed {
                 at: at + 1,
-                fault: Fault::Escape
+                fault: JsonFault::Escape
             }
         );
     }

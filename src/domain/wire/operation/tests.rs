@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn forward(operation: Operation, model: Option<&str>) -> Result<Target, TargetError> {
-    Ok(Target::Forward {
+fn forward(operation: Operation, model: Option<&str>) -> Result<RequestTarget, RequestTargetError> {
+    Ok(RequestTarget::Forward {
         operation,
         model: model.map(str::to_owned),
     })
@@ -13,14 +13,17 @@ fn forward(operation: Operation, model: Option<&str>) -> Result<Target, TargetEr
 
 #[test]
 fn every_route_of_the_interface_is_found() {
-    assert_eq!(target("POST", "/v1/messages"), forward(Operation::Messages, None));
+    assert_eq!(read_target("POST", "/v1/messages"), forward(Operation::Messages, None));
     assert_eq!(
-        target("POST", "/v1/messages/count_tokens"),
+        read_target("POST", "/v1/messages/count_tokens"),
         forward(Operation::CountTokens, None)
     );
-    assert_eq!(target("POST", "/v1/responses"), forward(Operation::Responses, None));
-    assert_eq!(target("GET", "/v1/models"), Ok(Target::ListModels));
-    assert_eq!(target("HEAD", "/web/v1/me"), Ok(Target::OwnUsage));
+    assert_eq!(
+        read_target("POST", "/v1/responses"),
+        forward(Operation::Responses, None)
+    );
+    assert_eq!(read_target("GET", "/v1/models"), Ok(RequestTarget::ListModels));
+    assert_eq!(read_target("HEAD", "/web/v1/me"), Ok(RequestTarget::OwnUsage));
     for prefix in ["/v1beta/models/", "/v1/models/"] {
         for (verb, operation) in [
             ("generateContent", Operation::GenerateContent),
@@ -28,11 +31,11 @@ fn every_route_of_the_interface_is_found() {
             ("countTokens", Operation::GeminiCountTokens),
         ] {
             assert_eq!(
-                target("POST", &format!("{prefix}gemini-3.5:{verb}")),
+                read_target("POST", &format!("{prefix}gemini-3.5:{verb}")),
                 forward(operation, Some("gemini-3.5"))
             );
             assert_eq!(
-                target("POST", &format!("{prefix}gemini-3.5%3A{verb}")),
+                read_target("POST", &format!("{prefix}gemini-3.5%3A{verb}")),
                 forward(operation, Some("gemini-3.5"))
             );
         }
@@ -42,16 +45,16 @@ fn every_route_of_the_interface_is_found() {
 #[test]
 fn wrong_methods_name_the_right_one() {
     assert_eq!(
-        target("GET", "/v1/messages"),
-        Err(TargetError::MethodNotAllowed { allow: "POST" })
+        read_target("GET", "/v1/messages"),
+        Err(RequestTargetError::MethodNotAllowed { allow: "POST" })
     );
     assert_eq!(
-        target("POST", "/v1/models"),
-        Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        read_target("POST", "/v1/models"),
+        Err(RequestTargetError::MethodNotAllowed { allow: "GET, HEAD" })
     );
     assert_eq!(
-        target("GET", "/v1beta/models/m:generateContent"),
-        Err(TargetError::MethodNotAllowed { allow: "POST" })
+        read_target("GET", "/v1beta/models/m:generateContent"),
+        Err(RequestTargetError::MethodNotAllowed { allow: "POST" })
     );
 }
 
@@ -72,7 +75,7 @@ fn a_path_may_name_any_model() {
         for colon in [":", "%3A"] {
             let path = format!("/v1beta/models/{path}{colon}generateContent");
             assert_eq!(
-                target("POST", &path),
+                read_target("POST", &path),
                 forward(Operation::GenerateContent, Some(model)),
                 "{path}"
             );
@@ -82,7 +85,7 @@ fn a_path_may_name_any_model() {
 
 #[test]
 fn a_path_that_names_no_model_is_refused() {
-    let long = "m".repeat(model_name::BYTES_MAX + 1);
+    let long = "m".repeat(BYTES_MAX + 1);
     for bad in [
         "..",
         "%2e%2e",
@@ -99,18 +102,22 @@ fn a_path_that_names_no_model_is_refused() {
         &long,
     ] {
         let path = format!("/v1beta/models/{bad}:generateContent");
-        assert_eq!(target("POST", &path), Err(TargetError::ModelPathInvalid), "{path}");
+        assert_eq!(
+            read_target("POST", &path),
+            Err(RequestTargetError::ModelPathInvalid),
+            "{path}"
+        );
     }
     assert_eq!(
-        target("POST", "/v1beta/models/a:generateContent/"),
-        Err(TargetError::UnknownPath)
+        read_target("POST", "/v1beta/models/a:generateContent/"),
+        Err(RequestTargetError::UnknownPath)
     );
 }
 
 #[test]
 fn a_listed_model_may_have_any_name_of_a_catalogue() {
     let show = |model: &str| {
-        Ok(Target::ShowModel {
+        Ok(RequestTarget::ShowModel {
             model: model.to_owned(),
         })
     };
@@ -126,41 +133,44 @@ fn a_listed_model_may_have_any_name_of_a_catalogue() {
                 ("a%5B1m%5D", "a[1m]"),
                 ("a%252Fb", "a%2Fb"),
             ] {
-                assert_eq!(target(method, &format!("{prefix}{path}")), show(model), "{path}");
+                assert_eq!(read_target(method, &format!("{prefix}{path}")), show(model), "{path}");
             }
             for bad in ["", "..", "a/../b", "a%2F..", "/a", "a/", "a%0d%0ab", "a%00", "a%20"] {
-                let found = target(method, &format!("{prefix}{bad}"));
-                assert_eq!(found, Err(TargetError::ModelPathInvalid), "{bad}");
+                let found = read_target(method, &format!("{prefix}{bad}"));
+                assert_eq!(found, Err(RequestTargetError::ModelPathInvalid), "{bad}");
             }
         }
     }
     assert_eq!(
-        target("POST", "/v1/models/a%2Fb"),
-        Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        read_target("POST", "/v1/models/a%2Fb"),
+        Err(RequestTargetError::MethodNotAllowed { allow: "GET, HEAD" })
     );
 }
 
 #[test]
 fn somebody_is_there() {
     for (method, path) in [("HEAD", "/"), ("HEAD", "/api/hello"), ("GET", "/api/hello")] {
-        assert_eq!(target(method, path), Ok(Target::Hello));
+        assert_eq!(read_target(method, path), Ok(RequestTarget::Hello));
     }
-    assert_eq!(target("GET", "/"), Err(TargetError::UnknownPath));
+    assert_eq!(read_target("GET", "/"), Err(RequestTargetError::UnknownPath));
     assert_eq!(
-        target("POST", "/api/hello"),
-        Err(TargetError::MethodNotAllowed { allow: "GET, HEAD" })
+        read_target("POST", "/api/hello"),
+        Err(RequestTargetError::MethodNotAllowed { allow: "GET, HEAD" })
     );
 }
 
 #[test]
 fn unknown_paths_have_the_shape_of_their_prefix() {
-    assert_eq!(shape_of("/v1/messages/batches"), Protocol::Messages);
-    assert_eq!(shape_of("/v1/embeddings"), Protocol::Responses);
-    assert_eq!(shape_of("/v1beta/files"), Protocol::Gemini);
-    assert_eq!(shape_of("/v1/models/m:embedContent"), Protocol::Gemini);
-    assert_eq!(shape_of("/v1beta/tunedModels/t:generateContent"), Protocol::Gemini);
-    assert_eq!(shape_of("/v1/tunedModels/t:generateContent"), Protocol::Gemini);
-    assert_eq!(shape_of("/"), Protocol::Responses);
+    assert_eq!(error_protocol("/v1/messages/batches"), Protocol::Messages);
+    assert_eq!(error_protocol("/v1/embeddings"), Protocol::Responses);
+    assert_eq!(error_protocol("/v1beta/files"), Protocol::Gemini);
+    assert_eq!(error_protocol("/v1/models/m:embedContent"), Protocol::Gemini);
+    assert_eq!(
+        error_protocol("/v1beta/tunedModels/t:generateContent"),
+        Protocol::Gemini
+    );
+    assert_eq!(error_protocol("/v1/tunedModels/t:generateContent"), Protocol::Gemini);
+    assert_eq!(error_protocol("/"), Protocol::Responses);
 }
 
 #[test]
@@ -175,8 +185,8 @@ proptest! {
     fn no_path_yields_a_model_that_none_can_be_named_or_that_climbs(path in "([ -~]|%[0-9a-f]{2}|/){0,60}") {
         let path = format!("/v1beta/models/{path}");
         for method in ["POST", "GET"] {
-            if let Ok(Target::Forward { model: Some(model), .. } | Target::ShowModel { model }) = target(method, &path) {
-                prop_assert!(model_name::is_plausible(&model));
+            if let Ok(RequestTarget::Forward { model: Some(model), .. } | RequestTarget::ShowModel { model }) = read_target(method, &path) {
+                prop_assert!(is_plausible(&model));
                 prop_assert!(model.split('/').all(|part| !matches!(part, "" | "." | "..")));
             }
         }

@@ -1,22 +1,22 @@
-//! The three protocols as a closed enum. Every function delegates to the protocol's own module.
+//! The three protocols as a closed enum, whose functions delegate to the protocol's own module.
 
 use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
-use crate::domain::wire::protocol::facts::Facts;
-use crate::domain::wire::protocol::made::Made;
-use crate::domain::wire::protocol::varying::Spoken;
+use crate::domain::wire::protocol::AnswerFacts;
+use crate::domain::wire::protocol::created_state::CreatedState;
+use crate::domain::wire::protocol::varying::TextDelta;
 use crate::domain::wire::protocol::{Break, Protocol, gemini, messages, responses};
-use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
+use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 
-/// A protocol with what its answer has reported.
+/// The state of one answer in its protocol.
 #[derive(Clone, Debug)]
-pub(super) enum Dialect {
+pub(super) enum AnswerDialect {
     Messages(messages::MessagesState),
     Responses(responses::ResponsesState),
     Gemini(gemini::GeminiState),
 }
 
-impl Dialect {
+impl AnswerDialect {
     pub(super) fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Messages => Self::Messages(messages::MessagesState::default()),
@@ -25,7 +25,7 @@ impl Dialect {
         }
     }
 
-    /// What to pick out of events and bodies.
+    /// The paths to pick out of events and bodies.
     pub(super) fn paths(&self) -> &'static PathSet {
         match self {
             Self::Messages(_) => &messages::PATHS,
@@ -34,82 +34,84 @@ impl Dialect {
         }
     }
 
-    /// One event of a stream, which the picker has read whole; `name` is its `event` field, used when its data has no `type`.
-    pub(super) fn event(&mut self, picker: &Picker, name: &[u8], facts: &mut Facts) {
+    /// Handles an event of a stream, which the picker has read completely; `name` is its `event` field, used if its data has no
+    /// `type`.
+    pub(super) fn on_event(&mut self, picker: &Picker, name: &[u8], facts: &mut AnswerFacts) {
         match self {
-            Self::Messages(state) => state.event(picker, name, facts),
-            Self::Responses(state) => state.event(picker, name, facts),
-            Self::Gemini(state) => state.chunk(picker, facts),
+            Self::Messages(state) => state.on_event(picker, name, facts),
+            Self::Responses(state) => state.on_event(picker, name, facts),
+            Self::Gemini(state) => state.on_chunk(picker, facts),
         }
-        facts.begun = facts.begun || facts.error.is_none() && picker.is_done() && self.says_something(picker, name);
-        self.made(picker, &mut facts.made);
+        facts.has_begun =
+            facts.has_begun || facts.error.is_none() && picker.is_done() && self.is_answer_event(picker, name);
+        self.record_created_state(picker, &mut facts.created_state);
     }
 
-    /// Whether the event belongs to an answer, and does not only keep the connection busy.
-    fn says_something(&self, picks: &Picks<'_>, name: &[u8]) -> bool {
+    /// Whether the event belongs to an answer, and does not only keep the connection alive.
+    fn is_answer_event(&self, picks: &Picks<'_>, name: &[u8]) -> bool {
         match self {
-            Self::Messages(_) => messages::MessagesState::says_something(picks, name),
-            Self::Responses(_) => responses::ResponsesState::says_something(picks, name),
-            Self::Gemini(_) => gemini::GeminiState::says_something(picks),
-        }
-    }
-
-    /// Takes in what an event or a body, which the picker has read whole, says that the answer has made.
-    pub(super) fn made(&self, picks: &Picks<'_>, made: &mut Made) {
-        match self {
-            Self::Messages(_) => made.note_messages(picks, messages::MADE),
-            Self::Responses(_) => made.note_responses(picks, responses::MADE),
-            Self::Gemini(_) => made.note_gemini(picks, gemini::MADE),
+            Self::Messages(_) => messages::MessagesState::is_answer_event(picks, name),
+            Self::Responses(_) => responses::ResponsesState::is_answer_event(picks, name),
+            Self::Gemini(_) => gemini::GeminiState::is_answer_event(picks),
         }
     }
 
-    /// Whether an event that the picker has read whole can say nothing but more text once content was seen: another one that
-    /// differs in nothing but that text, and in the members given here, changes nothing either, but for the number (see
-    /// [`Self::numbered`]) and the usage (see [`Self::used`]). `None` for any other event.
-    pub(super) fn only_speaks(&self, picks: &Picks<'_>) -> Option<Spoken> {
+    /// Records the state that the answer has created, from an event or a body that the picker has read completely.
+    pub(super) fn record_created_state(&self, picks: &Picks<'_>, made: &mut CreatedState) {
+        match self {
+            Self::Messages(_) => made.record_messages(picks, messages::MADE),
+            Self::Responses(_) => made.record_responses(picks, responses::MADE),
+            Self::Gemini(_) => made.record_gemini(picks, gemini::MADE),
+        }
+    }
+
+    /// For an event that adds only text to an answer with content, its members that may differ in the next such event. Another
+    /// event that differs only in its text and these members changes nothing else, except for the number (see [`Self::set_number`])
+    /// and the usage (see [`Self::set_usage`]). `None` for any other event.
+    pub(super) fn text_delta(&self, picks: &Picks<'_>) -> Option<TextDelta> {
         let varying = match self {
-            Self::Messages(_) => messages::MessagesState::only_speaks(picks).then_some([].as_slice())?,
-            Self::Responses(_) => responses::ResponsesState::only_speaks(picks)?,
-            Self::Gemini(_) => return gemini::GeminiState::only_speaks(picks),
+            Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,
+            Self::Responses(_) => responses::ResponsesState::varying_members(picks)?,
+            Self::Gemini(_) => return gemini::GeminiState::text_delta(picks),
         };
-        Some(Spoken { varying, usage: None })
+        Some(TextDelta { varying, usage: None })
     }
 
-    /// An event that only speaks has come, with this number.
-    pub(super) fn numbered(&mut self, number: u64) {
+    /// Records the number of an event that only adds text.
+    pub(super) fn set_number(&mut self, number: u64) {
         match self {
-            Self::Responses(state) => state.numbered(number),
+            Self::Responses(state) => state.set_number(number),
             Self::Messages(_) | Self::Gemini(_) => {}
         }
     }
 
-    /// Whether an event that the picker has read whole says what a later event which only speaks takes back: the end of the
-    /// answer or a part of it, or another model. `facts`: those before the event.
-    pub(super) fn can_be_taken_back(&self, picks: &Picks<'_>, facts: &Facts) -> bool {
+    /// Whether a later event that only adds text would revoke what this event says: the end of the answer or of a part of it, or
+    /// another model. `facts` are those before the event.
+    pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         match self {
-            Self::Gemini(_) => gemini::GeminiState::can_be_taken_back(picks, facts),
+            Self::Gemini(_) => gemini::GeminiState::is_revocable(picks, facts),
             Self::Messages(_) | Self::Responses(_) => false,
         }
     }
 
-    /// An event that only speaks has come, with this usage.
-    pub(super) fn used(&mut self, usage: &[u8]) {
+    /// Records the usage in an event that otherwise only adds text.
+    pub(super) fn set_usage(&mut self, usage: &[u8]) {
         match self {
-            Self::Gemini(state) => state.used(Some(usage)),
+            Self::Gemini(state) => state.set_usage(Some(usage)),
             Self::Messages(_) | Self::Responses(_) => {}
         }
     }
 
-    /// The body of an answer that is not a stream, as far as the picker has read it.
-    pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
+    /// Handles the body of an answer that is not a stream, as far as the picker has read it.
+    pub(super) fn on_body(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
         match self {
-            Self::Messages(state) => state.body(picks, facts),
-            Self::Responses(state) => state.body(picks, facts),
-            Self::Gemini(state) => state.chunk(picks, facts),
+            Self::Messages(state) => state.on_body(picks, facts),
+            Self::Responses(state) => state.on_body(picks, facts),
+            Self::Gemini(state) => state.on_chunk(picks, facts),
         }
     }
 
-    /// Whether content was seen in such a body.
+    /// Whether such a body has content.
     pub(super) fn body_has_content(&self, picks: &Picks<'_>) -> bool {
         match self {
             Self::Messages(_) => messages::MessagesState::body_has_content(picks),
@@ -118,10 +120,10 @@ impl Dialect {
         }
     }
 
-    /// Whether an event or element, which the picker has read whole, is an error. What cannot be read is none of an answer.
+    /// Whether an event or element, which the picker has read completely, is an error. An unreadable one counts as an error.
     pub(super) fn is_error(&self, picker: &Picker, name: &[u8]) -> bool {
-        if self.is_answers(picker) || picker.is_inert() {
-            return !self.is_answers(picker);
+        if self.is_known_answer_event(picker) || picker.is_inert() {
+            return !self.is_known_answer_event(picker);
         }
         match self {
             Self::Messages(_) => messages::MessagesState::is_error(picker, name),
@@ -130,7 +132,7 @@ impl Dialect {
         }
     }
 
-    /// Whether the body of an answer that is not a stream, which the picker has read whole, is an error.
+    /// Whether the body of an answer that is not a stream, which the picker has read completely, is an error.
     pub(super) fn is_body_error(&self, picks: &Picks<'_>) -> bool {
         match self {
             Self::Messages(_) => messages::MessagesState::is_failure(picks),
@@ -139,17 +141,17 @@ impl Dialect {
         }
     }
 
-    /// Whether an event is known to be one of an answer, and no error, by what the picker has read of it so far.
-    pub(super) fn is_answers(&self, picks: &Picks<'_>) -> bool {
+    /// Whether the picker has read enough of an event to know that it belongs to an answer and is not an error.
+    pub(super) fn is_known_answer_event(&self, picks: &Picks<'_>) -> bool {
         match self {
-            Self::Messages(_) => messages::MessagesState::is_answers(picks),
-            Self::Responses(_) => responses::ResponsesState::is_answers(picks),
-            // An error may stand behind everything else.
+            Self::Messages(_) => messages::MessagesState::is_known_answer_event(picks),
+            Self::Responses(_) => responses::ResponsesState::is_known_answer_event(picks),
+            // The error may be the last member.
             Self::Gemini(_) => false,
         }
     }
 
-    /// The usage that was reported. `runs`: those that [`Self::runs`] has given.
+    /// The reported usage. `runs` is the result of [`Self::runs`].
     pub(super) fn usage(&self, runs: &[Run]) -> Option<Usage> {
         match self {
             Self::Messages(state) => state.usage(runs),
@@ -158,8 +160,8 @@ impl Dialect {
         }
     }
 
-    /// What was done beside the requested limit of output.
-    pub(super) fn unlimited(&self) -> Unlimited {
+    /// The reported work that the requested output limit does not cover.
+    pub(super) fn unlimited(&self) -> UnlimitedWork {
         match self {
             Self::Messages(state) => state.unlimited(),
             Self::Responses(state) => state.unlimited(),
@@ -167,7 +169,7 @@ impl Dialect {
         }
     }
 
-    /// What each run of a model consumed, where the answer tells of several; else nothing.
+    /// The usage of each run of a model; empty unless the answer reports several runs.
     pub(super) fn runs(&self) -> Vec<Run> {
         match self {
             Self::Messages(state) => state.runs(),
@@ -175,8 +177,8 @@ impl Dialect {
         }
     }
 
-    /// Whether what was reported is the last word; `None` when nothing was. `body_whole`: it is the end of a body in one piece.
-    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+    /// Whether the reported usage is final; `None` without any. `body_whole`: a body that is not a stream has ended.
+    pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         match self {
             Self::Messages(state) => state.usage_source(facts, body_whole),
             Self::Responses(state) => state.usage_source(),
@@ -184,7 +186,7 @@ impl Dialect {
         }
     }
 
-    pub(super) fn modifiers(&self) -> Modifiers {
+    pub(super) fn modifiers(&self) -> PriceModifiers {
         match self {
             Self::Messages(state) => state.modifiers(),
             Self::Responses(state) => state.modifiers(),
@@ -192,8 +194,8 @@ impl Dialect {
         }
     }
 
-    /// The in-band error as a server-sent event. `number`: that of a later event than those that have been taken in.
-    pub(super) fn failure_event(&self, why: Break, facts: &Facts, number: Option<u64>) -> Vec<u8> {
+    /// The in-band error as a server-sent event. `number`: that of the last event, if it is later than those handled here.
+    pub(super) fn failure_event(&self, why: Break, facts: &AnswerFacts, number: Option<u64>) -> Vec<u8> {
         match self {
             Self::Messages(_) => messages::failure_event(why),
             Self::Responses(state) => state.failure_event(why, facts, number),
@@ -209,12 +211,12 @@ impl Dialect {
         }
     }
 
-    /// Whether `data: [DONE]` ends a stream (docs/interface.md, Streams). In a Gemini-style stream it breaks clients.
+    /// Whether `data: [DONE]` ends a stream (docs/interface.md, Streams). In a Gemini-style stream, it would break clients.
     pub(super) const fn ends_with_done(&self) -> bool {
         matches!(self, Self::Responses(_))
     }
 
-    /// The bytes of heap memory in buffers that grow with what is reported.
+    /// The bytes of heap memory in buffers that grow with the reports.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Messages(state) => state.heap_bytes(),

@@ -4,12 +4,13 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use crate::domain::wire::protocol::Protocol;
 
-/// The form in which a client gets errors: its protocol's, or that of a provider which has its own.
+/// The form in which a client gets errors: that of its protocol, or a provider's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorForm {
     /// The protocol's own.
     Of(Protocol),
-    /// `code`, `message` and `type` at the root, without a wrapper: of a Messages provider (docs/interface.md, Errors: provider 3).
+    /// `code`, `message` and `type` at the root, without a wrapper: the form of a Messages provider (docs/interface.md, Errors:
+    /// provider 3).
     NativeRoot,
 }
 
@@ -20,7 +21,7 @@ impl From<Protocol> for ErrorForm {
 }
 
 impl ErrorForm {
-    /// The protocol that such an error belongs to.
+    /// The protocol to which errors of this form belong.
     pub fn protocol(self) -> Protocol {
         match self {
             Self::Of(protocol) => protocol,
@@ -28,98 +29,98 @@ impl ErrorForm {
         }
     }
 
-    /// Whether an error body has this form already, whatever else it says: such a body can pass as it is. A Gemini-style error
-    /// may be the only element of an array, as it is where the answer would have been one.
-    pub fn fits(self, body: &[u8]) -> bool {
+    /// Whether an error body already has this form, so that it can pass unchanged. A Gemini-style error may be the only element
+    /// of an array, as it is if the answer would have been an array.
+    pub fn is_form_of(self, body: &[u8]) -> bool {
         match self {
             Self::Of(Protocol::Messages) => {
                 serde_json::from_slice::<MessagesError>(body).is_ok_and(|error| error.kind == "error")
             }
-            Self::Of(Protocol::Responses) => is_a::<ResponsesError>(body),
-            Self::Of(Protocol::Gemini) => is_a::<GeminiError>(body) || is_a::<[GeminiError; 1]>(body),
+            Self::Of(Protocol::Responses) => can_parse_as::<ResponsesError>(body),
+            Self::Of(Protocol::Gemini) => can_parse_as::<GeminiError>(body) || can_parse_as::<[GeminiError; 1]>(body),
             Self::NativeRoot => serde_json::from_slice::<RootError>(body).is_ok_and(|error| error.error.is_none()),
         }
     }
 }
 
-fn is_a<'a, T: Deserialize<'a>>(body: &'a [u8]) -> bool {
+fn can_parse_as<'a, T: Deserialize<'a>>(body: &'a [u8]) -> bool {
     serde_json::from_slice::<T>(body).is_ok()
 }
 
-/// A text, of whatever content.
+/// Any text.
 #[derive(Deserialize)]
-struct Text(#[expect(dead_code, reason = "that it is there and is a text is all that counts")] String);
+struct AnyText(#[expect(dead_code, reason = "only its presence and type matter")] String);
 
 #[derive(Deserialize)]
 struct MessagesError {
     #[serde(rename = "type")]
     kind: String,
-    #[expect(dead_code, reason = "its members are what counts")]
+    #[expect(dead_code, reason = "only its presence and type matter")]
     error: MessagesDetail,
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "that they are there and are texts is all that counts")]
+#[expect(dead_code, reason = "only their presence and types matter")]
 struct MessagesDetail {
     #[serde(rename = "type")]
-    kind: Text,
-    message: Text,
+    kind: AnyText,
+    message: AnyText,
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "its members are what counts")]
+#[expect(dead_code, reason = "only its presence and type matter")]
 struct ResponsesError {
     error: ResponsesDetail,
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "that they are there and are texts is all that counts")]
+#[expect(dead_code, reason = "only their presence and types matter")]
 struct ResponsesDetail {
-    message: Text,
+    message: AnyText,
     #[serde(rename = "type")]
-    kind: Text,
+    kind: AnyText,
     code: TextOrNull,
 }
 
-/// Unlike an `Option`, it has to be there.
+/// Unlike an `Option`, it must be present.
 #[derive(Deserialize)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "that it is one of these is all that counts")]
+#[expect(dead_code, reason = "only its type matters")]
 enum TextOrNull {
     Text(String),
     Null(()),
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "its members are what counts")]
+#[expect(dead_code, reason = "only its presence and type matter")]
 struct GeminiError {
     error: GeminiDetail,
 }
 
 #[derive(Deserialize)]
-#[expect(dead_code, reason = "that they are there and of their kinds is all that counts")]
+#[expect(dead_code, reason = "only their presence and types matter")]
 struct GeminiDetail {
     code: i64,
-    message: Text,
-    status: Text,
+    message: AnyText,
+    status: AnyText,
 }
 
 #[derive(Deserialize)]
 struct RootError {
-    #[expect(dead_code, reason = "that it is there is all that counts")]
+    #[expect(dead_code, reason = "only its presence and type matter")]
     code: TextOrNumber,
     #[serde(rename = "type")]
-    #[expect(dead_code, reason = "that it is there is all that counts")]
-    kind: Text,
-    #[expect(dead_code, reason = "that it is there is all that counts")]
-    message: Text,
-    /// The wrapper that it must not have.
+    #[expect(dead_code, reason = "only its presence and type matter")]
+    kind: AnyText,
+    #[expect(dead_code, reason = "only its presence and type matter")]
+    message: AnyText,
+    /// The wrapper, which must be missing.
     error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "that it is one of these is all that counts")]
+#[expect(dead_code, reason = "only its type matters")]
 enum TextOrNumber {
     Text(String),
     Number(i64),
@@ -147,9 +148,9 @@ mod tests {
         for (form, own) in FORMS {
             for (other, body) in FORMS {
                 let is_own = form == other;
-                assert_eq!(form.fits(body.as_bytes()), is_own, "{form:?}: {body}");
+                assert_eq!(form.is_form_of(body.as_bytes()), is_own, "{form:?}: {body}");
             }
-            assert!(form.fits(own.as_bytes()));
+            assert!(form.is_form_of(own.as_bytes()));
         }
     }
 
@@ -191,11 +192,11 @@ mod tests {
                 r#"{"code":"1","message":"m","type":"t","error":{}}"#,
             ),
         ] {
-            assert!(!form.fits(body.as_bytes()), "{form:?}: {body}");
+            assert!(!form.is_form_of(body.as_bytes()), "{form:?}: {body}");
         }
         for (form, _) in FORMS {
             for body in ["", "null", "[]", "{}", "<html>502</html>", "data: {}"] {
-                assert!(!form.fits(body.as_bytes()), "{form:?}: {body}");
+                assert!(!form.is_form_of(body.as_bytes()), "{form:?}: {body}");
             }
         }
     }
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn an_array_of_one_is_gemini_style_too() {
         let gemini = ErrorForm::Of(Protocol::Gemini);
-        assert!(gemini.fits(format!("[{GEMINI}\n]").as_bytes()));
-        assert!(!gemini.fits(format!("[{GEMINI},{GEMINI}]").as_bytes()));
+        assert!(gemini.is_form_of(format!("[{GEMINI}\n]").as_bytes()));
+        assert!(!gemini.is_form_of(format!("[{GEMINI},{GEMINI}]").as_bytes()));
     }
 }

@@ -1,7 +1,6 @@
-//! The Gemini-style protocol: reads its answers, and writes weir's own errors in its shapes.
+//! The Gemini-style protocol: reads its answers, and writes weir's errors in its form.
 
 mod candidates;
-mod own_tools;
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
@@ -9,15 +8,15 @@ use std::sync::{LazyLock, OnceLock};
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
-use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
-use crate::domain::wire::protocol::varying::{Carried, Spoken, Varies, Varying};
-use crate::domain::wire::protocol::{Break, made, spoken};
-use crate::domain::wire::usage::{Modalities, Usage, fields::Field};
-use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
-use candidates::{Candidates, part};
-use own_tools::OwnTools;
+use crate::domain::wire::json_pick::PickSegment::{Each, Key};
+use crate::domain::wire::json_pick::{PathSet, PickPath, PickRule, Picks};
+use crate::domain::wire::protocol::gemini::candidates::ProviderToolCounts;
+use crate::domain::wire::protocol::gemini::candidates::{Candidates, content_part};
+use crate::domain::wire::protocol::varying::{TextDelta, VaryingKind, VaryingMember, VerbatimMember};
+use crate::domain::wire::protocol::{AnswerFacts, in_band_error, reported_source, update_json, update_text};
+use crate::domain::wire::protocol::{Break, created_state, varying};
+use crate::domain::wire::usage::{Modalities, Usage, fields::ReportField};
+use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
 
 const USAGE: usize = 0;
 const MODEL: usize = 1;
@@ -27,45 +26,45 @@ const ERROR: usize = 4;
 const ERROR_STATUS: usize = 5;
 const ERROR_CODE: usize = 6;
 const SEARCHES: usize = 7;
-/// The kinds of parts that are content; the first, text, is at this place and all others follow.
+/// The index of text, the first of the kinds of parts that are content; the others follow.
 const FIRST_CONTENT: usize = 8;
 
 macro_rules! part {
     ($kind:literal) => {
-        part(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key($kind)])
+        content_part(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key($kind)])
     };
 }
 
-/// What to pick out of events and bodies.
+/// The paths to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     PathSet::new(
         &[
             PICKS,
-            &candidates::PATHS,
-            &own_tools::PATHS,
-            spoken::GEMINI,
-            made::GEMINI,
+            &candidates::CANDIDATE_PATHS,
+            &candidates::TOOL_PATHS,
+            varying::GEMINI,
+            created_state::GEMINI,
         ]
         .concat(),
     )
 });
 
-/// Where the paths begin that say what an answer has made.
-pub(super) const MADE: usize = OWN_TOOLS + own_tools::PATHS.len() + spoken::GEMINI.len();
-/// Where the paths begin that mark the candidates.
+/// The index of the first path of created state.
+pub(super) const MADE: usize = OWN_TOOLS + candidates::TOOL_PATHS.len() + varying::GEMINI.len();
+/// The index of the first path that marks candidates.
 const CANDIDATES: usize = PICKS.len();
-/// Where the paths begin that count what the provider's tools did.
-const OWN_TOOLS: usize = CANDIDATES + candidates::PATHS.len();
+/// The index of the first path that counts the work of the provider's tools.
+const OWN_TOOLS: usize = CANDIDATES + candidates::CANDIDATE_PATHS.len();
 
-const PICKS: &[Path] = &[
-    Path::new(&[Key("usageMetadata")], Take::Fields(&USAGE_FIELDS)),
-    Path::new(&[Key("modelVersion")], Take::Scalar),
-    Path::new(&[Key("candidates"), Each, Key("finishReason")], Take::List),
-    Path::new(&[Key("promptFeedback"), Key("blockReason")], Take::Scalar),
-    Path::new(&[Key("error")], Take::Presence),
-    Path::new(&[Key("error"), Key("status")], Take::Scalar),
-    Path::new(&[Key("error"), Key("code")], Take::Scalar),
-    Path::new(
+const PICKS: &[PickPath] = &[
+    PickPath::new(&[Key("usageMetadata")], PickRule::Fields(&USAGE_FIELDS)),
+    PickPath::new(&[Key("modelVersion")], PickRule::Scalar),
+    PickPath::new(&[Key("candidates"), Each, Key("finishReason")], PickRule::List),
+    PickPath::new(&[Key("promptFeedback"), Key("blockReason")], PickRule::Scalar),
+    PickPath::new(&[Key("error")], PickRule::Presence),
+    PickPath::new(&[Key("error"), Key("status")], PickRule::Scalar),
+    PickPath::new(&[Key("error"), Key("code")], PickRule::Scalar),
+    PickPath::new(
         &[
             Key("candidates"),
             Each,
@@ -73,7 +72,7 @@ const PICKS: &[Path] = &[
             Key("webSearchQueries"),
             Each,
         ],
-        Take::Count,
+        PickRule::Count,
     ),
     part!("text"),
     part!("functionCall"),
@@ -85,7 +84,7 @@ const PICKS: &[Path] = &[
     part!("toolResponse"),
 ];
 
-/// What a report says.
+/// The fields of a usage report.
 const USAGE_FIELDS: [&str; 11] = [
     "promptTokenCount",
     "cachedContentTokenCount",
@@ -100,30 +99,30 @@ const USAGE_FIELDS: [&str; 11] = [
     "trafficType",
 ];
 const USAGE_KEY: &[u8] = b"\"usageMetadata\"";
-/// What grows from chunk to chunk.
-const COUNTS: &[Varying] = &[
-    count(b"\"candidatesTokenCount\""),
-    count(b"\"thoughtsTokenCount\""),
-    count(b"\"totalTokenCount\""),
+/// The counts that grow from chunk to chunk.
+const COUNTS: &[VaryingMember] = &[
+    varying_count(b"\"candidatesTokenCount\""),
+    varying_count(b"\"thoughtsTokenCount\""),
+    varying_count(b"\"totalTokenCount\""),
 ];
 
-const fn count(key: &'static [u8]) -> Varying {
-    let value = Varies::Count;
-    Varying { key, value }
+const fn varying_count(key: &'static [u8]) -> VaryingMember {
+    let value = VaryingKind::Count;
+    VaryingMember { key, value }
 }
 
-/// What an answer has reported. `usageMetadata` comes in every chunk and is cumulative: the last one counts, as a whole, because a
-/// count that is zero is left out of it.
+/// The reports of an answer. `usageMetadata` is cumulative and comes in every chunk: only the last one counts, because counts of
+/// zero are omitted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GeminiState {
     usage_json: Vec<u8>,
-    /// What that says, once somebody has asked: it changes with every chunk, and is asked for seldom.
-    said: OnceLock<Option<GeminiReport>>,
-    /// The usage came with the end, or behind it.
+    /// The usage read from `usage_json`, on first use: it changes with every chunk, and is seldom needed.
+    report: OnceLock<Option<GeminiReport>>,
+    /// The usage came with the end, or after it.
     usage_is_last: bool,
     candidates: Candidates,
     searches: u64,
-    own_tools: OwnTools,
+    own_tools: ProviderToolCounts,
 }
 
 /// The usage that an answer reports.
@@ -131,19 +130,19 @@ pub(super) struct GeminiState {
 struct GeminiReport {
     usage: Usage,
     has_prompt: bool,
-    /// What tells of the output can be read, as far as it is there.
+    /// Every output count that is present can be read.
     readable: bool,
-    /// Something tells of the output.
+    /// At least one output count was read.
     counted: bool,
     service_tier: Option<SmolStr>,
 }
 
 impl GeminiReport {
-    /// Cached tokens lie inside the prompt's; thoughts and tool prompts are counted beside the candidates and the prompt, unless
-    /// the total says that the thoughts are among the candidates (see [`are_among`]). Sound and images are a part of each count that
-    /// has details; cached ones of the prompt's, too.
-    /// `serviceTier` says the tier plainly; `trafficType` is how the other of the two services says it.
-    fn of(fields: [Field<'_>; USAGE_FIELDS.len()]) -> Self {
+    /// The prompt's count includes the cached tokens. Thoughts and tool prompts are counted in addition to candidates and prompt,
+    /// unless the total shows that the candidates include the thoughts (see [`are_thoughts_included`]). Each count with details includes its
+    /// audio and image tokens; those of the prompt also include cached ones.
+    /// One of the two services reports the tier as `serviceTier`, the other as `trafficType`.
+    fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
         let [
             prompt,
             cached,
@@ -157,27 +156,27 @@ impl GeminiReport {
         ] = fields;
         let [prompt_details, cached_details, candidates_details] = details;
         let outputs = [candidates, thoughts];
-        let (prompt, output) = (prompt.count(), outputs.map(Field::count));
+        let (prompt, output) = (prompt.count(), outputs.map(ReportField::count));
         let [candidates, reasoning] = output.map(Option::unwrap_or_default);
         let cache_read = cached.count().unwrap_or(0).min(prompt.unwrap_or(0));
         let tool_input = tool_prompt.count().unwrap_or(0);
         let inputs = [prompt.unwrap_or(0), tool_input];
-        let inside = are_among(candidates, reasoning, inputs, total.count());
+        let inside = are_thoughts_included(candidates, reasoning, inputs, total.count());
         let text = candidates - if inside { reasoning } else { 0 };
         let uncached = prompt.unwrap_or(0) - cache_read;
-        let read = Modalities::of_list(cached_details).within(cache_read);
-        let fresh = Modalities::of_list(prompt_details).beyond(read).within(uncached);
-        let spoken = Modalities::of_list(candidates_details).within(text);
-        let is_readable = |(field, count): (&Field<'_>, &Option<u64>)| count.is_some() || field.is_absent();
+        let read = Modalities::from_list(cached_details).at_most(cache_read);
+        let fresh = Modalities::from_list(prompt_details).minus(read).at_most(uncached);
+        let spoken = Modalities::from_list(candidates_details).at_most(text);
+        let is_readable = |(field, count): (&ReportField<'_>, &Option<u64>)| count.is_some() || field.is_absent();
         Self {
             usage: Usage {
-                input_uncached: fresh.rest(uncached),
+                input_uncached: fresh.remaining(uncached),
                 input_audio: fresh.audio,
                 input_image: fresh.image,
-                cache_read: read.rest(cache_read),
+                cache_read: read.remaining(cache_read),
                 cache_read_audio: read.audio,
                 cache_read_image: read.image,
-                output_text: spoken.rest(text),
+                output_text: spoken.remaining(text),
                 output_audio: spoken.audio,
                 output_image: spoken.image,
                 output_reasoning: reasoning,
@@ -198,15 +197,15 @@ impl GeminiState {
         picks.is_present(ERROR)
     }
 
-    /// One chunk: an event of a stream, an element of an array, or a whole body.
-    pub(super) fn chunk(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
+    /// Handles a chunk: an event of a stream, an element of an array, or a complete body.
+    pub(super) fn on_chunk(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
         self.searches = self.searches.max(picks.count(SEARCHES));
-        self.own_tools.chunk(picks, OWN_TOOLS);
-        note(&mut facts.model, picks.text(MODEL));
-        let refusal = reason(picks, BLOCK_REASON);
+        self.own_tools.on_chunk(picks, OWN_TOOLS);
+        update_text(&mut facts.model, picks.text(MODEL));
+        let refusal = last_reason(picks, BLOCK_REASON);
         self.candidates
-            .chunk(picks.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
-        note(&mut facts.finish_reason, reason(picks, FINISH_REASON).or(refusal));
+            .on_chunk(picks.each_marks(CANDIDATES + candidates::EACH), refusal.is_some());
+        update_text(&mut facts.finish_reason, last_reason(picks, FINISH_REASON).or(refusal));
         facts.content_seen |= Self::has_content(picks);
         if Self::is_error(picks) {
             facts.error = Some(in_band_error(picks.text(ERROR_STATUS), "error", picks.text(ERROR_CODE)));
@@ -217,53 +216,53 @@ impl GeminiState {
             facts.finish_reason = None;
         }
         self.usage_is_last &= have_ended;
-        match picks.fields_read(USAGE) {
+        match picks.parsed_fields(USAGE) {
             Some(fields) => {
-                self.said = OnceLock::from(Some(GeminiReport::of(fields)));
+                self.report = OnceLock::from(Some(GeminiReport::from_fields(fields)));
                 self.usage_is_last = have_ended;
             }
-            None => self.used(picks.raw(USAGE)),
+            None => self.set_usage(picks.raw(USAGE)),
         }
     }
 
-    /// The usage of a chunk, if it carries one.
-    pub(super) fn used(&mut self, usage: Option<&[u8]>) {
+    /// Records the usage of a chunk, if it has one.
+    pub(super) fn set_usage(&mut self, usage: Option<&[u8]>) {
         if usage.is_some() {
-            keep(&mut self.usage_json, usage);
-            self.said = OnceLock::new();
+            update_json(&mut self.usage_json, usage);
+            self.report = OnceLock::new();
             self.usage_is_last = self.candidates.have_ended();
         }
     }
 
-    /// Whether the chunk has anything of an answer.
-    pub(super) fn says_something(picks: &Picks<'_>) -> bool {
+    /// Whether the chunk contains any part of an answer.
+    pub(super) fn is_answer_event(picks: &Picks<'_>) -> bool {
         !picks.has_only(&[])
     }
 
-    /// See [`super::dialect::Dialect::can_be_taken_back`].
-    pub(super) fn can_be_taken_back(picks: &Picks<'_>, facts: &Facts) -> bool {
+    /// See [`super::dialect::AnswerDialect::is_revocable`].
+    pub(super) fn is_revocable(picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         let names_another = picks
             .text(MODEL)
             .is_some_and(|model| facts.model.as_deref() != Some(&model));
-        let ends = candidates::one_ends(picks.each_marks(CANDIDATES + candidates::EACH));
-        names_another || ends || reason(picks, BLOCK_REASON).is_some()
+        let ends = candidates::has_ended_candidate(picks.each_marks(CANDIDATES + candidates::EACH));
+        names_another || ends || last_reason(picks, BLOCK_REASON).is_some()
     }
 
-    /// See [`super::dialect::Dialect::only_speaks`]. Most chunks bring more text, and have counts that grow with it.
-    pub(super) fn only_speaks(picks: &Picks<'_>) -> Option<Spoken> {
+    /// See [`super::dialect::AnswerDialect::text_delta`]. Most chunks only add text, with counts that grow with it.
+    pub(super) fn text_delta(picks: &Picks<'_>) -> Option<TextDelta> {
         let (each, index) = (CANDIDATES + candidates::EACH, CANDIDATES + candidates::INDEX);
         if !(picks.is_present(FIRST_CONTENT) && picks.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
             return None;
         }
         let usage = match picks.raw(USAGE) {
-            Some(usage) => Some(Carried {
+            Some(usage) => Some(VerbatimMember {
                 key: USAGE_KEY,
                 length: usage.len(),
             }),
             None if picks.is_present(USAGE) => return None,
             None => None,
         };
-        Some(Spoken { varying: COUNTS, usage })
+        Some(TextDelta { varying: COUNTS, usage })
     }
 
     pub(super) fn has_content(picks: &Picks<'_>) -> bool {
@@ -274,41 +273,45 @@ impl GeminiState {
         self.usage_json.capacity()
     }
 
-    fn said(&self) -> Option<&GeminiReport> {
-        let read = || Field::of(&self.usage_json).object(&USAGE_FIELDS).map(GeminiReport::of);
-        self.said.get_or_init(read).as_ref()
+    fn report(&self) -> Option<&GeminiReport> {
+        let read = || {
+            ReportField::from_json(&self.usage_json)
+                .object(&USAGE_FIELDS)
+                .map(GeminiReport::from_fields)
+        };
+        self.report.get_or_init(read).as_ref()
     }
 
-    pub(super) fn modifiers(&self) -> Modifiers {
-        Modifiers {
-            service_tier: self.said().and_then(|said| said.service_tier.clone()),
-            ..Modifiers::default()
+    pub(super) fn modifiers(&self) -> PriceModifiers {
+        PriceModifiers {
+            service_tier: self.report().and_then(|said| said.service_tier.clone()),
+            ..PriceModifiers::default()
         }
     }
 
-    /// A count that is zero is left out: no output is an output of zero, unless some was seen that no count tells of.
-    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
-        let said = self.said()?;
+    /// Counts of zero are omitted: without a count, the output is zero, unless content has arrived.
+    pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
+        let said = self.report()?;
         let output_known = said.readable && (said.counted || !facts.content_seen);
         let last = self.usage_is_last || body_whole;
-        Some(source(last && output_known && said.has_prompt))
+        Some(reported_source(last && output_known && said.has_prompt))
     }
 
-    pub(super) fn unlimited(&self) -> Unlimited {
+    pub(super) fn unlimited(&self) -> UnlimitedWork {
         self.own_tools.unlimited(self.searches)
     }
 
     pub(super) fn usage(&self) -> Option<Usage> {
         Some(Usage {
             web_searches: self.searches,
-            ..self.said()?.usage
+            ..self.report()?.usage
         })
     }
 }
 
-/// Whether the thoughts are counted among the candidates: their total is that of prompt and candidates. The vendor counts them
-/// beside (<https://ai.google.dev/api/generate-content#UsageMetadata>); so it is taken where the total says neither.
-fn are_among(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
+/// Whether the candidates include the thoughts: the total is then the sum of prompt and candidates. By the vendor's documentation
+/// (<https://ai.google.dev/api/generate-content#UsageMetadata>) they do not, which is assumed if the total fits neither sum.
+fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
     let is_total = |counts: &[u64]| total == Some(sum(counts));
     let beside = is_total(&[prompt, tool_prompt, candidates, thoughts]);
@@ -316,8 +319,8 @@ fn are_among(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], to
     among && !beside && thoughts <= candidates
 }
 
-/// The last reason for the end at a path: neither empty nor the word for none.
-fn reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
+/// The last reason for the end at a path, ignoring empty ones and the word for none.
+fn last_reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     let is_none = |reason: &str| {
         matches!(
             reason,
@@ -327,7 +330,7 @@ fn reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     picks.each_text(path).filter(|reason| !is_none(reason)).last()
 }
 
-/// The error object that tells the client of a failure: an event's data, or an array's last element.
+/// The error object for a break: an event's data, or an array's last element.
 pub(super) fn failure_chunk(why: Break) -> Value {
     let status = match why {
         Break::ProviderCut | Break::ProviderEnded | Break::Stopped => 503,
@@ -338,12 +341,12 @@ pub(super) fn failure_chunk(why: Break) -> Value {
     error_body(status, error_status(status), why.message())
 }
 
-/// The event that tells the client of a failure, ended as the protocol ends its lines.
+/// The event for a break, with the protocol's line ends.
 pub(super) fn failure_event(why: Break) -> Vec<u8> {
     format!("data: {}\r\n\r\n", failure_chunk(why)).into_bytes()
 }
 
-/// The `error.status` that goes with a status.
+/// The `error.status` for an HTTP status.
 pub(in crate::domain) fn error_status(status: u16) -> &'static str {
     match status {
         401 => "UNAUTHENTICATED",

@@ -1,19 +1,20 @@
-//! The Messages protocol: reads its answers, and writes weir's own errors in its shapes.
+//! The Messages protocol: reads its answers, and writes weir's errors in its form.
 
-mod counts;
 mod iterations;
 
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
-use crate::domain::wire::protocol::facts::{Facts, in_band_error, keep, note, source};
-use crate::domain::wire::protocol::{Break, made, spoken};
-use crate::domain::wire::usage::{Modifiers, Unlimited, UsageSource};
-use crate::domain::wire::usage::{Run, Usage, fields::Field, total};
-use counts::{Counts, newest, thinking};
+use crate::domain::wire::{
+    json_pick::{
+        PathSet, PickPath, PickRule,
+        PickSegment::{Each, Key},
+        Picks,
+    },
+    protocol::{AnswerFacts, Break, created_state, in_band_error, reported_source, update_json, update_text, varying},
+    usage::{COUNT_MAX, PriceModifiers, Run, UnlimitedWork, Usage, UsageSource, fields::ReportField, total_usage},
+};
 
 const TYPE: usize = 0;
 const START_USAGE: usize = 1;
@@ -39,43 +40,43 @@ const START_ID: usize = 20;
 const ID: usize = 21;
 const OWN_TOOLS: usize = 22;
 
-/// What to pick out of events and bodies.
+/// The paths to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> =
-    LazyLock::new(|| PathSet::new(&[PICKS, spoken::MESSAGES, made::MESSAGES].concat()));
+    LazyLock::new(|| PathSet::new(&[PICKS, varying::MESSAGES, created_state::MESSAGES].concat()));
 
-/// Where the paths begin that say what an answer has made.
-pub(super) const MADE: usize = PICKS.len() + spoken::MESSAGES.len();
+/// The index of the first path of created state.
+pub(super) const MADE: usize = PICKS.len() + varying::MESSAGES.len();
 
-const PICKS: &[Path] = &[
-    Path::new(&[Key("type")], Take::Scalar),
-    Path::new(&[Key("message"), Key("usage")], Take::Tree),
-    Path::new(&[Key("message"), Key("model")], Take::Scalar),
-    Path::new(&[Key("usage")], Take::Fields(&USAGE_FIELDS)),
-    Path::new(&[Key("delta"), Key("stop_reason")], Take::Scalar),
-    Path::new(&[Key("delta"), Key("text")], Take::Presence),
-    Path::new(&[Key("delta"), Key("thinking")], Take::Presence),
-    Path::new(&[Key("delta"), Key("partial_json")], Take::Presence),
-    Path::new(&[Key("content_block"), Key("type")], Take::Scalar),
-    Path::new(&[Key("content_block"), Key("text")], Take::Presence),
-    Path::new(&[Key("content_block"), Key("thinking")], Take::Presence),
-    Path::new(&[Key("error"), Key("type")], Take::Scalar),
-    Path::new(&[Key("error"), Key("code")], Take::Scalar),
-    Path::new(&[Key("error"), Key("details"), Key("error_code")], Take::Scalar),
-    Path::new(&[Key("model")], Take::Scalar),
-    Path::new(&[Key("stop_reason")], Take::Scalar),
-    Path::new(&[Key("content"), Each], Take::Count),
-    Path::new(&[Key("error")], Take::Presence),
-    Path::new(&[Key("code")], Take::Scalar),
-    Path::new(&[Key("success")], Take::Scalar),
-    Path::new(&[Key("message"), Key("id")], Take::Scalar),
-    Path::new(&[Key("id")], Take::Scalar),
-    Path::new(
+const PICKS: &[PickPath] = &[
+    PickPath::new(&[Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("message"), Key("usage")], PickRule::Tree),
+    PickPath::new(&[Key("message"), Key("model")], PickRule::Scalar),
+    PickPath::new(&[Key("usage")], PickRule::Fields(&USAGE_FIELDS)),
+    PickPath::new(&[Key("delta"), Key("stop_reason")], PickRule::Scalar),
+    PickPath::new(&[Key("delta"), Key("text")], PickRule::Presence),
+    PickPath::new(&[Key("delta"), Key("thinking")], PickRule::Presence),
+    PickPath::new(&[Key("delta"), Key("partial_json")], PickRule::Presence),
+    PickPath::new(&[Key("content_block"), Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("content_block"), Key("text")], PickRule::Presence),
+    PickPath::new(&[Key("content_block"), Key("thinking")], PickRule::Presence),
+    PickPath::new(&[Key("error"), Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("error"), Key("code")], PickRule::Scalar),
+    PickPath::new(&[Key("error"), Key("details"), Key("error_code")], PickRule::Scalar),
+    PickPath::new(&[Key("model")], PickRule::Scalar),
+    PickPath::new(&[Key("stop_reason")], PickRule::Scalar),
+    PickPath::new(&[Key("content"), Each], PickRule::Count),
+    PickPath::new(&[Key("error")], PickRule::Presence),
+    PickPath::new(&[Key("code")], PickRule::Scalar),
+    PickPath::new(&[Key("success")], PickRule::Scalar),
+    PickPath::new(&[Key("message"), Key("id")], PickRule::Scalar),
+    PickPath::new(&[Key("id")], PickRule::Scalar),
+    PickPath::new(
         &[Key("content"), Each, Key("type")],
-        Take::CountBeginning(&["server_tool_use", "mcp_tool_use"]),
+        PickRule::CountBeginning(&["server_tool_use", "mcp_tool_use"]),
     ),
 ];
 
-/// What a usage object says: of output, of what changes the price, of several runs, and of input (see [`counts::InputFields`]).
+/// The fields of a usage object: output, price modifiers, runs, and input (see [`InputFields`]).
 const USAGE_FIELDS: [&str; 11] = [
     "output_tokens",
     "output_tokens_details",
@@ -90,31 +91,31 @@ const USAGE_FIELDS: [&str; 11] = [
     "cache_creation",
 ];
 
-/// What an answer has reported. Each number is the one of the last frame that has it: some servers put zeros or nothing into
-/// `message_start` and the real numbers into `message_delta`, whose usage is cumulative. Others do it the other way round: a
-/// zero never takes the place of a number.
+/// The reports of an answer. For each count, the last event that has it is used: some servers send zeros or nothing in
+/// `message_start` and the real counts in `message_delta`, whose usage is cumulative. Others do the opposite, so a zero never
+/// replaces another count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessagesState {
     reported: bool,
-    main: Counts,
+    main: InputCounts,
     output: Option<u64>,
-    /// The output came with `message_delta` or a whole body, not only with `message_start`, where it is a beginning.
+    /// The output came with `message_delta` or a complete body, not only with `message_start`, where it is preliminary.
     output_is_last: bool,
     thinking: Option<u64>,
     web_searches: Option<u64>,
     web_fetches: Option<u64>,
-    /// Blocks that call a tool of the provider's own.
+    /// The number of blocks that call a provider's own tool.
     own_tools: u64,
-    /// The newest list of runs, as it was written: the numbers above do not say what each of them was.
+    /// The JSON text of the newest list of runs, because the counts above do not distinguish them.
     iterations: Vec<u8>,
-    /// Another model stands in: the numbers above are its own.
-    fell_back: bool,
-    modifiers: Modifiers,
+    /// Another model has replaced one that declined: the counts above are its own.
+    has_fallback: bool,
+    modifiers: PriceModifiers,
 }
 
 impl MessagesState {
-    /// One event of a stream.
-    pub(super) fn event(&mut self, picks: &Picks<'_>, name: &[u8], facts: &mut Facts) {
+    /// Handles an event of a stream.
+    pub(super) fn on_event(&mut self, picks: &Picks<'_>, name: &[u8], facts: &mut AnswerFacts) {
         let kind = picks.text(TYPE);
         match kind.as_deref().map_or(name, str::as_bytes) {
             b"content_block_delta" => {
@@ -129,58 +130,58 @@ impl MessagesState {
             b"message_start" => {
                 self.output_is_last = false;
                 self.merge(picks.fields(START_USAGE, &USAGE_FIELDS));
-                note(&mut facts.model, picks.text(START_MODEL));
-                note(&mut facts.answer_id, picks.text(START_ID));
+                update_text(&mut facts.model, picks.text(START_MODEL));
+                update_text(&mut facts.answer_id, picks.text(START_ID));
             }
             b"message_delta" => {
                 self.output_is_last |= self.merge(picks.fields(USAGE, &USAGE_FIELDS));
-                note(&mut facts.finish_reason, picks.text(DELTA_STOP_REASON));
+                update_text(&mut facts.finish_reason, picks.text(DELTA_STOP_REASON));
             }
             b"message_stop" => facts.terminal = true,
             b"error" => {
-                facts.error = Some(error_of(picks));
+                facts.error = Some(read_error(picks));
                 facts.terminal = true;
             }
             _ => {}
         }
     }
 
-    /// Whether the event is one of an answer. Pings may come at any time.
-    pub(super) fn says_something(picks: &Picks<'_>, name: &[u8]) -> bool {
+    /// Whether the event belongs to an answer; pings do not.
+    pub(super) fn is_answer_event(picks: &Picks<'_>, name: &[u8]) -> bool {
         match picks.raw(TYPE) {
             Some(kind) => kind != br#""ping""#,
             None => !name.is_empty() && name != b"ping",
         }
     }
 
-    /// Whether the event is one of an answer, by its type.
-    pub(super) fn is_answers(picks: &Picks<'_>) -> bool {
+    /// Whether the event belongs to an answer or is a ping, by its type.
+    pub(super) fn is_known_answer_event(picks: &Picks<'_>) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         [&b"\"message_"[..], b"\"content_block_", b"\"ping\""]
             .iter()
             .any(|known| kind.starts_with(known))
     }
 
-    /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
+    /// Whether an event, not yet known to belong to an answer, is an error, in the protocol's form or a provider's own.
     pub(super) fn is_error(picks: &Picks<'_>, name: &[u8]) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         name == b"error" || kind.ends_with(b"error\"") || Self::is_failure(picks)
     }
 
-    /// See [`super::dialect::Dialect::only_speaks`].
-    pub(super) fn only_speaks(picks: &Picks<'_>) -> bool {
+    /// See [`super::dialect::AnswerDialect::text_delta`].
+    pub(super) fn is_text_delta(picks: &Picks<'_>) -> bool {
         picks.raw(TYPE) == Some(br#""content_block_delta""#)
     }
 
-    /// The whole body of an answer that is not a stream.
-    pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
+    /// Handles the body of an answer that is not a stream.
+    pub(super) fn on_body(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
         self.output_is_last |= self.merge(picks.fields(USAGE, &USAGE_FIELDS));
         self.own_tools = picks.count(OWN_TOOLS);
-        note(&mut facts.model, picks.text(MODEL));
-        note(&mut facts.answer_id, picks.text(ID));
-        note(&mut facts.finish_reason, picks.text(STOP_REASON));
+        update_text(&mut facts.model, picks.text(MODEL));
+        update_text(&mut facts.answer_id, picks.text(ID));
+        update_text(&mut facts.finish_reason, picks.text(STOP_REASON));
         if Self::is_failure(picks) {
-            facts.error = Some(error_of(picks));
+            facts.error = Some(read_error(picks));
         }
     }
 
@@ -188,38 +189,39 @@ impl MessagesState {
         picks.count(CONTENT) > 0
     }
 
-    /// Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP status of 400 or above.
+    /// Whether a body is an error. Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP
+    /// status of 400 or above.
     pub(super) fn is_failure(picks: &Picks<'_>) -> bool {
-        let native = picks.is(SUCCESS, "false")
+        let native = picks.has_text(SUCCESS, "false")
             || picks
                 .text(CODE)
                 .and_then(|code| code.parse::<u64>().ok())
                 .is_some_and(|code| code >= 400);
-        picks.is(TYPE, "error") || picks.is_present(ERROR) || (native && !Self::body_has_content(picks))
+        picks.has_text(TYPE, "error") || picks.is_present(ERROR) || (native && !Self::body_has_content(picks))
     }
 
-    /// Takes one usage object in; whether it had the output.
-    fn merge(&mut self, usage: Option<[Field<'_>; USAGE_FIELDS.len()]>) -> bool {
+    /// Merges a usage object; returns whether it had the output.
+    fn merge(&mut self, usage: Option<[ReportField<'_>; USAGE_FIELDS.len()]>) -> bool {
         let Some([output, details, tools, tier, speed, geo, iterations, input @ ..]) = usage else {
             return false;
         };
         self.reported = true;
         if iterations::has_any(iterations) {
-            keep(&mut self.iterations, Some(iterations.json()));
+            update_json(&mut self.iterations, Some(iterations.json()));
         }
-        if !self.fell_back && iterations::fell_back(iterations) {
-            self.fell_back = true;
-            // They were of the model that declined, which has a run of its own.
-            (self.main, self.output, self.thinking) = (Counts::default(), None, None);
+        if !self.has_fallback && iterations::has_fallback(iterations) {
+            self.has_fallback = true;
+            // These counts are of the model that declined, which has a run of its own.
+            (self.main, self.output, self.thinking) = (InputCounts::default(), None, None);
         }
         self.main.merge(input);
         let output = output.count();
         let is_erased = output == Some(0) && self.output.is_some_and(|before| before > 0);
-        self.output = newest(self.output, output);
-        self.thinking = newest(self.thinking, thinking(details));
+        self.output = newest_count(self.output, output);
+        self.thinking = newest_count(self.thinking, thinking_tokens(details));
         let [searches, fetches] = tools.fields(&["web_search_requests", "web_fetch_requests"]);
-        self.web_searches = newest(self.web_searches, searches.count());
-        self.web_fetches = newest(self.web_fetches, fetches.count());
+        self.web_searches = newest_count(self.web_searches, searches.count());
+        self.web_fetches = newest_count(self.web_fetches, fetches.count());
         let kept = &mut self.modifiers;
         let kept = [&mut kept.service_tier, &mut kept.speed, &mut kept.geo];
         for (kept, said) in kept.into_iter().zip([tier, speed, geo]) {
@@ -230,47 +232,47 @@ impl MessagesState {
         output.is_some() && !is_erased
     }
 
-    pub(super) fn modifiers(&self) -> Modifiers {
+    pub(super) fn modifiers(&self) -> PriceModifiers {
         self.modifiers.clone()
     }
 
-    /// `message_delta` is cumulative, and the last of them comes with the reason to stop.
-    pub(super) fn usage_source(&self, facts: &Facts, body_whole: bool) -> Option<UsageSource> {
+    /// The usage in `message_delta` is cumulative; the last one comes with the stop reason.
+    pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         let ended = body_whole || facts.finish_reason.is_some() || (facts.terminal && facts.error.is_none());
         self.reported
-            .then(|| source(ended && self.output_is_last && self.main.has_input()))
+            .then(|| reported_source(ended && self.output_is_last && self.main.has_input()))
     }
 
-    /// Tools are in the usage only if they are paid by call.
-    pub(super) fn unlimited(&self) -> Unlimited {
+    /// The usage counts only tools that are paid by call.
+    pub(super) fn unlimited(&self) -> UnlimitedWork {
         let paid = self
             .web_searches
             .unwrap_or(0)
             .saturating_add(self.web_fetches.unwrap_or(0));
-        Unlimited {
+        UnlimitedWork {
             tool_calls: self.own_tools.max(paid),
             images: 0,
         }
     }
 
-    /// All runs, which [`Self::runs`] has given, together.
+    /// The total of all runs, the result of [`Self::runs`].
     pub(super) fn usage(&self, runs: &[Run]) -> Option<Usage> {
         self.reported.then(|| match runs {
             [] => self.top_level(),
-            runs => total(runs),
+            runs => total_usage(runs),
         })
     }
 
-    /// What each run consumed; empty unless the answer has told of more than one.
+    /// The usage of each run; empty unless the answer reports several.
     pub(super) fn runs(&self) -> Vec<Run> {
         if self.iterations.is_empty() {
             return Vec::new();
         }
-        let iterations = Field::of(&self.iterations);
-        iterations::runs(iterations, &self.main, self.top_level(), self.fell_back)
+        let iterations = ReportField::from_json(&self.iterations);
+        iterations::read_runs(iterations, &self.main, self.top_level(), self.has_fallback)
     }
 
-    /// What the usage object itself says: all runs of the model that answered, or, from some servers, the first of them.
+    /// The counts of the usage object itself: of all runs of the answering model or, from some servers, of the first.
     fn top_level(&self) -> Usage {
         let output = self.output.unwrap_or(0);
         let reasoning = self.thinking.unwrap_or(0).min(output);
@@ -288,7 +290,8 @@ impl MessagesState {
     }
 }
 
-/// A block of text or thinking begins empty; any other (a tool's name, redacted thinking, a search result) is content by itself.
+/// Whether the start of a block is content. A block of text or thinking begins empty; any other (a tool's name, redacted
+/// thinking, a search result) is content by itself.
 fn block_has_content(picks: &Picks<'_>) -> bool {
     match picks.text(BLOCK_TYPE).as_deref() {
         None => false,
@@ -305,7 +308,7 @@ fn calls_own_tool(picks: &Picks<'_>) -> bool {
     )
 }
 
-fn error_of(picks: &Picks<'_>) -> crate::domain::wire::protocol::InBandError {
+fn read_error(picks: &Picks<'_>) -> crate::domain::wire::protocol::InBandError {
     let code = picks
         .text(ERROR_DETAIL_CODE)
         .or_else(|| picks.text(ERROR_CODE))
@@ -316,7 +319,7 @@ fn error_of(picks: &Picks<'_>) -> crate::domain::wire::protocol::InBandError {
     in_band_error(kind, "error", code)
 }
 
-/// The event that tells the client of a failure. Agents retry `overloaded_error`.
+/// The event for a break. Agents retry after `overloaded_error`.
 pub(super) fn failure_event(why: Break) -> Vec<u8> {
     let kind = match why {
         Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped => "overloaded_error",
@@ -327,7 +330,7 @@ pub(super) fn failure_event(why: Break) -> Vec<u8> {
     format!("event: error\ndata: {data}\n\n").into_bytes()
 }
 
-/// The `error.type` that goes with a status.
+/// The `error.type` for an HTTP status.
 pub(in crate::domain) fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
@@ -355,4 +358,89 @@ pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str
 /// An error body without a wrapper.
 pub(in crate::domain) fn root_error_body(code: &str, kind: &str, message: &str, request_id: &str) -> Value {
     json!({ "code": code, "message": message, "type": kind, "request_id": request_id })
+}
+
+/// The count after another event: the newer one, but a zero replaces nothing.
+fn newest_count(before: Option<u64>, now: Option<u64>) -> Option<u64> {
+    match (before, now) {
+        (Some(before), Some(0)) => Some(before),
+        (before, now) => now.or(before),
+    }
+}
+
+/// The thinking tokens in the details of the output.
+fn thinking_tokens(details: ReportField<'_>) -> Option<u64> {
+    let [thinking] = details.fields(&["thinking_tokens"]);
+    thinking.count()
+}
+
+/// The input side of one usage object: `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` and
+/// `cache_creation`.
+type InputFields<'a> = [ReportField<'a>; 4];
+
+/// The input side of one usage object, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct InputCounts {
+    input: Option<u64>,
+    cache_read: Option<u64>,
+    cache_creation: Option<u64>,
+    split: Option<(u64, u64)>,
+}
+
+impl InputCounts {
+    /// The counts of one run of an answer. If the run does not split its cache writes, they are split like the answer's.
+    fn of_run(run: InputFields<'_>, answer: &Self) -> Self {
+        let mut counts = Self::default();
+        counts.merge(run);
+        if counts.cache_creation.is_some() {
+            counts.split = counts.split.or(answer.split);
+        }
+        counts
+    }
+
+    /// Whether the input was reported.
+    fn has_input(&self) -> bool {
+        self.input.is_some()
+    }
+
+    fn merge(&mut self, [input, read, written, split]: InputFields<'_>) {
+        self.input = newest_count(self.input, input.count());
+        self.cache_read = newest_count(self.cache_read, read.count());
+        self.cache_creation = newest_count(self.cache_creation, written.count());
+        let parts = split.fields(&["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"]);
+        let parts = parts.map(ReportField::count);
+        let [short, long] = parts.map(Option::unwrap_or_default);
+        let is_known = parts.iter().any(Option::is_some);
+        let is_erased = (short, long) == (0, 0) && self.split.is_some();
+        if is_known && !is_erased {
+            self.split = Some((short, long));
+        }
+    }
+
+    /// The cache writes with short and with long lifetime. The total is the newest count; the split comes only with
+    /// `message_start`, and is scaled to the total. Without a split, all have the short lifetime, the protocol's default.
+    fn cache_writes(&self) -> (u64, u64) {
+        let (short, long) = self.split.unwrap_or((0, 0));
+        let parts = u128::from(short) + u128::from(long);
+        let Some(total) = self.cache_creation else {
+            return (short, long);
+        };
+        if parts == 0 {
+            return (total, 0);
+        }
+        let scaled = u128::from(total) * u128::from(long) / parts;
+        let long = u64::try_from(scaled).unwrap_or(COUNT_MAX).min(total);
+        (total - long, long)
+    }
+
+    fn usage(&self) -> Usage {
+        let (cache_write_short, cache_write_long) = self.cache_writes();
+        Usage {
+            input_uncached: self.input.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write_short,
+            cache_write_long,
+            ..Usage::default()
+        }
+    }
 }

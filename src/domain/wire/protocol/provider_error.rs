@@ -1,41 +1,39 @@
-//! Reads a provider's error body, puts it into the client's form, and masks what resembles the credential.
+//! Reads a provider's error body, converts it into the client's form, and masks whatever resembles the credential.
+
+pub(crate) mod credential_mask;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
 
 use serde_json::Value;
 
-use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
+use crate::domain::wire::protocol::{
+    ErrorForm, Protocol, gemini, messages, provider_error::credential_mask::CredentialSearch, responses,
+};
 
-mod credential_search;
-pub(crate) mod passing_mask;
-mod redact;
-#[cfg(test)]
-mod tests;
-mod words;
-
-pub(crate) use redact::{CREDENTIAL_CHARS_MIN, redact};
-use words::word;
-
-/// Bytes of an error body that are read; a longer one is answered as if it said nothing.
+/// The maximum length of an error body; a longer one is treated as empty.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Characters of the provider's message that are repeated.
+/// The maximum length of a message in characters; the rest is cut off.
 const MESSAGE_CHARS_MAX: usize = 4096;
-/// Characters of a type or code that are repeated.
+/// The maximum length of a type or code in characters; the rest is cut off.
 const WORD_CHARS_MAX: usize = 128;
-/// Details of an error that are read.
+/// The maximum number of an error's details that are read.
 const DETAILS_MAX: usize = 16;
 
-/// What a provider's error says, whatever its shape.
+/// The content of a provider's error of any form.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorContent {
     kind: Option<String>,
     code: Option<String>,
-    /// Its message, at most 4096 characters.
+    /// The message, at most 4096 characters.
     pub message: Option<String>,
-    /// All its machine-readable words, numbers included: code, type, status, and the codes or reasons in its details.
+    /// All machine-readable words, numbers included: code, type, status, and the codes or reasons in the details.
     pub words: Vec<String>,
 }
 
-/// A provider's error body in the form that the client gets, for the status that it gets. What cannot be read gives a body that
-/// names only the status. The message stays the provider's: [`redact()`] it before or after.
+/// Converts a provider's error body into the client's form, for the status that the client gets. An unreadable body becomes one
+/// that names only the status. The message stays the provider's: [`redact()`] it before or after.
 pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
     // A number says no more than the status does.
@@ -73,7 +71,7 @@ pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_i
     shaped.to_string().into_bytes()
 }
 
-/// The types that clients of the Messages protocol act on. Any other is replaced by the one that belongs to the status.
+/// The types that clients of the Messages protocol act on. Any other is replaced by the one for the status.
 const MESSAGES_TYPES: [&str; 11] = [
     "invalid_request_error",
     "authentication_error",
@@ -100,8 +98,8 @@ fn responses_code(status: u16) -> &'static str {
     }
 }
 
-/// The status that belongs to a body which came with 2xx although it is a failure: `success` is false, or `code` is an HTTP
-/// status of 400 or above, and there is no content. `None`: it is no failure, or cannot be read.
+/// The error status of a body that came with a 2xx status although it is a failure: it has no content, and `success` is false,
+/// `code` is an HTTP status of 400 or above, or it has an `error`. `None` if it is not a failure or cannot be read.
 pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     let Value::Object(fields) = serde_json::from_slice(body.get(..ERROR_BODY_BYTES_MAX).map_or(body, |_| b"")).ok()?
     else {
@@ -115,15 +113,15 @@ pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     }
     let code = fields
         .get("code")
-        .and_then(word)
+        .and_then(word_from_value)
         .and_then(|code| code.parse::<u16>().ok());
     let status = code.filter(|code| (400..600).contains(code));
-    let failed = fields.get("success") == Some(&Value::Bool(false)) || fields.get("error").is_some_and(says_something);
+    let failed = fields.get("success") == Some(&Value::Bool(false)) || fields.get("error").is_some_and(is_significant);
     status.or(failed.then_some(502))
 }
 
 /// Whether a value is more than `null`, `false`, zero, or an empty string, array or object.
-fn says_something(value: &Value) -> bool {
+fn is_significant(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(truth) => *truth,
@@ -134,25 +132,25 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// What an error body says; `None` when it says nothing, or is too long for an error. The detection covers: an `error` object; an
-/// `error` string with a `code` beside it; `code` or `type` with `msg` or `message` at the root; each of them as the only
-/// element of an array; the `detail` of FastAPI; plain text, as it is or as a JSON string; and any of the former as the data of an event.
+/// Reads an error body; `None` if it has no content, or is too long for an error. Known forms: an `error` object; an `error`
+/// string next to a `code`; `code` or `type` with `msg` or `message` at the root; the `detail` of FastAPI; each of these as the
+/// first element of an array; plain text, as it is or as a JSON string; and any of these as the data of an event.
 pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
     }
-    let value = serde_json::from_slice(body).ok().or_else(|| words::of_event(body));
+    let value = serde_json::from_slice(body).ok().or_else(|| event_data(body));
     let Some(value) = value else {
-        return words::of_text(body).map(ErrorContent::of_text);
+        return plain_text(body).map(ErrorContent::from_text);
     };
     if let Value::String(text) = &value {
-        return words::of_text(text.as_bytes()).map(ErrorContent::of_text);
+        return plain_text(text.as_bytes()).map(ErrorContent::from_text);
     }
     let root = match &value {
         Value::Array(elements) => elements.first()?,
         other => other,
     };
-    let text = |value: &Value, keys: &[&str]| keys.iter().find_map(|key| value.get(*key)).and_then(word);
+    let text = |value: &Value, keys: &[&str]| keys.iter().find_map(|key| value.get(*key)).and_then(word_from_value);
     let (kind, code, message, details) = match root.get("error") {
         Some(error @ Value::Object(_)) => (
             text(error, &["type", "status"]),
@@ -164,12 +162,12 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
         _ => (
             text(root, &["type"]).filter(|kind| kind != "error"),
             text(root, &["code"]),
-            text(root, &["message", "msg"]).or_else(|| words::of_detail(root.get("detail")?)),
+            text(root, &["message", "msg"]).or_else(|| detail_message(root.get("detail")?)),
             None,
         ),
     };
-    let kind = kind.map(|kind| short(&kind, WORD_CHARS_MAX));
-    let code = code.map(|code| short(&code, WORD_CHARS_MAX));
+    let kind = kind.map(|kind| truncate_chars(&kind, WORD_CHARS_MAX));
+    let code = code.map(|code| truncate_chars(&code, WORD_CHARS_MAX));
     let words = [&kind, &code].into_iter().flatten().cloned();
     Some(ErrorContent {
         words: words.chain(details.into_iter().flat_map(detail_words)).collect(),
@@ -177,21 +175,21 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
         code,
         message: message
             .filter(|message| !message.is_empty())
-            .map(|message| short(&message, MESSAGE_CHARS_MAX)),
+            .map(|message| truncate_chars(&message, MESSAGE_CHARS_MAX)),
     })
 }
 
 impl ErrorContent {
-    /// Of a body that is nothing but a message.
-    fn of_text(text: &str) -> Self {
+    /// The content of a body that is only a message.
+    fn from_text(text: &str) -> Self {
         Self {
-            message: Some(short(text, MESSAGE_CHARS_MAX)),
+            message: Some(truncate_chars(text, MESSAGE_CHARS_MAX)),
             ..Self::default()
         }
     }
 }
 
-/// What the details of an error name: `error_code` of Messages, the `reason` of each of Google's (`google.rpc.ErrorInfo`).
+/// The words in the details of an error: `error_code` of Messages, and each `reason` of Google (`google.rpc.ErrorInfo`).
 fn detail_words(details: &Value) -> Vec<String> {
     let each = match details {
         Value::Array(elements) => elements.as_slice(),
@@ -200,14 +198,145 @@ fn detail_words(details: &Value) -> Vec<String> {
     let named = each
         .iter()
         .filter_map(|detail| detail.get("error_code").or_else(|| detail.get("reason")));
-    let words = named.filter_map(word).take(DETAILS_MAX);
-    words.map(|found| short(&found, WORD_CHARS_MAX)).collect()
+    let words = named.filter_map(word_from_value).take(DETAILS_MAX);
+    words.map(|found| truncate_chars(&found, WORD_CHARS_MAX)).collect()
 }
 
 fn is_number(code: &str) -> bool {
     code.parse::<f64>().is_ok()
 }
 
-fn short(text: &str, chars_max: usize) -> String {
+fn truncate_chars(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max).collect()
+}
+
+/// The maximum number of reports of a FastAPI validation that are read.
+const REPORTS_MAX: usize = 16;
+/// The maximum number of steps of a report's location that are read.
+const STEPS_MAX: usize = 16;
+/// Texts that show markup, as does `<` at the beginning.
+const MARKUP: [&str; 5] = ["<html", "<!doctype", "<head", "<body", "<title"];
+
+/// The text of a body that is not JSON, without white space at its ends; `None` for markup, for truncated JSON, and for bytes
+/// that are not text.
+fn plain_text(body: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim();
+    let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    let lower = text.to_ascii_lowercase();
+    let is_markup = lower.starts_with('<') || MARKUP.iter().any(|mark| lower.contains(mark));
+    let is_text = !text.is_empty() && !text.starts_with(['{', '[']) && !text.contains(is_control);
+    (is_text && !is_markup).then_some(text)
+}
+
+/// The data of a body that is an event, as when the client requested a stream.
+fn event_data(body: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(body).ok()?.trim_start();
+    let is_event = ["data:", "event:"].iter().any(|field| text.starts_with(field));
+    let data = text.lines().find_map(|line| line.strip_prefix("data:"))?;
+    serde_json::from_str(data).ok().filter(|_| is_event)
+}
+
+/// The message of a `detail`: a text; the reports of a validation, each as `location: message`; or an object with a message.
+fn detail_message(detail: &Value) -> Option<String> {
+    match detail {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(reports) => {
+            let said: Vec<String> = reports
+                .iter()
+                .take(REPORTS_MAX)
+                .filter_map(validation_message)
+                .collect();
+            (!said.is_empty()).then(|| said.join("; "))
+        }
+        Value::Object(_) => validation_message(detail),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+/// Turns `{"loc":["body","messages",0],"msg":"Field required"}` into `body.messages.0: Field required`.
+fn validation_message(report: &Value) -> Option<String> {
+    let said = ["msg", "message", "error"]
+        .iter()
+        .find_map(|key| report.get(*key)?.as_str());
+    let said = said.or_else(|| report.as_str()).filter(|said| !said.is_empty())?;
+    let steps = report
+        .get("loc")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let place: Vec<String> = steps.iter().take(STEPS_MAX).filter_map(word_from_value).collect();
+    Some(match place.is_empty() {
+        true => said.to_owned(),
+        false => format!("{}: {said}", place.join(".")),
+    })
+}
+
+/// A string, or a number as text.
+fn word_from_value(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The minimum length of a provider's secret, in characters. Parts of a shorter one also occur in unrelated texts, so it could
+/// not be masked where a provider repeats it.
+pub(crate) const CREDENTIAL_CHARS_MIN: usize = 12;
+/// Replaces a part that resembles the credential.
+const MASK: &[u8] = b"***";
+/// Replaces each byte of such a part where the length must not change.
+const MASK_BYTE: u8 = b'*';
+
+/// Masks the parts of a provider's error body that resemble `credential`: the credential itself, any 8 consecutive bytes of it,
+/// and shortened echoes such as `sk-ab***wxyz` whose head and tail are the credential's. `None` if there is nothing to mask.
+pub(crate) fn redact(body: &[u8], credential: &str) -> Option<Vec<u8>> {
+    let credential = Some(credential.as_bytes()).filter(|credential| can_be_masked(credential))?;
+    let parts = matching_parts(body, &CredentialSearch::new(credential));
+    if parts.is_empty() {
+        return None;
+    }
+    let (mut clean, mut end) = (Vec::with_capacity(body.len()), 0);
+    for part in parts {
+        clean.extend_from_slice(body.get(end..part.start).unwrap_or_default());
+        clean.extend_from_slice(MASK);
+        end = part.end;
+    }
+    clean.extend_from_slice(body.get(end..).unwrap_or_default());
+    Some(clean)
+}
+
+/// Whether a credential is long enough to be masked: a shorter one would remove words from every text.
+fn can_be_masked(credential: &[u8]) -> bool {
+    credential.len() >= CREDENTIAL_CHARS_MIN
+}
+
+/// Masks the parts that the search finds, keeping the length. Returns whether it found any.
+fn mask_in_place(text: &mut [u8], search: &CredentialSearch<'_>) -> bool {
+    let parts = matching_parts(text, search);
+    for part in &parts {
+        mask_range(text, part.clone());
+    }
+    !parts.is_empty()
+}
+
+/// Masks this part of a text, keeping the length.
+fn mask_range(text: &mut [u8], part: Range<usize>) {
+    if let Some(part) = text.get_mut(part) {
+        part.fill(MASK_BYTE);
+    }
+}
+
+/// The parts that the search finds, in order; overlapping and adjacent ones are merged.
+fn matching_parts(text: &[u8], search: &CredentialSearch<'_>) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    search.for_each_match(text, |part| parts.push(part));
+    parts.sort_unstable_by_key(|part| part.start);
+    parts.dedup_by(|next, part| {
+        let touches = next.start <= part.end;
+        if touches {
+            part.end = part.end.max(next.end);
+        }
+        touches
+    });
+    parts
 }

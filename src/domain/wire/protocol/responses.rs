@@ -1,24 +1,29 @@
-//! The Responses protocol: reads its answers, and writes weir's own errors in its shapes.
+//! The Responses protocol: reads its answers, and writes weir's errors in its form.
 
 mod calls;
-mod report;
 
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, PathSet, Picks, Take};
-use crate::domain::wire::protocol::facts::{Facts, in_band_error, note, note_name, source};
-use crate::domain::wire::protocol::varying::{Varies, Varying};
-use crate::domain::wire::protocol::{Break, made, spoken};
-use crate::domain::wire::usage::{
-    Modifiers, Unlimited, Usage, UsageSource,
-    fields::{self, Field},
+use crate::domain::wire::{
+    json_pick::{
+        PathSet, PickPath, PickRule,
+        PickSegment::{Each, Key},
+        Picks,
+    },
+    protocol::{
+        AnswerFacts, Break, created_state, in_band_error, reported_source,
+        responses::calls::ToolCalls,
+        update_name, update_text,
+        varying::{self, VaryingKind, VaryingMember},
+    },
+    usage::{
+        Modalities, PriceModifiers, UnlimitedWork, Usage, UsageSource,
+        fields::{self, ReportField},
+    },
 };
-use calls::Calls;
-use report::Report;
 
 const TYPE: usize = 0;
 const SEQUENCE: usize = 1;
@@ -30,9 +35,9 @@ const ERROR_CODE: usize = 6;
 const ERROR: usize = 7;
 const RESPONSE_ERROR_TYPE: usize = 8;
 const RESPONSE_ERROR_CODE: usize = 9;
-/// Where the calls of an item are counted that an event carries.
+/// The index of the first path that counts the calls in an event's item.
 const ITEM_CALLS: usize = 10;
-/// Where the paths of the response object begin: first those inside an event, then those of a body.
+/// The indexes of the first path of the response object inside an event, and of that of a body.
 const IN_EVENT: usize = ITEM_CALLS + calls::PATHS;
 const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
 
@@ -48,17 +53,18 @@ const SERVICE_TIER: usize = 8;
 const CALLS: usize = 9;
 const RESPONSE_PATHS: usize = CALLS + calls::PATHS;
 
-/// What differs in each event besides its text.
-const NUMBER: Varying = Varying {
+/// The number of an event, which differs in each event.
+const NUMBER: VaryingMember = VaryingMember {
     key: br#""sequence_number""#,
-    value: Varies::Number,
+    value: VaryingKind::Number,
 };
-const FILLING: Varying = Varying {
+/// The padding of an event, which differs in each event.
+const FILLING: VaryingMember = VaryingMember {
     key: br#""obfuscation""#,
-    value: Varies::Filling,
+    value: VaryingKind::Filling,
 };
 
-/// What to pick out of events and bodies.
+/// The paths to pick out of events and bodies.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     let all = [
         EVENT,
@@ -67,94 +73,94 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
         &calls::IN_EVENT,
         BODY,
         &calls::IN_BODY,
-        spoken::RESPONSES,
-        made::RESPONSES,
+        varying::RESPONSES,
+        created_state::RESPONSES,
     ];
     PathSet::new(&all.concat())
 });
 
-/// Where the paths begin that say what an answer has made.
+/// The index of the first path of created state.
 pub(super) const MADE: usize = EVENT.len()
     + calls::IN_ITEM.len()
     + IN_EVENT_RESPONSE.len()
     + calls::IN_EVENT.len()
     + BODY.len()
     + calls::IN_BODY.len()
-    + spoken::RESPONSES.len();
+    + varying::RESPONSES.len();
 
-const EVENT: &[Path] = &[
-    Path::new(&[Key("type")], Take::Scalar),
-    Path::new(&[Key("sequence_number")], Take::Scalar),
-    Path::new(&[Key("delta")], Take::Presence),
-    Path::new(&[Key("item"), Key("type")], Take::Scalar),
-    Path::new(&[Key("code")], Take::Scalar),
-    Path::new(&[Key("error"), Key("type")], Take::Scalar),
-    Path::new(&[Key("error"), Key("code")], Take::Scalar),
-    Path::new(&[Key("error")], Take::Presence),
-    Path::new(&[Key("response"), Key("error"), Key("type")], Take::Scalar),
-    Path::new(&[Key("response"), Key("error"), Key("code")], Take::Scalar),
+const EVENT: &[PickPath] = &[
+    PickPath::new(&[Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("sequence_number")], PickRule::Scalar),
+    PickPath::new(&[Key("delta")], PickRule::Presence),
+    PickPath::new(&[Key("item"), Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("code")], PickRule::Scalar),
+    PickPath::new(&[Key("error"), Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("error"), Key("code")], PickRule::Scalar),
+    PickPath::new(&[Key("error")], PickRule::Presence),
+    PickPath::new(&[Key("response"), Key("error"), Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("response"), Key("error"), Key("code")], PickRule::Scalar),
 ];
 
-const IN_EVENT_RESPONSE: &[Path] = &[
-    Path::new(&[Key("response"), Key("id")], Take::Scalar),
-    Path::new(&[Key("response"), Key("created_at")], Take::Scalar),
-    Path::new(&[Key("response"), Key("model")], Take::Scalar),
-    Path::new(&[Key("response"), Key("status")], Take::Scalar),
-    Path::new(&[Key("response"), Key("usage")], Take::Tree),
-    Path::new(&[Key("response"), Key("tool_usage")], Take::Tree),
-    Path::new(
+const IN_EVENT_RESPONSE: &[PickPath] = &[
+    PickPath::new(&[Key("response"), Key("id")], PickRule::Scalar),
+    PickPath::new(&[Key("response"), Key("created_at")], PickRule::Scalar),
+    PickPath::new(&[Key("response"), Key("model")], PickRule::Scalar),
+    PickPath::new(&[Key("response"), Key("status")], PickRule::Scalar),
+    PickPath::new(&[Key("response"), Key("usage")], PickRule::Tree),
+    PickPath::new(&[Key("response"), Key("tool_usage")], PickRule::Tree),
+    PickPath::new(
         &[Key("response"), Key("incomplete_details"), Key("reason")],
-        Take::Scalar,
+        PickRule::Scalar,
     ),
-    Path::new(&[Key("response"), Key("output"), Each], Take::Count),
-    Path::new(&[Key("response"), Key("service_tier")], Take::Scalar),
+    PickPath::new(&[Key("response"), Key("output"), Each], PickRule::Count),
+    PickPath::new(&[Key("response"), Key("service_tier")], PickRule::Scalar),
 ];
 
-const BODY: &[Path] = &[
-    Path::new(&[Key("id")], Take::Scalar),
-    Path::new(&[Key("created_at")], Take::Scalar),
-    Path::new(&[Key("model")], Take::Scalar),
-    Path::new(&[Key("status")], Take::Scalar),
-    Path::new(&[Key("usage")], Take::Fields(&report::FIELDS)),
-    Path::new(&[Key("tool_usage")], Take::Tree),
-    Path::new(&[Key("incomplete_details"), Key("reason")], Take::Scalar),
-    Path::new(&[Key("output"), Each], Take::Count),
-    Path::new(&[Key("service_tier")], Take::Scalar),
+const BODY: &[PickPath] = &[
+    PickPath::new(&[Key("id")], PickRule::Scalar),
+    PickPath::new(&[Key("created_at")], PickRule::Scalar),
+    PickPath::new(&[Key("model")], PickRule::Scalar),
+    PickPath::new(&[Key("status")], PickRule::Scalar),
+    PickPath::new(&[Key("usage")], PickRule::Fields(&FIELDS)),
+    PickPath::new(&[Key("tool_usage")], PickRule::Tree),
+    PickPath::new(&[Key("incomplete_details"), Key("reason")], PickRule::Scalar),
+    PickPath::new(&[Key("output"), Each], PickRule::Count),
+    PickPath::new(&[Key("service_tier")], PickRule::Scalar),
 ];
 
-/// What an answer has reported. Usage comes only with the last event, and may be `null`.
+/// The reports of an answer. Usage comes only with the last event, and may be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponsesState {
-    said: Option<Report>,
+    report: Option<ResponsesReport>,
     /// The usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
-    /// As returned: the first event repeats what was asked for, the last one says what it became.
+    /// The last reported tier: the first event repeats the requested one, the last event has the one that was used.
     service_tier: Option<SmolStr>,
-    /// Web searches, where they are counted beside the usage.
+    /// Web searches, if they are counted next to the usage.
     web_searches: Option<u64>,
-    calls: Calls,
+    calls: ToolCalls,
     created_at: Option<u64>,
     sequence: Option<u64>,
 }
 
 impl ResponsesState {
-    /// One event of a stream.
-    pub(super) fn event(&mut self, picks: &Picks<'_>, name: &[u8], facts: &mut Facts) {
-        if let Some(sequence) = number(picks, SEQUENCE) {
+    /// Handles an event of a stream.
+    pub(super) fn on_event(&mut self, picks: &Picks<'_>, name: &[u8], facts: &mut AnswerFacts) {
+        if let Some(sequence) = read_number(picks, SEQUENCE) {
             self.sequence = Some(sequence);
         }
-        self.response(picks, IN_EVENT, facts);
+        self.on_response(picks, IN_EVENT, facts);
         let kind = picks.text(TYPE);
         match kind.as_deref().map_or(name, str::as_bytes) {
             b"response.output_item.added" => facts.content_seen |= item_is_content(picks),
             b"response.output_item.done" => {
                 facts.content_seen = true;
-                self.calls.add(Calls::counted(picks, ITEM_CALLS));
+                self.calls.add(ToolCalls::from_picks(picks, ITEM_CALLS));
             }
-            b"response.completed" => self.finish(picks, "completed", facts),
-            b"response.incomplete" => self.finish(picks, "incomplete", facts),
+            b"response.completed" => self.on_last_event(picks, "completed", facts),
+            b"response.incomplete" => self.on_last_event(picks, "incomplete", facts),
             b"response.failed" => {
-                self.finish(picks, "failed", facts);
+                self.on_last_event(picks, "failed", facts);
                 let kind = picks.text(RESPONSE_ERROR_TYPE).or_else(|| picks.text(ERROR_TYPE));
                 let code = picks.text(RESPONSE_ERROR_CODE).or_else(|| picks.text(ERROR_CODE));
                 facts.error = Some(in_band_error(kind, "response.failed", code));
@@ -169,13 +175,13 @@ impl ResponsesState {
         }
     }
 
-    /// Whether the event is one of an answer that has not failed, by its type.
-    pub(super) fn is_answers(picks: &Picks<'_>) -> bool {
+    /// Whether the event belongs to an answer that has not failed, by its type.
+    pub(super) fn is_known_answer_event(picks: &Picks<'_>) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         kind.starts_with(b"\"response.") && kind != br#""response.failed""#
     }
 
-    /// Whether an event that is not known to be one of an answer is an error, in the protocol's form or a provider's own.
+    /// Whether an event, not yet known to belong to an answer, is an error, in the protocol's form or a provider's own.
     pub(super) fn is_error(picks: &Picks<'_>, name: &[u8]) -> bool {
         let kind = picks.text(TYPE);
         let is_named = matches!(
@@ -185,93 +191,94 @@ impl ResponsesState {
         is_named || picks.is_present(ERROR)
     }
 
-    /// Whether the event is one of an answer.
-    pub(super) fn says_something(picks: &Picks<'_>, name: &[u8]) -> bool {
+    /// Whether the event belongs to an answer.
+    pub(super) fn is_answer_event(picks: &Picks<'_>, name: &[u8]) -> bool {
         picks.raw(TYPE).is_some() || !name.is_empty()
     }
 
-    /// See [`super::dialect::Dialect::only_speaks`]. A delta has a number and, to hide its length, filling
+    /// See [`super::dialect::AnswerDialect::text_delta`]. A delta has a number and, to hide its length, padding
     /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
-    pub(super) fn only_speaks(picks: &Picks<'_>) -> Option<&'static [Varying]> {
+    pub(super) fn varying_members(picks: &Picks<'_>) -> Option<&'static [VaryingMember]> {
         let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
         if !(is_delta && picks.has_only(&[TYPE, SEQUENCE, DELTA])) {
             return None;
         }
-        // What stands elsewhere under the name of the number is no number of the event.
+        // A key of this name elsewhere in the event is not its number.
         Some(match picks.is_present(SEQUENCE) {
             true => &[NUMBER, FILLING],
             false => &[FILLING],
         })
     }
 
-    /// An event has come that has this number and says nothing else.
-    pub(super) fn numbered(&mut self, number: u64) {
+    /// Records the number of an event that only adds text.
+    pub(super) fn set_number(&mut self, number: u64) {
         self.sequence = Some(number);
     }
 
-    fn finish(&mut self, picks: &Picks<'_>, status: &str, facts: &mut Facts) {
+    fn on_last_event(&mut self, picks: &Picks<'_>, status: &str, facts: &mut AnswerFacts) {
         facts.terminal = true;
         self.usage_is_last = picks.raw(IN_EVENT + USAGE).is_some();
         facts.content_seen |= picks.count(IN_EVENT + OUTPUT) > 0;
         let reason = picks.text(IN_EVENT + INCOMPLETE_REASON).unwrap_or(status.into());
-        note(&mut facts.finish_reason, Some(reason));
+        update_text(&mut facts.finish_reason, Some(reason));
     }
 
-    /// The response object, which begins, ends and sometimes accompanies a stream, and is the body of an answer that is none.
-    fn response(&mut self, picks: &Picks<'_>, base: usize, facts: &mut Facts) {
-        note(&mut facts.answer_id, picks.text(base + ID));
-        note(&mut facts.model, picks.text(base + MODEL));
-        self.created_at = number(picks, base + CREATED_AT).or(self.created_at);
-        note_name(&mut self.service_tier, picks.text(base + SERVICE_TIER));
+    /// Handles the response object, which is in the first, the last and sometimes other events of a stream, and is the body of an
+    /// answer that is not a stream.
+    fn on_response(&mut self, picks: &Picks<'_>, base: usize, facts: &mut AnswerFacts) {
+        update_text(&mut facts.answer_id, picks.text(base + ID));
+        update_text(&mut facts.model, picks.text(base + MODEL));
+        self.created_at = read_number(picks, base + CREATED_AT).or(self.created_at);
+        update_name(&mut self.service_tier, picks.text(base + SERVICE_TIER));
         if picks.raw(base + USAGE).is_some() {
-            self.said = picks.fields(base + USAGE, &report::FIELDS).map(Report::of);
+            self.report = picks.fields(base + USAGE, &FIELDS).map(ResponsesReport::from_fields);
         }
         if let Some(tools) = picks.raw(base + TOOL_USAGE) {
-            let [search] = Field::of(tools).fields(&["web_search"]);
+            let [search] = ReportField::from_json(tools).fields(&["web_search"]);
             let [requests] = search.fields(&["num_requests"]);
             self.web_searches = requests.count();
         }
-        self.calls.raise(Calls::counted(picks, base + CALLS));
+        self.calls.raise_to(ToolCalls::from_picks(picks, base + CALLS));
     }
 
-    /// The whole body of an answer that is not a stream.
-    pub(super) fn body(&mut self, picks: &Picks<'_>, facts: &mut Facts) {
-        self.response(picks, IN_BODY, facts);
+    /// Handles the body of an answer that is not a stream.
+    pub(super) fn on_body(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
+        self.on_response(picks, IN_BODY, facts);
         self.usage_is_last = picks.raw(IN_BODY + USAGE).is_some();
         let reason = picks
             .text(IN_BODY + INCOMPLETE_REASON)
             .or_else(|| picks.text(IN_BODY + STATUS));
-        note(&mut facts.finish_reason, reason);
+        update_text(&mut facts.finish_reason, reason);
         if Self::is_failure(picks) {
             let code = picks.text(ERROR_CODE).or_else(|| picks.text(CODE));
             facts.error = Some(in_band_error(picks.text(ERROR_TYPE), "error", code));
         }
     }
 
-    /// Whether the whole body of an answer that is not a stream is an error.
+    /// Whether the body of an answer that is not a stream is an error.
     pub(super) fn is_failure(picks: &Picks<'_>) -> bool {
-        picks.is_present(ERROR) || picks.is(IN_BODY + STATUS, "failed")
+        picks.is_present(ERROR) || picks.has_text(IN_BODY + STATUS, "failed")
     }
 
     pub(super) fn body_has_content(picks: &Picks<'_>) -> bool {
         picks.count(IN_BODY + OUTPUT) > 0
     }
 
-    pub(super) fn modifiers(&self) -> Modifiers {
-        Modifiers {
+    pub(super) fn modifiers(&self) -> PriceModifiers {
+        PriceModifiers {
             service_tier: self.service_tier.clone(),
-            ..Modifiers::default()
+            ..PriceModifiers::default()
         }
     }
 
-    /// Usage comes only at the end; whoever sends it earlier has not yet said the last word.
+    /// Usage comes only at the end; an earlier one is not final.
     pub(super) fn usage_source(&self) -> Option<UsageSource> {
-        let said = self.said.as_ref()?;
-        Some(source(self.usage_is_last && said.has_both))
+        let said = self.report.as_ref()?;
+        Some(reported_source(self.usage_is_last && said.has_both))
     }
 
-    pub(super) fn unlimited(&self) -> Unlimited {
-        Unlimited {
+    pub(super) fn unlimited(&self) -> UnlimitedWork {
+        UnlimitedWork {
             tool_calls: self.calls.own_tools,
             images: self.calls.image_generation,
         }
@@ -283,14 +290,14 @@ impl ResponsesState {
             file_searches: self.calls.file_searches,
             code_interpreter_calls: self.calls.code_interpreter,
             image_generations: self.calls.image_generation,
-            ..self.said.as_ref()?.tokens
+            ..self.report.as_ref()?.tokens
         })
     }
 
-    /// The event that tells the client of a failure: agents act on `response.failed`, the SDKs raise on the `error` beside it.
-    pub(super) fn failure_event(&self, why: Break, facts: &Facts, number: Option<u64>) -> Vec<u8> {
+    /// The event for a break: agents act on `response.failed`, the SDKs raise an exception for the `error` in it.
+    pub(super) fn failure_event(&self, why: Break, facts: &AnswerFacts, number: Option<u64>) -> Vec<u8> {
         let message = why.message();
-        // Codex waits and repeats after most codes, not after this one.
+        // Codex retries after most codes, but not after this one.
         let code = match why {
             Break::LimitReached => "insufficient_quota",
             Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped | Break::Internal => {
@@ -318,18 +325,19 @@ impl ResponsesState {
     }
 }
 
-fn number(picks: &Picks<'_>, path: usize) -> Option<u64> {
-    fields::count(picks.text(path)?.as_bytes())
+fn read_number(picks: &Picks<'_>, path: usize) -> Option<u64> {
+    fields::read_count(picks.text(path)?.as_bytes())
 }
 
-/// A message or a reasoning item begins empty; any other item (a tool call) is content by itself.
+/// Whether the start of an item is content. A message or a reasoning item begins empty; any other item (a tool call) is content
+/// by itself.
 fn item_is_content(picks: &Picks<'_>) -> bool {
     picks
         .text(ITEM_TYPE)
         .is_some_and(|kind| !matches!(kind.as_ref(), "message" | "reasoning"))
 }
 
-/// The `error.type` that goes with a status.
+/// The `error.type` for an HTTP status.
 pub(in crate::domain) fn error_type(status: u16) -> &'static str {
     match status {
         429 => "rate_limit_error",
@@ -340,4 +348,77 @@ pub(in crate::domain) fn error_type(status: u16) -> &'static str {
 
 pub(in crate::domain) fn error_body(kind: &str, message: &str, param: Option<&str>, code: &str) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+}
+
+/// The fields of a usage object.
+const FIELDS: [&str; 5] = [
+    "input_tokens",
+    "input_tokens_details",
+    "output_tokens",
+    "output_tokens_details",
+    "total_tokens",
+];
+
+/// The counts of a usage object.
+#[derive(Clone, Debug)]
+struct ResponsesReport {
+    /// The usage without the calls of tools.
+    tokens: Usage,
+    /// Both input and output are reported.
+    has_both: bool,
+}
+
+impl ResponsesReport {
+    /// `input_tokens` and `output_tokens` include cached, written and reasoning tokens; reasoning comes in addition if the total
+    /// shows so. Both include audio and image tokens, as do the cached tokens.
+    fn from_fields([input, input_details, output, output_details, total]: [ReportField<'_>; FIELDS.len()]) -> Self {
+        let (counted_input, counted_output) = (input.count(), output.count());
+        let input = counted_input.unwrap_or(0);
+        let [cached, cached_details, written, split, audio, image] = input_details.fields(&[
+            "cached_tokens",
+            "cached_tokens_details",
+            "cache_write_tokens",
+            "cache_write_tokens_details",
+            "audio_tokens",
+            "image_tokens",
+        ]);
+        let fresh = Modalities::from_counts(audio, image);
+        let [audio, image] = cached_details.fields(&["audio_tokens", "image_tokens"]);
+        let read = Modalities::from_counts(audio, image);
+        let [reasoning, audio, image] = output_details.fields(&["reasoning_tokens", "audio_tokens", "image_tokens"]);
+        let spoken = Modalities::from_counts(audio, image);
+        let cache_read = cached.count().unwrap_or(0).min(input);
+        let split = split.fields(&["ttl_30m_tokens", "ttl_12h_tokens"]);
+        let [short, long] = split.map(|count| count.count().unwrap_or(0));
+        let written = written.count().unwrap_or(short.saturating_add(long));
+        let written = written.min(input - cache_read);
+        let cache_write_long = long.min(written);
+        let said = counted_output.unwrap_or(0);
+        let reasoning = reasoning.count().unwrap_or(0);
+        let with_reasoning = said.saturating_add(reasoning);
+        let is_beside = total.count() == Some(input.saturating_add(with_reasoning));
+        let output = if is_beside { with_reasoning } else { said };
+        let reasoning = reasoning.min(output);
+        let uncached = input - cache_read - written;
+        let read = read.at_most(cache_read);
+        let fresh = fresh.minus(read).at_most(uncached);
+        let spoken = spoken.at_most(output - reasoning);
+        let tokens = Usage {
+            input_uncached: fresh.remaining(uncached),
+            input_audio: fresh.audio,
+            input_image: fresh.image,
+            cache_read: read.remaining(cache_read),
+            cache_read_audio: read.audio,
+            cache_read_image: read.image,
+            cache_write_short: written - cache_write_long,
+            cache_write_long,
+            output_text: spoken.remaining(output - reasoning),
+            output_audio: spoken.audio,
+            output_image: spoken.image,
+            output_reasoning: reasoning,
+            ..Usage::default()
+        };
+        let has_both = counted_input.is_some() && counted_output.is_some();
+        Self { tokens, has_both }
+    }
 }

@@ -1,93 +1,98 @@
-//! What differs from event to event where a stream brings nothing but text.
+//! The text of an answer, and the members that differ between events that only add text.
 
 use memchr::memmem;
 
-/// Digits of a number that may differ: all such numbers are exact, however they are read.
+use crate::domain::wire::json_pick::{
+    PickPath, PickRule,
+    PickSegment::{self, Each, Key},
+};
+
+/// The maximum number of digits of a number that may differ: every parser reads such numbers exactly.
 const DIGITS_MAX: usize = 15;
 
 /// A member of a protocol's events whose value differs from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Varying {
-    /// Its key as it is written, with the quotes.
+pub(super) struct VaryingMember {
+    /// The key as it is written, with the quotes.
     pub(super) key: &'static [u8],
-    /// What its value is.
-    pub(super) value: Varies,
+    /// The kind of the value.
+    pub(super) value: VaryingKind,
 }
 
-/// What a value that differs is.
+/// The kind of a value that differs from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Varies {
+pub(super) enum VaryingKind {
     /// The text, a string.
     Text,
     /// The event's number.
     Number,
-    /// A string that means nothing.
+    /// Padding, a string.
     Filling,
     /// A number in the event's usage.
     Count,
 }
 
-/// An event that has said nothing but more text, and how much was used so far.
+/// An event that only adds text, apart from its usage.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spoken {
-    /// What else may differ in the next one.
-    pub(super) varying: &'static [Varying],
-    /// The usage that it carries, if it carries one.
-    pub(super) usage: Option<Carried>,
+pub(super) struct TextDelta {
+    /// The members that may differ in the next one.
+    pub(super) varying: &'static [VaryingMember],
+    /// The usage in the event, if it has one.
+    pub(super) usage: Option<VerbatimMember>,
 }
 
 /// A member of an event that is kept as it is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Carried {
-    /// Its key as it is written, with the quotes.
+pub(super) struct VerbatimMember {
+    /// The key as it is written, with the quotes.
     pub(super) key: &'static [u8],
-    /// Bytes of its value.
+    /// The length of the value.
     pub(super) length: usize,
 }
 
-impl Carried {
-    /// Where its value begins in an event. `None` when the key is not there, is there more than once, or is followed by
-    /// something else than a colon and at most one space.
+impl VerbatimMember {
+    /// The offset of the value in an event. `None` if the key is missing or repeated, or if not a colon, at most one space and an
+    /// object follow it.
     pub(super) fn find(&self, event: &[u8]) -> Option<usize> {
-        let value_at = behind(event, self.key, b":")?;
+        let value_at = offset_after_key(event, self.key, b":")?;
         let after_space = value_at + usize::from(event.get(value_at) == Some(&b' '));
         let end = after_space.checked_add(self.length)?;
         (event.get(after_space) == Some(&b'{') && end <= event.len()).then_some(after_space)
     }
 }
 
-/// Where an event goes on behind a key, which stands in it once, and what has to follow that.
-fn behind(event: &[u8], key: &[u8], then: &[u8]) -> Option<usize> {
+/// The offset after a key and `then`; `None` if the key is missing or repeated, or `then` does not follow it.
+fn offset_after_key(event: &[u8], key: &[u8], then: &[u8]) -> Option<usize> {
     let at = memmem::find(event, key)?.checked_add(key.len())?;
     let rest = event.get(at..)?;
     (memmem::find(rest, key).is_none() && rest.starts_with(then)).then_some(at + then.len())
 }
 
-impl Varying {
-    /// Where its value stands in an event, how long it is, and what it is. `None` when the key is not there, is there more than
-    /// once, or its value is written in another way.
-    pub(super) fn find(&self, event: &[u8]) -> Option<(usize, usize, Varies)> {
+impl VaryingMember {
+    /// The offset, length and kind of the value in an event. `None` if the key is missing or repeated, or the value is written in
+    /// an unexpected way.
+    pub(super) fn find(&self, event: &[u8]) -> Option<(usize, usize, VaryingKind)> {
         let before: &[u8] = match self.value {
-            Varies::Number | Varies::Count => b":",
-            Varies::Text | Varies::Filling => b":\"",
+            VaryingKind::Number | VaryingKind::Count => b":",
+            VaryingKind::Text | VaryingKind::Filling => b":\"",
         };
-        let mut at = behind(event, self.key, before)?;
-        if self.value == Varies::Count && event.get(at) == Some(&b' ') {
+        let mut at = offset_after_key(event, self.key, before)?;
+        if self.value == VaryingKind::Count && event.get(at) == Some(&b' ') {
             at += 1;
         }
         let value = event.get(at..)?;
         let length = self.value.length(value)?;
         let next = value.get(length)?;
         let ends = match self.value {
-            Varies::Number | Varies::Count => matches!(next, b',' | b'}'),
-            Varies::Text | Varies::Filling => *next == b'"',
+            VaryingKind::Number | VaryingKind::Count => matches!(next, b',' | b'}'),
+            VaryingKind::Text | VaryingKind::Filling => *next == b'"',
         };
         ends.then_some((at, length, self.value))
     }
 }
 
-impl Varies {
-    /// How long such a value at the beginning of `bytes` is; `None` when there is none, or it goes on behind them.
+impl VaryingKind {
+    /// The length of such a value at the beginning of `bytes`; `None` if they do not begin with a complete one.
     #[inline]
     pub(super) fn length(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -100,4 +105,56 @@ impl Varies {
             }
         }
     }
+}
+
+/// The paths of the text that the model writes, in a stream's events and in a complete body: text, arguments of tool calls, and
+/// visible reasoning. Output tokens are estimated from it if no usage is reported.
+pub(super) const MESSAGES: &[PickPath] = &[
+    text_path(&[Key("delta"), Key("text")]),
+    text_path(&[Key("delta"), Key("thinking")]),
+    text_path(&[Key("delta"), Key("partial_json")]),
+    text_path(&[Key("content_block"), Key("text")]),
+    text_path(&[Key("content_block"), Key("thinking")]),
+    text_path(&[Key("content_block"), Key("name")]),
+    text_path(&[Key("content"), Each, Key("text")]),
+    text_path(&[Key("content"), Each, Key("thinking")]),
+    text_path(&[Key("content"), Each, Key("name")]),
+    text_path(&[Key("content"), Each, Key("input")]),
+];
+
+/// The same for Responses. In a stream, every text is the `delta` of some event; the `done` events and the last event repeat it
+/// and are ignored.
+pub(super) const RESPONSES: &[PickPath] = &[
+    text_path(&[Key("delta")]),
+    text_path(&[Key("output"), Each, Key("content"), Each, Key("text")]),
+    text_path(&[Key("output"), Each, Key("content"), Each, Key("refusal")]),
+    text_path(&[Key("output"), Each, Key("summary"), Each, Key("text")]),
+    text_path(&[Key("output"), Each, Key("name")]),
+    text_path(&[Key("output"), Each, Key("arguments")]),
+    text_path(&[Key("output"), Each, Key("input")]),
+];
+
+/// The same for Gemini, in every chunk.
+pub(super) const GEMINI: &[PickPath] = &[
+    text_path(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key("text")]),
+    text_path(&[
+        Key("candidates"),
+        Each,
+        Key("content"),
+        Key("parts"),
+        Each,
+        Key("functionCall"),
+    ]),
+    text_path(&[
+        Key("candidates"),
+        Each,
+        Key("content"),
+        Key("parts"),
+        Each,
+        Key("executableCode"),
+    ]),
+];
+
+const fn text_path(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::Text)
 }

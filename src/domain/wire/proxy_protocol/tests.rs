@@ -7,17 +7,17 @@ use proptest::prelude::*;
 use super::*;
 
 /// Reads a connection as it comes: as many bytes as asked for, each time. How many were taken, and what they say.
-fn connection(bytes: &[u8]) -> Result<(usize, Option<SocketAddr>), NotAHeader> {
+fn connection(bytes: &[u8]) -> Result<(usize, Option<SocketAddr>), ProxyHeaderInvalid> {
     let mut taken = 0;
     loop {
         match read(&bytes[..taken])? {
-            Progress::Whole(source) => return Ok((taken, source)),
-            Progress::Needs(more) => {
+            ProxyHeaderProgress::Whole(source) => return Ok((taken, source)),
+            ProxyHeaderProgress::Needs(more) => {
                 assert!(more > 0);
                 taken += more;
                 assert!(taken <= HEADER_BYTES_MAX);
                 if taken > bytes.len() {
-                    return Err(NotAHeader);
+                    return Err(ProxyHeaderInvalid);
                 }
             }
         }
@@ -104,12 +104,12 @@ fn anything_else_is_refused() {
         "\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         "\x16\x03\x01\x02\0\x01\0\x01\u{fc}\x03\x03",
     ] {
-        assert_eq!(connection(text.as_bytes()), Err(NotAHeader), "{text:?}");
+        assert_eq!(connection(text.as_bytes()), Err(ProxyHeaderInvalid), "{text:?}");
     }
     let endless = format!("PROXY UNKNOWN {}\r\n", "x".repeat(200));
-    assert_eq!(connection(endless.as_bytes()), Err(NotAHeader));
+    assert_eq!(connection(endless.as_bytes()), Err(ProxyHeaderInvalid));
     let huge = binary_header(0x21, 0x11, &vec![0; HEADER_BYTES_MAX - BINARY_BYTES_MIN + 1]);
-    assert_eq!(connection(&huge), Err(NotAHeader));
+    assert_eq!(connection(&huge), Err(ProxyHeaderInvalid));
     for wrong in [
         binary_header(0x22, 0x11, &FOUR),
         binary_header(0x31, 0x11, &FOUR),
@@ -117,7 +117,7 @@ fn anything_else_is_refused() {
         binary_header(0x21, 0x11, &FOUR[..11]),
         binary_header(0x21, 0x21, &FOUR),
     ] {
-        assert_eq!(connection(&wrong), Err(NotAHeader), "{wrong:?}");
+        assert_eq!(connection(&wrong), Err(ProxyHeaderInvalid), "{wrong:?}");
     }
 }
 

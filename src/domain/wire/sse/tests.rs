@@ -11,11 +11,11 @@ struct Events {
 }
 
 impl EventSink for Events {
-    fn data(&mut self, bytes: &[u8]) {
+    fn on_data(&mut self, bytes: &[u8]) {
         self.open.extend_from_slice(bytes);
     }
 
-    fn end(&mut self, name: &[u8]) {
+    fn on_event_end(&mut self, name: &[u8]) {
         let data = std::mem::take(&mut self.open);
         self.done.push((
             String::from_utf8_lossy(name).into_owned(),

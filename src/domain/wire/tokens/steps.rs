@@ -1,18 +1,18 @@
-//! The machine that tells bytes apart: what each one is, seen with what stood before it.
+//! The state machine that determines the kind of each byte, from its class and the bytes before it. A state is called a place.
 //!
-//! Tokenizers cut a text at the edges of words, numbers, punctuation and white space first, and then each piece by what
-//! they know by heart. So a byte is worth more where a piece begins, and a long piece is worth more than a short one:
-//! the places in a word, a number or a run are told apart. Two look-ups per byte, no branches.
+//! Tokenizers first split a text at the edges of words, numbers, punctuation and white space, and then each piece by their
+//! vocabulary. So a byte is worth more at the beginning of a piece, and a long piece is worth more than a short one: the places
+//! in a word, a number or a run are distinguished. A byte costs two lookups and no branches.
 
-use super::factors::O200K;
+use crate::domain::wire::tokens::O200K;
 
-/// The kind of bytes that are worth nothing: all of a character but its first byte.
+/// The kind of bytes that are worth nothing: usually those after the first byte of a character.
 pub(super) const NOTHING: u8 = 0;
 
-/// Classes of bytes.
+/// The length of a row of [`PACKED_STEPS`]: at least the number of classes.
 const CLASSES: usize = ROW_CLASSES as usize;
 const ROW_CLASSES: u32 = 32;
-/// Places of the machine.
+/// The number of rows of [`PACKED_STEPS`]: at least the number of places.
 const PLACES: usize = 64;
 
 // Classes of bytes.
@@ -22,21 +22,21 @@ const DIGIT: u8 = 2;
 const SPACE: u8 = 3;
 const TAB: u8 = 4;
 const NEWLINE: u8 = 5;
-/// Punctuation that often belongs to the word behind it: `_`, `.`, `-`, `/`, `'`.
+/// Punctuation that often belongs to the word after it: `_`, `.`, `-`, `/`, `'`.
 const JOINER: u8 = 6;
 const PUNCTUATION: u8 = 7;
 const CONTROL: u8 = 8;
-/// A byte within a character: 0x80, and all others.
+/// A byte within a character after the first: 0x80, and all others.
 const WITHIN_80: u8 = 9;
 const WITHIN: u8 = 10;
-/// First bytes of characters: C2, letters of Latin, Greek, Cyrillic, other scripts of two bytes.
+/// First bytes of characters of two bytes: C2; Latin, Greek and Cyrillic letters; other scripts.
 const LATIN_SIGN: u8 = 11;
 const LATIN: u8 = 12;
 const GREEK: u8 = 13;
 const CYRILLIC: u8 = 14;
 const TWO_BYTES: u8 = 15;
-/// First bytes of characters of three bytes: scripts of India and south-east Asia; Vietnamese Latin, Georgian and others;
-/// signs; Japanese syllables and signs; Chinese characters; Korean syllables; wide forms. And of four: mostly pictures.
+/// First bytes of characters of three bytes: scripts of India and South-East Asia; Vietnamese Latin, Georgian and others;
+/// symbols; Japanese syllables and symbols; Chinese characters; Korean syllables; wide forms. And of four: mostly emoji.
 const INDIC: u8 = 16;
 const E1: u8 = 17;
 const SIGN: u8 = 18;
@@ -47,7 +47,7 @@ const WIDE: u8 = 22;
 const FOUR_BYTES: u8 = 23;
 const QUOTE: u8 = 24;
 
-// Places. In a word, the place says how many letters there were.
+// Places. In a word, the place is the number of letters so far.
 const START: u8 = 0;
 const AFTER_SPACE: u8 = 1;
 const IN_SPACES: u8 = 2;
@@ -68,7 +68,7 @@ const IN_KANA: u8 = 42; // 42..=45
 const KANA_MAX: u8 = 4;
 const IN_HANGUL: u8 = 46; // 46..=49
 const HANGUL_MAX: u8 = 4;
-/// Behind E3, where the next byte says what it is: after no syllable, one, two, three, four and more.
+/// After E3, whose next byte determines the kind: after no syllable, one, two, three, or at least four.
 const AFTER_E3: u8 = 50; // 50..=54
 const IN_WIDE: u8 = 55;
 const IN_INDIC: u8 = 56; // 56..=59
@@ -82,7 +82,7 @@ const WORD_AFTER_MARK: u8 = 4;
 const WORD_AFTER_MARKS: u8 = 5;
 const WORD_AFTER_DIGIT: u8 = 6;
 const WORD_AFTER_OTHER: u8 = 7;
-const LETTER: u8 = 8; // 8..=20: the second to the fourteenth letter and all behind
+const LETTER: u8 = 8; // 8..=20: the second to the fourteenth letter, and all further ones
 const CAPITAL_FIRST: u8 = 21;
 const CAPITAL_AFTER_SPACE: u8 = 22;
 const CAPITAL_IN_WORD: u8 = 23;
@@ -123,17 +123,17 @@ const PICTURE: u8 = 77;
 const QUOTE_FIRST: u8 = 78;
 const GREEK_FIRST: u8 = 79;
 
-/// What a byte is at a place: its kind, and the next place.
+/// The kind of a byte at a place, and the next place.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct PlaceStep {
     kind: u8,
     place: u8,
 }
 
-/// A [`Step`] as it is read: what the byte is worth, in millionths of a token, and where the row of the next place begins in
-/// [`TURNS`]: one look-up waits for the other, so nothing is left to compute between them.
+/// A [`PlaceStep`] prepared for reading: the byte's worth in millionths of a token, and the index in [`PACKED_STEPS`] of the next place's
+/// row. Each lookup depends on the one before, so nothing is computed between them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct PackedStep {
     pub(super) row: u32,
     pub(super) worth: u32,
 }
@@ -143,8 +143,8 @@ pub(super) const FIRST_ROW: u32 = row(START);
 
 /// The class of each byte.
 pub(super) static CLASS: [u8; 256] = classes();
-/// What each class is at each place: the row of the place, then the class.
-pub(super) static TURNS: [Turn; CLASSES * PLACES] = turns();
+/// The step of each class at each place, indexed by the place's row plus the class.
+pub(super) static PACKED_STEPS: [PackedStep; CLASSES * PLACES] = packed_steps();
 
 const fn row(place: u8) -> u32 {
     place as u32 * ROW_CLASSES
@@ -200,8 +200,8 @@ const fn class(byte: u8) -> u8 {
     clippy::indexing_slicing,
     reason = "evaluated by the compiler: a wrong place does not compile"
 )]
-const fn turns() -> [Turn; CLASSES * PLACES] {
-    let mut all = [Turn {
+const fn packed_steps() -> [PackedStep; CLASSES * PLACES] {
+    let mut all = [PackedStep {
         row: FIRST_ROW,
         worth: 0,
     }; CLASSES * PLACES];
@@ -211,7 +211,7 @@ const fn turns() -> [Turn; CLASSES * PLACES] {
         while class < CLASSES {
             #[expect(clippy::cast_possible_truncation, reason = "both are below 256")]
             let step = step(place as u8, class as u8);
-            all[place * CLASSES + class] = Turn {
+            all[place * CLASSES + class] = PackedStep {
                 row: row(step.place),
                 worth: O200K[step.kind as usize],
             };
@@ -222,7 +222,7 @@ const fn turns() -> [Turn; CLASSES * PLACES] {
     all
 }
 
-const fn step(place: u8, class: u8) -> Step {
+const fn step(place: u8, class: u8) -> PlaceStep {
     match class {
         LOWER => lower(place),
         UPPER => upper(place),
@@ -283,11 +283,11 @@ const fn step(place: u8, class: u8) -> Step {
     }
 }
 
-const fn to(kind: u8, place: u8) -> Step {
-    Step { kind, place }
+const fn to(kind: u8, place: u8) -> PlaceStep {
+    PlaceStep { kind, place }
 }
 
-/// How many there were of the run that begins at place `first`; 0 outside of it.
+/// The number of characters so far in the run whose places begin at `first`; 0 outside of it.
 const fn in_run(place: u8, first: u8, max: u8) -> u8 {
     if place >= first && place < first + max {
         place - first + 1
@@ -304,7 +304,7 @@ const fn is_after_e3(place: u8) -> bool {
     in_run(place, AFTER_E3, KANA_MAX + 1) > 0
 }
 
-const fn lower(place: u8) -> Step {
+const fn lower(place: u8) -> PlaceStep {
     let letters = in_run(place, IN_WORD, WORD_MAX);
     if letters > 0 {
         let nth = next(letters, WORD_MAX);
@@ -329,7 +329,7 @@ const fn lower(place: u8) -> Step {
     to(kind, IN_WORD)
 }
 
-const fn upper(place: u8) -> Step {
+const fn upper(place: u8) -> PlaceStep {
     let capitals = in_run(place, IN_CAPITALS, CAPITALS_MAX);
     if capitals > 0 {
         let nth = next(capitals, CAPITALS_MAX);
@@ -345,7 +345,7 @@ const fn upper(place: u8) -> Step {
     to(kind, IN_CAPITALS)
 }
 
-const fn digit(place: u8) -> Step {
+const fn digit(place: u8) -> PlaceStep {
     match place {
         7 | 8 => to(DIGIT_NEXT, place + 1),
         9 => to(DIGIT_AGAIN, IN_NUMBER),
@@ -354,7 +354,7 @@ const fn digit(place: u8) -> Step {
     }
 }
 
-const fn space(place: u8, tab: bool) -> Step {
+const fn space(place: u8, tab: bool) -> PlaceStep {
     match place {
         AFTER_SPACE => to(SPACE_SECOND, IN_SPACES),
         IN_SPACES => to(SPACE_NEXT, IN_SPACES),
@@ -363,7 +363,7 @@ const fn space(place: u8, tab: bool) -> Step {
     }
 }
 
-const fn newline(place: u8) -> Step {
+const fn newline(place: u8) -> PlaceStep {
     match place {
         AFTER_NEWLINE => to(NEWLINE_NEXT, AFTER_NEWLINE),
         AFTER_JOINER | AFTER_MARK | IN_MARKS => to(NEWLINE_AFTER_MARK, AFTER_NEWLINE),
@@ -371,7 +371,7 @@ const fn newline(place: u8) -> Step {
     }
 }
 
-const fn mark(place: u8, first: u8, after: u8) -> Step {
+const fn mark(place: u8, first: u8, after: u8) -> PlaceStep {
     match place {
         AFTER_JOINER | AFTER_MARK => to(MARK_SECOND, IN_MARKS),
         IN_MARKS => to(MARK_NEXT, IN_MARKS),
@@ -380,8 +380,8 @@ const fn mark(place: u8, first: u8, after: u8) -> Step {
     }
 }
 
-/// A letter of a script whose words are not followed by place.
-const fn letters(place: u8, first: u8, other: u8) -> Step {
+/// A letter of a script whose kind does not depend on the place in the word, except for the first letter.
+const fn letters(place: u8, first: u8, other: u8) -> PlaceStep {
     let before = in_run(place, IN_LETTERS, LETTERS_MAX);
     to(
         if before == 0 { first } else { other },
@@ -389,7 +389,7 @@ const fn letters(place: u8, first: u8, other: u8) -> Step {
     )
 }
 
-const fn kana(before: u8) -> Step {
+const fn kana(before: u8) -> PlaceStep {
     let nth = next(before, KANA_MAX);
     to(KANA_FIRST + nth - 1, IN_KANA + nth - 1)
 }

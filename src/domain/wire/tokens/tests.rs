@@ -57,8 +57,8 @@ fn the_estimate_is_within_a_tenth_of_o200k_on_texts_it_was_not_fitted_on() {
 #[test]
 fn every_byte_moves_the_machine_within_its_tables() {
     let classes = usize::from(*CLASS.iter().max().unwrap());
-    for turn in &TURNS {
-        assert!(usize::try_from(turn.row).unwrap() + classes < TURNS.len());
+    for turn in &PACKED_STEPS {
+        assert!(usize::try_from(turn.row).unwrap() + classes < PACKED_STEPS.len());
     }
 }
 

@@ -1,30 +1,33 @@
-//! Lenient reading of what providers report: fields may be missing, of another type, negative, or absurdly large.
+//! Reads providers' reports leniently: fields may be missing, of another type, negative, or absurdly large.
+
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
 use smol_str::SmolStr;
 
 use crate::domain::wire::{
-    json_skip::{before, skip_space, skip_value, split_key},
-    plain_run::plain_run,
+    json_skip::{skip_space, skip_value, split_key, without_end},
+    plain_run,
     usage::COUNT_MAX,
 };
 
-/// Bytes of the longest name of a tier, speed or geography that is kept.
+/// The maximum length of the name of a tier, speed or geography.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
 
-/// Digits of which no number is above [`COUNT_MAX`].
+/// The maximum number of digits with which no number exceeds [`COUNT_MAX`].
 const EXACT_DIGITS_MAX: usize = 15;
 
-/// A value in JSON that a lexer has been through already, as it is written; empty if it is missing. It is read when it is asked
-/// for, so that one bad value spoils no other.
+/// The text of a value in JSON that a lexer has checked; empty if the value is missing. It is parsed on access, so that an
+/// invalid value does not affect others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::domain) struct Field<'a>(&'a [u8]);
+pub(in crate::domain) struct ReportField<'a>(&'a [u8]);
 
-impl<'a> Field<'a> {
-    /// A value that a picker has kept; missing if it is no text.
-    pub(in crate::domain) fn of(json: &'a [u8]) -> Self {
-        Self(if is_text(json) { json } else { &[] })
+impl<'a> ReportField<'a> {
+    /// A value that a picker has kept; missing if it is not UTF-8.
+    pub(in crate::domain) fn from_json(json: &'a [u8]) -> Self {
+        Self(if is_utf8(json) { json } else { &[] })
     }
 
     /// The JSON text.
@@ -32,20 +35,20 @@ impl<'a> Field<'a> {
         self.0
     }
 
-    /// The fields of an object that have these names, in one pass over it; of a repeated name the last one. `None` when this is
-    /// not an object.
+    /// The fields of an object with these names, read in one pass; of a repeated name the last one. `None` if this is not an
+    /// object.
     pub(in crate::domain) fn object<const N: usize>(self, names: &[&str; N]) -> Option<[Self; N]> {
         let mut fields = [Self::default(); N];
         let behind = read_object(skip_space(self.0), 0, names, &mut fields)?;
         skip_space(behind).is_empty().then_some(fields)
     }
 
-    /// The same; all are missing when this is not an object.
+    /// The same; all fields are missing if this is not an object.
     pub(in crate::domain) fn fields<const N: usize>(self, names: &[&str; N]) -> [Self; N] {
         self.object(names).unwrap_or([Self::default(); N])
     }
 
-    /// The same of each object in an array; none when this is not an array.
+    /// The same for each object in an array; empty if this is not an array.
     pub(in crate::domain) fn objects<const N: usize>(self, names: &[&str; N]) -> impl Iterator<Item = [Self; N]> {
         let inside = self.0.strip_prefix(b"[");
         let mut rest = inside.map(skip_space).unwrap_or_default();
@@ -54,27 +57,27 @@ impl<'a> Field<'a> {
             let behind = skip_value(element, 0)?;
             let next = skip_space(behind).strip_prefix(b",");
             rest = next.map(skip_space).unwrap_or_default();
-            Some(Self(before(element, behind)))
+            Some(Self(without_end(element, behind)))
         });
         elements.filter_map(|element| element.object(names))
     }
 
-    /// A count; `None` when it is missing or none (see [`count`]).
+    /// The read_count; `None` if it is missing or not a read_count (see [`read_count`]).
     pub(in crate::domain) fn count(self) -> Option<u64> {
-        count(self.0)
+        read_count(self.0)
     }
 
-    /// Whether the value is missing or `null`, which is no number that cannot be believed.
+    /// Whether the value is missing or `null`, in contrast to unreadable.
     pub(in crate::domain) fn is_absent(self) -> bool {
         matches!(self.0, b"" | b"null")
     }
 
-    /// A short name; `None` when it is missing or none (see [`is_name`]).
+    /// The name; `None` if it is missing or not a name (see [`is_name`]).
     pub(in crate::domain) fn name(self) -> Option<SmolStr> {
         self.text().filter(|text| is_name(text)).map(SmolStr::from)
     }
 
-    /// A string; `None` when it is missing or none.
+    /// The string; `None` if it is missing or not a string.
     pub(in crate::domain) fn text(self) -> Option<Cow<'a, str>> {
         match self.0 {
             [b'"', inner @ .., b'"'] if plain_run(inner) == inner.len() => {
@@ -86,14 +89,14 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Puts the fields of the object that a text begins with, inside `outer` containers, into the places of their names; returns what
-/// follows it. `None` if it begins with none, or one with a key that cannot be read.
+/// Reads the object at the beginning of `text`, which is inside `outer` containers: writes the value of each of `names` to the
+/// same index of `fields`, and returns what follows the object. `None` if it is not an object or has an unreadable key.
 #[inline]
 pub(in crate::domain::wire) fn read_object<'a>(
     text: &'a [u8],
     outer: usize,
     names: &[&str],
-    fields: &mut [Field<'a>],
+    fields: &mut [ReportField<'a>],
 ) -> Option<&'a [u8]> {
     let [b'{', inside @ ..] = text else { return None };
     let mut rest = skip_space(inside);
@@ -103,8 +106,8 @@ pub(in crate::domain::wire) fn read_object<'a>(
     loop {
         let (key, value) = split_key(rest)?;
         let behind = skip_value(value, outer + 1)?;
-        if let Some(field) = place(key, names)?.and_then(|at| fields.get_mut(at)) {
-            *field = Field(before(value, behind));
+        if let Some(field) = name_index(key, names)?.and_then(|at| fields.get_mut(at)) {
+            *field = ReportField(without_end(value, behind));
         }
         match skip_space(behind) {
             [b',', next @ ..] => rest = skip_space(next),
@@ -115,12 +118,12 @@ pub(in crate::domain::wire) fn read_object<'a>(
 }
 
 /// Whether JSON is UTF-8.
-pub(in crate::domain::wire) fn is_text(json: &[u8]) -> bool {
+pub(in crate::domain::wire) fn is_utf8(json: &[u8]) -> bool {
     json.is_ascii() || std::str::from_utf8(json).is_ok()
 }
 
-/// Where among the names a key is, which may be written with escapes. `None` if it cannot be read.
-fn place(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
+/// The index among the names of a key, which may be written with escapes. `None` if it cannot be read.
+fn name_index(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
     let of = |key: &[u8]| names.iter().position(|name| name.as_bytes() == key);
     let known = of(key);
     if known.is_some() || !key.contains(&b'\\') {
@@ -130,15 +133,15 @@ fn place(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
     Some(of(key.as_bytes()))
 }
 
-/// Whether a text may be the name of a service tier, a speed or a geography: it goes into rows that are kept, so it is 1 to
-/// [`NAME_BYTES_MAX`] printable characters without spaces.
+/// Whether a text may be the name of a service tier, a speed or a geography: 1 to [`NAME_BYTES_MAX`] printable characters without
+/// spaces, because it is stored in rows.
 pub(in crate::domain) fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A JSON number as a count: fractions are cut. `None` when it is not a number, negative (as an unsigned number, too), or above
-/// [`COUNT_MAX`].
-pub(in crate::domain) fn count(json: &[u8]) -> Option<u64> {
+/// A JSON number as a count: fractions are truncated. `None` if it is not a number, negative (also when written as unsigned), or
+/// above [`COUNT_MAX`].
+pub(in crate::domain) fn read_count(json: &[u8]) -> Option<u64> {
     if let 1..=EXACT_DIGITS_MAX = json.len() {
         let digit = |digit: &u8| digit.is_ascii_digit().then_some(u64::from(digit & 0x0f));
         let exact = json.iter().try_fold(0, |number, byte| Some(number * 10 + digit(byte)?));
@@ -160,5 +163,60 @@ pub(in crate::domain) fn count(json: &[u8]) -> Option<u64> {
     Some(count)
 }
 
-#[cfg(test)]
-mod tests;
+/// The audio and image tokens that a count includes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::domain) struct Modalities {
+    pub(in crate::domain) audio: u64,
+    pub(in crate::domain) image: u64,
+}
+
+impl Modalities {
+    /// Reads a list of counts, each with its modality, as in a Gemini-style report.
+    pub(in crate::domain) fn from_list(counts: ReportField<'_>) -> Self {
+        let counts = counts.objects(&["modality", "tokenCount"]);
+        counts.fold(Self::default(), |sum, [modality, count]| {
+            let count = count.count().unwrap_or(0);
+            match modality.text().as_deref() {
+                Some("AUDIO") => Self {
+                    audio: sum.audio.saturating_add(count),
+                    ..sum
+                },
+                Some("IMAGE") => Self {
+                    image: sum.image.saturating_add(count),
+                    ..sum
+                },
+                _ => sum,
+            }
+        })
+    }
+
+    /// Reads one count for each, as in a Responses report.
+    pub(in crate::domain) fn from_counts(audio: ReportField<'_>, image: ReportField<'_>) -> Self {
+        Self {
+            audio: audio.count().unwrap_or(0),
+            image: image.count().unwrap_or(0),
+        }
+    }
+
+    /// The same, but at most `whole` together, the count that includes them.
+    #[must_use]
+    pub(in crate::domain) fn at_most(self, whole: u64) -> Self {
+        let image = self.image.min(whole);
+        let audio = self.audio.min(whole - image);
+        Self { audio, image }
+    }
+
+    /// The difference to `other`; zero where `other` is larger.
+    #[must_use]
+    pub(in crate::domain) fn minus(self, other: Self) -> Self {
+        Self {
+            audio: self.audio.saturating_sub(other.audio),
+            image: self.image.saturating_sub(other.image),
+        }
+    }
+
+    /// The part of the count `whole` that is neither.
+    pub(in crate::domain) fn remaining(self, whole: u64) -> u64 {
+        whole.saturating_sub(self.audio).saturating_sub(self.image)
+    }
+}

@@ -79,14 +79,14 @@ impl World {
         }
     }
 
-    fn begin_as(&self, session: Option<SessionHint>, probing: Probing, now: Instant) -> Attempts {
+    fn begin_as(&self, session: Option<SessionHint>, probing: Probing, now: Instant) -> AttemptPlan {
         let routes = Routes::prepare(&self.catalogue, &self.pools);
         let model = self.catalogue.find("m").unwrap();
         let route = routes.find(model, Operation::Messages, |_| false).unwrap();
-        Attempts::begin(&route, session, probing, 0.5, now).unwrap()
+        AttemptPlan::begin(&route, session, probing, 0.5, now).unwrap()
     }
 
-    fn begin(&self, now: Instant) -> Attempts {
+    fn begin(&self, now: Instant) -> AttemptPlan {
         self.begin_as(None, Probing::Allowed, now)
     }
 
@@ -122,24 +122,24 @@ fn rule_file((number, (name, credentials)): (usize, &(&str, usize))) -> RuleFile
     }
 }
 
-fn run(mut attempts: Attempts, now: Instant, mut does: impl FnMut(&str) -> Does) -> Run {
+fn run(mut attempts: AttemptPlan, now: Instant, mut does: impl FnMut(&str) -> Does) -> Run {
     let mut asked = Vec::new();
     let end = loop {
         attempts.take_pause();
-        if attempts.next_place(0.5, now).is_none() {
+        if attempts.next_backend(0.5, now).is_none() {
             break None;
         }
         let name = attempts.endpoint().provider.name.clone();
         asked.push(name.clone());
         let again = match does(&name) {
-            Does::Refuse => attempts.connect_failed(1, 0.5, now),
+            Does::Refuse => attempts.on_connect_failed(1, 0.5, now),
             Does::Fall => {
-                attempts.connected();
-                attempts.unanswered(true, 0.5, now)
+                attempts.on_connected();
+                attempts.on_no_answer(true, 0.5, now)
             }
             Does::Answer(status) => {
-                attempts.connected();
-                if !attempts.answered(&answered(status), 0.5, now) {
+                attempts.on_connected();
+                if !attempts.on_answer(&answered(status), 0.5, now) {
                     break Some((name, status));
                 }
                 true
@@ -152,8 +152,8 @@ fn run(mut attempts: Attempts, now: Instant, mut does: impl FnMut(&str) -> Does)
     Run { asked, end }
 }
 
-fn answered(status: u16) -> Answered {
-    Answered {
+fn answered(status: u16) -> AnswerOutcome {
+    AnswerOutcome {
         status,
         refused: matches!(status, 401..=403),
         asked_pause: None,
@@ -233,7 +233,7 @@ fn one_request_probes_and_the_others_go_elsewhere_until_it_has_succeeded() {
     let now = now + EJECTED_FIRST;
     let begin = || (0..8).map(|_| world.begin(now)).collect::<Vec<_>>();
     for together in 1..=3_usize {
-        let (mut probing, others): (Vec<Attempts>, Vec<Attempts>) =
+        let (mut probing, others): (Vec<AttemptPlan>, Vec<AttemptPlan>) =
             begin().into_iter().partition(|one| one.endpoint().provider.name == "a");
         assert_eq!((probing.len(), others.len()), (together, 8 - together));
         assert_eq!(run(probing.remove(0), now, |_| OK).end, served_by("a"));
@@ -307,7 +307,7 @@ fn state_at_a_provider_is_asked_for_there_even_if_it_fails() {
         provider: "a".to_owned(),
         credential: "c0".to_owned(),
     };
-    let bound = || SessionHint::of_state(key, Some(at_a.clone()));
+    let bound = || SessionHint::for_state(key, Some(at_a.clone()));
     for fails in [Does::Answer(529), Does::Refuse, Does::Fall] {
         let attempts = world.begin_as(Some(bound()), Probing::Allowed, now);
         let run = run(attempts, now, |_| fails);
@@ -329,7 +329,7 @@ fn a_reload_keeps_what_has_failed() {
     world.runtime.block_on(world.pools.update());
     assert_eq!(world.begin(now).endpoint().provider.name, "b");
     let a = world.pools.of("a").unwrap();
-    assert_eq!((a.models_passed_over(now).len(), a.passed_over()), (1, 1));
+    assert_eq!((a.open_circuits(now).len(), a.passed_over()), (1, 1));
 }
 
 fn does() -> impl Strategy<Value = Does> {

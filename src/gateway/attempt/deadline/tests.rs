@@ -7,11 +7,11 @@ use rustix::net::sockopt::set_socket_linger;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{gateway::presence::Terms, telemetry::metrics::Metrics};
+use crate::{gateway::presence::DetachLimits, telemetry::metrics::Metrics};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-const LONG: Limits = Limits {
+const LONG: AttemptLimits = AttemptLimits {
     first_byte: HOUR,
     idle: HOUR,
     total: HOUR,
@@ -35,9 +35,9 @@ fn pair() -> (Arc<SocketHandle>, SocketHandle) {
 
 fn presence(finish: Duration) -> Arc<Presence> {
     let metrics = Arc::new(Metrics::new(&[], &[]).expect("metrics"));
-    let terms = Terms { stream: true, finish };
+    let terms = DetachLimits { stream: true, finish };
     let presence = Presence::new(terms, Arc::new(Semaphore::new(1)), metrics);
-    presence.asked();
+    presence.on_request_read();
     presence
 }
 
@@ -50,20 +50,20 @@ async fn ended(deadline: &Deadline) -> Fate {
 
 fn running(deadlines: &Deadlines) -> usize {
     let mut count = 0;
-    deadlines.shared.each(|_| count += 1);
+    deadlines.shared.for_each(|_| count += 1);
     count
 }
 
 #[tokio::test]
 async fn a_limit_that_passes_shuts_the_connection_down() {
     let deadlines = Deadlines::new(Drain::default());
-    let keeper = tokio::spawn(deadlines.clone().keep());
+    let keeper = tokio::spawn(deadlines.clone().run());
     let (handle, mut provider) = pair();
     let (other, _provider) = pair();
     let goes_on = deadlines.begin(other, LONG, None, clock::instant());
     let first_byte = Duration::from_millis(20);
     let started = clock::instant();
-    let deadline = deadlines.begin(handle, Limits { first_byte, ..LONG }, None, started);
+    let deadline = deadlines.begin(handle, AttemptLimits { first_byte, ..LONG }, None, started);
     assert_eq!(ended(&deadline).await, Fate::Expired);
     assert!(clock::instant() - started >= first_byte && goes_on.fate() == Fate::Running);
     assert_eq!(provider.read(&mut [0]).expect("closed"), 0);
@@ -73,12 +73,12 @@ async fn a_limit_that_passes_shuts_the_connection_down() {
 #[tokio::test]
 async fn the_first_byte_an_error_and_the_clients_departure_bring_earlier_limits() {
     let deadlines = Deadlines::new(Drain::default());
-    let keeper = tokio::spawn(deadlines.clone().keep());
+    let keeper = tokio::spawn(deadlines.clone().run());
     let soon = Duration::from_millis(60);
     let begin = |limits, presence| deadlines.begin(pair().0, limits, presence, clock::instant());
-    let idle = begin(Limits { idle: soon, ..LONG }, None);
+    let idle = begin(AttemptLimits { idle: soon, ..LONG }, None);
     let error = begin(
-        Limits {
+        AttemptLimits {
             error_body: soon,
             ..LONG
         },
@@ -90,9 +90,9 @@ async fn the_first_byte_an_error_and_the_clients_departure_bring_earlier_limits(
     for deadline in [&idle, &error, &unattended] {
         assert_eq!(deadline.fate(), Fate::Running);
     }
-    idle.byte_seen(clock::instant());
-    error.error_seen(clock::instant());
-    assert!(left.leaves());
+    idle.on_byte(clock::instant());
+    error.on_error_head(clock::instant());
+    assert!(left.on_disconnect());
     for deadline in [&idle, &error, &unattended] {
         assert_eq!(ended(deadline).await, Fate::Expired);
     }
@@ -103,11 +103,11 @@ async fn the_first_byte_an_error_and_the_clients_departure_bring_earlier_limits(
 async fn the_end_of_the_process_stops_what_runs_and_what_begins() {
     let drain = Drain::default();
     let deadlines = Deadlines::new(drain.clone());
-    let keeper = tokio::spawn(deadlines.clone().keep());
+    let keeper = tokio::spawn(deadlines.clone().run());
     let (handle, mut provider) = pair();
     let runs = deadlines.begin(handle, LONG, None, clock::instant());
     tokio::task::yield_now().await;
-    drain.cut();
+    drain.expire();
     keeper.await.expect("it ends");
     assert_eq!(runs.fate(), Fate::Stopped);
     assert_eq!(provider.read(&mut [0]).expect("closed"), 0);
@@ -126,8 +126,8 @@ async fn nothing_wakes_the_task_while_nothing_runs_or_can_have_passed() {
     assert!(!is_due(&deadlines).await);
     let deadline = deadlines.begin(pair().0, LONG, None, now);
     let first = deadlines.shared.next_ms.load(Ordering::SeqCst);
-    deadline.byte_seen(now);
-    deadline.error_seen(now);
+    deadline.on_byte(now);
+    deadline.on_error_head(now);
     drop(deadlines.begin(pair().0, LONG, None, now + HOUR / 2));
     drop(deadline);
     assert_eq!(deadlines.shared.next_ms.load(Ordering::SeqCst), first);
@@ -139,7 +139,7 @@ async fn nothing_wakes_the_task_while_nothing_runs_or_can_have_passed() {
 /// What happens to one of the attempts.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Begin(Limits),
+    Begin(AttemptLimits),
     Byte,
     Error,
     End,
@@ -151,7 +151,7 @@ fn limit() -> impl Strategy<Value = Duration> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let limits = (limit(), limit(), limit(), limit()).prop_map(|(first_byte, idle, total, error_body)| Limits {
+    let limits = (limit(), limit(), limit(), limit()).prop_map(|(first_byte, idle, total, error_body)| AttemptLimits {
         first_byte,
         idle,
         total: 3 * total,
@@ -168,7 +168,7 @@ fn event() -> impl Strategy<Value = Event> {
 /// An attempt as it should be.
 struct Model {
     deadline: Deadline,
-    limits: Limits,
+    limits: AttemptLimits,
     started: Instant,
     byte: Option<Instant>,
     error: Option<Instant>,
@@ -233,11 +233,11 @@ proptest! {
                 }
                 (Event::End, _) => *attempt = None,
                 (Event::Byte, Some(attempt)) if runs => {
-                    attempt.deadline.byte_seen(now);
+                    attempt.deadline.on_byte(now);
                     attempt.byte = Some(now.max(attempt.started + Duration::from_millis(1)));
                 }
                 (Event::Error, Some(attempt)) if runs => {
-                    attempt.deadline.error_seen(now);
+                    attempt.deadline.on_error_head(now);
                     attempt.error = Some(now.max(attempt.started + Duration::from_millis(1)));
                 }
                 _ => {}
@@ -259,7 +259,7 @@ proptest! {
             prop_assert_eq!(running(&deadlines), order.len() - ended - 1);
             let mut left: Vec<_> = attempts.iter().flatten().map(|attempt| Arc::as_ptr(&attempt.state)).collect();
             let mut kept = Vec::new();
-            deadlines.shared.each(|state| kept.push(std::ptr::from_ref(state)));
+            deadlines.shared.for_each(|state| kept.push(std::ptr::from_ref(state)));
             left.sort();
             kept.sort();
             prop_assert_eq!(left, kept);

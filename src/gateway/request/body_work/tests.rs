@@ -34,12 +34,12 @@ fn a_share_is_of_all_threads_and_at_most_half_of_one() {
 #[tokio::test]
 async fn large_bodies_of_a_key_take_turns_and_those_of_others_do_not_wait_for_them() {
     let work = BodyWork::new(WorkShare::new(8, 25), LONG);
-    let mine = work.of(KEY);
-    let first = mine.turn().await.unwrap();
-    let second = mine.turn();
+    let mine = work.for_key(KEY);
+    let first = mine.acquire_turn().await.unwrap();
+    let second = mine.acquire_turn();
     let mut second = std::pin::pin!(second);
     assert!(futures_now(&mut second).await.is_none(), "one at a time");
-    assert!(work.of(OTHER).turn().await.is_ok());
+    assert!(work.for_key(OTHER).acquire_turn().await.is_ok());
     drop(first);
     let second = second.await;
     assert!(second.is_ok());
@@ -62,22 +62,22 @@ async fn futures_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 #[tokio::test]
 async fn a_turn_is_waited_for_within_a_limit_and_by_so_many() {
     let work = BodyWork::new(WorkShare::new(1, 100), millis(20));
-    let mine = work.of(KEY);
-    let held = mine.turn().await.unwrap();
-    assert_eq!(mine.turn().await.unwrap_err(), Refusal::BodyWorkLimited);
+    let mine = work.for_key(KEY);
+    let held = mine.acquire_turn().await.unwrap();
+    assert_eq!(mine.acquire_turn().await.unwrap_err(), Refusal::BodyWorkLimited);
     let patient = BodyWork::new(WorkShare::new(1, 100), LONG);
-    let mine = Arc::new(patient.of(KEY));
-    let first = mine.turn().await.unwrap();
-    let waiting: Vec<_> = (1..LINE_MAX)
+    let mine = Arc::new(patient.for_key(KEY));
+    let first = mine.acquire_turn().await.unwrap();
+    let waiting: Vec<_> = (1..KEY_BODIES_MAX)
         .map(|_| {
             let mine = Arc::clone(&mine);
-            tokio::spawn(async move { mine.turn().await.map(drop) })
+            tokio::spawn(async move { mine.acquire_turn().await.map(drop) })
         })
         .collect();
-    while patient.shared.lines.lock().by_key[&KEY].bodies < LINE_MAX {
+    while patient.shared.lines.lock().by_key[&KEY].bodies < KEY_BODIES_MAX {
         tokio::task::yield_now().await;
     }
-    assert_eq!(mine.turn().await.unwrap_err(), Refusal::BodyWorkLimited);
+    assert_eq!(mine.acquire_turn().await.unwrap_err(), Refusal::BodyWorkLimited);
     drop(first);
     for one in waiting {
         assert_eq!(one.await.unwrap(), Ok(()));
@@ -89,46 +89,46 @@ async fn a_turn_is_waited_for_within_a_limit_and_by_so_many() {
 #[tokio::test]
 async fn who_gives_up_leaves_the_line() {
     let work = BodyWork::new(WorkShare::new(1, 100), LONG);
-    let mine = work.of(KEY);
-    let held = mine.turn().await.unwrap();
+    let mine = work.for_key(KEY);
+    let held = mine.acquire_turn().await.unwrap();
     {
-        let waiting = mine.turn();
+        let waiting = mine.acquire_turn();
         let mut waiting = std::pin::pin!(waiting);
         assert!(futures_now(&mut waiting).await.is_none());
         assert_eq!(work.shared.lines.lock().by_key[&KEY].bodies, 2);
     }
     assert_eq!(work.shared.lines.lock().by_key[&KEY].bodies, 1);
     drop(held);
-    assert!(mine.turn().await.is_ok());
+    assert!(mine.acquire_turn().await.is_ok());
 }
 
 #[tokio::test]
 async fn a_key_may_owe_a_little_and_then_waits_until_that_is_paid() {
     // Half of a thread: work of 50 ms is a debt of 100 ms from its beginning on.
     let work = BodyWork::new(WorkShare::new(1, 50), LONG);
-    let mine = work.of(KEY);
-    assert!(mine.may_at_once());
+    let mine = work.for_key(KEY);
+    assert!(mine.can_run_now());
     let owed = |work: &KeyWork| {
         let lines = work.shared.lines.lock();
         lines.by_key[&KEY].paid_at.saturating_duration_since(clock::instant())
     };
     mine.charge(millis(50));
     assert!((millis(1)..=millis(50)).contains(&owed(&mine)), "{:?}", owed(&mine));
-    assert!(mine.may_at_once(), "less than the most that it may owe");
+    assert!(mine.can_run_now(), "less than the most that it may owe");
     mine.charge(millis(100));
     assert!((millis(150)..=millis(250)).contains(&owed(&mine)), "{:?}", owed(&mine));
-    assert!(!mine.may_at_once());
-    assert!(work.of(OTHER).may_at_once());
+    assert!(!mine.can_run_now());
+    assert!(work.for_key(OTHER).can_run_now());
     let before = clock::instant();
-    let turn = mine.turn().await.unwrap();
+    let turn = mine.acquire_turn().await.unwrap();
     assert!(
         clock::instant() - before >= millis(40),
         "it waits for its turn until it owes no more than that"
     );
-    assert!(mine.may_at_once() && owed(&mine) <= DEBT_MAX);
+    assert!(mine.can_run_now() && owed(&mine) <= DEBT_MAX);
     mine.charge(millis(80));
     let before = clock::instant();
-    mine.rest().await;
+    mine.pause().await;
     assert!(
         clock::instant() - before >= millis(40),
         "and between two pieces of work"
@@ -139,11 +139,11 @@ async fn a_key_may_owe_a_little_and_then_waits_until_that_is_paid() {
 #[tokio::test]
 async fn a_wait_for_a_debt_that_would_be_too_long_is_refused_at_once() {
     let work = BodyWork::new(WorkShare::new(1, 50), millis(200));
-    let mine = work.of(KEY);
+    let mine = work.for_key(KEY);
     mine.charge(millis(100));
-    assert!(mine.turn().await.is_ok());
+    assert!(mine.acquire_turn().await.is_ok());
     mine.charge(millis(5000));
-    assert_eq!(mine.turn().await.unwrap_err(), Refusal::BodyWorkLimited);
+    assert_eq!(mine.acquire_turn().await.unwrap_err(), Refusal::BodyWorkLimited);
 }
 
 /// At the limit: whatever a key has done, it is at most half of the time, and what it may owe.
@@ -157,14 +157,14 @@ async fn all_work_of_a_key_is_no_more_than_half_of_a_thread() {
         worked += busy;
     };
     while clock::instant() - began < millis(600) {
-        let mine = work.of(KEY);
+        let mine = work.for_key(KEY);
         // As a small body, as a large one, and as a compressed one do it.
-        if mine.may_at_once() {
+        if mine.can_run_now() {
             work_for(&mine, millis(3));
         }
-        let turn = mine.turn().await.unwrap();
+        let turn = mine.acquire_turn().await.unwrap();
         work_for(&mine, millis(20));
-        mine.rest().await;
+        mine.pause().await;
         work_for(&mine, millis(5));
         drop(turn);
     }
@@ -188,11 +188,11 @@ fn work_is_timed_by_what_it_takes_of_a_processor() {
 #[test]
 fn keys_that_owe_nothing_any_more_are_forgotten() {
     let work = BodyWork::new(WorkShare::new(1, 50), LONG);
-    for index in 0..10 * LINES_UNSWEPT as u64 {
+    for index in 0..10 * WORKLOADS_UNSWEPT as u64 {
         let mut digest = [0; 32];
         digest[..8].copy_from_slice(&index.to_le_bytes());
-        work.of(KeyDigest::from_bytes(digest)).charge(Duration::ZERO);
+        work.for_key(KeyDigest::from_bytes(digest)).charge(Duration::ZERO);
     }
     let known = work.shared.lines.lock().by_key.len();
-    assert!(known <= 2 * LINES_UNSWEPT, "{known}");
+    assert!(known <= 2 * WORKLOADS_UNSWEPT, "{known}");
 }

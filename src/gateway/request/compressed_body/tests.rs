@@ -32,8 +32,8 @@ fn all_threads() -> BodyWork {
 }
 
 async fn unpack(coding: Coding, packed: &[u8], bytes_max: usize, budget: &BodyBudget) -> Result<Bytes, Refusal> {
-    let work = all_threads().of(KEY);
-    let mut body = CompressedBody::new(coding, bytes_max, budget.lease(HOLDER))?;
+    let work = all_threads().for_key(KEY);
+    let mut body = CompressedBody::new(coding, bytes_max, budget.reservation(HOLDER))?;
     for piece in packed.chunks(1000) {
         body.push(Bytes::copy_from_slice(piece), &work).await?;
     }
@@ -102,7 +102,7 @@ async fn what_is_cut_or_followed_by_anything_is_invalid() {
 
 #[tokio::test]
 async fn several_members_are_one_body_in_any_pieces() {
-    let (budget, work) = (budget(u64::MAX), all_threads().of(KEY));
+    let (budget, work) = (budget(u64::MAX), all_threads().for_key(KEY));
     let text = b"{\"a\":\"}\",\"b\":[1,2]}";
     for coding in ALL {
         let one = packed(coding, text);
@@ -110,7 +110,7 @@ async fn several_members_are_one_body_in_any_pieces() {
         for cut in 0..=text.len() {
             let members = [packed(coding, &text[..cut]), packed(coding, &text[cut..])].concat();
             for step in [1, 7, one.len(), members.len()] {
-                let mut body = CompressedBody::new(coding, text.len(), budget.lease(HOLDER)).unwrap();
+                let mut body = CompressedBody::new(coding, text.len(), budget.reservation(HOLDER)).unwrap();
                 let mut refused = None;
                 let mut may_end = false;
                 for piece in members.chunks(step) {
@@ -136,7 +136,7 @@ async fn several_members_are_one_body_in_any_pieces() {
             }
         }
         // The end of a stream is not the end of a body whose value goes on.
-        let mut body = CompressedBody::new(coding, 100, budget.lease(HOLDER)).unwrap();
+        let mut body = CompressedBody::new(coding, 100, budget.reservation(HOLDER)).unwrap();
         assert_eq!(
             body.push(packed(coding, b"{\"a\":").into(), &work).await,
             Ok(false),
@@ -148,15 +148,15 @@ async fn several_members_are_one_body_in_any_pieces() {
 #[tokio::test]
 async fn a_large_body_waits_for_a_turn_and_a_small_one_does_not() {
     let (budget, work) = (budget(u64::MAX), all_threads());
-    let held = work.of(KEY).turn().await.unwrap();
+    let held = work.for_key(KEY).acquire_turn().await.unwrap();
     for coding in ALL {
-        let mine = work.of(KEY);
+        let mine = work.for_key(KEY);
         let value = [b"{}", vec![b' '; AT_ONCE_DECODED_BYTES_MAX - 3].as_slice()].concat();
         let small = packed(coding, &value);
-        let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
+        let mut body = CompressedBody::new(coding, 1 << 20, budget.reservation(HOLDER)).unwrap();
         assert_eq!(body.push(small.into(), &mine).await, Ok(true), "{coding:?}");
         let large = packed(coding, &vec![b'a'; AT_ONCE_DECODED_BYTES_MAX + STEP_BYTES]);
-        let mut body = CompressedBody::new(coding, 1 << 20, budget.lease(HOLDER)).unwrap();
+        let mut body = CompressedBody::new(coding, 1 << 20, budget.reservation(HOLDER)).unwrap();
         let pushing = body.push(large.into(), &mine);
         tokio::pin!(pushing);
         tokio::select! {

@@ -3,8 +3,8 @@
 use super::{presented::*, *};
 use crate::{
     domain::{
-        faults::refusal::Limit,
-        ledger::{KeyTerms, KeyTermsChange, Scope},
+        faults::refusal::LimitRefusal,
+        ledger::{KeyTerms, KeyTermsChange, LimitScope},
     },
     store::contract::Changing,
 };
@@ -37,7 +37,7 @@ async fn what_does_not_depend_on_the_key_is_refused_without_reading_it_again() {
     let fixture = fixture(0).await;
     let key = key(&fixture, 1, KeyTerms::default()).await;
     let refused = asked(&fixture, &key, "r1").await.unwrap_err();
-    assert_eq!(refused, Refusal::Limited(Limit::Balance));
+    assert_eq!(refused, Refusal::Limited(LimitRefusal::Balance));
     assert_eq!(lookups(&fixture), 1);
 }
 
@@ -98,7 +98,7 @@ async fn a_request_waits_for_what_another_holds() {
         running.close(&End::Complete, SERVED, consumed(tokens(0, 300)), clock::instant());
         fixture.send().await;
     };
-    let (bill, ()) = tokio::join!(ticket.admitted(), release);
+    let (bill, ()) = tokio::join!(ticket.wait_for_admission(), release);
     assert_eq!(bill.unwrap().running.hold(), nanos(700), "what is left");
     assert_eq!(fixture.billing.waiting(), 0);
 }
@@ -120,8 +120,10 @@ async fn a_request_that_has_waited_in_vain_is_refused_for_what_it_waited_for() {
     let Ok(Admission::Queued(ticket)) = admit(&fixture, &request, |_| {}).await else {
         panic!("all is held")
     };
-    let held = Refusal::Limited(Limit::Held { scope: Scope::Account });
-    assert_eq!(ticket.admitted().await.map(drop), Err(held.clone()));
+    let held = Refusal::Limited(LimitRefusal::Held {
+        scope: LimitScope::Account,
+    });
+    assert_eq!(ticket.wait_for_admission().await.map(drop), Err(held.clone()));
     assert_eq!(fixture.billing.waiting(), 0);
     // A moment later it may be otherwise, so it is not remembered.
     assert_eq!(remembered(&fixture, &key), None);
@@ -149,8 +151,8 @@ async fn a_spent_limit_ends_the_waiting_at_once() {
     };
     running.close(&End::Complete, SERVED, consumed(tokens(0, 1_000)), clock::instant());
     fixture.send().await;
-    let refused = ticket.admitted().await.map(drop);
-    assert_eq!(refused, Err(Refusal::Limited(Limit::Balance)));
+    let refused = ticket.wait_for_admission().await.map(drop);
+    assert_eq!(refused, Err(Refusal::Limited(LimitRefusal::Balance)));
     assert_eq!(remembered(&fixture, &key), Some(Denial::BalanceExhausted));
 }
 
@@ -166,8 +168,8 @@ async fn who_waits_has_the_key_as_it_was_changed_meanwhile() {
     };
     change_key(&fixture, &key, quota_change(1_600)).await;
     // The feed has told this node of the change.
-    fixture.keys.find_anew(&key.digest, clock::instant()).await.unwrap();
-    let bill = ticket.admitted().await.unwrap();
+    fixture.keys.refetch(&key.digest, clock::instant()).await.unwrap();
+    let bill = ticket.wait_for_admission().await.unwrap();
     assert_eq!(bill.running.hold(), nanos(600), "of the raised quota");
     drop(running);
 }
@@ -189,7 +191,9 @@ async fn a_full_queue_refuses_and_a_dropped_ticket_makes_room() {
     }
     assert_eq!(answered.len(), 1, "whoever comes behind another asks nobody");
     let last = requests.last().unwrap();
-    let held = Refusal::Limited(Limit::Held { scope: Scope::Account });
+    let held = Refusal::Limited(LimitRefusal::Held {
+        scope: LimitScope::Account,
+    });
     assert_eq!(admit(&fixture, last, |_| {}).await.map(drop), Err(held));
     tickets.pop();
     assert_eq!(fixture.billing.waiting(), 2);
@@ -204,7 +208,8 @@ async fn a_ledger_at_hand_admits_without_waiting() {
     let (first, second) = (SmolStr::from("r1"), SmolStr::from("r2"));
     let (first, second) = (request(key.found(), &first), request(key.found(), &second));
     let mut answers = 0;
-    let Admitting::Decided(Ok(Admission::Admitted(bill))) = fixture.billing.admit(&first, &mut |_| answers += 1) else {
+    let AdmissionStart::Decided(Ok(Admission::Admitted(bill))) = fixture.billing.admit(&first, &mut |_| answers += 1)
+    else {
         panic!("a bill")
     };
     assert_eq!((bill.running.hold(), answers), (nanos(1_000), 1));
@@ -213,10 +218,10 @@ async fn a_ledger_at_hand_admits_without_waiting() {
     fixture.ledger.is_at_hand(false);
     spend(&fixture, &key, 1_500).await;
     fixture.ledger.is_at_hand(true);
-    let Admitting::Pending(pending) = fixture.billing.admit(&second, &mut |_| answers += 1) else {
+    let AdmissionStart::Pending(pending) = fixture.billing.admit(&second, &mut |_| answers += 1) else {
         panic!("the key is read again")
     };
-    let refused = pending.decided(&mut |_| answers += 1).await;
+    let refused = pending.decide(&mut |_| answers += 1).await;
     assert_eq!((refused.unwrap_err().reason(), answers), ("quota_exhausted", 2));
     assert_eq!(lookups(&fixture), 2);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    domain::ledger::{Counted, KeyTerms, QuotaUse, Rates, Scope},
+    domain::ledger::{KeyTerms, LimitScope, QuotaUse, RateKind, RateLimits},
     store::ledger::contract::suspend,
 };
 
@@ -12,17 +12,17 @@ const QUOTA: Denial = Denial::QuotaExhausted(QuotaUse {
     resets_at: None,
 });
 
-fn rate(scope: Scope, limit: u64) -> Denial {
+fn rate(scope: LimitScope, limit: u64) -> Denial {
     Denial::RateLimited {
         scope,
-        counted: Counted::Requests,
+        counted: RateKind::Requests,
         limit,
         retry_after_ms: 700,
         lent: false,
     }
 }
 
-async fn change(fixture: &Fixture, change: Change) {
+async fn change(fixture: &Fixture, change: AccountChange) {
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let steps = [Step { seq, change }];
     fixture.ledger.apply(&node(9), "acme", &steps, 0).await.unwrap();
@@ -39,7 +39,7 @@ async fn an_account_is_refused_until_it_has_money_and_goes_on() {
     suspend(&*fixture.ledger, "acme", false).await;
     change(
         &fixture,
-        Change::Credit {
+        AccountChange::Credit {
             amount: nanos(1),
             at: 0,
             operation: None,
@@ -94,14 +94,14 @@ async fn a_quota_is_used_up_by_what_was_spent_and_not_by_what_is_held() {
 async fn a_rate_that_was_changed_is_asked_for_anew() {
     let fixture = fixture(10_000).await;
     let mut key = record(1);
-    key.terms.rates = Rates {
+    key.terms.rates = RateLimits {
         rpm: Some(3),
-        ..Rates::default()
+        ..RateLimits::default()
     };
     let still = async |denial| fixture.billing.engine.denials.confirm(&key, denial).await;
-    assert_eq!(still(rate(Scope::Key, 3)).await, Some(rate(Scope::Key, 3)));
-    assert_eq!(still(rate(Scope::Key, 2)).await, None);
-    assert_eq!(still(rate(Scope::Account, 3)).await, None);
+    assert_eq!(still(rate(LimitScope::Key, 3)).await, Some(rate(LimitScope::Key, 3)));
+    assert_eq!(still(rate(LimitScope::Key, 2)).await, None);
+    assert_eq!(still(rate(LimitScope::Account, 3)).await, None);
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_store_that_is_away_refuses_nobody() {
     let fixture = fixture(0).await;
     fixture.ledger.is(Way::Away);
     let key = record(1);
-    for denial in [Denial::BalanceExhausted, QUOTA, rate(Scope::Account, 3)] {
+    for denial in [Denial::BalanceExhausted, QUOTA, rate(LimitScope::Account, 3)] {
         assert_eq!(fixture.billing.engine.denials.confirm(&key, denial).await, None);
     }
 }

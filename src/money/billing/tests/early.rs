@@ -3,8 +3,8 @@
 use super::{presented::*, *};
 use crate::{
     domain::{
-        faults::refusal::Limit,
-        ledger::{Counted, KeyTerms, KeyTermsChange, RatesChange, Scope},
+        faults::refusal::LimitRefusal,
+        ledger::{KeyTerms, KeyTermsChange, LimitScope, RateKind, RateLimitsChange},
     },
     store::ledger::contract::suspend,
 };
@@ -97,7 +97,7 @@ async fn without_the_store_only_what_this_node_has_counted_refuses_early() {
             record: Arc::new(record(2)),
         },
     );
-    assert!(!fixture.keys.store_is_reachable());
+    assert!(!fixture.keys.is_store_reachable());
     assert!(asked(&fixture, &other, "r1").await.is_err());
     assert_eq!(early(&fixture, &other, HEAVY).await, None);
     assert_eq!(early_count(&fixture, &other).await, None);
@@ -111,9 +111,9 @@ async fn without_the_store_only_what_this_node_has_counted_refuses_early() {
     assert!(
         matches!(
             limit,
-            Limit::Rate {
-                scope: Scope::Key,
-                counted: Counted::Requests,
+            LimitRefusal::Rate {
+                scope: LimitScope::Key,
+                counted: RateKind::Requests,
                 limit: 1,
                 retry_after_seconds: 1..=60,
                 ..
@@ -130,9 +130,9 @@ async fn a_rate_that_was_raised_elsewhere_refuses_nobody_early() {
     drop(admitted(&fixture, &key, "r1").await);
     fixture.billing.count_refused(&key.record);
     assert_eq!(early(&fixture, &key, LIGHT).await, Some("requests_limited"));
-    let rates = RatesChange {
+    let rates = RateLimitsChange {
         rpm: Some(Some(100)),
-        ..RatesChange::default()
+        ..RateLimitsChange::default()
     };
     let raised = KeyTermsChange {
         rates,

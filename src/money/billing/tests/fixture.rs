@@ -17,7 +17,7 @@ pub(super) const GRACE: i64 = 2_500;
 pub(super) const GRACE_ACCOUNT: i64 = 6_000;
 pub(super) const SEGMENT_BYTES: u64 = 1 << 20;
 
-pub(super) const PLENTY: Allowance = Allowance {
+pub(super) const PLENTY: RateAllowance = RateAllowance {
     per_minute: 1_000,
     burst: 1_000,
     clients_max: 10,
@@ -27,7 +27,7 @@ pub(super) const KEY_CACHE: KeyCacheSettings = KeyCacheSettings {
     offline_lifetime: Duration::from_secs(3_600),
     negative_lifetime: Duration::from_secs(3_600),
     entries_max: 100,
-    unknown: UnknownSettings {
+    unknown: UnknownKeySettings {
         entries_max: 100,
         per_address: PLENTY,
         in_all: PLENTY,
@@ -53,7 +53,7 @@ pub(super) async fn fixture(balance: i64) -> Fixture {
     };
     let open = Step {
         seq: 1,
-        change: Change::Open {
+        change: AccountChange::Open {
             balance: nanos(balance),
             at: 1,
             operation: None,
@@ -103,7 +103,7 @@ pub(super) const MONEY: MoneyConfig = MoneyConfig {
     grace: nanos(GRACE),
     grace_account: nanos(GRACE_ACCOUNT),
     held_wait: Duration::from_secs(20),
-    held_waiting_max: WaitingMax { all: 4, account: 3 },
+    held_waiting_max: QueueLimits { all: 4, account: 3 },
 };
 
 /// A request of 400 input tokens whose output is estimated at 600.
@@ -128,16 +128,16 @@ pub(super) fn request<'a>(key: FoundKey<'a>, request_id: &'a SmolStr) -> Admissi
     }
 }
 
-pub(super) fn consumed(usage: Usage) -> Consumed {
-    Consumed {
+pub(super) fn consumed(usage: Usage) -> Consumption {
+    Consumption {
         usage,
         source: UsageSource::Reported,
-        modifiers: Modifiers::default(),
+        modifiers: PriceModifiers::default(),
         runs: Vec::new(),
     }
 }
 
-pub(super) const SERVED: Progress = Progress {
+pub(super) const SERVED: RequestProgress = RequestProgress {
     endpoint: 0,
     status: 200,
     latency_ms: 5,
@@ -164,7 +164,7 @@ impl Fixture {
     pub(super) fn settlements(&self) -> Vec<Settlement> {
         let settlement = |record| match record {
             Record::Step { step, .. } => match step.change {
-                Change::Settle(settlement) => Some(*settlement),
+                AccountChange::Settle(settlement) => Some(*settlement),
                 other => panic!("{other:?}"),
             },
             _ => None,
@@ -183,7 +183,7 @@ impl Fixture {
             })
             .collect();
         let watermark = self.ledger.apply(self.journal.node(), "acme", &steps, 0).await.unwrap();
-        self.journal.acknowledged("acme", watermark);
+        self.journal.acknowledge("acme", watermark);
     }
 
     pub(super) async fn view(&self) -> AccountView {

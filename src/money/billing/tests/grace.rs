@@ -1,12 +1,12 @@
 //! What is admitted while the ledger is away: no more than this node knows of the key and its account allows.
 
 use super::*;
-use crate::domain::faults::refusal::Limit;
-use crate::domain::ledger::{AccountTerms, Counted, KeyTerms, Rates, Scope};
+use crate::domain::faults::refusal::LimitRefusal;
+use crate::domain::ledger::{AccountTerms, KeyTerms, LimitScope, RateKind, RateLimits};
 use crate::store::ledger::contract::{limit, suspend};
 
 /// One step more of another node.
-async fn change(fixture: &Fixture, change: Change) {
+async fn change(fixture: &Fixture, change: AccountChange) {
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let steps = [Step { seq, change }];
     fixture.ledger.apply(&node(9), "acme", &steps, 0).await.unwrap();
@@ -19,7 +19,7 @@ fn with_terms(number: u8, terms: KeyTerms) -> KeyRecord {
     }
 }
 
-fn with_rates(number: u8, rates: Rates) -> KeyRecord {
+fn with_rates(number: u8, rates: RateLimits) -> KeyRecord {
     let terms = KeyTerms {
         rates,
         ..KeyTerms::default()
@@ -77,7 +77,7 @@ async fn whoever_was_refused_when_last_seen_has_none() {
         let denied = hold(fixture, key, "r1").await;
         assert!(matches!(denied, Err(NotAdmitted::Denied(_))), "{denied:?}");
     }
-    withdrawn.billing.engine.grace.refused(&revoked, Denial::KeyRevoked);
+    withdrawn.billing.engine.grace.on_denied(&revoked, Denial::KeyRevoked);
     for fixture in [&without_money, &suspended, &spent, &withdrawn, &stranger] {
         fixture.ledger.is(Way::Away);
     }
@@ -110,7 +110,7 @@ async fn an_account_that_was_never_seen_has_none_and_one_that_may_go_on_has_it_a
     assert!(hold(&fixture, &key, "r2").await.is_err());
     change(
         &fixture,
-        Change::Credit {
+        AccountChange::Credit {
             amount: nanos(10_000),
             at: 0,
             operation: None,
@@ -205,9 +205,9 @@ async fn all_keys_of_an_account_share_its_bound() {
 
 #[tokio::test]
 async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
-    let rpm = Rates {
+    let rpm = RateLimits {
         rpm: Some(3),
-        ..Rates::default()
+        ..RateLimits::default()
     };
     let of_key = with_rates(1, rpm);
     let fixture = fixture(100_000).await;
@@ -217,15 +217,15 @@ async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
         assert!(hold(&fixture, &of_key, request).await.is_ok());
     }
     let limited = |answer, of| {
-        matches!(answer, Err(NotAdmitted::Refused(Refusal::Limited(Limit::Rate {
+        matches!(answer, Err(NotAdmitted::Refused(Refusal::Limited(LimitRefusal::Rate {
             scope,
-            counted: Counted::Requests,
+            counted: RateKind::Requests,
             limit: 3,
             retry_after_seconds: 1..=20,
             ..
         }))) if scope == of)
     };
-    assert!(limited(hold(&fixture, &of_key, "r4").await, Scope::Key));
+    assert!(limited(hold(&fixture, &of_key, "r4").await, LimitScope::Key));
     fixture.ledger.is(Way::There);
     let terms = AccountTerms {
         rates: rpm,
@@ -237,22 +237,22 @@ async fn rates_of_key_and_account_hold_by_what_this_node_alone_has_seen() {
     for (key, request) in [(record(2), "r6"), (record(3), "r7")] {
         assert!(hold(&fixture, &key, request).await.is_ok());
     }
-    assert!(limited(hold(&fixture, &record(3), "r8").await, Scope::Account));
+    assert!(limited(hold(&fixture, &record(3), "r8").await, LimitScope::Account));
 }
 
 #[tokio::test]
 async fn as_many_run_at_one_time_as_may() {
-    let one = Rates {
+    let one = RateLimits {
         concurrency: Some(2),
-        ..Rates::default()
+        ..RateLimits::default()
     };
     let key = with_rates(1, one);
     let fixture = fixture(100_000).await;
     let first = fixture.admit(&key, "r1").await.unwrap();
     fixture.ledger.is(Way::Away);
     let second = fixture.admit(&key, "r2").await.unwrap();
-    let limit = Limit::Concurrency {
-        scope: Scope::Key,
+    let limit = LimitRefusal::Concurrency {
+        scope: LimitScope::Key,
         limit: 2,
     };
     assert_eq!(hold(&fixture, &key, "r3").await, Err(Refusal::Limited(limit).into()));
@@ -292,5 +292,5 @@ async fn a_ledger_that_has_too_much_to_do_is_not_away() {
         hold(&fixture, &record(1), "r2").await,
         Err(Refusal::StoreUnavailable.into())
     );
-    assert_eq!(fixture.billing.offline(), 0);
+    assert_eq!(fixture.billing.grace_admissions(), 0);
 }

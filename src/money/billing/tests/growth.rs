@@ -10,8 +10,8 @@ use crate::domain::{
 
 /// Looks at a running answer of so many tokens of output, and waits until the store has answered what was asked then.
 /// Returns when it is to be looked at again.
-async fn look(bill: &Bill, output: u64, at: Instant) -> NextLook {
-    let next = bill.look(at, SERVED, consumed(tokens(400, output)), (output, 0));
+async fn look(bill: &Bill, output: u64, at: Instant) -> NextSample {
+    let next = bill.sample(at, SERVED, consumed(tokens(400, output)), (output, 0));
     until("the store to answer", async || !bill.running.is_asking()).await;
     next
 }
@@ -48,17 +48,17 @@ async fn an_answer_is_cut_when_it_has_used_its_hold_and_not_before() {
     let start = clock::instant();
     for output in [600, 1_300, 2_500] {
         look(&bill, output, start).await;
-        assert!(!bill.is_cut(), "{output}");
+        assert!(!bill.must_stop(), "{output}");
     }
     // Nothing is left, and the hold is not used up.
     let next = look(&bill, 2_590, start).await;
-    assert_eq!((bill.running.hold(), bill.is_cut()), (nanos(3_000), false));
-    assert!(!next.is_due(start, 2_590, 0) && !next.is_cut());
+    assert_eq!((bill.running.hold(), bill.must_stop()), (nanos(3_000), false));
+    assert!(!next.should_sample(start, 2_590, 0) && !next.must_stop());
     // The closer the end, the closer the looks.
-    let text = (2_590..).find(|text| next.is_due(start, *text, 0));
+    let text = (2_590..).find(|text| next.should_sample(start, *text, 0));
     assert!((2_591..2_600).contains(&text.unwrap()), "{text:?}, whatever the time");
     let next = look(&bill, 2_600, start).await;
-    assert!(bill.is_cut() && next.is_cut());
+    assert!(bill.must_stop() && next.must_stop());
     bill.close(
         &End::Broken(Break::LimitReached),
         SERVED,
@@ -77,23 +77,26 @@ async fn the_cost_so_far_is_computed_once_for_each_checkpoint_and_more_often_whi
     let bill = fixture.admit(&record(1), "r1").await.unwrap();
     let start = clock::instant();
     let after = |millis| start + Duration::from_millis(millis);
-    assert!(NextLook::first(start).is_due(start, 0, 0), "at first");
+    assert!(NextSample::first(start).should_sample(start, 0, 0), "at first");
     let running = &fixture.billing.engine.running;
-    running.checkpointed(start);
+    running.on_checkpoint(start);
     let next = look(&bill, 1, after(10)).await;
-    assert!(!next.is_due(after(109), 2, 1));
-    assert!(next.is_due(after(110), 2, 1), "an event said more than text");
-    assert!(!next.is_due(after(549), 2, 0), "only text came");
-    assert!(next.is_due(after(550), 2, 0), "the next checkpoint comes");
+    assert!(!next.should_sample(after(109), 2, 1));
+    assert!(next.should_sample(after(110), 2, 1), "an event said more than text");
+    assert!(!next.should_sample(after(549), 2, 0), "only text came");
+    assert!(next.should_sample(after(550), 2, 0), "the next checkpoint comes");
     let next = look(&bill, 2, after(560)).await;
-    assert!(!next.is_due(after(1_249), 3, 0), "this one has been looked at for");
-    assert!(next.is_due(after(1_250), 3, 0));
-    running.checkpointed(after(700));
+    assert!(
+        !next.should_sample(after(1_249), 3, 0),
+        "this one has been looked at for"
+    );
+    assert!(next.should_sample(after(1_250), 3, 0));
+    running.on_checkpoint(after(700));
     let next = look(&bill, 3, after(720)).await;
-    assert!(next.is_due(after(1_250), 4, 0) && !next.is_due(after(1_249), 4, 0));
+    assert!(next.should_sample(after(1_250), 4, 0) && !next.should_sample(after(1_249), 4, 0));
     // Checkpoints are late.
     let next = look(&bill, 4, after(9_000)).await;
-    assert!(!next.is_due(after(9_149), 5, 0) && next.is_due(after(9_150), 5, 0));
+    assert!(!next.should_sample(after(9_149), 5, 0) && next.should_sample(after(9_150), 5, 0));
 }
 
 #[tokio::test]
@@ -111,7 +114,7 @@ async fn what_others_held_counts_again_when_they_have_ended() {
     look(&bill, 595, start + Duration::from_secs(2)).await;
     assert!(bill.running.hold() > nanos(1_000));
     look(&bill, 601, start + Duration::from_secs(2)).await;
-    assert!(!bill.is_cut());
+    assert!(!bill.must_stop());
 }
 
 #[tokio::test]
@@ -133,10 +136,10 @@ async fn an_answer_that_may_finish_ends_at_its_keys_factor() {
         for cost in (600..end_at).step_by(200) {
             at += Duration::from_secs(2);
             look(&bill, cost - 400, at).await;
-            assert!(!bill.is_cut(), "{cost} of {end:?}");
+            assert!(!bill.must_stop(), "{cost} of {end:?}");
         }
         look(&bill, end_at - 400, at).await;
-        assert_eq!(bill.is_cut(), end.is_some(), "{factor:?} {quota:?}");
+        assert_eq!(bill.must_stop(), end.is_some(), "{factor:?} {quota:?}");
     }
 }
 
@@ -148,7 +151,7 @@ async fn the_last_cents_of_a_balance_let_an_answer_finish_that_is_as_long_as_usu
     let start = clock::instant();
     for (output, is_cut) in [(600, false), (1_599, false), (1_600, true)] {
         look(&bill, output, start).await;
-        assert_eq!(bill.is_cut(), is_cut, "{output}: the estimate was 1000");
+        assert_eq!(bill.must_stop(), is_cut, "{output}: the estimate was 1000");
     }
 }
 
@@ -161,8 +164,8 @@ async fn what_cannot_be_asked_for_ends_no_answer_of_a_key_that_is_cut_at_its_lim
     fixture.ledger.is(Way::Away);
     let start = clock::instant();
     for output in [500, 700, 9_000] {
-        bill.look(start, SERVED, consumed(tokens(400, output)), (output, 0));
+        bill.sample(start, SERVED, consumed(tokens(400, output)), (output, 0));
         until("the question to fail", async || !bill.running.is_asking()).await;
-        assert!(!bill.is_cut(), "{output}");
+        assert!(!bill.must_stop(), "{output}");
     }
 }

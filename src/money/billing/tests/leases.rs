@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Admit, AdmitReply},
+        ledger::{AdmitCall, AdmitReply},
     },
     money::billing::leases::{KEYS_MAX, LeaseLimits, Leases},
     store::ledger::contract::suspend,
@@ -39,12 +39,12 @@ async fn leasing(balance: i64) -> (Fixture, watch::Sender<bool>, tokio::task::Jo
 
 /// Requests one after the other, until one is admitted out of a lease; and how many there were before it.
 async fn until_leased(fixture: &Fixture, key: &KeyRecord) -> (Bill, i64) {
-    let before = fixture.billing.leased();
+    let before = fixture.billing.lease_admissions();
     let (mut leased, mut others) = (None, 0);
     until("a request is admitted out of a lease", async || {
         let request = format!("{} {others}", key.id.as_str());
         let bill = fixture.admit(key, &request).await.unwrap();
-        if fixture.billing.leased() > before {
+        if fixture.billing.lease_admissions() > before {
             leased = Some(bill);
             return true;
         }
@@ -90,7 +90,7 @@ async fn a_long_answer_in_a_lease_grows_out_of_it_without_the_store() {
     let key = record(1);
     let (bill, _) = until_leased(&fixture, &key).await;
     fixture.ledger.is(Way::Away);
-    bill.look(clock::instant(), SERVED, consumed(tokens(400, 550)), (550, 0));
+    bill.sample(clock::instant(), SERVED, consumed(tokens(400, 550)), (550, 0));
     assert!(!bill.running.is_asking(), "it got what it asked for at once");
     assert_eq!(bill.running.hold(), nanos(1_600));
 }
@@ -102,7 +102,7 @@ async fn an_answer_that_asks_for_more_than_its_lease_has_gets_it_from_the_store(
     let (bill, _) = until_leased(&fixture, &key).await;
     // Nothing is free of it any more.
     fixture.billing.engine.leases.recall(|_| true);
-    bill.look(clock::instant(), SERVED, consumed(tokens(400, 20_000)), (20_000, 0));
+    bill.sample(clock::instant(), SERVED, consumed(tokens(400, 20_000)), (20_000, 0));
     until("it is answered", async || !bill.running.is_asking()).await;
     assert_eq!(bill.running.hold(), nanos(21_000));
     bill.close(&End::Complete, SERVED, consumed(tokens(400, 20_000)), clock::instant());
@@ -189,7 +189,7 @@ async fn a_key_near_one_of_its_limits_is_asked_for_each_time() {
         let asked = || fixture.ledger.of_leases.load(Ordering::Relaxed);
         until("it was asked for a lease", async || asked() > 0).await;
         until("there is none", async || fixture.billing.leases().0 == 0).await;
-        assert_eq!(fixture.billing.leased(), 0, "{of}");
+        assert_eq!(fixture.billing.lease_admissions(), 0, "{of}");
     }
 }
 
@@ -202,7 +202,7 @@ async fn one_who_is_refused_for_what_is_held_gets_what_another_node_has_leased()
     assert!(held(&fixture) > nanos(0));
     // Another node asks for a key of the same account, and all but the lease is held.
     let left = fixture.view().await;
-    let all = Admit {
+    let all = AdmitCall {
         node: node(8),
         request: "all".into(),
         key: Arc::new(record(2)),
@@ -213,7 +213,7 @@ async fn one_who_is_refused_for_what_is_held_gets_what_another_node_has_leased()
     };
     fixture.ledger.admit(&all).await.unwrap();
     until("the lease has come back", async || {
-        let more = Admit {
+        let more = AdmitCall {
             request: "more".into(),
             estimate: nanos(1),
             ..all.clone()
@@ -237,18 +237,18 @@ fn the_keys_whose_demand_is_counted_are_bounded_and_idle_ones_make_room() {
     };
     let ask_twice = |number, now| {
         for _ in 0..2 {
-            assert!(leases.cut(&key(number), nanos(1), 0, now).is_none());
+            assert!(leases.allocate(&key(number), nanos(1), 0, now).is_none());
         }
     };
     for number in 0..KEYS_MAX {
-        leases.cut(&key(number), nanos(1), 0, now);
+        leases.allocate(&key(number), nanos(1), 0, now);
     }
     ask_twice(KEYS_MAX, now);
-    assert!(!leases.are_there(), "it is not counted");
+    assert!(!leases.has_leases(), "it is not counted");
     let later = now + Duration::from_secs(3);
-    assert_eq!(leases.questions(&node(1), later), []);
+    assert_eq!(leases.due_calls(&node(1), later), []);
     ask_twice(KEYS_MAX, later);
-    assert!(leases.are_there());
+    assert!(leases.has_leases());
 }
 
 #[tokio::test]
@@ -256,10 +256,10 @@ async fn a_key_with_a_lease_waits_behind_those_that_wait_already() {
     let (fixture, _stop, _keeping) = leasing(BALANCE).await;
     let key = Arc::new(record(1));
     let (bill, _) = until_leased(&fixture, &key).await;
-    let leased = fixture.billing.leased();
+    let leased = fixture.billing.lease_admissions();
     let others = fixture
         .billing
-        .wait_behind(&record(2), Denial::BalanceHeld, MONEY.held_waiting_max);
+        .enqueue(&record(2), Denial::BalanceHeld, MONEY.held_waiting_max);
     let found = FoundKey {
         digest: &digest(1),
         record: &key,
@@ -268,7 +268,7 @@ async fn a_key_with_a_lease_waits_behind_those_that_wait_already() {
     let request = request(found, &request_id);
     let behind = presented::admit(&fixture, &request, |_| panic!("nobody is asked")).await;
     assert!(matches!(behind, Ok(Admission::Queued(_))), "{behind:?}");
-    assert_eq!(fixture.billing.leased(), leased);
+    assert_eq!(fixture.billing.lease_admissions(), leased);
     drop((behind, others));
     let admitted = presented::admit(&fixture, &request, |_| {}).await;
     assert!(matches!(admitted, Ok(Admission::Admitted(_))), "{admitted:?}");

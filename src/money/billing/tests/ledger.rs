@@ -15,10 +15,11 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, NodeId, OperationId, Spent, Step, TopUp, ToppedUp,
-            daily_sums::{DailySum, DailySums, SumsOf},
-            lease::{AskLease, LeaseAnswer},
-            notice::{NoticeOf, TakenNotices},
+            AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId, SpendByKey, Step, TopUp,
+            TopUpReply,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,
@@ -85,7 +86,7 @@ fn away() -> StoreError {
 
 #[async_trait]
 impl LedgerStore for Ledger {
-    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
+    async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError> {
         match self.way() {
             Way::There => self.inner.admit(ask).await,
             Way::AnswerLost => self.inner.admit(ask).await.and(Err(away())),
@@ -96,19 +97,19 @@ impl LedgerStore for Ledger {
         }
     }
 
-    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+    fn admit_now(&self, ask: &AdmitCall) -> Option<AdmitReply> {
         let is_there = self.at_hand.load(Ordering::Relaxed) && self.way() == Way::There;
         is_there.then(|| self.inner.admit_now(ask)).flatten()
     }
 
-    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+    async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError> {
         match self.way() {
             Way::There | Way::AnswerLost | Way::AwayFor(_) => self.inner.top_up(ask).await,
             Way::Away | Way::Busy => Err(away()),
         }
     }
 
-    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+    async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError> {
         match self.way() {
             Way::There | Way::AwayFor(_) => {
                 let answer = self.inner.lease(ask).await;
@@ -170,32 +171,37 @@ impl LedgerStore for Ledger {
         }
     }
 
-    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError> {
         self.inner.spent(account, period).await
     }
 
-    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+    async fn sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        of: &SumSelector,
+    ) -> Result<Vec<DailySum>, StoreError> {
         self.inner.sums(account, days, of).await
     }
 
-    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
-        self.inner.summed(account).await
+    async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+        self.inner.summed_up_to(account).await
     }
 
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError> {
         self.inner.put_sums(account, day, sums, seen).await
     }
 
-    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
-        self.inner.operation(account, id).await
+    async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+        self.inner.operation_amount(account, id).await
     }
 
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError> {
         self.inner.take_notices(account, pause_ms).await
     }
 
-    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
-        self.inner.told(account, told).await
+    async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError> {
+        self.inner.acknowledge_notices(account, told).await
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {

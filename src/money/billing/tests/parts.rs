@@ -8,7 +8,7 @@ use crate::domain::{
 };
 
 /// 10 tokens of the model asked for, and 4 of an advisor that costs ten times as much.
-fn advised() -> Consumed {
+fn advised() -> Consumption {
     let text = "version = \"v1\"\n[[price]]\nname = \"wise\"\ntiers = [{ input = \"0.01\", output = \"0.01\" }]";
     let list = PriceList::read("p.toml", text).unwrap();
     let run = |kind, usage, other| PricedRun {
@@ -24,7 +24,7 @@ fn advised() -> Consumed {
         priced_as: None,
         price: Arc::clone(list.find("wise", "p").unwrap()),
     };
-    Consumed {
+    Consumption {
         runs: vec![
             run(RunKind::Answer, tokens(7, 3), None),
             run(RunKind::Advisor, tokens(3, 1), Some(wise)),
@@ -38,7 +38,7 @@ async fn each_models_part_is_in_the_checkpoint_and_in_the_settlement() {
     let fixture = fixture(10_000).await;
     let key = record(1);
     let bill = fixture.admit(&key, "r1").await.unwrap();
-    bill.look(clock::instant(), SERVED, advised(), (0, 0));
+    bill.sample(clock::instant(), SERVED, advised(), (0, 0));
     fixture.billing.engine.checkpoint();
     bill.close(&End::Complete, SERVED, advised(), clock::instant());
     let records = fixture.records();
@@ -96,8 +96,8 @@ async fn the_price_is_that_of_the_endpoint_that_served() {
         };
         let bill = fixture.billing.try_admit(&key, &request).await.unwrap();
         assert_eq!(bill.running.hold(), nanos(2_000), "the dearest's");
-        let progress = Progress { endpoint, ..SERVED };
-        bill.look(clock::instant(), progress, consumed(tokens(300, 500)), (0, 0));
+        let progress = RequestProgress { endpoint, ..SERVED };
+        bill.sample(clock::instant(), progress, consumed(tokens(300, 500)), (0, 0));
         fixture.billing.engine.checkpoint();
         bill.close(&End::Complete, progress, consumed(tokens(300, 500)), clock::instant());
         let row = fixture.settlements().pop().unwrap().row.unwrap();

@@ -6,9 +6,9 @@ use super::*;
 use crate::{
     domain::{
         keys::change::KeyUpdate,
-        ledger::{KeyTerms, KeyTermsChange, Rates},
+        ledger::{KeyTerms, KeyTermsChange, RateLimits},
     },
-    edges::limiter::client::Client,
+    edges::limiter::ClientAddress,
     store::contract::Changing,
 };
 
@@ -34,7 +34,7 @@ pub(super) async fn key(fixture: &Fixture, number: u8, terms: KeyTerms) -> Prese
         ..record(number)
     };
     fixture.key_store.create(&digest(number), &record).await.unwrap();
-    let somebody = || Client::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let somebody = || ClientAddress::from(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let found = fixture.keys.find(&digest(number), clock::instant(), somebody).await;
     Presented {
         digest: digest(number),
@@ -51,9 +51,9 @@ pub(super) fn quota(amount: i64) -> KeyTerms {
 
 pub(super) fn rpm(limit: u64) -> KeyTerms {
     KeyTerms {
-        rates: Rates {
+        rates: RateLimits {
             rpm: Some(limit),
-            ..Rates::default()
+            ..RateLimits::default()
         },
         ..KeyTerms::default()
     }
@@ -76,14 +76,14 @@ pub(super) fn quota_change(amount: i64) -> KeyTermsChange {
     }
 }
 
-pub(super) async fn change_account(fixture: &Fixture, change: Change) {
+pub(super) async fn change_account(fixture: &Fixture, change: AccountChange) {
     let seq = fixture.ledger.watermark(&node(9), "acme").await.unwrap() + 1;
     let steps = [Step { seq, change }];
     fixture.ledger.apply(&node(9), "acme", &steps, 0).await.unwrap();
 }
 
 pub(super) async fn credit(fixture: &Fixture, amount: i64) {
-    let change = Change::Credit {
+    let change = AccountChange::Credit {
         amount: nanos(amount),
         at: 0,
         operation: None,
@@ -104,8 +104,8 @@ pub(super) async fn admit<'a>(
     mut answered: impl FnMut(Duration),
 ) -> Result<Admission<'a>, Refusal> {
     match fixture.billing.admit(request, &mut answered) {
-        Admitting::Decided(admission) => admission,
-        Admitting::Pending(pending) => pending.decided(&mut answered).await,
+        AdmissionStart::Decided(admission) => admission,
+        AdmissionStart::Pending(pending) => pending.decide(&mut answered).await,
     }
 }
 

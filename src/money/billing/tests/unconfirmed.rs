@@ -35,7 +35,10 @@ async fn one_that_cannot_be_written_down_stays_unconfirmed() {
     std::fs::rename(fixture.folder.path().with_extension("away"), fixture.folder.path()).unwrap();
     drop(rooms);
     // The journal's thread may have seen that the folder was gone, and sees that it is back a moment later.
-    until("the journal has room", async || fixture.journal.shut().is_none()).await;
+    until("the journal has room", async || {
+        fixture.journal.unavailability().is_none()
+    })
+    .await;
     fixture.billing.engine.renew().await;
     fixture.send().await;
     assert_eq!(fixture.view().await.running, 0);
@@ -46,7 +49,7 @@ async fn one_part_of_the_ledger_that_is_away_keeps_no_hold_of_another() {
     let fixture = fixture(100_000).await;
     let open = Step {
         seq: 1,
-        change: Change::Open {
+        change: AccountChange::Open {
             balance: nanos(100_000),
             at: 1,
             operation: None,

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use super::{store::Store, *};
 use crate::{
     domain::ledger::{Record, Settlement, settlement_after_crash},
-    journal::{Opened, Position, tests},
+    journal::{OpenedJournal, Position, tests},
 };
 
 fn settings(path: &Path) -> JournalConfig {
@@ -19,16 +19,18 @@ fn settings(path: &Path) -> JournalConfig {
 }
 
 /// The journal after the settlement of its one request was damaged, with a step behind it.
-fn with_a_damaged_settlement(path: &Path) -> Opened {
+fn with_a_damaged_settlement(path: &Path) -> OpenedJournal {
     let journal = Journal::open(&settings(path)).unwrap().journal;
     let mut room = journal.reserve(4 * STEP_BYTES_MAX).unwrap();
     let admitted = tests::admitted("one");
     journal
         .append(&Record::Admit(Box::new(admitted.clone())), &mut room)
         .unwrap();
-    let settlement = Change::Settle(Box::new(settlement_after_crash(admitted, None)));
+    let settlement = AccountChange::Settle(Box::new(settlement_after_crash(admitted, None)));
     let (_, at) = journal.append_step("acme", settlement, 0, &mut room).unwrap();
-    journal.append_step("acme", Change::nothing(), 0, &mut room).unwrap();
+    journal
+        .append_step("acme", AccountChange::nothing(), 0, &mut room)
+        .unwrap();
     drop((room, journal));
     let segment = path.join("000000000001.wal");
     let mut bytes = fs::read(&segment).unwrap();
@@ -42,7 +44,7 @@ fn settlements(journal: &Journal) -> Vec<Settlement> {
     let records = std::iter::from_fn(|| reader.read().unwrap());
     let of = |(_, record)| match record {
         Record::Step { step, .. } => match step.change {
-            Change::Settle(settlement) => Some(*settlement),
+            AccountChange::Settle(settlement) => Some(*settlement),
             _ => None,
         },
         _ => None,
@@ -61,12 +63,12 @@ async fn a_damaged_settlement_is_charged_again_only_if_the_store_has_not_applied
         let store = Store::new();
         let step = |seq| crate::domain::ledger::Step {
             seq,
-            change: Change::nothing(),
+            change: AccountChange::nothing(),
         };
         let steps: Vec<_> = (1..=applied).map(step).collect();
         store.apply(journal.node(), "acme", &steps, 0).await.unwrap();
 
-        judge_possibly_settled(&journal, &*store, opened.possibly_settled)
+        settle_possibly_settled(&journal, &*store, opened.possibly_settled)
             .await
             .unwrap();
         let settled = settlements(&journal);
@@ -87,7 +89,7 @@ async fn a_store_that_cannot_be_asked_is_taken_to_have_charged_it() {
     let opened = with_a_damaged_settlement(folder.path());
     let store = Store::new();
     store.inner.lock().faults = vec![Fault::Away];
-    judge_possibly_settled(&opened.journal, &*store, opened.possibly_settled)
+    settle_possibly_settled(&opened.journal, &*store, opened.possibly_settled)
         .await
         .unwrap();
     let settled = settlements(&opened.journal);

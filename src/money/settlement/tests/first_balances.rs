@@ -1,7 +1,7 @@
 //! What a start waits for before it serves.
 
 use super::*;
-use crate::money::settlement::first_balances::{BALANCES_WAIT, are_settled, wait_for_balances};
+use crate::money::settlement::account::{BALANCES_WAIT, wait_for_balances, wait_until_settled};
 
 #[tokio::test]
 async fn a_start_has_waited_when_the_store_has_again_what_it_forgot() {
@@ -21,7 +21,7 @@ async fn a_start_has_waited_when_the_store_has_again_what_it_forgot() {
     let bench = Bench::start(folder.path(), &store);
     bench.credit("acme", 301);
     let journals = [Arc::clone(&bench.journal)];
-    let settled = tokio::time::timeout(WAIT_MAX, are_settled(&journals, &*store)).await;
+    let settled = tokio::time::timeout(WAIT_MAX, wait_until_settled(&journals, &*store)).await;
     assert!(settled.is_ok(), "waited in vain");
     assert_eq!(store.amounts("acme").len(), 301);
     assert_eq!(store.amounts("other"), whole);
@@ -46,7 +46,7 @@ async fn a_start_goes_on_after_a_while_when_the_store_takes_no_steps() {
     assert_eq!(began.elapsed(), Duration::ZERO, "there is nothing to wait for");
     let mut room = journals[0].reserve(STEP_BYTES_MAX).unwrap();
     journals[0]
-        .append_step("acme", Change::nothing(), 0, &mut room)
+        .append_step("acme", AccountChange::nothing(), 0, &mut room)
         .unwrap();
     wait_for_balances(&journals, &*store).await;
     assert!(began.elapsed() >= BALANCES_WAIT);

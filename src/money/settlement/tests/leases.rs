@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     domain::ledger::{
-        Admit, AdmitReply, Settlement, Step,
-        lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Rated},
+        AdmitCall, AdmitReply, Settlement, Step,
+        lease::{LeaseCall, LeaseChange, LeaseId, LeaseReply, RateUse},
     },
     journal::tests::scratch,
     store::ledger::contract::{memory, node, record},
@@ -27,14 +27,14 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
     let journal = Journal::open(&settings).unwrap().journal;
     let open = Step {
         seq: 1,
-        change: Change::Open {
+        change: AccountChange::Open {
             balance: nanos(100_000),
             at: 1,
             operation: None,
         },
     };
     ledger.apply(&node(9), "acme", &[open], 0).await.unwrap();
-    let first = Admit {
+    let first = AdmitCall {
         node: node(9),
         request: "first".into(),
         key: Arc::new(record(1)),
@@ -48,24 +48,24 @@ async fn who_starts_again_ends_the_leases_of_the_process_before() {
         holder: node(7),
         number: 1,
     };
-    let ask = AskLease {
+    let ask = LeaseCall {
         lease: lease.clone(),
         node: journal.node().clone(),
         account: "acme".into(),
         key: first.key.id.clone(),
         revision: first.key.revision,
         running: 1,
-        used: Rated::default(),
-        free: Rated::default(),
+        used: RateUse::default(),
+        free: RateUse::default(),
         places: 0,
         turn: 1,
         change: LeaseChange::Grow(nanos(500)),
     };
-    assert!(matches!(ledger.lease(&ask).await, Ok(LeaseAnswer::Held(_))));
+    assert!(matches!(ledger.lease(&ask).await, Ok(LeaseReply::Held(_))));
     // One request has ended in it, and is charged.
     let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
-    let settlement = Settlement::without_charge("r1".into(), first.key.id.clone(), 1, 0).in_lease(Some(lease));
-    let change = Change::Settle(Box::new(settlement));
+    let settlement = Settlement::without_charge("r1".into(), first.key.id.clone(), 1, 0).with_lease(Some(lease));
+    let change = AccountChange::Settle(Box::new(settlement));
     journal.append_step("acme", change, 0, &mut room).unwrap();
     drop((room, journal));
     let held = async || ledger.account("acme").await.unwrap().unwrap().held;

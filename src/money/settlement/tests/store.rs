@@ -18,11 +18,11 @@ use crate::{
             secret::KeyDigest,
         },
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, Change, KeySpend, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
-            daily_sums::{DailySum, DailySums, SumsOf},
-            lease::{AskLease, LeaseAnswer},
-            notice::{NoticeOf, TakenNotices},
+            AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, NodeId, OperationId,
+            SpendByKey, Step, TopUp, TopUpReply,
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,
@@ -119,7 +119,7 @@ impl Store {
         let inner = self.inner.lock();
         let steps = inner.applied.get(account).map_or(&[][..], Vec::as_slice);
         let amount = |step: &Step| match &step.change {
-            Change::Credit { amount, .. } => (step.seq, amount.nanos()),
+            AccountChange::Credit { amount, .. } => (step.seq, amount.nanos()),
             other => panic!("nobody sent {other:?}"),
         };
         steps.iter().map(amount).collect()
@@ -146,13 +146,13 @@ fn unasked<T>() -> Result<T, StoreError> {
 
 #[async_trait]
 impl LedgerStore for Store {
-    async fn admit(&self, _: &Admit) -> Result<AdmitReply, StoreError> {
+    async fn admit(&self, _: &AdmitCall) -> Result<AdmitReply, StoreError> {
         unasked()
     }
-    async fn top_up(&self, _: &TopUp) -> Result<ToppedUp, StoreError> {
+    async fn top_up(&self, _: &TopUp) -> Result<TopUpReply, StoreError> {
         unasked()
     }
-    async fn lease(&self, _: &AskLease) -> Result<LeaseAnswer, StoreError> {
+    async fn lease(&self, _: &LeaseCall) -> Result<LeaseReply, StoreError> {
         unasked()
     }
     async fn apply(&self, _: &NodeId, account: &str, steps: &[Step], _: u64) -> Result<u64, StoreError> {
@@ -211,14 +211,14 @@ impl LedgerStore for Store {
     async fn key_spend(&self, _: &str, _: &KeyId) -> Result<KeySpend, StoreError> {
         unasked()
     }
-    async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
+    async fn spent(&self, _: &str, _: Period) -> Result<SpendByKey, StoreError> {
         unasked()
     }
-    async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+    async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumSelector) -> Result<Vec<DailySum>, StoreError> {
         unasked()
     }
 
-    async fn summed(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    async fn summed_up_to(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         unasked()
     }
 
@@ -226,7 +226,7 @@ impl LedgerStore for Store {
         unasked()
     }
 
-    async fn operation(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+    async fn operation_amount(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         unasked()
     }
 
@@ -234,7 +234,7 @@ impl LedgerStore for Store {
         unasked()
     }
 
-    async fn told(&self, _: &str, _: &[NoticeOf]) -> Result<(), StoreError> {
+    async fn acknowledge_notices(&self, _: &str, _: &[NoticeId]) -> Result<(), StoreError> {
         unasked()
     }
 

@@ -9,7 +9,7 @@ use super::{Fixture, text};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Change, NodeId, Record, Settlement, Step},
+        ledger::{AccountChange, NodeId, Record, Settlement, Step},
         money::NanoUsd,
     },
     money::account_changes::direct::InjectedFault,
@@ -108,12 +108,12 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/b/credit",
             json!({ "usd": "1" }),
-            "there is no account `b`",
+            "account `b` does not exist",
         ),
-        ("/v1/accounts/b/suspend", json!({}), "there is no account `b`"),
+        ("/v1/accounts/b/suspend", json!({}), "account `b` does not exist"),
         ("/v1/accounts/a/credit", json!({ "usd": "-1" }), "weir account adjust"),
         ("/v1/accounts/a/credit", json!({ "usd": "0" }), "more than zero"),
-        ("/v1/accounts/a/credit", json!({ "usd": "9000" }), "at most"),
+        ("/v1/accounts/a/credit", json!({ "usd": "9000" }), "the maximum is"),
         (
             "/v1/accounts/a/credit",
             json!({ "usd": "1", "reason": "x" }),
@@ -128,7 +128,7 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/a/adjust",
             json!({ "usd": "0", "reason": "x" }),
-            "more or less than zero",
+            "must not be zero",
         ),
     ];
     for (path, body, expected) in cases {
@@ -186,7 +186,7 @@ async fn an_operation_that_another_node_makes_meanwhile_counts_once() {
     assert_eq!(recorded["applied"], false);
     // The operator asks another node, whose store answers; then this node's journal is sent.
     let amount = NanoUsd::parse_usd("5").unwrap();
-    let change = Change::Credit {
+    let change = AccountChange::Credit {
         amount,
         at: 0,
         operation,
@@ -250,7 +250,7 @@ async fn what_another_node_changes_meanwhile_stays() {
                 let mut terms = from.terms;
                 terms.rates.tpm = Some(tpm);
                 if ledger
-                    .set_terms("a", &from, &from.with(terms, from.suspended))
+                    .set_terms("a", &from, &from.with_terms(terms, from.suspended))
                     .await
                     .unwrap()
                 {
@@ -343,7 +343,7 @@ async fn a_key_shows_its_quota_and_what_it_has_spent_in_the_period() {
     };
     let step = Step {
         seq: 1,
-        change: Change::Settle(Box::new(settlement)),
+        change: AccountChange::Settle(Box::new(settlement)),
     };
     let node = NodeId::generate(&mut rand::rng());
     admin.ledger.apply(&node, "a", &[step], 0).await.unwrap();

@@ -60,7 +60,7 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
     let told = admin
         .refused(Method::GET, "/v1/log?from=2026-02-01&until=2026-01-01", None)
         .await;
-    assert!(told.contains("not after --from"), "{told}");
+    assert!(told.contains("must be after --from"), "{told}");
     assert_eq!(admin.get("/v1/log?model=m-1").await["unknown_model"], json!(null));
     let unknown = admin.get("/v1/log?model=m-2").await["unknown_model"].clone();
     assert!(unknown.as_str().unwrap().contains("did you mean `m-1`?"));
@@ -97,16 +97,16 @@ async fn a_name_that_nobody_could_see_is_refused() {
 async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
     let admin = Fixture::new().await;
     for (path, said) in [
-        ("/v1/audit?before=soon", "before: `soon` is no whole number"),
-        ("/v1/audit?before=-1", "before: `-1` is no whole number"),
-        ("/v1/keys?limit=", "limit: `` is no whole number"),
-        ("/v1/log?hours=5000000000", "hours: `5000000000` is no whole number"),
+        ("/v1/audit?before=soon", "before: `soon` is not a whole number"),
+        ("/v1/audit?before=-1", "before: `-1` is not a whole number"),
+        ("/v1/keys?limit=", "limit: `` is not a whole number"),
+        ("/v1/log?hours=5000000000", "hours: `5000000000` is too large"),
         ("/v1/log?lines=yes", "lines: `yes` is neither true nor false"),
-        ("/v1/keys?limit=1&limit=2", "limit: it is there twice"),
+        ("/v1/keys?limit=1&limit=2", "limit: it is repeated"),
         ("/v1/keys?serach=x", "`serach` is unknown here: did you mean `search`?"),
-        ("/v1/accounts?x=1", "`x` is unknown here: there are after, limit"),
+        ("/v1/accounts?x=1", "`x` is unknown here: the fields are after, limit"),
         ("/v1/log/verify?account=a", "day: it is missing"),
-        ("/v1/log/export/jsonl?hours=x", "hours: `x` is no whole number"),
+        ("/v1/log/export/jsonl?hours=x", "hours: `x` is not a whole number"),
     ] {
         let message = admin.refused(Method::GET, path, None).await;
         assert!(message.contains(said), "{path}: {message}");
@@ -125,5 +125,8 @@ async fn a_body_that_is_too_large_is_refused_in_the_form_of_the_api() {
     let larger = admin
         .refused(Method::POST, "/v1/accounts", Some(of_size(LIMIT + 1)))
         .await;
-    assert!(larger.contains("the body has more than 65536 bytes"), "{larger}");
+    assert!(
+        larger.contains("the body is larger than the maximum of 65536 bytes"),
+        "{larger}"
+    );
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Fixture;
-use crate::side::admin::routes::{all, description};
+use crate::side::admin::routes::{all_routes, description};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/admin-openapi.json");
 const ROLES: &str = include_str!("../../../../docs/console.md");
 
 fn described() -> Value {
-    description(&all().describing)
+    description(&all_routes().describing)
 }
 
 /// Method, path and what is said of it.
@@ -44,7 +44,7 @@ fn no_two_questions_share_a_place_or_a_name_and_each_segment_is_a_field() {
     let operations = operations(&document);
     assert_eq!(
         operations.len(),
-        all().describing.len(),
+        all_routes().describing.len(),
         "each has its own method and path"
     );
     let names: BTreeSet<&str> = operations

@@ -8,12 +8,12 @@ use tempfile::TempDir;
 
 use super::Fixture;
 use crate::{
-    admin::LogHomes,
+    admin::AdminLogBackends,
     domain::{
-        ledger::{Change, NodeId, Settlement, Step},
+        ledger::{AccountChange, NodeId, Settlement, Step},
         money::NanoUsd,
     },
-    sinks::{FedLog, FormerHome, OpenHome, files::LogFiles, store_log::StoreLog},
+    sinks::{FedLog, FormerLogBackend, OpenLogBackend, files::LogFiles, store_log::StoreLog},
     store::ledger::contract::row,
 };
 
@@ -25,15 +25,15 @@ async fn moving(days_ago: i64) -> Fixture {
     let (audit, log) = (folder.path().join("audit.jsonl"), folder.path().join("log"));
     let homes = |rows: &Arc<StoreLog>| {
         let files = LogFiles::open(&log, Duration::from_secs(3600), 50_000).unwrap();
-        let home = OpenHome::Fed(FedLog::new(Arc::new(files)));
-        LogHomes::new(home, Some(FormerHome::Store(Arc::clone(rows))), Arc::default())
+        let home = OpenLogBackend::Fed(FedLog::new(Arc::new(files)));
+        AdminLogBackends::new(home, Some(FormerLogBackend::Store(Arc::clone(rows))), Arc::default())
     };
     let admin = Fixture::with_homes(folder, &audit, homes).await;
     let ended = admin.ledger.now_ms().await.unwrap() - days_ago * DAY_MS;
     let rows = (1..=3).map(|seq| row("acme", 1, &format!("r{seq}"), ended, NanoUsd::from_nanos(7)));
     let steps = (1..).zip(rows).map(|(seq, row)| Step {
         seq,
-        change: Change::Settle(Box::new(Settlement::of(row, 0))),
+        change: AccountChange::Settle(Box::new(Settlement::of(row, 0))),
     });
     let (steps, node) = (steps.collect::<Vec<_>>(), NodeId::generate(&mut rand::rng()));
     admin.ledger.apply(&node, "acme", &steps, 30).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_store_that_is_the_home_gets_no_rows_from_elsewhere_and_none_are_remov
     assert_eq!((&homes["home"], &homes["former"]), (&json!("store"), &json!(null)));
     let asked = json!({ "account": "a", "day": "2026-11-21" });
     for (path, why) in [
-        ("/v1/log/home/fill", "the log's home is the store"),
+        ("/v1/log/home/fill", "the log backend is the store"),
         ("/v1/log/former/remove", "`[log] former_home` is not the store"),
     ] {
         let refused = admin.refused(Method::POST, path, Some(asked.clone())).await;

@@ -9,11 +9,11 @@ use super::{Fixture, text};
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{Change, NodeId, Settlement, Step, consumption::Row, log_filter::LogFilter},
+        ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row, log_query::LogFilter},
         money::NanoUsd,
     },
     edges::clock,
-    sinks::reading::{LogCursor, LogReading},
+    sinks::reading::{LogCursor, LogReader},
     store::ledger::contract::row,
 };
 
@@ -47,7 +47,7 @@ async fn filled(count: u64) -> (Fixture, i64) {
                 cost: NanoUsd::from_nanos(3),
                 row: Some(row.into()),
             };
-            let change = Change::Settle(Box::new(settlement));
+            let change = AccountChange::Settle(Box::new(settlement));
             admin
                 .ledger
                 .apply(&node, account, &[Step { seq, change }], 0)
@@ -110,7 +110,7 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
     let (admin, _) = filled(1).await;
     let node = NodeId::generate(&mut rand::rng());
     for number in 0..40 {
-        let (name, change) = (format!("Idle{number}"), Change::nothing());
+        let (name, change) = (format!("Idle{number}"), AccountChange::nothing());
         assert_eq!(
             admin.ledger.apply(&node, &name, &[Step { seq: 1, change }], 0).await,
             Ok(1)
@@ -125,12 +125,14 @@ async fn the_first_page_has_what_there_is_however_many_accounts_have_none() {
 #[tokio::test]
 async fn a_request_that_has_looked_long_enough_answers_with_where_it_goes_on() {
     let (admin, now) = filled(6).await;
-    let reading = Arc::new(LogReading::new(Arc::clone(&admin.rows) as _, None));
+    let reading = Arc::new(LogReader::new(Arc::clone(&admin.rows) as _, None));
     let filter = LogFilter::between(now - 3 * DAY_MS, now + 1);
     let (mut cursor, mut found, mut pages) = (Some(LogCursor::before(&filter)), 0, 0);
     while let Some(from) = cursor {
         let rows = reading.rows(filter.clone(), from);
-        let page = crate::admin::log::page(rows, 1000, clock::instant()).await.unwrap();
+        let page = crate::admin::log::read_page(rows, 1000, clock::instant())
+            .await
+            .unwrap();
         (found, pages, cursor) = (found + page.rows.len(), pages + 1, page.next);
     }
     assert_eq!(found, 18);
@@ -166,7 +168,10 @@ async fn the_newest_rows_come_first_page_by_page() {
         .collect();
     assert_eq!(ids, ["b5", "b3"]);
     let wrong = admin.refused(Method::GET, "/v1/log/newest?cursor=7.0..", None).await;
-    assert!(wrong.contains("cursor: not one of weir's for this order"), "{wrong}");
+    assert!(
+        wrong.contains("cursor: it is not a cursor of weir for this order"),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]
@@ -225,10 +230,10 @@ async fn rows_are_chosen_by_key_model_and_time() {
     assert!(ids(&admin, "until=2020-01-01").await.0.is_empty());
     assert_eq!(ids(&admin, "account=c&from=2020-01-01").await.0.len(), 6);
     for (filter, expected) in [
-        ("account=nobody", "there is no account"),
+        ("account=nobody", "account `nobody` does not exist"),
         ("key=weir-abc", "a key id is"),
         ("from=yesterday", "from: a time"),
-        ("from=2020-01-01&hours=2", "hours: not beside from"),
+        ("from=2020-01-01&hours=2", "hours: it cannot be combined with `from`"),
         ("cursor=7", "cursor:"),
         ("status=bad", "status:"),
     ] {
@@ -264,7 +269,7 @@ async fn the_lines_of_a_charge_are_told_on_request_where_its_prices_are_in_force
         parts: Vec::new(),
         ..row("a", 1, "free", now, NanoUsd::ZERO)
     };
-    let change = Change::Settle(Box::new(Settlement::of(free, 0)));
+    let change = AccountChange::Settle(Box::new(Settlement::of(free, 0)));
     let node = NodeId::generate(&mut rand::rng());
     admin
         .ledger

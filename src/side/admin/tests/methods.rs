@@ -57,7 +57,7 @@ async fn a_method_that_a_path_does_not_have_is_an_error_of_the_api_that_says_whi
             assert_eq!(error["code"], "method_not_allowed", "{method} {path}");
             let message = error["message"].as_str().unwrap();
             assert!(
-                message.starts_with(&format!("{method} is not a method of {path}: use ")),
+                message.starts_with(&format!("{path} does not support {method}: use ")),
                 "{message}"
             );
             assert!(methods.iter().all(|name| message.contains(name.as_str())), "{message}");

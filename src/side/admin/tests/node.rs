@@ -30,7 +30,7 @@ async fn providers_are_switched_and_the_record_says_so() {
     let audit = std::fs::read_to_string(admin.folder.path().join("audit.jsonl")).unwrap();
     assert_eq!(audit.matches("provider.disable").count(), 2, "{audit}");
     let unknown = admin.refused(Method::POST, "/v1/providers/q/disable", None).await;
-    assert!(unknown.contains("there are p"), "{unknown}");
+    assert!(unknown.contains("the providers are p"), "{unknown}");
     let off = admin.refused(Method::POST, "/v1/providers/off/enable", None).await;
     assert!(off.contains("its secret env:X is absent"), "{off}");
 }
@@ -65,5 +65,5 @@ async fn the_audit_record_is_read_as_it_was_written() {
 async fn questions_without_fields_take_none() {
     let admin = Fixture::new().await;
     let refused = admin.refused(Method::GET, "/v1/models?x=1", None).await;
-    assert_eq!(refused, "field `x` is unknown here: there is none");
+    assert_eq!(refused, "field `x` is unknown here: no fields are expected");
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{Fixture, text};
 use crate::{
     domain::{
-        keys::{change::MadeFrom, key::KeyId},
-        ledger::{Change, NodeId, Settlement, Step, consumption::Row},
+        keys::{change::ChangePrecondition, key::KeyId},
+        ledger::{AccountChange, NodeId, Settlement, Step, consumption::Row},
         money::NanoUsd,
     },
     store::ledger::contract::row,
@@ -120,7 +120,7 @@ async fn an_operation_makes_one_key_however_often_it_is_asked_for() {
     assert!(said.contains("1 to 64"), "{said}");
     assert!(admin.audit().contains("\"operation_id\":\"op_1\""));
     let id = KeyId::parse(&text(&made, "id")).unwrap();
-    admin.store.delete(&id, &MadeFrom::Anything).await.unwrap();
+    admin.store.delete(&id, &ChangePrecondition::Anything).await.unwrap();
     let said = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
     assert!(
         said.contains("use another operation id"),
@@ -149,7 +149,7 @@ async fn used() -> Fixture {
         (old.clone(), at("2098-01-01T00:00:00Z")),
         (new.clone(), at("2098-06-01T00:00:00Z")),
     ];
-    admin.store.touch(&used).await.unwrap();
+    admin.store.record_uses(&used).await.unwrap();
     let now = admin.ledger.now_ms().await.unwrap();
     for (seq, id, dollars) in [(1, &old, "1.5"), (2, &new, "2")] {
         let cost = NanoUsd::parse_usd(dollars).unwrap();
@@ -157,7 +157,7 @@ async fn used() -> Fixture {
             key_id: id.clone(),
             ..row("a", 1, &format!("r{seq}"), now, cost)
         };
-        let change = Change::Settle(Box::new(Settlement::of(row, 0)));
+        let change = AccountChange::Settle(Box::new(Settlement::of(row, 0)));
         let node = NodeId::generate(&mut rand::rng());
         admin
             .ledger

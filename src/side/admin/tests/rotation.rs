@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Fixture, text};
-use crate::domain::keys::{rotation::OVERLAP_MAX_SECONDS, secret::ServiceKey};
+use crate::domain::keys::{key::OVERLAP_MAX_SECONDS, secret::ServiceKey};
 
 #[tokio::test]
 async fn the_old_text_works_on_as_long_as_is_said_and_a_day_unless_it_is() {
@@ -37,7 +37,7 @@ async fn the_old_text_works_on_as_long_as_is_said_and_a_day_unless_it_is() {
             "a whole number up to 2592000 (30 days)",
         ),
         (json!({ "overlap_seconds": "1h" }), "a whole number up to"),
-        (json!({ "overlap": 1 }), "there are id, overlap_seconds"),
+        (json!({ "overlap": 1 }), "the fields are id, overlap_seconds"),
     ] {
         let refused = admin.refused(Method::POST, &at("rotate"), Some(wrong)).await;
         assert!(refused.contains(said), "{refused}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Fixture;
 use crate::{
     domain::{
-        ledger::{Change, NodeId, Settlement, Step, daily_sums::DailySums, tag::Tag},
+        ledger::{AccountChange, NodeId, Settlement, Step, daily_sums::DailySums, tag::Tag},
         money::NanoUsd,
     },
     store::ledger::contract::{key_id, row},
@@ -24,7 +24,7 @@ async fn filled(accounts: u64) -> Fixture {
             let (back, cost) = (i64::from(3 - seq) * DAY_MS, NanoUsd::from_nanos(10));
             let mut row = row(&account, 1 + seq % 2, &format!("{account}{seq}"), now - back, cost);
             (row.model, row.tags) = (format!("m-{}", seq % 2).into(), vec![Tag::parse("team=a").unwrap()]);
-            let change = Change::Settle(Box::new(Settlement::of(row, 0)));
+            let change = AccountChange::Settle(Box::new(Settlement::of(row, 0)));
             let step = Step {
                 seq: u64::from(seq),
                 change,
@@ -101,7 +101,7 @@ async fn all_of_a_report_by_tag_counts_each_request_once() {
         let mut row = row("acme", 1, &format!("r{seq}"), now, NanoUsd::from_nanos(cost));
         row.tags = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();
         row.model = if tags.is_empty() { "m-2" } else { "m-1" }.into();
-        let change = Change::Settle(Box::new(Settlement::of(row, 0)));
+        let change = AccountChange::Settle(Box::new(Settlement::of(row, 0)));
         admin
             .ledger
             .apply(&node, "acme", &[Step { seq, change }], 0)
@@ -151,12 +151,12 @@ async fn a_question_that_cannot_be_answered_says_why() {
     for (query, why) in [
         ("by=hour", "by: day, model, key or tag"),
         ("from=soon", "--from: a date"),
-        ("from=2026-11-20&until=2026-11-20", "--until: it is not after --from"),
-        ("account=none", "there is no account `none`"),
-        ("key=key_0000000000000001", "there is no key"),
+        ("from=2026-11-20&until=2026-11-20", "--until: it must be after --from"),
+        ("account=none", "account `none` does not exist"),
+        ("key=key_0000000000000001", "key key_0000000000000001 does not exist"),
         ("account=account-000&tag=x", "--tag: name=value"),
-        ("account=account-000&tag=session%3D1", "no sums are kept of sessions"),
-        ("account=account-000&tag=a%3Db&by=key", "not of the tags of a key"),
+        ("account=account-000&tag=session%3D1", "sums are not kept for sessions"),
+        ("account=account-000&tag=a%3Db&by=key", "not by both together"),
     ] {
         let refused = admin
             .client

@@ -77,7 +77,7 @@ async fn a_change_from_an_old_version_is_412_and_tells_the_present_one() {
     let (head, refused) = answer(&admin, &format!("PATCH {path}"), "if-match: 17\r\n", r#"{"rpm":61}"#).await;
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
     assert!(
-        text(&refused["error"], "message").starts_with("If-Match: one version"),
+        text(&refused["error"], "message").starts_with("If-Match must be one version"),
         "{refused}"
     );
 }

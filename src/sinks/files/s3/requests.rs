@@ -1,9 +1,8 @@
 //! Signed requests to a bucket.
 //!
-//! `rusty-s3` signs addresses and reads lists; what it signs weir sends with its own client. `object_store` does more, and
-//! brings for it a second way to HTTP and XML (`reqwest` or a connector for its own traits, `quick-xml`, `chrono`), and with its
-//! usual features a second cryptography (`aws-lc-rs`, built with a C compiler and cmake). What is needed here are five kinds
-//! of requests.
+//! `rusty-s3` signs URLs and parses lists; weir sends the requests with its own client. `object_store` does more, but adds a
+//! second HTTP and XML stack (`reqwest` or a connector for its own traits, `quick-xml`, `chrono`) and with its usual features a
+//! second cryptography library (`aws-lc-rs`, built with a C compiler and cmake). Only five kinds of requests are needed here.
 
 use std::{fmt, fs::File, time::Duration};
 
@@ -16,32 +15,26 @@ use rusty_s3::{
 };
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
-use super::{
-    answer::{Part, part},
-    call::Call,
-    error::RequestError,
-    settings::BucketSettings,
-};
 use crate::edges::{
     clock,
-    roots::RootsError,
-    web_client::{WebClient, WebLimits},
+    web_client::{RootsError, WebClient, WebLimits},
 };
+use crate::sinks::files::s3::{BucketCall, BucketRequestError, BucketSettings, ObjectPart, object_part};
 
-/// How long an address is valid that was signed, and so how far this machine's clock may be behind.
+/// The lifetime of a signed URL, and so the maximum time by which this machine's clock may be behind.
 const SIGNED_FOR: Duration = Duration::from_secs(900);
-/// The most bytes that one request reads of an object.
+/// The maximum number of bytes of an object that one request reads.
 pub(super) const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The most bytes of an answer: lists have up to 1000 names of up to 1024 bytes, and parts of an object up to [`PART_BYTES_MAX`].
+/// The maximum size of a response: lists have up to 1000 names of up to 1024 bytes, parts of an object up to [`PART_BYTES_MAX`].
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Idle connections that are kept for the next requests.
+/// The maximum number of idle connections.
 const IDLE_MAX: usize = 8;
-/// A file gets a second more for each so many bytes.
+/// The timeout of putting a file grows by one second per this many bytes.
 const BYTES_PER_SECOND: u64 = 1024 * 1024;
 
-/// A bucket, and who asks it.
+/// A client of a bucket, with its credentials.
 #[derive(Clone)]
-pub(in super::super) struct Requests {
+pub(in super::super) struct BucketClient {
     client: WebClient,
     bucket: Bucket,
     credentials: Credentials,
@@ -50,8 +43,8 @@ pub(in super::super) struct Requests {
     runtime: Handle,
 }
 
-impl Requests {
-    /// Connects nowhere yet. Requests run on the runtime, and whoever makes them waits outside of it.
+impl BucketClient {
+    /// Creates the client without connecting. Requests run on `runtime`; their callers must block outside of it.
     pub(in super::super) fn new(settings: &BucketSettings, runtime: Handle) -> Result<Self, BucketError> {
         let endpoint = settings.endpoint.parse().map_err(|_| BucketError::Address)?;
         let style = if settings.path_style {
@@ -77,13 +70,13 @@ impl Requests {
         })
     }
 
-    /// One page of names that begin with `prefix`; with `by_folder` those up to the next `/` are one.
+    /// A page of the names that begin with `prefix`. With `by_folder`, names are grouped up to the next `/`.
     pub(in super::super) fn list(
         &self,
         prefix: &str,
         by_folder: bool,
         continued: Option<&str>,
-    ) -> Result<ListObjectsV2Response, RequestError> {
+    ) -> Result<ListObjectsV2Response, BucketRequestError> {
         let mut list = self.bucket.list_objects_v2(Some(&self.credentials));
         list.with_prefix(prefix);
         if by_folder {
@@ -92,46 +85,47 @@ impl Requests {
         if let Some(token) = continued {
             list.with_continuation_token(token);
         }
-        let answer = self.ask(Method::GET, &list, &[])?;
-        let text =
-            std::str::from_utf8(answer.body()).map_err(|_| RequestError::Odd("a list that is no text".into()))?;
-        ListObjectsV2::parse_response(text).map_err(|error| RequestError::Odd(format!("a list that is none: {error}")))
+        let answer = self.call(Method::GET, &list, &[])?;
+        let text = std::str::from_utf8(answer.body())
+            .map_err(|_| BucketRequestError::Unexpected("it sent a list that is not text".into()))?;
+        ListObjectsV2::parse_response(text)
+            .map_err(|error| BucketRequestError::Unexpected(format!("it sent an invalid list: {error}")))
     }
 
-    /// Bytes of an object: those of a range as HTTP has it, without `bytes=`.
-    pub(in super::super) fn read(&self, key: &str, range: &str) -> Result<Part, RequestError> {
+    /// Reads a range of an object, in HTTP's syntax without `bytes=`.
+    pub(in super::super) fn read(&self, key: &str, range: &str) -> Result<ObjectPart, BucketRequestError> {
         let get = self.bucket.get_object(Some(&self.credentials), key);
-        let answer = self.ask(Method::GET, &get, &[(header::RANGE, format!("bytes={range}"))])?;
-        part(answer).ok_or_else(|| RequestError::Odd("a part of an object that was not asked for".into()))
+        let answer = self.call(Method::GET, &get, &[(header::RANGE, format!("bytes={range}"))])?;
+        object_part(answer).ok_or_else(|| BucketRequestError::Unexpected("it sent no valid part of the object".into()))
     }
 
-    /// A small object as a whole.
-    pub(in super::super) fn read_whole(&self, key: &str) -> Result<Bytes, RequestError> {
+    /// Reads a small object in full.
+    pub(in super::super) fn read_whole(&self, key: &str) -> Result<Bytes, BucketRequestError> {
         let get = self.bucket.get_object(Some(&self.credentials), key);
-        Ok(self.ask(Method::GET, &get, &[])?.into_body())
+        Ok(self.call(Method::GET, &get, &[])?.into_body())
     }
 
-    /// Whether there is such an object.
-    pub(in super::super) fn has(&self, key: &str) -> Result<bool, RequestError> {
+    /// Whether an object exists.
+    pub(in super::super) fn has_object(&self, key: &str) -> Result<bool, BucketRequestError> {
         let head = self.bucket.head_object(Some(&self.credentials), key);
-        match self.ask(Method::HEAD, &head, &[]) {
+        match self.call(Method::HEAD, &head, &[]) {
             Ok(_) => Ok(true),
-            Err(error) if error.is_gone() => Ok(false),
+            Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes an object, if it is there.
-    pub(in super::super) fn remove(&self, key: &str) -> Result<(), RequestError> {
+    /// Removes an object, if it exists.
+    pub(in super::super) fn remove(&self, key: &str) -> Result<(), BucketRequestError> {
         let delete = self.bucket.delete_object(Some(&self.credentials), key);
-        match self.ask(Method::DELETE, &delete, &[]) {
-            Err(error) if !error.is_gone() => Err(error),
+        match self.call(Method::DELETE, &delete, &[]) {
+            Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Puts a file there; with `only_new` only if there is no object of this name.
-    pub(in super::super) fn put(&self, key: &str, file: &File, only_new: bool) -> Result<(), RequestError> {
+    /// Puts a file; with `only_new` only if no object of this name exists.
+    pub(in super::super) fn put(&self, key: &str, file: &File, only_new: bool) -> Result<(), BucketRequestError> {
         let bytes = file.metadata()?.len();
         let file = file.try_clone()?;
         let mut put = self.bucket.put_object(Some(&self.credentials), key);
@@ -141,52 +135,53 @@ impl Requests {
             headers.push((header::IF_NONE_MATCH, "*".to_owned()));
         }
         let limit = self.write + Duration::from_secs(bytes / BYTES_PER_SECOND);
-        let call = Call {
+        let call = BucketCall {
             client: self.client.clone(),
             method: Method::PUT,
-            url: self.signed(&put)?,
+            url: self.signed_url(&put)?,
             headers,
             file: Some((file, bytes)),
         };
-        self.wait(limit, call)?;
+        self.run(limit, call)?;
         Ok(())
     }
 
-    fn ask<'a>(
+    fn call<'a>(
         &'a self,
         method: Method,
         action: &impl S3Action<'a>,
         headers: &[(header::HeaderName, String)],
-    ) -> Result<Response<Bytes>, RequestError> {
-        let call = Call {
+    ) -> Result<Response<Bytes>, BucketRequestError> {
+        let call = BucketCall {
             client: self.client.clone(),
             method,
-            url: self.signed(action)?,
+            url: self.signed_url(action)?,
             headers: headers.to_vec(),
             file: None,
         };
-        self.wait(self.answer, call)
+        self.run(self.answer, call)
     }
 
-    /// The address with its signature, which says for a while who asks.
-    fn signed<'a>(&self, action: &impl S3Action<'a>) -> Result<String, RequestError> {
+    /// The signed URL of a request, valid for [`SIGNED_FOR`].
+    fn signed_url<'a>(&self, action: &impl S3Action<'a>) -> Result<String, BucketRequestError> {
         let now = Timestamp::from_second(clock::unix_seconds()).ok();
-        let now = now.ok_or_else(|| RequestError::Odd("nothing: this machine's clock is out of reach".into()))?;
+        let now =
+            now.ok_or_else(|| BucketRequestError::Unexpected("the clock of this machine is out of range".into()))?;
         Ok(action.sign_with_time(SIGNED_FOR, &now).into())
     }
 
-    /// Has the runtime make a call, and waits for its end. When the runtime ends, so does the wait.
-    fn wait(&self, limit: Duration, call: Call) -> Result<Response<Bytes>, RequestError> {
+    /// Makes a call on the runtime and waits for its end, or for the end of the runtime.
+    fn run(&self, limit: Duration, call: BucketCall) -> Result<Response<Bytes>, BucketRequestError> {
         let (done, result) = oneshot::channel();
         self.runtime.spawn(async move {
-            let answer = timeout(limit, call.made()).await;
-            let _ = done.send(answer.unwrap_or(Err(RequestError::Late(limit))));
+            let answer = timeout(limit, call.send()).await;
+            let _ = done.send(answer.unwrap_or(Err(BucketRequestError::Timeout(limit))));
         });
-        result.blocking_recv().unwrap_or(Err(RequestError::Stopping))
+        result.blocking_recv().unwrap_or(Err(BucketRequestError::Stopping))
     }
 }
 
-impl fmt::Debug for Requests {
+impl fmt::Debug for BucketClient {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Requests")
             .field("bucket", &self.bucket)
@@ -194,13 +189,13 @@ impl fmt::Debug for Requests {
     }
 }
 
-/// Why a bucket cannot be asked at all.
+/// Why the settings of a bucket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BucketError {
-    /// There is nobody to trust.
+    /// The trusted authorities cannot be used.
     #[error("[log.files.bucket] ca_file: {0}")]
     Roots(#[from] RootsError),
-    /// Name and server make no address.
-    #[error("[log.files.bucket] endpoint: it makes no address together with the bucket's name; try path_style = true")]
+    /// Name and endpoint do not form a URL.
+    #[error("[log.files.bucket] endpoint: cannot be combined with the bucket's name; try path_style = true")]
     Address,
 }

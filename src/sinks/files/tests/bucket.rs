@@ -109,7 +109,7 @@ async fn a_put_that_is_refused_or_slow_or_whose_answer_is_lost_or_late_makes_one
     let (let_go, wait) = watch::channel(false);
     for (fault, is_told) in [
         (Fault::Refused(403, "AccessDenied"), Some("s3:PutObject")),
-        (Fault::Refused(404, "NoSuchBucket"), Some("make the bucket")),
+        (Fault::Refused(404, "NoSuchBucket"), Some("create the bucket")),
         // It is made again at once.
         (Fault::Refused(503, "SlowDown"), None),
         (Fault::AnswerLost, None),
@@ -176,7 +176,7 @@ async fn rows_that_come_late_from_a_process_that_is_gone_are_there_once() {
         contract::pages::of_day(&files, &account, day, 100).await.len(),
         of_account
     );
-    blocking(&files, |files| files.keep_house(BEGIN_MS + 2 * DAY_MS, 180))
+    blocking(&files, |files| files.housekeep(BEGIN_MS + 2 * DAY_MS, 180))
         .await
         .unwrap();
     assert_eq!(names_of(&files).await.len(), 1);
@@ -216,10 +216,10 @@ async fn days_of_a_bucket_are_merged_and_removed_as_those_of_a_folder_are() {
     // It is refused once, and done the next time.
     place.way.next(Method::GET, Fault::Refused(403, "AccessDenied"));
     let now = BEGIN_MS + 30 * HOUR_MS;
-    blocking(&files, move |files| files.keep_house(now, 1))
+    blocking(&files, move |files| files.housekeep(now, 1))
         .await
         .unwrap_err();
-    blocking(&files, move |files| files.keep_house(now, 1)).await.unwrap();
+    blocking(&files, move |files| files.housekeep(now, 1)).await.unwrap();
     assert_eq!(names_of(&files).await.len(), 2 * (1 + 3));
     for (node, before) in std::iter::zip(&nodes, before) {
         assert_eq!(rows_of(&files, node).await, before);
@@ -229,7 +229,7 @@ async fn days_of_a_bucket_are_merged_and_removed_as_those_of_a_folder_are() {
     let later = now + 1000 * DAY_MS;
     for _ in 0..2 {
         let fresh = place.files();
-        blocking(&fresh, move |files| files.keep_house(later, 1)).await.unwrap();
+        blocking(&fresh, move |files| files.housekeep(later, 1)).await.unwrap();
         let days = blocking(&fresh, |files| files.storage.days().unwrap().len()).await;
         assert_eq!(days, 1);
     }
@@ -276,7 +276,7 @@ async fn files_of_today_in_a_bucket_become_one_while_they_are_read() {
     let files = merging(place.files(), 3);
     let batches = hours(&node(1), 3, 40);
     let keep_house = async |now: i64| {
-        let kept = blocking(&files, move |files| files.keep_house(now, 180)).await;
+        let kept = blocking(&files, move |files| files.housekeep(now, 180)).await;
         kept.unwrap();
     };
     let now = BEGIN_MS + 4 * HOUR_MS;
@@ -285,7 +285,7 @@ async fn files_of_today_in_a_bucket_become_one_while_they_are_read() {
         files.append(batch).await.unwrap();
     }
     let filter = LogFilter::between(BEGIN_MS, BEGIN_MS + DAY_MS);
-    let mut ask = PageAsk::new(filter, BEGIN_MS.div_euclid(DAY_MS), 50);
+    let mut ask = LogPageQuery::new(filter, BEGIN_MS.div_euclid(DAY_MS), 50);
     let (mut ids, mut pages) = (BTreeSet::new(), 0);
     loop {
         let page = files.page(&ask).await.unwrap();

@@ -10,13 +10,13 @@ const FIRST_COLUMNS: usize = 36;
 
 /// Makes every second file what an earlier weir has written: without the columns that were added since.
 fn age(place: &OnDisk, files: &LogFiles) {
-    for aged in files.storage.all().unwrap().iter().step_by(2) {
+    for aged in files.storage.all_files().unwrap().iter().step_by(2) {
         let table = files.storage.open(aged).unwrap();
         let path = place.0.path().join(aged.name());
         let (out, columns) = (Vec::new(), &COLUMNS[..FIRST_COLUMNS]);
         let mut out = TableWriter::with_columns(out, aged, columns).unwrap();
-        for group in 0..table.groups() {
-            out.group(&table.group(group).unwrap().read(usize::MAX).unwrap())
+        for group in 0..table.group_count() {
+            out.write_group(&table.read_group(group).unwrap().read(usize::MAX).unwrap())
                 .unwrap();
         }
         fs::write(path, out.finish().unwrap()).unwrap();
@@ -60,17 +60,19 @@ async fn files_with_and_without_a_new_column_are_read_and_merged_into_one() {
         of_it.map(|row| (row.row.request_id.clone(), row.row.clone())).collect()
     };
     for _ in ["before", "after"] {
-        let page = files.page(&PageAsk::new(filter.clone(), BEGIN_MS / DAY_MS, 1000)).await;
+        let page = files
+            .page(&LogPageQuery::new(filter.clone(), BEGIN_MS / DAY_MS, 1000))
+            .await;
         let rows = page.unwrap().rows.into_iter();
         let page: BTreeMap<SmolStr, Row> = rows.map(|row| (row.request_id.clone(), row)).collect();
         assert_eq!(page, of_account(&expected));
-        files.keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+        files.housekeep(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     }
     assert_eq!(names(&files).len(), 1);
     assert_eq!(all_rows(&files, &node(1)), expected);
     // The same files become the same bytes wherever they are merged.
     mixed(&other).await;
-    other.files().keep_house(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
+    other.files().housekeep(BEGIN_MS + 2 * DAY_MS, 180).unwrap();
     let bytes = [&place, &other].map(|place| fs::read(place.0.path().join(&names(&files)[0])).unwrap());
     assert!(bytes[0] == bytes[1]);
 }
@@ -80,11 +82,11 @@ async fn a_file_without_a_column_that_every_file_has_is_refused() {
     let place = OnDisk(scratch());
     let files = place.files();
     files.append(&batch(&node(1), 0, 10)).await.unwrap();
-    let aged = files.storage.all().unwrap().remove(0);
+    let aged = files.storage.all_files().unwrap().remove(0);
     let mut out = TableWriter::with_columns(Vec::new(), &aged, &COLUMNS[..FIRST_COLUMNS - 1]).unwrap();
-    out.group(&rows(1, 10)).unwrap();
+    out.write_group(&rows(1, 10)).unwrap();
     fs::write(place.0.path().join(aged.name()), out.finish().unwrap()).unwrap();
     let table = files.storage.open(&aged).unwrap();
-    let refused = table.group(0).err().unwrap().to_string();
-    assert!(refused.contains("there is no column tags"), "{refused}");
+    let refused = table.read_group(0).err().unwrap().to_string();
+    assert!(refused.contains("column tags is missing"), "{refused}");
 }

@@ -3,17 +3,20 @@
 use super::*;
 use crate::{
     domain::ledger::tag::Tag,
-    sinks::files::{table::Table, table::TableWriter, wanted::Wanted},
+    sinks::files::{
+        group::RowFilter,
+        table::{TableReader, TableWriter},
+    },
 };
 
 /// The first row of each group of [`grouped`] ends so much later than that of the one before.
 const APART_MS: i64 = 60_000;
 
 /// A file of four groups that have nothing in common. The rows of the first have no tags, those of the others two each.
-fn grouped(folder: &Path) -> Table {
-    let place = Place {
+fn grouped(folder: &Path) -> TableReader {
+    let place = FileName {
         node: node(1),
-        day: place::day_of(BEGIN_MS),
+        day: staging::day_of(BEGIN_MS),
         after: 0,
         upto: 1000,
     };
@@ -35,10 +38,10 @@ fn grouped(folder: &Path) -> Table {
                 ..row(u64::from(number), at(group) + i64::from(number))
             },
         });
-        out.group(&rows.collect::<Vec<_>>()).unwrap();
+        out.write_group(&rows.collect::<Vec<_>>()).unwrap();
     }
     out.finish().unwrap();
-    Table::open(File::open(&path).unwrap().into(), &place.node).unwrap()
+    TableReader::open(File::open(&path).unwrap().into(), &place.node).unwrap()
 }
 
 fn key(group: u16) -> KeyId {
@@ -54,13 +57,13 @@ fn at(group: u16) -> i64 {
 }
 
 /// The groups that may have what a filter takes, and those that have it.
-fn opened(table: &Table, filter: &LogFilter) -> (Vec<usize>, Vec<usize>) {
-    let wanted = Wanted::all(filter.clone());
-    let all = 0..table.groups();
-    let may = all.clone().filter(|group| table.may_have(*group, &wanted));
+fn opened(table: &TableReader, filter: &LogFilter) -> (Vec<usize>, Vec<usize>) {
+    let wanted = RowFilter::for_filter(filter.clone());
+    let all = 0..table.group_count();
+    let may = all.clone().filter(|group| table.can_match(*group, &wanted));
     let has = |group: &usize| {
-        let rows = table.group(*group).unwrap().read(usize::MAX).unwrap();
-        rows.iter().any(|row| wanted.takes(row))
+        let rows = table.read_group(*group).unwrap().read(usize::MAX).unwrap();
+        rows.iter().any(|row| wanted.matches(row))
     };
     (may.collect(), all.filter(has).collect())
 }

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sinks::files::merge::many_alike;
+use crate::sinks::files::merge::similar_files;
 
 /// How many files of today become one in most of these tests.
 const MANY: usize = 3;
@@ -12,15 +12,15 @@ const MANY: usize = 3;
 /// Files of which so many of today become one.
 pub(super) fn merging(files: LogFiles, count: usize) -> LogFiles {
     LogFiles {
-        merger: Arc::new(Merger::of(count)),
+        merger: Arc::new(FileMerger::with_count(count)),
         merges_today: true,
         ..files
     }
 }
 
-fn place_of(after: u64, upto: u64) -> Place {
-    Place {
-        day: place::day_of(BEGIN_MS),
+fn place_of(after: u64, upto: u64) -> FileName {
+    FileName {
+        day: staging::day_of(BEGIN_MS),
         node: node(1),
         after,
         upto,
@@ -31,7 +31,7 @@ fn place_of(after: u64, upto: u64) -> Place {
 fn a_name_says_whose_rows_a_file_has_and_which() {
     let name = "2026-11-01/node_0000000000000001-0000000000000010-00000002000000ff.parquet";
     let place = place_of(0x10, 0x2_0000_00ff);
-    assert_eq!((place.name(), Place::parse(name)), (name.to_owned(), Some(place)));
+    assert_eq!((place.name(), FileName::parse(name)), (name.to_owned(), Some(place)));
     for wrong in [
         name.replace("2026-11-01", "2026-11-31"),
         name.replace("2026-11-01/", ""),
@@ -42,7 +42,7 @@ fn a_name_says_whose_rows_a_file_has_and_which() {
         name.replace("00000002000000ff", "0000000000000010"),
         name.replace(".parquet", "-0000000000000000.parquet"),
     ] {
-        assert_eq!(Place::parse(&wrong), None, "{wrong}");
+        assert_eq!(FileName::parse(&wrong), None, "{wrong}");
     }
 }
 
@@ -51,41 +51,41 @@ proptest! {
     fn files_count_that_no_other_has_all_rows_of(
         ends in prop::collection::btree_set((0..8_u64, 1..8_u64, 0..2_u32, 0..2_i64), 0..20),
     ) {
-        let mut all: Vec<Place> = ends
+        let mut all: Vec<FileName> = ends
             .into_iter()
-            .map(|(after, length, lane, day)| Place {
-                day: place::day_of(BEGIN_MS + day * DAY_MS),
+            .map(|(after, length, lane, day)| FileName {
+                day: staging::day_of(BEGIN_MS + day * DAY_MS),
                 node: node(lane),
                 after,
                 upto: after + length,
             })
             .collect();
         all.sort_unstable();
-        let is_in = |one: &Place, other: &Place| {
+        let is_in = |one: &FileName, other: &FileName| {
             (one.day, &one.node) == (other.day, &other.node)
                 && other.after <= one.after
                 && one.upto <= other.upto
                 && one != other
         };
-        let expected: Vec<Place> = all
+        let expected: Vec<FileName> = all
             .iter()
             .filter(|one| !all.iter().any(|other| is_in(one, other)))
             .cloned()
             .collect();
-        prop_assert_eq!(place::counting(&all), expected);
+        prop_assert_eq!(staging::without_merged(&all), expected);
     }
 }
 
 /// A day of files that follow each other, of so many bytes each, as they are written and merged: the most files that there are at a time,
 /// and how often a byte is written again, times ten.
 fn day_of(bytes: impl Iterator<Item = u64>) -> (usize, u64) {
-    let (mut run, mut sizes) = (Vec::<Place>::new(), BTreeMap::new());
+    let (mut run, mut sizes) = (Vec::<FileName>::new(), BTreeMap::new());
     let (mut all, mut again, mut most) = (0, 0, 0);
     for (number, bytes) in (0..).zip(bytes) {
         run.push(place_of(number, number + 1));
         sizes.insert(place_of(number, number + 1), bytes);
         all += bytes;
-        while let Some(merged) = many_alike(&run, &sizes, 24) {
+        while let Some(merged) = similar_files(&run, &sizes, 24) {
             let begin = run.iter().position(|place| *place == merged[0]).unwrap();
             assert_eq!(run[begin..begin + 24], merged, "they follow each other");
             let one = place_of(merged[0].after, merged[23].upto);
@@ -129,24 +129,24 @@ async fn many_files_of_today_become_one_with_the_same_rows() {
     for batch in &batches[..2] {
         files.append(batch).await.unwrap();
     }
-    assert!(files.has_many().now_or_never().is_none());
-    files.keep_house(now, 180).unwrap();
+    assert!(files.wait_for_many_files().now_or_never().is_none());
+    files.housekeep(now, 180).unwrap();
     assert_eq!(count(&files), 2, "these are few");
     files.append(&batches[2]).await.unwrap();
-    assert!(files.has_many().now_or_never().is_some());
-    files.keep_house(now, 180).unwrap();
+    assert!(files.wait_for_many_files().now_or_never().is_some());
+    files.housekeep(now, 180).unwrap();
     assert_eq!((names(&files), count(&files)), (vec![place_of(0, 3 * 40).name()], 4));
     let mut there = batches[..3].to_vec();
     for batch in &batches[3..] {
         files.append(batch).await.unwrap();
-        files.keep_house(now, 180).unwrap();
+        files.housekeep(now, 180).unwrap();
         there.push(batch.clone());
         let rows: Vec<_> = there.iter().flat_map(|batch| batch.rows.clone()).collect();
         assert_eq!(all_rows(&files, &node(1)), rows);
         assert_eq!(files.watermark(&node(1)).await, Ok(batch.upto));
         assert!(names(&files).len() <= MANY);
     }
-    files.keep_house(now + 2 * DAY_MS, 180).unwrap();
+    files.housekeep(now + 2 * DAY_MS, 180).unwrap();
     assert_eq!(names(&files), [place_of(0, 8 * 40).name()]);
 }
 
@@ -168,13 +168,13 @@ async fn files_of_today_are_merged_by_the_process_that_writes_them_alone() {
         let names = names(&one);
         names.iter().filter(|name| name.contains(lane.as_str())).count()
     };
-    merging(place.files(), MANY).keep_house(now, 180).unwrap();
+    merging(place.files(), MANY).housekeep(now, 180).unwrap();
     assert_eq!([of(&node(1)), of(&node(2)), of(&NodeId::none())], [3, 3, 3]);
-    one.keep_house(now, 180).unwrap();
+    one.housekeep(now, 180).unwrap();
     assert_eq!([of(&node(1)), of(&node(2)), of(&NodeId::none())], [1, 3, 3]);
-    other.keep_house(now, 180).unwrap();
+    other.housekeep(now, 180).unwrap();
     assert_eq!([of(&node(1)), of(&node(2)), of(&NodeId::none())], [1, 1, 3]);
-    other.keep_house(now + DAY_MS, 180).unwrap();
+    other.housekeep(now + DAY_MS, 180).unwrap();
     assert_eq!([of(&node(1)), of(&node(2)), of(&NodeId::none())], [1, 1, 1]);
 }
 
@@ -182,13 +182,13 @@ async fn files_of_today_are_merged_by_the_process_that_writes_them_alone() {
 async fn files_of_an_hour_each_are_left_until_their_day_is_over() {
     let place = OnDisk(scratch());
     let files = LogFiles {
-        merger: Arc::new(Merger::of(MANY)),
+        merger: Arc::new(FileMerger::with_count(MANY)),
         ..place.files()
     };
     for batch in hours(&node(1), 5, 10) {
         files.append(&batch).await.unwrap();
     }
-    assert!(files.has_many().now_or_never().is_none());
-    files.keep_house(BEGIN_MS + 9 * HOUR_MS, 180).unwrap();
+    assert!(files.wait_for_many_files().now_or_never().is_none());
+    files.housekeep(BEGIN_MS + 9 * HOUR_MS, 180).unwrap();
     assert_eq!(count(&files), 5);
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::{merges::merging, *};
-use crate::sinks::files::table::Table;
+use crate::sinks::files::table::TableReader;
 
 /// How many files of today become one.
 const MANY: usize = 3;
@@ -39,7 +39,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 
 /// A folder whose user may die between two changes, and in which something happens whenever it is read.
 struct Stage {
-    folder: Folder,
+    folder: FolderStorage,
     /// How many changes are made before its user dies.
     left: Mutex<Option<usize>>,
     happens: Box<dyn Fn() + Send + Sync>,
@@ -48,7 +48,7 @@ struct Stage {
 impl Stage {
     fn on(folder: &Path, happens: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            folder: Folder::new(folder),
+            folder: FolderStorage::new(folder),
             left: Mutex::default(),
             happens: Box::new(happens),
         }
@@ -66,7 +66,7 @@ impl Stage {
     }
 }
 
-impl Storage for Stage {
+impl FileStorage for Stage {
     fn name(&self) -> String {
         self.folder.name()
     }
@@ -75,34 +75,34 @@ impl Storage for Stage {
         self.folder.days()
     }
 
-    fn all(&self) -> io::Result<Vec<Place>> {
-        self.folder.all()
+    fn all_files(&self) -> io::Result<Vec<FileName>> {
+        self.folder.all_files()
     }
 
-    fn all_of(&self, day: Date) -> io::Result<Vec<Place>> {
+    fn day_files(&self, day: Date) -> io::Result<Vec<FileName>> {
         (self.happens)();
-        self.folder.all_of(day)
+        self.folder.day_files(day)
     }
 
-    fn bytes_of(&self, day: Date) -> io::Result<BTreeMap<Place, u64>> {
-        self.folder.bytes_of(day)
+    fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>> {
+        self.folder.file_sizes(day)
     }
 
-    fn open(&self, place: &Place) -> parquet::errors::Result<Table> {
+    fn open(&self, place: &FileName) -> parquet::errors::Result<TableReader> {
         (self.happens)();
         self.folder.open(place)
     }
 
-    fn put(&self, place: &Place, file: NamedTempFile) -> io::Result<()> {
+    fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()> {
         self.change()?;
         self.folder.put(place, file)
     }
 
-    fn settle(&self) -> io::Result<()> {
-        self.folder.settle()
+    fn sync_files(&self) -> io::Result<()> {
+        self.folder.sync_files()
     }
 
-    fn remove(&self, place: &Place) -> io::Result<()> {
+    fn remove(&self, place: &FileName) -> io::Result<()> {
         self.change()?;
         self.folder.remove(place)
     }
@@ -111,13 +111,13 @@ impl Storage for Stage {
         self.folder.remove_day(day)
     }
 
-    fn retention(&self) -> io::Result<Option<Retention>> {
+    fn retention(&self) -> io::Result<Option<RetentionProgress>> {
         self.folder.retention()
     }
 
-    fn keep_retention(&self, retention: &Retention) -> io::Result<()> {
+    fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()> {
         self.change()?;
-        self.folder.keep_retention(retention)
+        self.folder.set_retention(retention)
     }
 }
 
@@ -175,7 +175,7 @@ impl World {
             Event::Pass(ms) => self.now_ms += ms,
         }
         for process in &self.processes {
-            assert_eq!(process.files.end_of(&process.node).unwrap(), process.end);
+            assert_eq!(process.files.lane_end(&process.node).unwrap(), process.end);
         }
     }
 
@@ -205,7 +205,7 @@ impl World {
     fn keep_house(&mut self, lane: usize, ahead_ms: i64, left: Option<usize>) {
         let process = &self.processes[lane];
         *process.stage.left.lock() = left;
-        let kept = process.files.keep_house(self.now_ms + ahead_ms, 180);
+        let kept = process.files.housekeep(self.now_ms + ahead_ms, 180);
         *process.stage.left.lock() = None;
         if kept.is_err() {
             assert!(left.is_some(), "{kept:?}");
@@ -226,11 +226,11 @@ impl World {
 }
 
 /// Reads all rows by pages. A reader that is told to try again does so.
-fn read(storage: &dyn Storage, days: RangeInclusive<i64>, limit: usize) -> Vec<Row> {
-    let (pages, mut found) = (Pages::default(), Vec::new());
+fn read(storage: &dyn FileStorage, days: RangeInclusive<i64>, limit: usize) -> Vec<Row> {
+    let (pages, mut found) = (PageReader::default(), Vec::new());
     for day in days {
         let all = LogFilter::between(BEGIN_MS - DAY_MS, BEGIN_MS + 1000 * DAY_MS);
-        let mut ask = PageAsk::new(all, day, limit);
+        let mut ask = LogPageQuery::new(all, day, limit);
         loop {
             match pages.page(storage, &ask) {
                 Ok(page) => {
@@ -238,7 +238,7 @@ fn read(storage: &dyn Storage, days: RangeInclusive<i64>, limit: usize) -> Vec<R
                     let Some(next) = page.next else { break };
                     ask.after = next;
                 }
-                Err(error) => assert!(is_gone(&error) || error.to_string().contains("try again"), "{error}"),
+                Err(error) => assert!(is_missing(&error) || error.to_string().contains("try again"), "{error}"),
             }
         }
     }
@@ -283,7 +283,7 @@ proptest! {
         let stage = Stage::on(&folder, || {});
         let found = read(&stage, world.days(), limit);
         prop_assert_eq!((ids(&found), found.len()), (world.ids.clone(), world.ids.len()));
-        let places = stage.all().unwrap();
-        prop_assert_eq!(place::counting(&places), places);
+        let places = stage.all_files().unwrap();
+        prop_assert_eq!(staging::without_merged(&places), places);
     }
 }

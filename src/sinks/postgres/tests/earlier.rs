@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    domain::ledger::{consumption::Row, log_place},
+    domain::ledger::{consumption::Row, log_query},
     journal::NumberedRow,
     sinks::{
+        Sink,
         contract::{Place, batch, pages::of_day, samples::node},
         postgres::{Grants, PostgresLog, set_up},
-        sink::Sink,
     },
 };
 
@@ -37,7 +37,7 @@ async fn a_table_without_later_columns_is_read_and_takes_rows_with_them_after_it
     let in_order = |rows: &[Arc<NumberedRow>]| {
         let of_account = rows.iter().map(|row| &row.row).filter(|row| row.account == *account);
         let mut of_account: Vec<Row> = of_account.cloned().collect();
-        of_account.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
+        of_account.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
         of_account
     };
     // Until the migration rows are read as they are, and new ones wait.

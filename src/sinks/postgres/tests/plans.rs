@@ -4,9 +4,12 @@ use super::*;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{log_filter::LogFilter, log_place::LogPlace, tag::Tag},
+        ledger::{
+            log_query::{LogFilter, LogPosition},
+            tag::Tag,
+        },
     },
-    sinks::{asks::PageAsk, postgres::pages::Question},
+    sinks::{asks::LogPageQuery, postgres::query::LogQuery},
 };
 
 /// The partition of 2 November alone is read, by its index from a condition on.
@@ -40,23 +43,23 @@ async fn questions_read_the_partition_of_their_day_by_its_index() {
         tag: Tag::parse("team=research"),
         ..of_account.clone()
     };
-    let place = LogPlace {
+    let place = LogPosition {
         account: "account-0".into(),
         time_ms: BEGIN_MS + DAY_MS + 5000,
         request_id: "req_7".into(),
     };
-    let page = |filter: &LogFilter, after: LogPlace| {
-        Question::page(&PageAsk {
+    let page = |filter: &LogFilter, after: LogPosition| {
+        LogQuery::page(&LogPageQuery {
             after,
-            ..PageAsk::new(filter.clone(), day, 5)
+            ..LogPageQuery::new(filter.clone(), day, 5)
         })
     };
     let (first, behind, of_all) = (
-        page(&of_account, LogPlace::default()),
+        page(&of_account, LogPosition::default()),
         page(&narrow, place.clone()),
         page(&all, place),
     );
-    let latest = Question::latest(("account-0", &key), &(day..=day), 5);
+    let latest = LogQuery::latest(("account-0", &key), &(day..=day), 5);
     for (question, entered_by) in [
         (first, "account = 'account-0'"),
         (behind, "account = 'account-0'"),

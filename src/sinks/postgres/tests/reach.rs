@@ -1,12 +1,12 @@
 //! Who is reached, and with how much proof of who it is.
 
 use crate::{
-    config::log_postgres::PostgresTls,
+    config::log::PostgresTls,
     domain::keys::secret::Secret,
     sinks::{
+        Sink,
         contract::samples::node,
         postgres::{PostgresLog, PostgresSettings},
-        sink::Sink,
     },
 };
 

@@ -14,8 +14,7 @@ use tempfile::TempDir;
 use tokio_postgres::{NoTls, types::ToSql};
 
 use crate::{
-    config::log_postgres::PostgresTls, domain::keys::secret::Secret, sinks::postgres::PostgresSettings,
-    store::contract::until,
+    config::log::PostgresTls, domain::keys::secret::Secret, sinks::postgres::PostgresSettings, store::contract::until,
 };
 
 /// Whom the server runs as where the tests run as root, which it refuses to run as.

@@ -15,14 +15,13 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{LogDay, NodeId, Step, consumption::Row, log_place},
+        ledger::{LogDay, NodeId, Step, consumption::Row, log_query},
     },
     journal::NumberedRow,
     sinks::{
-        asks::{HomeError, Latest, LogPage, PageAsk},
-        batching::Batching,
-        home::LogHome,
-        sink::{Batch, Sink, SinkError},
+        Batch, LogBackend, Sink, SinkError,
+        asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
+        batcher::BatchLimits,
     },
     store::{
         StoreError,
@@ -59,18 +58,20 @@ impl Shelf {
 }
 
 #[async_trait]
-impl LogHome for Shelf {
+impl LogBackend for Shelf {
     fn name(&self) -> &'static str {
         "shelf"
     }
 
-    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
-        let filter = ask.filter.on(ask.day);
+    async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError> {
+        let filter = ask.filter.within_day(ask.day);
         let mut rows = self.rows.lock().clone();
-        rows.sort_by(|(_, one), (_, other)| log_place::order(&one.row).cmp(&log_place::order(&other.row)));
-        rows.retain(|(_, row)| filter.takes(&row.row) && log_place::order(&row.row) > ask.after.order());
+        rows.sort_by(|(_, one), (_, other)| {
+            log_query::row_sort_key(&one.row).cmp(&log_query::row_sort_key(&other.row))
+        });
+        rows.retain(|(_, row)| filter.matches(&row.row) && log_query::row_sort_key(&row.row) > ask.after.sort_key());
         rows.truncate(ask.limit);
-        let page = LogPage::of(rows, ask.limit);
+        let page = RowPage::from_rows(rows, ask.limit);
         let happens = self.happens.lock().take();
         if let Some(what) = happens {
             what(self);
@@ -78,11 +79,17 @@ impl LogHome for Shelf {
         Ok(page)
     }
 
-    async fn latest(&self, _: &str, _: &KeyId, _: RangeInclusive<i64>, _: usize) -> Result<Latest, HomeError> {
+    async fn latest(
+        &self,
+        _: &str,
+        _: &KeyId,
+        _: RangeInclusive<i64>,
+        _: usize,
+    ) -> Result<LatestKeyRows, LogBackendError> {
         unreachable!("days are read")
     }
 
-    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Ok(Some(self.upto.lock().clone()))
     }
@@ -94,7 +101,7 @@ impl Sink for Shelf {
         "shelf"
     }
 
-    fn batching(&self) -> Batching {
+    fn batching(&self) -> BatchLimits {
         unreachable!("nothing is fed")
     }
 

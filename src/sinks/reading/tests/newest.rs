@@ -1,7 +1,7 @@
 //! Pages of the newest rows of a store and of the home before it, and of those on their way to one.
 
 use super::*;
-use crate::sinks::asks::{Newest, NewestAsk};
+use crate::sinks::asks::{NewestRows, NewestRowsQuery};
 
 /// Rows of some accounts over some days, one a second, in the order in which they ended.
 fn rows(count: u64, accounts: u64, days: i64) -> Vec<Row> {
@@ -22,10 +22,10 @@ fn whole(days: i64) -> LogFilter {
 }
 
 /// All pages, each with as much time as that.
-async fn pages(reading: &LogReading, filter: &LogFilter, limit: usize, time: Duration) -> Vec<Newest> {
+async fn pages(reading: &LogReader, filter: &LogFilter, limit: usize, time: Duration) -> Vec<NewestRows> {
     let (mut pages, mut from) = (Vec::new(), None);
     loop {
-        let page = reading.newest(NewestAsk {
+        let page = reading.newest(NewestRowsQuery {
             filter: filter.clone(),
             from,
             limit,
@@ -40,7 +40,7 @@ async fn pages(reading: &LogReading, filter: &LogFilter, limit: usize, time: Dur
     }
 }
 
-fn found(pages: &[Newest]) -> Vec<Row> {
+fn found(pages: &[NewestRows]) -> Vec<Row> {
     pages.iter().flat_map(|page| &page.rows).cloned().collect()
 }
 
@@ -49,7 +49,7 @@ fn reversed(rows: &[Row]) -> Vec<Row> {
 }
 
 /// A store that has the rows of the last day, and a home before it that has the others; some are in both.
-fn reading_of_both(rows: &[Row], days: i64) -> LogReading {
+fn reading_of_both(rows: &[Row], days: i64) -> LogReader {
     let (store, home) = (Arc::<StoreShelf>::default(), Arc::<HomeShelf>::default());
     let last = BEGIN_MS.div_euclid(DAY_MS) + days - 1;
     for (number, row) in rows.iter().enumerate() {
@@ -62,7 +62,7 @@ fn reading_of_both(rows: &[Row], days: i64) -> LogReading {
         }
     }
     let store = StoreLog::new(Arc::clone(&store) as _, store);
-    LogReading::new(Arc::new(store), Some(home))
+    LogReader::new(Arc::new(store), Some(home))
 }
 
 #[tokio::test]
@@ -82,14 +82,14 @@ async fn rows_on_their_way_and_of_a_store_before_come_by_time() {
     let (home, former, tails) = (
         Arc::<HomeShelf>::default(),
         Arc::<StoreShelf>::default(),
-        Tails::default(),
+        LogTails::default(),
     );
     let (old, new) = rows.split_at(60);
     old.iter().for_each(|row| former.put(row.clone()));
     let tail = tail_of(new);
     tails.add(&tail);
     let former = StoreLog::new(Arc::clone(&former) as _, former);
-    let reading = LogReading::new(home, Some(Arc::new(former))).fed_by(tails);
+    let reading = LogReader::new(home, Some(Arc::new(former))).with_tails(tails);
     for limit in [1, 7, 1000] {
         let pages = pages(&reading, &whole(2), limit, LONG).await;
         assert_eq!(ids(&found(&pages)), ids(&reversed(&rows)), "pages of {limit}");
@@ -102,7 +102,7 @@ async fn rows_on_their_way_and_of_both_homes_come_by_time() {
     let (home, former, tails) = (
         Arc::<HomeShelf>::default(),
         Arc::<HomeShelf>::default(),
-        Tails::default(),
+        LogTails::default(),
     );
     // Some are in two places, and none of them has all of a time.
     let of = |places: [usize; 3]| -> Vec<Row> {
@@ -114,7 +114,7 @@ async fn rows_on_their_way_and_of_both_homes_come_by_time() {
     tails.add(&tail);
     of([1, 2, 3]).into_iter().for_each(|row| home.put(row));
     of([3, 4, 4]).into_iter().for_each(|row| former.put(row));
-    let reading = LogReading::new(home, Some(former)).fed_by(tails);
+    let reading = LogReader::new(home, Some(former)).with_tails(tails);
     for (limit, time) in [(1, LONG), (7, LONG), (25, Duration::ZERO), (1000, LONG)] {
         let pages = pages(&reading, &whole(4), limit, time).await;
         assert!(pages.iter().all(|page| page.rows.len() <= limit));

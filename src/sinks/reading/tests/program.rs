@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::sinks::{
-    asks::{NewestAsk, by_time},
-    sink::Batch,
+    Batch,
+    asks::{NewestRowsQuery, time_key},
 };
 
-const BATCHING: Batching = Batching {
+const BATCHING: BatchLimits = BatchLimits {
     rows_max: 3,
     linger: Linger::For(Duration::ZERO),
 };
@@ -24,13 +24,13 @@ struct World {
     disk: Mutex<Vec<Row>>,
     /// The end of the disk.
     end: Arc<AtomicU64>,
-    tails: Tails,
+    tails: LogTails,
     home: Arc<HomeShelf>,
     state: Mutex<State>,
 }
 
 struct State {
-    tail: Arc<Tail>,
+    tail: Arc<LogTail>,
     /// How many rows of the disk have been read.
     read: usize,
     /// The home has the rows before this number.
@@ -77,7 +77,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 impl World {
     fn new() -> Arc<Self> {
         let end = Arc::new(AtomicU64::new(0));
-        let tails = Tails::waiting(Duration::ZERO);
+        let tails = LogTails::waiting(Duration::ZERO);
         let tail = tail(&end);
         tails.add(&tail);
         Arc::new(Self {
@@ -107,7 +107,7 @@ impl World {
             }
             Event::Read(most) if state.has_begun => self.read(&mut state, most),
             Event::Cut if state.has_begun && state.batch.is_none() => {
-                let batch = state.tail.batch().now_or_never();
+                let batch = state.tail.next_batch().now_or_never();
                 state.batch = batch.map(|batch| (batch, false));
             }
             Event::Hand => {
@@ -124,7 +124,7 @@ impl World {
             Event::Refuse => state.batch = state.batch.take().filter(|(_, has_it)| *has_it),
             Event::Acknowledge => {
                 if let Some((batch, _)) = state.batch.take_if(|(_, has_it)| *has_it) {
-                    state.tail.acknowledged(batch.upto);
+                    state.tail.acknowledge(batch.upto);
                 }
             }
             Event::Restart => {
@@ -134,7 +134,7 @@ impl World {
             }
             Event::Begin if !state.has_begun => {
                 let disk = self.disk.lock();
-                state.tail.begin(state.watermark, disk.first().map(|row| row.time_ms));
+                state.tail.reset(state.watermark, disk.first().map(|row| row.time_ms));
                 state.read = (0..disk.len()).filter(|place| number(*place) < state.watermark).count();
                 state.has_begun = true;
             }
@@ -179,10 +179,10 @@ impl World {
     }
 }
 
-fn tail(end: &Arc<AtomicU64>) -> Arc<Tail> {
+fn tail(end: &Arc<AtomicU64>) -> Arc<LogTail> {
     let end = Arc::clone(end);
     let on_disk = move || Some(end.load(Ordering::SeqCst));
-    Arc::new(Tail::new(node(1), BATCHING, Box::new(on_disk)))
+    Arc::new(LogTail::new(node(1), BATCHING, Box::new(on_disk)))
 }
 
 /// The number of the row at a place on the disk.
@@ -211,7 +211,7 @@ async fn read_all(
     (filter, limit, order): (&LogFilter, usize, Order),
     events: Vec<Event>,
 ) -> Vec<Row> {
-    let reading = Arc::new(LogReading::new(Arc::clone(&world.home) as _, None).fed_by(world.tails.clone()));
+    let reading = Arc::new(LogReader::new(Arc::clone(&world.home) as _, None).with_tails(world.tails.clone()));
     let events = Arc::new(Mutex::new(events.into_iter()));
     let happen = {
         let (world, events) = (Arc::clone(world), Arc::clone(&events));
@@ -232,7 +232,7 @@ async fn read_all(
                 page.inspect(|_| cursor = rows.cursor().cloned())
             }
             (Order::Newest, _) => {
-                let ask = NewestAsk {
+                let ask = NewestRowsQuery {
                     filter: filter.clone(),
                     from: from.clone(),
                     limit,
@@ -275,13 +275,13 @@ proptest! {
         before.into_iter().for_each(|event| world.happen(event));
         let there = world.disk.lock().clone();
         let found = block_on(read_all(&world, (&filter, limit, order), meanwhile));
-        prop_assert!(found.iter().all(|row| filter.takes(row)));
+        prop_assert!(found.iter().all(|row| filter.matches(row)));
         match order {
             Order::Oldest => {
                 let sorted = expected(&found, &filter);
                 prop_assert_eq!(ids(&found), ids(&sorted));
             }
-            Order::Newest => prop_assert!(found.is_sorted_by(|one, next| by_time(one) > by_time(next))),
+            Order::Newest => prop_assert!(found.is_sorted_by(|one, next| time_key(one) > time_key(next))),
         }
         let once: BTreeSet<&str> = ids(&found).into_iter().collect();
         prop_assert_eq!(once.len(), found.len(), "none twice");

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use crate::{
     domain::{
         keys::key::KeyId,
-        ledger::{NodeId, consumption::Row, log_place},
+        ledger::{NodeId, consumption::Row, log_query},
     },
     journal::NumberedRow,
     sinks::{
-        asks::{HomeError, Latest, LogPage, PageAsk},
-        home::LogHome,
+        LogBackend,
+        asks::{LatestKeyRows, LogBackendError, LogPageQuery, RowPage},
     },
 };
 
@@ -41,33 +41,33 @@ impl HomeShelf {
 
     fn sorted(&self) -> Vec<Row> {
         let mut rows = self.rows.lock().clone();
-        rows.sort_by(|one, other| log_place::order(one).cmp(&log_place::order(other)));
+        rows.sort_by(|one, other| log_query::row_sort_key(one).cmp(&log_query::row_sort_key(other)));
         rows
     }
 }
 
 #[async_trait]
-impl LogHome for HomeShelf {
+impl LogBackend for HomeShelf {
     fn name(&self) -> &'static str {
         "shelf"
     }
 
-    async fn page(&self, ask: &PageAsk) -> Result<LogPage, HomeError> {
+    async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError> {
         let happens = self.happens.lock().take();
         if let Some(mut what) = happens {
             what();
             *self.happens.lock() = Some(what);
         }
         if *self.is_away.lock() {
-            return Err(HomeError::Unavailable("the shelf is away".to_owned()));
+            return Err(LogBackendError::Unavailable("the shelf is away".to_owned()));
         }
-        let filter = ask.filter.on(ask.day);
-        let is_wanted = |row: &Row| filter.takes(row) && log_place::order(row) > ask.after.order();
+        let filter = ask.filter.within_day(ask.day);
+        let is_wanted = |row: &Row| filter.matches(row) && log_query::row_sort_key(row) > ask.after.sort_key();
         let mut page = Vec::new();
         for row in self.sorted().into_iter().filter(is_wanted) {
             let is_tied = page
                 .last()
-                .is_some_and(|last| log_place::order(last) == log_place::order(&row));
+                .is_some_and(|last| log_query::row_sort_key(last) == log_query::row_sort_key(&row));
             if page.len() >= ask.limit && !is_tied {
                 break;
             }
@@ -76,7 +76,7 @@ impl LogHome for HomeShelf {
         let numbered = (1..)
             .zip(page)
             .map(|(number, row)| (NodeId::none(), NumberedRow { number, row }));
-        Ok(LogPage::of(numbered.collect(), ask.limit))
+        Ok(RowPage::from_rows(numbered.collect(), ask.limit))
     }
 
     async fn latest(
@@ -85,22 +85,22 @@ impl LogHome for HomeShelf {
         key: &KeyId,
         days: RangeInclusive<i64>,
         limit: usize,
-    ) -> Result<Latest, HomeError> {
+    ) -> Result<LatestKeyRows, LogBackendError> {
         if *self.is_away.lock() {
-            return Err(HomeError::Unavailable("the shelf is away".to_owned()));
+            return Err(LogBackendError::Unavailable("the shelf is away".to_owned()));
         }
         let is_wanted = |row: &Row| {
             let day = row.time_ms.div_euclid(24 * 3_600_000);
             row.account == account && row.key_id == *key && days.contains(&day)
         };
         let rows = self.sorted().into_iter().rev().filter(is_wanted).take(limit);
-        Ok(Latest {
+        Ok(LatestKeyRows {
             rows: rows.collect(),
-            is_whole: true,
+            is_complete: true,
         })
     }
 
-    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, HomeError> {
+    async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError> {
         unreachable!("the log is only read")
     }
 }

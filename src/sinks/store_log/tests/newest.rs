@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::sinks::asks::Newest;
+use crate::sinks::asks::NewestRows;
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -25,8 +25,8 @@ fn whole(days: i64) -> LogFilter {
     LogFilter::between(BEGIN_MS, BEGIN_MS + days * DAY_MS)
 }
 
-fn ask(filter: &LogFilter, from: Option<NewestCursor>, limit: usize, time: Duration) -> NewestAsk {
-    NewestAsk {
+fn ask(filter: &LogFilter, from: Option<NewestCursor>, limit: usize, time: Duration) -> NewestRowsQuery {
+    NewestRowsQuery {
         filter: filter.clone(),
         from,
         limit,
@@ -35,7 +35,7 @@ fn ask(filter: &LogFilter, from: Option<NewestCursor>, limit: usize, time: Durat
 }
 
 /// All pages, each with as much time as that.
-async fn pages(log: &StoreLog, filter: &LogFilter, limit: usize, time: Duration) -> Vec<Newest> {
+async fn pages(log: &StoreLog, filter: &LogFilter, limit: usize, time: Duration) -> Vec<NewestRows> {
     let (mut pages, mut cursor) = (Vec::new(), None);
     loop {
         let page = log.newest(&ask(filter, cursor, limit, time)).await.unwrap();

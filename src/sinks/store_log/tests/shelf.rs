@@ -14,12 +14,12 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
+            AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
+            TopUp, TopUpReply,
             consumption::Row,
-            daily_sums::{DailySum, DailySums, SumsOf},
-            lease::{AskLease, LeaseAnswer},
-            notice::{NoticeOf, TakenNotices},
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,
@@ -123,7 +123,7 @@ impl LedgerStore for StoreShelf {
         Ok(views.collect())
     }
 
-    async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+    async fn sums(&self, _: &str, _: RangeInclusive<i64>, _: &SumSelector) -> Result<Vec<DailySum>, StoreError> {
         unreachable!("the log is only read")
     }
 
@@ -131,15 +131,15 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn admit(&self, _: &Admit) -> Result<AdmitReply, StoreError> {
+    async fn admit(&self, _: &AdmitCall) -> Result<AdmitReply, StoreError> {
         unreachable!("the log is only read")
     }
 
-    async fn lease(&self, _: &AskLease) -> Result<LeaseAnswer, StoreError> {
+    async fn lease(&self, _: &LeaseCall) -> Result<LeaseReply, StoreError> {
         unreachable!("the log is only read")
     }
 
-    async fn top_up(&self, _: &TopUp) -> Result<ToppedUp, StoreError> {
+    async fn top_up(&self, _: &TopUp) -> Result<TopUpReply, StoreError> {
         unreachable!("the log is only read")
     }
 
@@ -147,7 +147,7 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn summed(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    async fn summed_up_to(&self, _: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         unreachable!("the log is only read")
     }
 
@@ -171,7 +171,7 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn operation(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+    async fn operation_amount(&self, _: &str, _: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         unreachable!("the log is only read")
     }
 
@@ -179,7 +179,7 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn spent(&self, _: &str, _: Period) -> Result<Spent, StoreError> {
+    async fn spent(&self, _: &str, _: Period) -> Result<SpendByKey, StoreError> {
         unreachable!("the log is only read")
     }
 
@@ -187,7 +187,7 @@ impl LedgerStore for StoreShelf {
         unreachable!("the log is only read")
     }
 
-    async fn told(&self, _: &str, _: &[NoticeOf]) -> Result<(), StoreError> {
+    async fn acknowledge_notices(&self, _: &str, _: &[NoticeId]) -> Result<(), StoreError> {
         unreachable!("the log is only read")
     }
 

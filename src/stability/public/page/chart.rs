@@ -1,30 +1,30 @@
-//! One figure over the window's hours, as a line above a pale area, drawn on the server.
+//! A chart of one figure over the hours of the window: a line above a pale area, drawn on the server.
 
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
 use super::measure::Measure;
-use super::strip::clock;
+use crate::stability::public::page::measure::clock;
 use crate::{
     domain::faults::stability::{Confidence, Hour, ModelWindow},
-    stability::public::look,
+    stability::public::page,
 };
 
-/// The drawing, in its own units: about as many pixels, so that its text is as large as the page's.
+/// The width of the drawing in its own units, which are about pixels, so that its text is as large as the page's.
 const WIDTH: u32 = 332;
 const HEIGHT: u32 = 150;
-/// Where the axes are.
+/// The positions of the axes.
 const LEFT: u32 = 60;
 const TOP: u32 = 12;
 const BOTTOM: u32 = 122;
 /// The width of an hour.
 const SLOT: u32 = 11;
-/// Every so many hours the axis says which.
+/// The number of hours between two labels of the axis.
 const TICK_HOURS: usize = 6;
 
-/// A measured hour in the drawing.
-struct Point {
+/// An hour with measurements, in the drawing.
+struct ChartPoint {
     x: f64,
     y: f64,
     hour: Hour,
@@ -32,27 +32,30 @@ struct Point {
     sure: bool,
 }
 
-/// The chart of one figure of a model. Hours in which nothing was measured are gaps.
+/// The chart of one figure of a model. Hours without measurements are gaps.
 pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
-    let most = model.hours.iter().filter_map(|(_, counters)| measure.of(counters));
+    let most = model
+        .hours
+        .iter()
+        .filter_map(|(_, counters)| measure.value_in(counters));
     let top = round_up(most.fold(0.0, f64::max));
     let runs = runs(measure, model, top);
     let scale = levels((!runs.is_empty()).then_some(top));
-    let labels = scale.iter().map(|(_, value)| measure.words(*value));
+    let labels = scale.iter().map(|(_, value)| measure.format(*value));
     html! {
         figure class="card chart" {
             figcaption {
-                h3 { (measure.name) " " b { (measure.shown(&model.total)) } }
+                h3 { (measure.name) " " b { (measure.markup(&model.total)) } }
                 p { (measure.meaning) }
             }
-            svg viewBox=(look::view_box(labels, LEFT - 8, (WIDTH, HEIGHT))) role="img" aria-label={ (measure.name) ": " (range(measure, &runs)) } {
+            svg viewBox=(page::view_box(labels, LEFT - 8, (WIDTH, HEIGHT))) role="img" aria-label={ (measure.name) ": " (range(measure, &runs)) } {
                 (axes(measure, model, &scale))
                 @for run in &runs {
                     path class="area" d=(area(run)) {}
                     path class="line" d=(line(run)) {}
                     @for point in run {
                         circle class=[(!point.sure).then_some("unsure")] cx={ (format!("{:.1}", point.x)) } cy={ (format!("{:.1}", point.y)) } r="2.5" {
-                            title { (clock(point.hour)) " UTC: " (measure.words(point.value)) @if !point.sure { " (low confidence)" } }
+                            title { (clock(point.hour)) " UTC: " (measure.format(point.value)) @if !point.sure { " (low confidence)" } }
                         }
                     }
                 }
@@ -62,20 +65,20 @@ pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
     }
 }
 
-/// The measured hours, in runs without a gap.
-fn runs(measure: &Measure, model: &ModelWindow, top: f64) -> Vec<Vec<Point>> {
+/// The hours with measurements, in runs without gaps.
+fn runs(measure: &Measure, model: &ModelWindow, top: f64) -> Vec<Vec<ChartPoint>> {
     let mut runs = vec![Vec::new()];
     for ((hour, counters), slot) in model.hours.iter().zip(0_u32..) {
-        let Some(value) = measure.of(counters) else {
+        let Some(value) = measure.value_in(counters) else {
             runs.push(Vec::new());
             continue;
         };
-        let point = Point {
+        let point = ChartPoint {
             x: f64::from(LEFT + slot * SLOT) + f64::from(SLOT) / 2.0,
             y: f64::from(BOTTOM) - f64::from(BOTTOM - TOP) * (value / top).clamp(0.0, 1.0),
             hour: *hour,
             value,
-            sure: counters.figures().confidence > Confidence::Low,
+            sure: counters.stats().confidence > Confidence::Low,
         };
         if let Some(run) = runs.last_mut() {
             run.push(point);
@@ -85,7 +88,7 @@ fn runs(measure: &Measure, model: &ModelWindow, top: f64) -> Vec<Vec<Point>> {
     runs
 }
 
-fn line(run: &[Point]) -> String {
+fn line(run: &[ChartPoint]) -> String {
     let mut path = String::new();
     for (index, point) in run.iter().enumerate() {
         let step = if index == 0 { 'M' } else { 'L' };
@@ -94,19 +97,19 @@ fn line(run: &[Point]) -> String {
     path
 }
 
-/// The same down to the axis.
-fn area(run: &[Point]) -> String {
+/// The path of the area between the line and the axis.
+fn area(run: &[ChartPoint]) -> String {
     let start = run.first().map_or(0.0, |point| point.x);
     format!("{}V{BOTTOM}H{start:.1}Z", line(run))
 }
 
-/// The lines at half and all of the scale: where they are, and their values. Without a scale, nothing was measured.
+/// The positions and values of the lines at half and at the top of the scale; empty without measurements.
 fn levels(top: Option<f64>) -> Vec<(u32, f64)> {
     let levels = |top: f64| vec![(BOTTOM - (BOTTOM - TOP) / 2, top / 2.0), (TOP, top)];
     top.map(levels).unwrap_or_default()
 }
 
-/// The lines with their values, that at nothing, and the hours.
+/// The lines with their values, the zero line, and the hours.
 fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup {
     let right = model.hours.iter().fold(LEFT, |right, _| right + SLOT);
     html! {
@@ -115,7 +118,7 @@ fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup 
             text x=(LEFT - 8) y=(BOTTOM + 4) text-anchor="end" { "0" }
             @for (y, value) in scale {
                 path d={ "M" (LEFT) " " (y) "H" (right) } {}
-                text x=(LEFT - 8) y=(y + 4) text-anchor="end" { (measure.words(*value)) }
+                text x=(LEFT - 8) y=(y + 4) text-anchor="end" { (measure.format(*value)) }
             }
             @for ((hour, _), slot) in model.hours.iter().zip(0_u32..).step_by(TICK_HOURS) {
                 text x=(LEFT + slot * SLOT) y=(BOTTOM + 20) { (clock(*hour)) }
@@ -125,15 +128,15 @@ fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup 
     }
 }
 
-/// The least and the most, and when; one value where people would read the same for both.
-fn range(measure: &Measure, runs: &[Vec<Point>]) -> String {
+/// The lowest and the highest value, and when; a single value if both look the same.
+fn range(measure: &Measure, runs: &[Vec<ChartPoint>]) -> String {
     let points = || runs.iter().flatten();
     let least = points().min_by(|one, other| one.value.total_cmp(&other.value));
     let most = points().max_by(|one, other| one.value.total_cmp(&other.value));
     let (Some(least), Some(most)) = (least, most) else {
         return "Nothing measured in the last 24 hours".to_owned();
     };
-    let (low, high) = (measure.words(least.value), measure.words(most.value));
+    let (low, high) = (measure.format(least.value), measure.format(most.value));
     if low == high {
         return format!("{low} in every measured hour");
     }
@@ -144,7 +147,7 @@ fn range(measure: &Measure, runs: &[Vec<Point>]) -> String {
     )
 }
 
-/// The next value that people can read on a scale, as can its half. 1 where all is 0.
+/// The next value that is easy to read on a scale, and whose half is too; 1 for 0.
 fn round_up(value: f64) -> f64 {
     let mut scale = 1.0;
     while scale < value && scale < f64::MAX / 100.0 {

@@ -1,76 +1,79 @@
-//! The four figures: where each comes from, and how it is written for people.
+//! The four figures: their sources and their format.
 
 use maud::{Markup, html};
 
-use crate::domain::faults::stability::Counters;
+use crate::{
+    domain::faults::stability::{Health, Hour, ModelWindow, StabilityCounters},
+    stability::public::page,
+};
 
 /// One figure of a model.
 #[derive(Clone, Copy)]
 pub(super) struct Measure {
-    /// Its name at the head of a column.
+    /// The name in the head of a column.
     pub(super) name: &'static str,
-    /// What it means, in one sentence.
+    /// The meaning, in one sentence.
     pub(super) meaning: &'static str,
-    value: fn(&Counters) -> Option<f64>,
-    words: fn(f64) -> String,
+    value: fn(&StabilityCounters) -> Option<f64>,
+    formatter: fn(f64) -> String,
 }
 
 impl Measure {
-    /// Its value; `None` where nothing was measured.
-    pub(super) fn of(&self, counters: &Counters) -> Option<f64> {
+    /// Its value; `None` without measurements.
+    pub(super) fn value_in(&self, counters: &StabilityCounters) -> Option<f64> {
         (self.value)(counters)
     }
 
-    /// A value of it, with its unit.
-    pub(super) fn words(&self, value: f64) -> String {
-        (self.words)(value)
+    /// Formats a value with its unit.
+    pub(super) fn format(&self, value: f64) -> String {
+        (self.formatter)(value)
     }
 
-    /// Its value with its unit, or a dash where nothing was measured.
-    pub(super) fn shown(&self, counters: &Counters) -> Markup {
-        match self.of(counters) {
-            Some(value) => html! { (self.words(value)) },
+    /// Its value with its unit; a dash without measurements.
+    pub(super) fn markup(&self, counters: &StabilityCounters) -> Markup {
+        match self.value_in(counters) {
+            Some(value) => html! { (self.format(value)) },
             None => html! { span class="none" title="Not measured" { "\u{2014}" } },
         }
     }
 }
 
-/// How many requests succeeded, in per cent.
+/// The share of successful requests, in per cent.
 pub(super) const SUCCESS: Measure = Measure {
     name: "Success rate",
     meaning: "Share of requests that succeeded.",
-    value: |counters| (counters.requests > 0).then(|| counters.figures().success_rate),
-    words: per_cent,
+    value: |counters| (counters.requests > 0).then(|| counters.stats().success_rate),
+    formatter: per_cent,
 };
 
-/// How long a request took, in milliseconds.
+/// The duration of a request, in milliseconds.
 pub(super) const LATENCY: Measure = Measure {
     name: "Latency",
     meaning: "Mean time from a request's arrival to the end of its answer.",
-    value: |counters| (counters.requests > 0).then(|| counters.figures().avg_latency_ms),
-    words: duration,
+    value: |counters| (counters.requests > 0).then(|| counters.stats().avg_latency_ms),
+    formatter: duration,
 };
 
-/// How long a stream took to begin, in milliseconds.
+/// The time to a stream's first content, in milliseconds.
 pub(super) const FIRST_TOKEN: Measure = Measure {
     name: "First token",
     meaning: "Mean time from a request's arrival to the first content, of streamed answers.",
-    value: |counters| (counters.ttft_count > 0).then(|| counters.figures().avg_ttft_ms),
-    words: duration,
+    value: |counters| (counters.ttft_count > 0).then(|| counters.stats().avg_ttft_ms),
+    formatter: duration,
 };
 
-/// How fast it wrote, in tokens per second.
+/// The output speed, in tokens per second.
 pub(super) const SPEED: Measure = Measure {
     name: "Speed",
     meaning: "Mean output tokens per second while an answer is generated.",
-    value: |counters| (counters.generation_ms > 0).then(|| counters.figures().avg_tps),
-    words: tokens_per_second,
+    value: |counters| (counters.generation_ms > 0).then(|| counters.stats().avg_tps),
+    formatter: tokens_per_second,
 };
 
-/// All of them, in the order of the columns.
+/// All figures, in the order of the columns.
 pub(super) const ALL: [Measure; 4] = [SUCCESS, LATENCY, FIRST_TOKEN, SPEED];
 
-/// Two decimals, as published; a full hundred is exact.
+/// Two decimals, as published; 100 without decimals, because it is exact.
 fn per_cent(value: f64) -> String {
     if value >= 100.0 {
         "100 %".to_owned()
@@ -79,7 +82,7 @@ fn per_cent(value: f64) -> String {
     }
 }
 
-/// Milliseconds below a second, minutes from one on. The limits lie where rounding would show the next unit's first value.
+/// In milliseconds, seconds or minutes. The limits are where rounding would show the first value of the next unit.
 fn duration(ms: f64) -> String {
     if ms < 9.95 {
         format!("{ms:.1} ms")
@@ -97,5 +100,81 @@ fn tokens_per_second(value: f64) -> String {
         format!("{value:.1} tok/s")
     } else {
         format!("{value:.0} tok/s")
+    }
+}
+
+/// The width of an hour in the drawing. The width of its bar is in the style sheet.
+const SLOT: u32 = 8;
+const HEIGHT: u32 = 24;
+
+/// The strip of a model, the oldest hour on the left. It does not reveal the number of requests: a bar's height depends on its
+/// label only, so that labels can be told apart without colours.
+pub(super) fn strip(model: &ModelWindow) -> Markup {
+    let width = model.hours.iter().fold(0, |width, _| width + SLOT);
+    html! {
+        svg class="strip" viewBox={ "0 0 " (width) " " (HEIGHT) } preserveAspectRatio="none" role="img"
+            aria-label=(summary(model)) {
+            @for ((hour, counters), slot) in model.hours.iter().zip(0_u32..) {
+                (bar(slot * SLOT + SLOT / 2, *hour, counters))
+            }
+        }
+    }
+}
+
+fn bar(x: u32, hour: Hour, counters: &StabilityCounters) -> Markup {
+    let health = counters.health();
+    let top = HEIGHT - height(health);
+    html! {
+        path class=(page::class(health)) d={ "M" (x) " " (HEIGHT) "V" (top) } {
+            title {
+                (clock(hour)) " UTC: " (health.as_str())
+                @if let Some(rate) = SUCCESS.value_in(counters) { ", " (SUCCESS.format(rate)) }
+            }
+        }
+    }
+}
+
+const fn height(health: Health) -> u32 {
+    match health {
+        Health::Operational | Health::NotEnoughData => HEIGHT,
+        Health::Healthy => 20,
+        Health::Degraded => 15,
+        Health::Unstable => 10,
+        Health::NoData => 2,
+    }
+}
+
+/// The time at which an hour begins, such as `14:00`.
+pub(super) fn clock(hour: Hour) -> String {
+    format!("{:02}:00", hour.number().rem_euclid(24))
+}
+
+/// The number of hours with each label, for people who cannot see the bars.
+fn summary(model: &ModelWindow) -> String {
+    let mut parts = Vec::new();
+    for health in page::ALL {
+        let hours = model.hours.iter().filter(|(_, counters)| counters.health() == health);
+        match hours.count() {
+            0 => {}
+            1 => parts.push(format!("1 hour {}", health.as_str())),
+            hours => parts.push(format!("{hours} hours {}", health.as_str())),
+        }
+    }
+    format!("Last 24 hours: {}", parts.join(", "))
+}
+
+/// The legend of colours and heights, for below a table of strips.
+pub(super) fn legend() -> Markup {
+    html! {
+        ul class="legend" aria-label="What the bars mean" {
+            @for health in page::ALL {
+                li {
+                    svg viewBox={ "0 0 " (SLOT) " " (HEIGHT) } aria-hidden="true" {
+                        path class=(page::class(health)) d={ "M" (SLOT / 2) " " (HEIGHT) "V" (HEIGHT - height(health)) } {}
+                    }
+                    (health.as_str())
+                }
+            }
+        }
     }
 }

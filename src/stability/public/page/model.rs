@@ -1,18 +1,20 @@
-//! What a model's own page shows: its label, its figures, its hours.
+//! The content of a model's page: its label, its figures, its hours.
 
 use maud::{Markup, html};
 
-use super::chart::chart;
-use super::measure::{self, FIRST_TOKEN, LATENCY, SPEED};
-use super::strip::{clock, legend, strip};
-use super::{address::address, method};
-use crate::domain::faults::stability::{Health, ModelWindow};
-use crate::stability::public::look::label;
+use crate::{
+    domain::faults::stability::{HIGH_CONFIDENCE_REQUESTS, Health, MEDIUM_CONFIDENCE_REQUESTS, ModelWindow},
+    stability::public::page::{
+        self, address,
+        chart::chart,
+        measure::{self, FIRST_TOKEN, LATENCY, SPEED, clock, legend, strip},
+    },
+};
 
-/// Every so many hours the strip says which.
+/// The number of hours between two labels below the strip.
 const TICK_HOURS: usize = 6;
 
-/// The page below `body`.
+/// The content of the `body`.
 pub(super) fn content(model: &ModelWindow, updated: &Markup) -> Markup {
     let health = model.total.health();
     html! {
@@ -20,15 +22,15 @@ pub(super) fn content(model: &ModelWindow, updated: &Markup) -> Markup {
             nav { a href="/status" { "\u{2190} All models" } }
             h1 { bdi { (model.name) } }
             p class="state" {
-                (label::pill(health)) " "
-                @if health == Health::NoData { "No requests in the last 24 hours" } @else { "Confidence: " (label::confidence(&model.total)) }
+                (page::pill(health)) " "
+                @if health == Health::NoData { "No requests in the last 24 hours" } @else { "Confidence: " (page::confidence(&model.total)) }
             }
             p class="lead" { "The last 24 hours, from billed traffic, weighted by requests; " (updated) "." }
         }
         main {
             dl class="figures" {
                 @for measure in measure::ALL {
-                    div class="card" { dt { (measure.name) } dd { (measure.shown(&model.total)) } }
+                    div class="card" { dt { (measure.name) } dd { (measure.markup(&model.total)) } }
                 }
             }
             section class="card hourly" aria-labelledby="hours" {
@@ -43,7 +45,7 @@ pub(super) fn content(model: &ModelWindow, updated: &Markup) -> Markup {
                 }
                 (table(model))
             }
-            (method::section(&address("/web/v1/model-stability/", &model.name)))
+            (section(&address("/web/v1/model-stability/", &model.name)))
         }
     }
 }
@@ -57,7 +59,7 @@ fn ticks(model: &ModelWindow) -> Markup {
     }
 }
 
-/// The same as figures, the newest hour first.
+/// The hours as a table, the newest first.
 fn table(model: &ModelWindow) -> Markup {
     html! {
         details class="card" {
@@ -76,9 +78,9 @@ fn table(model: &ModelWindow) -> Markup {
                         @for (hour, counters) in model.hours.iter().rev() {
                             tr {
                                 th scope="row" { (clock(*hour)) }
-                                td { (label::pill(counters.health())) }
-                                @for measure in measure::ALL { td class="figure" { (measure.shown(counters)) } }
-                                td { (label::confidence(counters)) }
+                                td { (page::pill(counters.health())) }
+                                @for measure in measure::ALL { td class="figure" { (measure.markup(counters)) } }
+                                td { (page::confidence(counters)) }
                             }
                         }
                     }
@@ -86,4 +88,64 @@ fn table(model: &ModelWindow) -> Markup {
             }
         }
     }
+}
+
+/// The addresses of the JSON of all models and of its description.
+pub(super) const SUMMARY: &str = "/web/v1/model-stability/summary";
+const OPENAPI: &str = "/web/v1/openapi.json";
+
+/// The section, with links to the JSON. `json` is the address of this page's figures.
+pub(super) fn section(json: &str) -> Markup {
+    html! {
+        section class="method" aria-labelledby="method" {
+            h2 id="method" { "How this is measured" }
+            div class="columns" {
+                div {
+                    h3 { "What counts" }
+                    p {
+                        "Every figure comes from billed requests: those that were forwarded to a provider and did not fail by "
+                        "the client\u{2019}s own mistake. Each request has the same weight, so busy hours count more. "
+                        "No test requests are made, and the number of requests is not published."
+                    }
+                    p {
+                        "A request succeeded if its final status is 2xx. An answer that the provider broke off counts as a "
+                        "failure, even if it began well. A request whose client left before the end is not counted."
+                    }
+                }
+                div {
+                    h3 { "Labels" }
+                    dl {
+                        @for (health, condition) in thresholds() {
+                            dt { (page::pill(health)) }
+                            dd { (condition) }
+                        }
+                    }
+                }
+                div {
+                    h3 { "Confidence" }
+                    p {
+                        "High with at least " (HIGH_CONFIDENCE_REQUESTS) " requests, medium with at least " (MEDIUM_CONFIDENCE_REQUESTS)
+                        ", otherwise low. With low confidence there is no label."
+                    }
+                    h3 { "The same as JSON" }
+                    ul {
+                        @if json != SUMMARY { li { a href=(json) { "This model, hour by hour" } } }
+                        li { a href=(SUMMARY) { "All models" } }
+                        li { a href=(OPENAPI) { "Description (OpenAPI)" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const fn thresholds() -> [(Health, &'static str); 6] {
+    [
+        (Health::Operational, "99.9 % or more succeeded"),
+        (Health::Healthy, "99 % or more"),
+        (Health::Degraded, "95 % or more"),
+        (Health::Unstable, "less than 95 %"),
+        (Health::NotEnoughData, "too few requests"),
+        (Health::NoData, "no requests"),
+    ]
 }

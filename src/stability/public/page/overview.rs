@@ -1,14 +1,15 @@
-//! What the overview shows: how all models are at a glance, then a row for each.
+//! The content of the overview: a summary, then a row for each model.
 
 use maud::{Markup, html};
 
-use super::strip::{legend, strip};
-use super::{address::address, measure, method};
-use crate::domain::faults::stability::{Health, ModelWindow, Window};
-use crate::stability::public::look::label;
+use super::measure;
+use crate::domain::faults::stability::{Health, ModelWindow, StabilityWindow};
+use crate::stability::public::page;
+use crate::stability::public::page::measure::{legend, strip};
+use crate::stability::public::page::{address, model};
 
-/// The rows in the order of a reader's interest: what is wrong, the worst first; what is well, by name, so that a model
-/// stays where it is while its rate moves within good; what cannot be told.
+/// The groups of rows in the order of interest: problems first, the worst at the top; then models that work, by name, so that a
+/// model keeps its place while its rate varies within good; then models without enough data.
 const GROUPS: [(&str, &[Health]); 4] = [
     ("Unstable", &[Health::Unstable]),
     ("Degraded", &[Health::Degraded]),
@@ -16,8 +17,8 @@ const GROUPS: [(&str, &[Health]); 4] = [
     ("Not enough data", &[Health::NotEnoughData]),
 ];
 
-/// The page below `body`.
-pub(super) fn content(window: &Window, updated: &Markup) -> Markup {
+/// The content of the `body`.
+pub(super) fn content(window: &StabilityWindow, updated: &Markup) -> Markup {
     html! {
         header {
             h1 { "Model status" }
@@ -27,24 +28,24 @@ pub(super) fn content(window: &Window, updated: &Markup) -> Markup {
             }
         }
         main {
-            (glance(window))
-            @if with(window, |health| health != Health::NoData).next().is_some() { (table(window)) }
+            (summary(window))
+            @if models_with(window, |health| health != Health::NoData).next().is_some() { (table(window)) }
             (silent(window))
-            (method::section(method::SUMMARY))
+            (model::section(model::SUMMARY))
         }
     }
 }
 
-/// The models whose label is one of some, by name.
-fn with(window: &Window, wanted: impl Fn(Health) -> bool) -> impl Iterator<Item = &ModelWindow> {
+/// The models whose label fulfils `wanted`, by name.
+fn models_with(window: &StabilityWindow, wanted: impl Fn(Health) -> bool) -> impl Iterator<Item = &ModelWindow> {
     let mut models: Vec<&ModelWindow> = window.models.iter().collect();
     models.sort_by(|one, other| one.name.cmp(&other.name));
     models.into_iter().filter(move |model| wanted(model.total.health()))
 }
 
-/// The sum of it all, in a sentence and in numbers of models.
-fn glance(window: &Window) -> Markup {
-    let count = |health: Health| with(window, |found| found == health).count();
+/// The summary: a sentence, and the number of models with each label.
+fn summary(window: &StabilityWindow) -> Markup {
+    let count = |health: Health| models_with(window, |found| found == health).count();
     let well = count(Health::Operational) + count(Health::Healthy);
     let (degraded, unstable) = (count(Health::Degraded), count(Health::Unstable));
     let (mood, sentence) = match (well, degraded, unstable) {
@@ -59,13 +60,13 @@ fn glance(window: &Window) -> Markup {
         _ => (Health::Unstable, format!("{unstable} models are unstable")),
     };
     html! {
-        section class={ "glance " (label::class(mood)) } aria-label="Summary" {
+        section class={ "glance " (page::class(mood)) } aria-label="Summary" {
             p class="verdict" { (sentence) }
             ul {
-                @for health in label::ALL {
+                @for health in page::ALL {
                     @let models = count(health);
                     @if models > 0 {
-                        li class=(label::class(health)) { b { (models) } " " (health.as_str()) }
+                        li class=(page::class(health)) { b { (models) } " " (health.as_str()) }
                     }
                 }
             }
@@ -73,7 +74,7 @@ fn glance(window: &Window) -> Markup {
     }
 }
 
-fn table(window: &Window) -> Markup {
+fn table(window: &StabilityWindow) -> Markup {
     html! {
         table class="models" {
             caption class="unseen" { "The models with requests in the last 24 hours" }
@@ -89,7 +90,7 @@ fn table(window: &Window) -> Markup {
                 }
             }
             @for (name, labels) in GROUPS {
-                @let rows: Vec<&ModelWindow> = with(window, |health| labels.contains(&health)).collect();
+                @let rows: Vec<&ModelWindow> = models_with(window, |health| labels.contains(&health)).collect();
                 @if !rows.is_empty() {
                     tbody {
                         tr class="group" { th scope="rowgroup" colspan="8" { (name) } }
@@ -108,9 +109,9 @@ fn row(model: &ModelWindow) -> Markup {
     html! {
         tr class=[(health == Health::NotEnoughData).then_some("unsure")] {
             th scope="row" { (link(model)) }
-            td { (label::pill(health)) }
-            td { (label::confidence(total)) }
-            @for measure in measure::ALL { td { (measure.shown(total)) } }
+            td { (page::pill(health)) }
+            td { (page::confidence(total)) }
+            @for measure in measure::ALL { td { (measure.markup(total)) } }
             td { (strip(model)) }
         }
     }
@@ -120,9 +121,9 @@ fn link(model: &ModelWindow) -> Markup {
     html! { a href=(address("/status/", &model.name)) { bdi { (model.name) } } }
 }
 
-/// The models of which there is nothing to show.
-fn silent(window: &Window) -> Markup {
-    let silent: Vec<&ModelWindow> = with(window, |health| health == Health::NoData).collect();
+/// The models without requests.
+fn silent(window: &StabilityWindow) -> Markup {
+    let silent: Vec<&ModelWindow> = models_with(window, |health| health == Health::NoData).collect();
     if window.models.is_empty() {
         return html! { p class="card" { "There are no models yet." } };
     }
@@ -131,7 +132,7 @@ fn silent(window: &Window) -> Markup {
     }
     html! {
         details class="card" open[silent.len() == window.models.len()] {
-            summary { (label::pill(Health::NoData)) " No requests in the last 24 hours: " (silent.len()) " of " (window.models.len()) " models" }
+            summary { (page::pill(Health::NoData)) " No requests in the last 24 hours: " (silent.len()) " of " (window.models.len()) " models" }
             ul class="silent" {
                 @for model in silent { li { (link(model)) } }
             }

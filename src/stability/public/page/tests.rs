@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use std::io::Write as _;
 
 use super::*;
-use crate::domain::faults::stability::{Counters, Hour};
+use crate::domain::faults::stability::{Hour, StabilityCounters};
 
 mod overview;
 mod palette;
@@ -18,8 +18,8 @@ const NOW: Hour = Hour::from_number(498_013);
 const UPDATED: i64 = 498_013 * 3600 + 2711;
 
 /// So many requests, of which so many succeeded, half of them streams.
-fn counted(requests: u64, successes: u64) -> Counters {
-    Counters {
+fn counted(requests: u64, successes: u64) -> StabilityCounters {
+    StabilityCounters {
         requests,
         successes,
         latency_ms: requests * 1234,
@@ -31,10 +31,10 @@ fn counted(requests: u64, successes: u64) -> Counters {
 }
 
 /// A model in whose last hour this was counted, and nothing before.
-fn with_last_hour(name: &str, last: Counters) -> ModelWindow {
+fn with_last_hour(name: &str, last: StabilityCounters) -> ModelWindow {
     let hours = NOW.window().map(|hour| match hour {
         NOW => (hour, last),
-        _ => (hour, Counters::default()),
+        _ => (hour, StabilityCounters::default()),
     });
     ModelWindow {
         name: name.to_owned(),
@@ -44,8 +44,8 @@ fn with_last_hour(name: &str, last: Counters) -> ModelWindow {
 }
 
 /// A model in each of whose hours this was counted.
-fn with_every_hour(name: &str, each: Counters) -> ModelWindow {
-    let mut total = Counters::default();
+fn with_every_hour(name: &str, each: StabilityCounters) -> ModelWindow {
+    let mut total = StabilityCounters::default();
     for _ in NOW.window() {
         total.add(&each);
     }
@@ -57,7 +57,7 @@ fn with_every_hour(name: &str, each: Counters) -> ModelWindow {
 }
 
 fn overview(models: &[ModelWindow]) -> String {
-    let window = Window {
+    let window = StabilityWindow {
         now: NOW,
         models: models.to_vec(),
     };
@@ -70,7 +70,7 @@ fn detail(of: &ModelWindow) -> String {
 
 #[test]
 fn figures_are_written_for_people() {
-    let latency = |ms: f64| measure::LATENCY.words(ms);
+    let latency = |ms: f64| measure::LATENCY.format(ms);
     assert_eq!(latency(0.0), "0.0 ms");
     assert_eq!(latency(9.94), "9.9 ms");
     assert_eq!(latency(9.95), "10 ms");
@@ -81,11 +81,11 @@ fn figures_are_written_for_people() {
     assert_eq!(latency(59_949.0), "59.9 s");
     assert_eq!(latency(59_950.0), "1.0 min");
     assert_eq!(latency(725_000.0), "12.1 min");
-    assert_eq!(measure::SPEED.words(9.94), "9.9 tok/s");
-    assert_eq!(measure::SPEED.words(57.6), "58 tok/s");
-    assert_eq!(measure::SUCCESS.words(99.95), "99.95 %");
-    assert_eq!(measure::SUCCESS.words(99.99), "99.99 %");
-    assert_eq!(measure::SUCCESS.words(100.0), "100 %");
+    assert_eq!(measure::SPEED.format(9.94), "9.9 tok/s");
+    assert_eq!(measure::SPEED.format(57.6), "58 tok/s");
+    assert_eq!(measure::SUCCESS.format(99.95), "99.95 %");
+    assert_eq!(measure::SUCCESS.format(99.99), "99.99 %");
+    assert_eq!(measure::SUCCESS.format(100.0), "100 %");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn every_strip_has_a_bar_with_a_title_for_each_hour() {
 #[test]
 fn a_chart_has_a_gap_where_nothing_was_measured() {
     let mut model = with_every_hour("heron", counted(200, 200));
-    model.hours[7].1 = Counters::default();
+    model.hours[7].1 = StabilityCounters::default();
     model.hours[9].1 = counted(4, 4);
     let page = detail(&model);
     let latency = page
@@ -191,7 +191,7 @@ fn a_document_needs_nothing_from_outside_and_obeys_its_policy() {
     let pages = [overview(&mixed), detail(&mixed[0]), detail(&mixed[2])];
     for page in pages {
         tags::balanced(&page);
-        let page = page.replace(look::ICON, "");
+        let page = page.replace(ICON, "");
         for banned in [
             "<script", " style=", "http:", "https:", "url(", "@import", "<form", "<base", "<iframe", "<img", " src=",
         ] {
@@ -234,7 +234,7 @@ fn when_it_was_read_is_told_to_people_and_machines() {
     );
     assert!(
         index(
-            &Window {
+            &StabilityWindow {
                 now: NOW,
                 models: vec![]
             },
@@ -263,8 +263,8 @@ fn many_models_make_a_small_document() {
     assert!(packed < 40_000, "{packed} bytes for 150 models, packed");
 }
 
-fn any_counters() -> impl Strategy<Value = Counters> {
-    (any::<[u64; 7]>(), 0..64_u32).prop_map(|(any, shift)| Counters {
+fn any_counters() -> impl Strategy<Value = StabilityCounters> {
+    (any::<[u64; 7]>(), 0..64_u32).prop_map(|(any, shift)| StabilityCounters {
         requests: any[0] >> shift,
         successes: any[1] >> shift,
         latency_ms: any[2] >> shift,
@@ -280,7 +280,7 @@ proptest! {
     fn any_window_makes_a_whole_document(name in "[^N ]*", last in any_counters(), each in any_counters(), hour: i64, updated: i64) {
         let hours = Hour::from_number(hour).window().map(|hour| (hour, each)).collect();
         let one = ModelWindow { name, total: last, hours };
-        for page in [index(&Window { now: NOW, models: vec![one.clone()] }, updated), model(&one, updated)] {
+        for page in [index(&StabilityWindow { now: NOW, models: vec![one.clone()] }, updated), model(&one, updated)] {
             tags::balanced(&page);
             let text = tags::text(&page);
             prop_assert!(!text.contains("NaN") && !text.contains(" inf"), "{}", text);
@@ -291,7 +291,7 @@ proptest! {
     #[test]
     fn a_page_tells_nothing_of_how_much_traffic_there_was(hours in proptest::collection::vec((100..5000_u64, 0..100_u64), 24), times in 2..50_u64) {
         let models = [1, times].map(|times| {
-            let mut model = with_last_hour("heron", Counters::default());
+            let mut model = with_last_hour("heron", StabilityCounters::default());
             for ((_, counters), (requests, failures)) in model.hours.iter_mut().zip(&hours) {
                 *counters = counted(requests * 2 * times, (requests * 2 - failures) * times);
                 model.total.add(counters);

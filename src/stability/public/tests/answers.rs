@@ -167,7 +167,7 @@ fn every_refusal_has_the_documented_shape_and_repeats_nothing() {
     }
     let long = format!("/web/v1/model-stability/{}", "%41".repeat(100_000));
     assert_eq!(code(&service.get(&long)), "model_not_found");
-    assert_eq!(code(&Public::not_found()), "path_not_found");
+    assert_eq!(code(&PublicService::not_found()), "path_not_found");
     assert!(service.ask(&Method::GET, "/v1/models", &[]).is_none());
 }
 

@@ -123,7 +123,7 @@ fn the_description_names_every_code_and_path() {
         assert!(codes.as_array().unwrap().contains(&code), "{code}");
     }
     for path in document["paths"].as_object().unwrap().keys() {
-        assert!(PublicPath::of(path).is_some(), "{path}");
+        assert!(PublicPath::parse(path).is_some(), "{path}");
     }
     assert!(String::from_utf8_lossy(&answer.body).contains("a stream that the provider broke counts as a failure"));
 }

@@ -7,8 +7,8 @@ use tokio::{net::UnixStream, sync::watch};
 use super::*;
 use crate::domain::{
     ledger::{
-        Admit, AdmitReply, Change, NodeId, OperationId, Step, TopUp, ToppedUp,
-        daily_sums::{DailySums, Subject, SumsOf},
+        AccountChange, AdmitCall, AdmitReply, NodeId, OperationId, Step, TopUp, TopUpReply,
+        daily_sums::{DailySums, SumSelector, SumSubject},
     },
     money::NanoUsd,
     wire::{provider_state::StateKey, session_hint::ServedBy},
@@ -17,25 +17,20 @@ use crate::store::{
     KeyStore, StoreOpenError,
     contract::{digest, until},
     ledger::{
-        LedgerStore,
+        LedgerStore, StabilityStore,
         contract::{START_MS, TestClock, node, record},
+        stability_contract::{share, this_hour},
     },
-    sessions::SessionStore,
-    sign_ins::SignInStore,
-    stability::{
-        StabilityStore,
-        contract::{share, this_hour},
-    },
-    web_sessions::{SessionDigest, WebSessionStore},
+    sessions::{SessionDigest, SessionStore, SignInStore, WebSessionStore},
 };
 
-fn open(folder: &Path, carried: Carried) -> Result<EmbeddedFiles, StoreOpenError> {
+fn open(folder: &Path, carried: HandoverState) -> Result<EmbeddedFiles, StoreOpenError> {
     EmbeddedFiles::open(folder, TestClock::new().source(), carried)
 }
 
 async fn with_account(folder: &Path) -> EmbeddedFiles {
     let store = open(folder, Vec::new()).unwrap();
-    let change = Change::Open {
+    let change = AccountChange::Open {
         balance: NanoUsd::from_nanos(1_000),
         at: START_MS / 1000,
         operation: None,
@@ -52,8 +47,8 @@ async fn with_account(folder: &Path) -> EmbeddedFiles {
 
 const ACCOUNT: &str = "acme";
 
-fn ask(of: &NodeId, request: &str) -> Admit {
-    Admit {
+fn ask(of: &NodeId, request: &str) -> AdmitCall {
+    AdmitCall {
         node: of.clone(),
         request: request.into(),
         key: Arc::new(record(1)),
@@ -84,7 +79,7 @@ async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_ther
 
     let (here, there) = UnixStream::pair().unwrap();
     let serving = tokio::spawn(Arc::clone(&new).serve_predecessor(there));
-    closed.give_to(Successor::on(here));
+    closed.give_to(Successor::new(here));
     let Ok(AdmitReply::Granted(second)) = old.ledger.admit(&ask(&node(1), "r2")).await else {
         panic!("not admitted")
     };
@@ -93,7 +88,7 @@ async fn what_is_held_goes_on_with_the_store_and_the_last_requests_reach_it_ther
     assert_eq!(old.ledger.watermark(&node(1), ACCOUNT).await, Ok(1));
     let credit = Step {
         seq: 2,
-        change: Change::Credit {
+        change: AccountChange::Credit {
             amount: NanoUsd::from_nanos(50),
             at: 0,
             operation: None,
@@ -118,7 +113,7 @@ async fn handed_over(folder: &Path) -> (EmbeddedFiles, Arc<EmbeddedFiles>) {
     let new = Arc::new(open(folder, carried).unwrap());
     let (here, there) = UnixStream::pair().unwrap();
     tokio::spawn(Arc::clone(&new).serve_predecessor(there));
-    closed.give_to(Successor::on(here));
+    closed.give_to(Successor::new(here));
     (old, new)
 }
 
@@ -132,7 +127,7 @@ async fn each_call_that_a_request_needs_to_its_end_is_answered_by_the_successor(
     let found = old.keys.find(&digest(1)).await.unwrap();
     assert_eq!(found.record.as_ref(), Some(&key));
     assert_eq!(old.keys.changes_since(0).await, new.keys.changes_since(0).await);
-    old.keys.touch(&[(key.id.clone(), 700)]).await.unwrap();
+    old.keys.record_uses(&[(key.id.clone(), 700)]).await.unwrap();
     assert_eq!(new.keys.by_id(&key.id).await.unwrap().unwrap().last_used, Some(700));
     let (state, now) = (StateKey([1; 16]), crate::edges::clock::unix_seconds());
     let served_by = ServedBy {
@@ -158,13 +153,13 @@ async fn each_call_that_a_request_needs_to_its_end_is_answered_by_the_successor(
         more: NanoUsd::from_nanos(100),
     };
     let topped_up = old.ledger.top_up(&more).await;
-    assert_eq!(topped_up, Ok(ToppedUp::Granted(NanoUsd::from_nanos(100))));
+    assert_eq!(topped_up, Ok(TopUpReply::Granted(NanoUsd::from_nanos(100))));
     old.ledger.renew(&of, &[ACCOUNT.to_owned()]).await.unwrap();
     assert_eq!(held(&new).await, (NanoUsd::from_nanos(700), 1));
     old.ledger.release(&of, ACCOUNT).await.unwrap();
     assert_eq!(held(&new).await, (NanoUsd::ZERO, 0));
     let order = OperationId::parse("order-7").unwrap();
-    let change = Change::Credit {
+    let change = AccountChange::Credit {
         amount: NanoUsd::from_nanos(50),
         at: 0,
         operation: Some(order.clone()),
@@ -175,11 +170,11 @@ async fn each_call_that_a_request_needs_to_its_end_is_answered_by_the_successor(
     );
     assert_eq!(old.ledger.watermark(&of, ACCOUNT).await, Ok(2));
     assert_eq!(
-        old.ledger.operation(ACCOUNT, &order).await,
+        old.ledger.operation_amount(ACCOUNT, &order).await,
         Ok(Some(NanoUsd::from_nanos(50)))
     );
     let hour = this_hour();
-    old.ledger.tell(&of, &[share(hour, &[("a", 3)])]).await.unwrap();
+    old.ledger.put_shares(&of, &[share(hour, &[("a", 3)])]).await.unwrap();
     let told = old.ledger.buckets(hour, hour).await.unwrap();
     assert_eq!(told.len(), 1);
     assert_eq!(new.ledger.buckets(hour, hour).await.unwrap(), told);
@@ -199,15 +194,18 @@ async fn nothing_else_is_asked_of_the_successor() {
         keys.visit(&session).await.err(),
         ledger.account(ACCOUNT).await.err(),
         ledger.accounts(None, 1).await.err(),
-        ledger.sums(ACCOUNT, 0..=0, &SumsOf::One(Subject::Account)).await.err(),
-        ledger.summed(ACCOUNT).await.err(),
+        ledger
+            .sums(ACCOUNT, 0..=0, &SumSelector::One(SumSubject::Account))
+            .await
+            .err(),
+        ledger.summed_up_to(ACCOUNT).await.err(),
         ledger.put_sums(ACCOUNT, 0, &DailySums::default(), 0).await.err(),
         ledger.take_notices(ACCOUNT, 0).await.err(),
         old.is_empty().await.err(),
         old.dump(mpsc::channel(1).0).await.err(),
     ];
     for error in refused {
-        assert_eq!(error, Some(elsewhere()));
+        assert_eq!(error, Some(not_owner_error()));
     }
     assert_eq!(ledger.now_ms().await, Ok(START_MS));
 }
@@ -243,7 +241,7 @@ async fn calls_wait_while_it_is_on_its_way_and_fail_when_the_successor_has_gone(
     assert!(!waiting.is_finished());
     let (here, there) = UnixStream::pair().unwrap();
     drop(there);
-    closed.give_to(Successor::on(here));
+    closed.give_to(Successor::new(here));
     assert!(matches!(waiting.await.unwrap(), Err(StoreError::Unavailable(_))));
     assert!(
         store.ledger.flush().await.is_ok(),
@@ -269,8 +267,8 @@ async fn who_keeps_steps_is_told_when_those_that_it_knew_as_applied_are_in_the_f
     let store = with_account(folder.path()).await;
     let (shutdown, ended) = watch::channel(false);
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let applied = |books: &Books| {
-        let (applied, told) = (books.applied(&node(1), ACCOUNT), Arc::clone(&told));
+    let applied = |books: &AccountTable| {
+        let (applied, told) = (books.watermark(&node(1), ACCOUNT), Arc::clone(&told));
         // What the disk holds at this moment is what a process killed now leaves behind.
         let (file, image) = (folder.path().join("ledger.redb"), tempfile::tempdir().unwrap());
         move || {
@@ -278,7 +276,7 @@ async fn who_keeps_steps_is_told_when_those_that_it_knew_as_applied_are_in_the_f
             let left = EmbeddedLedger::open(image.path(), TestClock::new().source()).unwrap();
             told.lock()
                 .unwrap()
-                .push((applied, left.books().applied(&node(1), ACCOUNT)));
+                .push((applied, left.books().watermark(&node(1), ACCOUNT)));
         }
     };
     let stop = async {
@@ -299,7 +297,7 @@ async fn every_change_of_a_key_is_nudged_until_another_process_has_the_files() {
     assert!(!store.keys.nudges_all(), "it is not decided yet");
     assert!(!nudges.has_changed().unwrap());
     let (here, _there) = UnixStream::pair().unwrap();
-    closed.give_to(Successor::on(here));
+    closed.give_to(Successor::new(here));
     assert!(nudges.has_changed().unwrap() && !store.keys.nudges_all());
     nudges.mark_unchanged();
 

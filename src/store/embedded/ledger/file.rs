@@ -1,93 +1,102 @@
 //! The durable form of the embedded ledger: one redb file, in which counters, watermarks and daily sums always agree.
 //!
-//! Every value has a checksum of its own: redb would look at those of its pages only in a walk through the whole file, which
-//! the sums of half a year make too long for a start.
+//! Every value has its own checksum: redb verifies the checksums of its pages only in a walk through the whole file, which
+//! takes too long for a start with the sums of half a year.
 
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod archive;
+mod daily_sums;
+pub(super) mod retention;
+mod stability;
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::domain::{
-    keys::key::KeyId,
-    ledger::{
-        Account,
-        account::{AccountSummary, key::AccountKey, notices::Notices, operations::Recorded},
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            Account,
+            account::{AccountSummary, key::AccountKey, notices::Notices, operations::RecordedOperation},
+            daily_sums::Sums,
+        },
+    },
+    store::{
+        StoreError, StoreOpenError,
+        embedded::{
+            file::{self, META, unavailable},
+            ledger::file::daily_sums::{SUMS, put_sums},
+        },
     },
 };
-use crate::store::embedded::database::{self, META, unavailable};
-use crate::store::{StoreError, StoreOpenError};
 
-mod archive;
-mod begun;
-mod daily_sums;
-pub(super) mod retention;
-mod sealed;
-mod stability;
-mod sums_table;
-
-use self::sealed::{seal, unseal};
-pub(super) use self::sums_table::ChangedSum;
-use self::sums_table::{SUMS, put_sums};
+pub(super) use crate::store::embedded::ledger::file::daily_sums::ChangedSum;
 
 /// Account to a sealed [`AccountSummary`].
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Account and key to a sealed [`AccountKey`].
 const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
-/// Account to the sealed operations that it remembers, a list of [`Recorded`], the oldest first.
+/// Account to its remembered operations, a sealed list of [`RecordedOperation`], oldest first.
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
-/// Account to the sealed [`Notices`] that wait there. They are in no backup.
+/// Account to its sealed waiting [`Notices`]. Backups do not include them.
 const NOTICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notices");
-/// Hour and node to what the node has counted in it, a sealed `Bucket`.
+/// Hour and node to the node's counters of that hour, a sealed `Bucket`.
 const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("stability");
 /// The layout written here. A file with another one is refused, not guessed at.
 const FORMAT: u64 = 2;
 pub(super) const FILE_NAME: &str = "ledger.redb";
-/// Memory redb may use to cache pages: accounts are in memory anyway, so only writes and queries of sums pass through it.
+/// Memory that redb may use to cache pages. Accounts are in memory anyway, so only writes and queries of sums pass through
+/// it.
 const PAGE_CACHE_BYTES: usize = 4 << 20;
 
 /// Opens the database, at the start and again after a failure.
-pub(super) type Opening = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
+pub(super) type DatabaseOpener = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
 
 pub(super) struct LedgerFile {
-    opening: Opening,
-    /// `None` where it could not be opened again.
+    opening: DatabaseOpener,
+    /// `None` once it is closed, or if it could not be opened again.
     database: RwLock<Option<Database>>,
-    /// redb does nothing more with a file that has failed once, were it only for a disk that was full: it has to be opened
-    /// again.
+    /// redb refuses all work on a file after one failure, even if the disk was only full: the file has to be opened again.
     failed: AtomicBool,
 }
 
-/// What is to be written of one account, all of it as it was at one moment.
-pub(super) struct Changed {
+/// The changes of one account to be written, all as of one moment.
+pub(super) struct PendingAccountWrite {
     pub(super) account: String,
-    /// `None` for an account that has not come into being.
+    /// `None` for an account that does not exist yet.
     pub(super) standing: Option<AccountSummary>,
-    /// The operations that it remembers, if they have changed.
-    pub(super) operations: Option<Vec<Recorded>>,
-    /// What waits to be told, if that has changed.
+    /// The remembered operations, if they have changed.
+    pub(super) operations: Option<Vec<RecordedOperation>>,
+    /// The waiting notices, if they have changed.
     pub(super) notices: Option<Notices>,
     pub(super) keys: Vec<(KeyId, AccountKey)>,
     pub(super) sums: Vec<ChangedSum>,
 }
 
 impl LedgerFile {
-    /// Opens `folder/ledger.redb`, making both if need be, readable by the owner alone, and reads all accounts.
+    /// Opens `folder/ledger.redb`, creating both if necessary, readable by the owner only, and reads all accounts.
     pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         let opening = path.clone();
-        Self::open_by(&path, Box::new(move || database::open(&opening, PAGE_CACHE_BYTES)))
+        Self::open_by(&path, Box::new(move || file::open(&opening, PAGE_CACHE_BYTES)))
     }
 
-    /// The same with another way to open `path`.
-    pub(super) fn open_by(path: &Path, opening: Opening) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
-        database::at_start(path, || {
+    /// Opens the file at `path` by `opening`.
+    pub(super) fn open_by(
+        path: &Path,
+        opening: DatabaseOpener,
+    ) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
+        file::catch_damage(path, || {
             let database = opening()?;
-            settle_format(&database).map_err(|reason| database::corrupt(path, reason))?;
-            let accounts = accounts(&database).map_err(|reason| database::corrupt(path, reason))?;
+            settle_format(&database).map_err(|reason| file::corrupt(path, reason))?;
+            let accounts = read_accounts(&database).map_err(|reason| file::corrupt(path, reason))?;
             let this = Self {
                 opening,
                 database: RwLock::new(Some(database)),
@@ -97,7 +106,7 @@ impl LedgerFile {
         })
     }
 
-    /// Works with the file. A panic of redb, which is what some damaged pages lead to, is an error.
+    /// Runs `work` with the database. redb panics on some damaged pages; such a panic is returned as an error.
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
         let database = self.database.read();
         let Some(database) = database.as_ref() else {
@@ -112,7 +121,7 @@ impl LedgerFile {
         })
     }
 
-    /// Closes it, when who works with it has ended. It is not opened again.
+    /// Closes the file after running work has ended. It is not opened again.
     pub(super) fn close(&self) {
         *self.database.write() = None;
         self.failed.store(false, Ordering::Relaxed);
@@ -125,7 +134,7 @@ impl LedgerFile {
         }
         let mut database = self.database.write();
         let again = AssertUnwindSafe(|| {
-            // The old one first: the file has one owner.
+            // Close the old one first: the file has one owner.
             drop(database.take());
             (self.opening)()
         });
@@ -141,7 +150,7 @@ impl LedgerFile {
     }
 
     /// Makes changes durable, all or none.
-    pub(super) fn commit(&self, changes: &[Changed]) -> Result<(), StoreError> {
+    pub(super) fn commit(&self, changes: &[PendingAccountWrite]) -> Result<(), StoreError> {
         self.recover()?;
         self.with(|database| {
             let transaction = begin_write(database)?;
@@ -153,7 +162,7 @@ impl LedgerFile {
                     let Some(standing) = &changed.standing else { continue };
                     let account = changed.account.as_str();
                     accounts.insert(account, seal(standing)?.as_slice())?;
-                    // These change seldom.
+                    // These change rarely.
                     if let Some(recorded) = &changed.operations {
                         let mut operations = transaction.open_table(OPERATIONS)?;
                         operations.insert(account, seal(recorded)?.as_slice())?;
@@ -173,14 +182,14 @@ impl LedgerFile {
     }
 }
 
-/// A transaction after which a start needs no walk through the file. It commits in two phases.
+/// A two-phase transaction after which a start needs no walk through the file.
 fn begin_write(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     Ok(transaction)
 }
 
-/// Makes sure that the file is of the format that is read here and has all tables.
+/// Ensures that the file has the format that is read here, and all tables.
 fn settle_format(database: &Database) -> Result<(), String> {
     let tables = || -> Result<WriteTransaction, redb::Error> {
         let transaction = begin_write(database)?;
@@ -192,11 +201,11 @@ fn settle_format(database: &Database) -> Result<(), String> {
         transaction.open_table(SUMS)?;
         Ok(transaction)
     };
-    database::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
+    file::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
 }
 
-/// All accounts. `Err` says what cannot be read, and never the content.
-fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
+/// All accounts. `Err` describes what cannot be read, and never the content.
+fn read_accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
     let failed = |error: redb::Error| error.to_string();
     let mut keys: BTreeMap<String, Vec<(KeyId, AccountKey)>> = BTreeMap::new();
     let read = database.begin_read().map_err(|error| failed(error.into()))?;
@@ -204,7 +213,7 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
     for entry in table.iter().map_err(|error| failed(error.into()))? {
         let (name, sealed) = entry.map_err(|error| failed(error.into()))?;
         let (account, key) = name.value();
-        let fault = || format!("what key {key} of account `{account}` has spent is not readable");
+        let fault = || format!("the spending of key {key} of account `{account}` is unreadable");
         let id = KeyId::parse(key).map_err(|_| fault())?;
         let known = unseal(sealed.value()).ok_or_else(fault)?;
         keys.entry(account.to_owned()).or_default().push((id, known));
@@ -217,30 +226,94 @@ fn accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
         let (account, sealed) = entry.map_err(|error| failed(error.into()))?;
         let account = account.value();
         let standing: AccountSummary =
-            unseal(sealed.value()).ok_or_else(|| format!("account `{account}` is not readable"))?;
+            unseal(sealed.value()).ok_or_else(|| format!("account `{account}` is unreadable"))?;
         let keys = keys.remove(account).unwrap_or_default();
-        let recorded = operations_of(&operations, account).map_err(failed)?;
+        let recorded = read_operations(&operations, account).map_err(failed)?;
         let recorded =
-            recorded.ok_or_else(|| format!("the operations that account `{account}` remembers are not readable"))?;
+            recorded.ok_or_else(|| format!("the operations that account `{account}` remembers are unreadable"))?;
         let waiting = notices.get(account).map_err(|error| failed(error.into()))?;
         let waiting = waiting.map_or_else(|| Some(Notices::default()), |sealed| unseal(sealed.value()));
-        let waiting = waiting.ok_or_else(|| format!("what waits to be told of account `{account}` is not readable"))?;
-        let known = Account::restored(standing, keys, recorded).with_notices(waiting);
+        let waiting = waiting.ok_or_else(|| format!("the notices of account `{account}` are unreadable"))?;
+        let known = Account::from_stored(standing, keys, recorded).with_notices(waiting);
         accounts.insert(account.to_owned(), known);
     }
     match keys.keys().next() {
         None => Ok(accounts),
-        Some(account) => Err(format!("account `{account}` has keys and is not there")),
+        Some(account) => Err(format!("account `{account}` has keys but does not exist")),
     }
 }
 
-/// The operations that an account remembers; `None`: they are not readable.
-fn operations_of(
+/// The operations that an account remembers; `None` if they are unreadable.
+fn read_operations(
     table: &impl ReadableTable<&'static str, &'static [u8]>,
     account: &str,
-) -> Result<Option<Vec<Recorded>>, redb::Error> {
+) -> Result<Option<Vec<RecordedOperation>>, redb::Error> {
     Ok(match table.get(account)? {
         None => Some(Vec::new()),
         Some(sealed) => unseal(sealed.value()),
     })
+}
+
+const META_BEGUN: &str = "begun";
+
+impl LedgerFile {
+    /// Whether [`LedgerFile::begin`] was ever called on this file. A new file in the place of a lost one is not begun.
+    pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
+        self.with(|database| {
+            let meta = database.begin_read()?.open_table(META)?;
+            Ok(meta.get(META_BEGUN)?.is_some())
+        })
+    }
+
+    /// Marks the file as begun. The mark is on disk when it returns.
+    pub(in crate::store::embedded::ledger) fn begin(&self) -> Result<(), StoreError> {
+        self.recover()?;
+        self.with(|database| {
+            let transaction = begin_write(database)?;
+            transaction.open_table(META)?.insert(META_BEGUN, 1)?;
+            Ok(transaction.commit()?)
+        })
+    }
+}
+
+/// The size of the checksum before a value.
+const CHECKSUM_BYTES: usize = 4;
+
+/// A value as JSON, behind its checksum.
+fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
+    seal_with(|json| serde_json::to_writer(json, value))
+}
+
+/// Daily sums behind their checksum: as bytes, because a page reads hundreds of thousands of them.
+fn seal_sums(sums: &Sums) -> Result<Vec<u8>, redb::Error> {
+    seal_with(|bytes| {
+        sums.write_bytes(bytes);
+        Ok(())
+    })
+}
+
+fn seal_with(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<Vec<u8>, redb::Error> {
+    let mut sealed = vec![0; CHECKSUM_BYTES];
+    write(&mut sealed).map_err(|error| redb::Error::Io(error.into()))?;
+    let checksum = crc32fast::hash(sealed.get(CHECKSUM_BYTES..).unwrap_or_default());
+    if let Some(place) = sealed.first_chunk_mut::<CHECKSUM_BYTES>() {
+        *place = checksum.to_le_bytes();
+    }
+    Ok(sealed)
+}
+
+/// The value; `None` if it is not as it was sealed.
+fn unseal<T: DeserializeOwned>(sealed: &[u8]) -> Option<T> {
+    serde_json::from_slice(verified_bytes(sealed)?).ok()
+}
+
+/// The daily sums; `None` if they are not as they were sealed.
+fn unseal_sums(sealed: &[u8]) -> Option<Sums> {
+    Sums::read_bytes(verified_bytes(sealed)?)
+}
+
+/// The bytes behind a checksum, if it matches.
+fn verified_bytes(sealed: &[u8]) -> Option<&[u8]> {
+    let (checksum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
+    (crc32fast::hash(bytes) == u32::from_le_bytes(*checksum)).then_some(bytes)
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use redb::ReadableTable;
 use tempfile::TempDir;
 
-use super::commits::HOUR_MS;
 use super::upkeep::Upkeep;
 use super::*;
 use crate::domain::ledger::consumption::{RETENTION_DAYS, Row};
-use crate::domain::ledger::daily_sums::Subject;
-use crate::domain::ledger::retention::Retention;
-use crate::domain::ledger::{Change, Denial, Settlement, tag::Tag};
+use crate::domain::ledger::daily_sums::SumSubject;
+use crate::domain::ledger::retention::RetentionProgress;
+use crate::domain::ledger::{AccountChange, Denial, Settlement, tag::Tag};
 use crate::store::contract::until;
+use crate::store::embedded::ledger::HOUR_MS;
 use crate::store::ledger::contract::{Fixture, START_MS, TestClock, key_id, ledger_suite, node, record, row};
 
 mod commits;
@@ -26,12 +26,12 @@ mod sums;
 
 impl EmbeddedLedger {
     /// The accounts, as long as they are here.
-    pub(crate) fn books(&self) -> Arc<Books> {
+    pub(crate) fn books(&self) -> Arc<AccountTable> {
         Arc::clone(&self.ownership.here_now().unwrap())
     }
 
     async fn remove_old(&self) -> Result<(), StoreError> {
-        self.work(|books, now_ms| books.remove_old(now_ms)).await
+        self.run_blocking(|books, now_ms| books.remove_old(now_ms)).await
     }
 
     /// Leaves all days to the file that it has as they are in memory.
@@ -41,7 +41,7 @@ impl EmbeddedLedger {
 
     /// One turn of the upkeep, which is not the last one.
     async fn turn(&self, upkeep: &mut Upkeep) -> bool {
-        upkeep.turn(&self.books(), (self.now_ms)(), false).await
+        upkeep.run_turn(&self.books(), (self.now_ms)(), false).await
     }
 
     /// The upkeep in turns that changes wait for at most for `most`, until `shutdown` turns true or its sender is gone; then once
@@ -49,14 +49,14 @@ impl EmbeddedLedger {
     async fn write_often(&self, most: Duration, mut shutdown: watch::Receiver<bool>) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
-            upkeep.turn(&self.books(), (self.now_ms)(), ended).await;
+            upkeep.run_turn(&self.books(), (self.now_ms)(), ended).await;
             self.close_days();
             if ended {
                 return;
             }
             ended = tokio::select! {
                 _ = shutdown.wait_for(|ended| *ended) => true,
-                () = self.signals.due(most, (self.now_ms)()) => false,
+                () = self.signals.wait_until_due(most, (self.now_ms)()) => false,
             };
         }
     }
@@ -104,9 +104,9 @@ fn a_row(request: u64, cost: i64, day: i64) -> Row {
     row
 }
 
-fn settled(request: u64, cost: i64, day: i64) -> Change {
+fn settled(request: u64, cost: i64, day: i64) -> AccountChange {
     let row = a_row(request, cost, day);
-    Change::Settle(Box::new(Settlement {
+    AccountChange::Settle(Box::new(Settlement {
         lease: None,
         key: row.key_id.clone(),
         at_ms: row.time_ms,
@@ -120,7 +120,7 @@ fn settled(request: u64, cost: i64, day: i64) -> Change {
 
 /// A journal that opens an account with 1000 and settles, each request for its number.
 fn journal(settlements: u64) -> Vec<Step> {
-    let open = Change::Open {
+    let open = AccountChange::Open {
         balance: nanos(1_000),
         at: 7,
         operation: None,
@@ -133,10 +133,10 @@ fn journal(settlements: u64) -> Vec<Step> {
     changes.zip(1..).map(|(change, seq)| Step { seq, change }).collect()
 }
 
-fn ask(request: &str, revision: u64) -> Admit {
+fn ask(request: &str, revision: u64) -> AdmitCall {
     let mut key = record(1);
     key.revision = revision;
-    Admit {
+    AdmitCall {
         node: node(1),
         request: request.into(),
         key: Arc::new(key),
@@ -160,7 +160,7 @@ async fn lasting(store: &EmbeddedLedger) -> (Vec<AccountView>, KeySpend, Vec<u64
 
 /// How many requests the sums of an account count, by day.
 fn requests(sums: &DailySums) -> Vec<(i64, u64)> {
-    let whole = sums.iter().filter(|sum| sum.subject == Subject::Account);
+    let whole = sums.iter().filter(|sum| sum.subject == SumSubject::Account);
     whole.map(|sum| (sum.day, sum.sums.requests)).collect()
 }
 
@@ -172,7 +172,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     store.apply(&node(2), "acme", &journal(3)[..2], 0).await.unwrap();
     store.apply(&node(1), "beta", &journal(0), 0).await.unwrap();
     let order = OperationId::parse("order-7").unwrap();
-    let change = Change::Credit {
+    let change = AccountChange::Credit {
         amount: nanos(5),
         at: 0,
         operation: Some(order.clone()),
@@ -186,7 +186,7 @@ async fn what_was_flushed_is_there_after_opening_again_and_holds_are_not() {
     let store = opened(folder.path());
     assert_eq!(lasting(&store).await, before);
     assert_eq!(requests(&before.3), [(TODAY - 1, 10), (TODAY, 21)]);
-    assert_eq!(store.operation("acme", &order).await, Ok(Some(nanos(5))));
+    assert_eq!(store.operation_amount("acme", &order).await, Ok(Some(nanos(5))));
     // The key's revision has lasted as well.
     assert_eq!(store.admit(&ask("b", 4)).await, Ok(AdmitReply::StaleKey));
     let mut revoked = ask("b", 6);
@@ -208,8 +208,8 @@ async fn sums_go_when_they_are_older_than_they_are_kept() {
     let kept = keep_days * DAY_MS;
     clock.advance(kept);
     // As it stood the day before.
-    let before = Retention::until(TODAY - 1, clock.now_ms() - DAY_MS, keep_days);
-    store.books().file().note_retention(before).unwrap();
+    let before = RetentionProgress::forced_until(TODAY - 1, clock.now_ms() - DAY_MS, keep_days);
+    store.books().file().put_retention(before).unwrap();
     store.remove_old().await.unwrap();
     assert_eq!(requests(&sums::all(&store).await), [(TODAY, 6)]);
     clock.advance(-kept);
@@ -267,8 +267,11 @@ async fn the_writer_writes_by_itself_and_at_the_end() {
     let steps = journal(30);
     store.apply(&node(1), "acme", &steps[..20], 0).await.unwrap();
     until("all is written", async || {
-        let sums = store.work(|books, _| books.file().day("acme", TODAY)).await.unwrap();
-        let whole = sums.iter().find(|sum| sum.subject == Subject::Account);
+        let sums = store
+            .run_blocking(|books, _| books.file().day_sums("acme", TODAY))
+            .await
+            .unwrap();
+        let whole = sums.iter().find(|sum| sum.subject == SumSubject::Account);
         whole.is_some_and(|sum| sum.sums.requests == 13)
     })
     .await;
@@ -326,7 +329,7 @@ async fn a_balance_that_was_changed_on_the_disk_is_refused_and_not_shown() {
         .unwrap();
     let said = refused.to_string();
     assert!(
-        said.contains("account `acme` is not readable") && !said.contains("966"),
+        said.contains("account `acme` is unreadable") && !said.contains("966"),
         "{said}"
     );
 }

@@ -1,26 +1,27 @@
-//! What is done with the ledger's file all the time: changes are written, and each hour days are closed and old sums removed.
+//! The regular work on the ledger's file: writing changes, and each hour closing days and removing old sums.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{
-    Books, EmbeddedLedger,
-    commits::{COMMIT_AFTER, HOUR_MS},
-    flush,
-};
-use crate::store::embedded::{blocking, ownership::Owner};
+use super::{AccountTable, EmbeddedLedger, flush};
+use crate::store::embedded::ledger::{COMMIT_AFTER, HOUR_MS};
+use crate::store::embedded::{blocking, ownership::FilesOwner};
 
 impl EmbeddedLedger {
-    /// Writes changes all the time, until `shutdown` turns true or its sender is gone; then once more. Each hour `applied` notes
-    /// how far journals know their steps as applied, and what it returns is called when all of these are in the file.
-    pub(crate) async fn run<W: FnOnce()>(&self, mut shutdown: watch::Receiver<bool>, applied: impl Fn(&Books) -> W) {
+    /// Writes changes until `shutdown` turns true or its sender is gone; then once more. Each hour `applied` reads how far
+    /// the journals know their steps as applied, and the function it returns is called when all of these are in the file.
+    pub(crate) async fn run<W: FnOnce()>(
+        &self,
+        mut shutdown: watch::Receiver<bool>,
+        applied: impl Fn(&AccountTable) -> W,
+    ) {
         let (mut upkeep, mut ended) = (Upkeep::default(), false);
         loop {
-            if let Owner::Here(books) = &*self.ownership.owner().await {
+            if let FilesOwner::Here(books) = &*self.ownership.owner().await {
                 let now_ms = (self.now_ms)();
-                let written = upkeep.is_hourly(now_ms).then(|| applied(books));
-                if upkeep.turn(books, now_ms, ended).await
+                let written = upkeep.is_hour_due(now_ms).then(|| applied(books));
+                if upkeep.run_turn(books, now_ms, ended).await
                     && let Some(written) = written
                 {
                     written();
@@ -31,46 +32,46 @@ impl EmbeddedLedger {
             }
             ended = tokio::select! {
                 _ = shutdown.wait_for(|ended| *ended) => true,
-                () = self.signals.due(COMMIT_AFTER, (self.now_ms)()) => false,
+                () = self.signals.wait_until_due(COMMIT_AFTER, (self.now_ms)()) => false,
             };
         }
     }
 }
 
-/// How the last turns went.
+/// The outcomes of the last turns.
 #[derive(Default)]
 pub(super) struct Upkeep {
     failing: bool,
     /// The hour of the last removal.
-    cleaned: Option<i64>,
+    cleaned_hour: Option<i64>,
 }
 
 impl Upkeep {
-    /// Whether what is done each hour is due.
-    pub(super) fn is_hourly(&self, now_ms: i64) -> bool {
-        self.cleaned != Some(now_ms.div_euclid(HOUR_MS))
+    /// Whether the hourly work is due.
+    pub(super) fn is_hour_due(&self, now_ms: i64) -> bool {
+        self.cleaned_hour != Some(now_ms.div_euclid(HOUR_MS))
     }
 
-    /// One turn, the last one when it has `ended`. Says whether everything that was applied before it is on the disk.
-    pub(super) async fn turn(&mut self, books: &Arc<Books>, now_ms: i64, ended: bool) -> bool {
+    /// Runs one turn, the last one if `ended`. Returns whether everything that was applied before it is on disk.
+    pub(super) async fn run_turn(&mut self, books: &Arc<AccountTable>, now_ms: i64, ended: bool) -> bool {
         let outcome = flush(books, now_ms).await;
         match &outcome {
-            Ok(()) if self.failing => tracing::info!("the ledger is written again"),
+            Ok(()) if self.failing => tracing::info!("the ledger can be written again"),
             Err(error) if !self.failing || ended => {
-                tracing::error!(%error, "the ledger cannot be written, the journal keeps what is missing; see to the disk");
+                tracing::error!(%error, "the ledger cannot be written: check the disk; the journal keeps what is missing");
             }
             Ok(()) | Err(_) => {}
         }
         self.failing = outcome.is_err();
-        if !ended && self.is_hourly(now_ms) {
-            self.cleaned = Some(now_ms.div_euclid(HOUR_MS));
+        if !ended && self.is_hour_due(now_ms) {
+            self.cleaned_hour = Some(now_ms.div_euclid(HOUR_MS));
             let books = Arc::clone(books);
             let keep_house = move || {
                 books.close_days(now_ms);
                 books.remove_old(now_ms)
             };
             if let Err(error) = blocking(keep_house).await {
-                tracing::warn!(%error, "old daily sums and old hours stay for another day");
+                tracing::warn!(%error, "cannot remove old daily sums and hours, trying again in an hour");
             }
         }
         outcome.is_ok()

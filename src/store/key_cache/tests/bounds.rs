@@ -26,7 +26,7 @@ async fn there_are_no_more_keys_than_allowed() {
         for number in 1..=255 {
             node.find(number, now).await;
             assert!(node.entries().0 <= entries_max);
-            node.cache.touch(&id(number), 1);
+            node.cache.record_use(&id(number), 1);
             let used = node.cache.uses.len();
             assert!(used <= entries_max, "{used} of {entries_max}");
         }
@@ -45,7 +45,7 @@ async fn the_key_that_was_not_used_for_the_longest_time_goes() {
         ..SETTINGS
     };
     let node = Followed::start(one_shard_of_two).await;
-    let shard = |number: &u8| slot(&node.cache.shards, digest(*number).as_bytes().last());
+    let shard = |number: &u8| shard_index(&node.cache.shards, digest(*number).as_bytes().last());
     let same: Vec<u8> = (1..=255).filter(|number| shard(number) == shard(&1)).take(3).collect();
     let [used, unused, third] = same[..] else {
         panic!("of 255 digests three are in one shard")

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::domain::keys::secret::{KeyPrefix, ServiceKey};
 
-const SHIPPED: UnknownSettings = UnknownSettings {
+const SHIPPED: UnknownKeySettings = UnknownKeySettings {
     entries_max: 10_000,
-    per_address: Allowance {
+    per_address: RateAllowance {
         per_minute: 600,
         burst: 100,
         clients_max: 100_000,
     },
-    in_all: Allowance {
+    in_all: RateAllowance {
         per_minute: 60_000,
         burst: 1000,
         clients_max: 1,
@@ -27,9 +27,9 @@ fn made_up(prefix: &KeyPrefix) -> KeyDigest {
     ServiceKey::generate(prefix, &mut rand::rng()).digest()
 }
 
-fn few(burst: u32) -> UnknownSettings {
-    UnknownSettings {
-        per_address: Allowance {
+fn few(burst: u32) -> UnknownKeySettings {
+    UnknownKeySettings {
+        per_address: RateAllowance {
             per_minute: 60,
             burst,
             clients_max: 1000,
@@ -39,7 +39,7 @@ fn few(burst: u32) -> UnknownSettings {
 }
 
 /// A node with [`REAL`] keys in its store.
-async fn start(unknown: UnknownSettings) -> Followed {
+async fn start(unknown: UnknownKeySettings) -> Followed {
     let node = Followed::start(KeyCacheSettings { unknown, ..SETTINGS }).await;
     for number in 2..=REAL {
         node.store.create(&digest(number), &record(number, 100)).await.unwrap();
@@ -110,7 +110,7 @@ async fn lookups_under_way_exceed_the_limit_by_less_than_there_are_at_one_time()
     let digests: Vec<KeyDigest> = (0..2000).map(|_| made_up(&prefix)).collect();
     let flights: BTreeSet<_> = digests
         .iter()
-        .map(|one| slot(&node.cache.flights, one.as_bytes().first()))
+        .map(|one| shard_index(&node.cache.flights, one.as_bytes().first()))
         .collect();
     let finds: Vec<_> = digests
         .into_iter()
@@ -235,7 +235,7 @@ async fn what_was_a_key_not_long_ago_is_looked_up_whoever_else_asks() {
     node.catch_up().await;
     let revoked = node.find(1, later).await.unwrap();
     assert_eq!(revoked.state, KeyState::Revoked { at: 500 }, "it was changed");
-    node.cache.find_anew(&digest(1), later).await.unwrap();
+    node.cache.refetch(&digest(1), later).await.unwrap();
     // A new server, which knows the same keys.
     let (other, flushes) = (Arc::new(ModelStore::new()), node.events("flush"));
     other.create(&digest(1), &record(1, 100)).await.unwrap();

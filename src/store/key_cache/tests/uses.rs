@@ -7,7 +7,7 @@ async fn uses_are_written_in_one_batch_at_the_end() {
     let node = Followed::start(SETTINGS).await;
     node.store.create(&digest(2), &record(2, 100)).await.unwrap();
     for (number, at) in [(1, 10), (1, 30), (1, 20), (2, 5)] {
-        node.cache.touch(&id(number), at);
+        node.cache.record_use(&id(number), at);
     }
     assert_eq!(node.store.touches.load(Ordering::SeqCst), 0);
     node.shutdown.send_replace(true);
@@ -28,7 +28,7 @@ async fn uses_wait_for_a_store_that_is_away() {
     let flush_used = Duration::from_millis(5);
     let node = Followed::start(KeyCacheSettings { flush_used, ..SETTINGS }).await;
     node.store.is_away.store(true, Ordering::SeqCst);
-    node.cache.touch(&id(1), 10);
+    node.cache.record_use(&id(1), 10);
     until("writing was tried", async || {
         node.store.touches.load(Ordering::SeqCst) >= 2
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
-    ledger::{Admit, AdmitReply, Change, Denial, KeySpend, OperationId, Settlement, Step},
+    ledger::{AccountChange, AdmitCall, AdmitReply, Denial, KeySpend, OperationId, Settlement, Step},
     money::NanoUsd,
 };
 use crate::store::ledger::APPLY_STEPS_MAX;
@@ -15,30 +15,30 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
+fn steps(first: u64, changes: impl IntoIterator<Item = AccountChange>) -> Vec<Step> {
     let numbered = changes.into_iter().zip(first..);
     numbered.map(|(change, seq)| Step { seq, change }).collect()
 }
 
-fn open(balance: i64, at: i64) -> Change {
+fn open(balance: i64, at: i64) -> AccountChange {
     let balance = nanos(balance);
-    Change::Open {
+    AccountChange::Open {
         balance,
         at,
         operation: None,
     }
 }
 
-fn credit(amount: i64) -> Change {
-    Change::Credit {
+fn credit(amount: i64) -> AccountChange {
+    AccountChange::Credit {
         amount: nanos(amount),
         at: 0,
         operation: None,
     }
 }
 
-fn ask(request: &str, estimate: i64) -> Admit {
-    Admit {
+fn ask(request: &str, estimate: i64) -> AdmitCall {
+    AdmitCall {
         node: node(1),
         request: request.into(),
         key: Arc::new(record(1)),
@@ -49,8 +49,8 @@ fn ask(request: &str, estimate: i64) -> Admit {
     }
 }
 
-fn settled(request: &str, at_ms: i64, end_ms: i64, cost: i64) -> Change {
-    Change::Settle(Box::new(Settlement {
+fn settled(request: &str, at_ms: i64, end_ms: i64, cost: i64) -> AccountChange {
+    AccountChange::Settle(Box::new(Settlement {
         lease: None,
         request: request.into(),
         key: key_id(1),
@@ -85,7 +85,7 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
         (view.id.as_str(), view.balance, view.created_at),
         ("acme", nanos(10), 50)
     );
-    // Opening again adds the money and keeps the rest.
+    // Opening again adds the money and changes nothing else.
     assert_eq!(store.apply(&node(2), "acme", &steps(1, [open(7, 60)]), 0).await, Ok(1));
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.created_at), (nanos(17), 50));
@@ -95,12 +95,12 @@ pub(crate) async fn an_account_comes_into_being_with_its_first_step(fixture: &Fi
 pub(crate) async fn what_was_paid_in_is_told_by_day_and_month(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     let today = now.div_euclid(DAY_MS) * DAY_MS / 1000;
-    let at = |amount, at| Change::Credit {
+    let at = |amount, at| AccountChange::Credit {
         amount: nanos(amount),
         at,
         operation: None,
     };
-    let once = Change::Adjust {
+    let once = AccountChange::Adjust {
         amount: nanos(-2),
         at: today + 1,
         operation: OperationId::parse("once"),
@@ -185,7 +185,7 @@ pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixtur
     assert_eq!(store.key_spend("beta", &key_id(1)).await, Ok(KeySpend::default()));
 }
 
-/// By whoever sends it, alone, at the same time as itself, and behind a question whose answer nobody waited for.
+/// Sent alone, several times at once, and after a call whose answer nobody waited for.
 pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     store
@@ -250,7 +250,7 @@ pub(crate) async fn admissions_at_once_never_hold_more_than_is_left(fixture: &Fi
         let store = Arc::clone(store);
         let by = node(number % 4);
         tokio::spawn(async move {
-            let ask = Admit {
+            let ask = AdmitCall {
                 node: by,
                 ..ask(&format!("r{number}"), 10)
             };

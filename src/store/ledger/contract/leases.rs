@@ -8,13 +8,13 @@ use super::{Fixture, key_id, node, record, suspend};
 use crate::domain::{
     keys::{key::KeyRecord, terms::KeyTerms},
     ledger::{
-        Admit, AdmitReply, Change, Denial, LEASE_MS, Settlement, Step, TopUp, ToppedUp,
-        lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Leased, RECALL_MS, Rated},
+        AccountChange, AdmitCall, AdmitReply, Denial, LEASE_MS, Settlement, Step, TopUp, TopUpReply,
+        lease::{LeaseCall, LeaseChange, LeaseGrant, LeaseId, LeaseReply, RECALL_MS, RateUse},
     },
     money::NanoUsd,
 };
 
-pub(crate) use rates::{
+pub(crate) use crate::store::ledger::contract::leases::rates::{
     a_lease_has_its_part_of_the_rates_and_gives_it_back, a_lease_has_places_that_others_do_not_get,
     what_a_lease_has_of_a_rate_is_not_filled_up,
 };
@@ -30,16 +30,16 @@ fn lease(number: u64) -> LeaseId {
     }
 }
 
-fn ask(number: u64, turn: u64, change: LeaseChange) -> AskLease {
-    AskLease {
+fn ask(number: u64, turn: u64, change: LeaseChange) -> LeaseCall {
+    LeaseCall {
         lease: lease(number),
         node: node(1),
         account: "acme".into(),
         key: key_id(1),
         revision: 1,
         running: 2,
-        used: Rated::default(),
-        free: Rated::default(),
+        used: RateUse::default(),
+        free: RateUse::default(),
         places: 0,
         turn,
         change,
@@ -47,7 +47,7 @@ fn ask(number: u64, turn: u64, change: LeaseChange) -> AskLease {
 }
 
 impl Fixture {
-    async fn change(&self, change: Change) {
+    async fn change(&self, change: AccountChange) {
         let seq = self.store.watermark(&node(1), "acme").await.unwrap() + 1;
         let step = Step { seq, change };
         assert_eq!(self.store.apply(&node(1), "acme", &[step], 0).await, Ok(seq));
@@ -55,7 +55,7 @@ impl Fixture {
 
     async fn open_with(&self, balance: i64) {
         let balance = nanos(balance);
-        let open = Change::Open {
+        let open = AccountChange::Open {
             balance,
             at: 1,
             operation: None,
@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     async fn admit_of(&self, key: KeyRecord, request: &str, estimate: i64) -> AdmitReply {
-        let ask = Admit {
+        let ask = AdmitCall {
             node: node(2),
             request: request.into(),
             key: Arc::new(key),
@@ -80,9 +80,9 @@ impl Fixture {
         self.store.admit(&ask).await.unwrap()
     }
 
-    async fn lease(&self, number: u64, turn: u64, change: LeaseChange) -> Leased {
+    async fn lease(&self, number: u64, turn: u64, change: LeaseChange) -> LeaseGrant {
         match self.store.lease(&ask(number, turn, change)).await.unwrap() {
-            LeaseAnswer::Held(leased) => leased,
+            LeaseReply::Held(leased) => leased,
             other => panic!("not held: {other:?}"),
         }
     }
@@ -93,9 +93,9 @@ impl Fixture {
     }
 }
 
-/// A settlement of a request that was admitted out of a lease.
-fn settled(number: u64, at_ms: i64, cost: i64) -> Change {
-    Change::Settle(Box::new(Settlement {
+/// A settlement of a request that was admitted from a lease.
+fn settled(number: u64, at_ms: i64, cost: i64) -> AccountChange {
+    AccountChange::Settle(Box::new(Settlement {
         lease: Some(lease(number)),
         request: format!("leased {cost}").into(),
         key: key_id(1),
@@ -112,12 +112,12 @@ pub(crate) async fn a_lease_is_held_charged_and_given_back(fixture: &Fixture) {
     let grow = LeaseChange::Grow(nanos(600));
     assert_eq!(
         fixture.store.lease(&ask(1, 1, grow)).await,
-        Ok(LeaseAnswer::Refused),
+        Ok(LeaseReply::Refused),
         "the key is not known yet"
     );
     fixture.admit("first", 1_600).await;
     let after = fixture.store.lease(&ask(1, 2, grow)).await;
-    assert_eq!(after, Ok(LeaseAnswer::Gone), "each is refused once");
+    assert_eq!(after, Ok(LeaseReply::Gone), "each is refused once");
     let leased = fixture.lease(2, 1, grow).await;
     assert_eq!(
         (leased.grant.hold, leased.since_ms),
@@ -125,7 +125,7 @@ pub(crate) async fn a_lease_is_held_charged_and_given_back(fixture: &Fixture) {
     );
     assert_eq!(leased.grant.balance, nanos(16_000));
     assert_eq!(fixture.held().await, (2_200, 3));
-    // A question that comes twice has one effect.
+    // A call that is repeated has one effect.
     assert_eq!(fixture.lease(2, 1, grow).await.grant.hold, nanos(600));
     fixture.change(settled(2, leased.grant.at_ms, 250)).await;
     assert_eq!(fixture.held().await, (1_950, 3), "what was left is left");
@@ -133,34 +133,34 @@ pub(crate) async fn a_lease_is_held_charged_and_given_back(fixture: &Fixture) {
         fixture.lease(2, 2, LeaseChange::Return(nanos(100))).await.grant.hold,
         nanos(250)
     );
-    // A charge beyond it takes what there is.
+    // A charge beyond it takes what is left of it.
     fixture.change(settled(2, leased.grant.at_ms, 300)).await;
     let nothing = fixture.lease(2, 3, LeaseChange::Return(nanos(0))).await;
     assert_eq!((nothing.grant.hold, nothing.grant.balance), (nanos(0), nanos(15_450)));
     let spent = fixture.store.key_spend("acme", &key_id(1)).await.unwrap();
     assert_eq!((spent.all, spent.held), (nanos(550), nanos(1_600)));
     let ended = fixture.store.lease(&ask(2, 5, LeaseChange::End)).await;
-    assert_eq!((ended, fixture.held().await), (Ok(LeaseAnswer::Gone), (1_600, 1)));
+    assert_eq!((ended, fixture.held().await), (Ok(LeaseReply::Gone), (1_600, 1)));
     let late = fixture.store.lease(&ask(2, 4, grow)).await;
     assert_eq!(
         (late, fixture.held().await),
-        (Ok(LeaseAnswer::Gone), (1_600, 1)),
+        (Ok(LeaseReply::Gone), (1_600, 1)),
         "it has ended"
     );
     let none = fixture.store.lease(&ask(3, 2, LeaseChange::End)).await;
-    assert_eq!((none, fixture.held().await), (Ok(LeaseAnswer::Gone), (1_600, 1)));
+    assert_eq!((none, fixture.held().await), (Ok(LeaseReply::Gone), (1_600, 1)));
     let late = fixture.store.lease(&ask(3, 1, grow)).await;
     assert_eq!(
         (late, fixture.held().await),
-        (Ok(LeaseAnswer::Gone), (1_600, 1)),
+        (Ok(LeaseReply::Gone), (1_600, 1)),
         "before it began"
     );
-    // A node that is not heard of has none.
+    // A node that is not heard from has none.
     fixture.lease(4, 1, grow).await;
     fixture.clock.advance(LEASE_MS);
     assert_eq!(fixture.held().await, (0, 0));
     let after = fixture.store.lease(&ask(4, 2, LeaseChange::Return(nanos(0)))).await;
-    assert_eq!(after, Ok(LeaseAnswer::Gone));
+    assert_eq!(after, Ok(LeaseReply::Gone));
     fixture.change(settled(4, leased.grant.at_ms, 50)).await;
     let view = fixture.store.account("acme").await.unwrap().unwrap();
     assert_eq!(view.balance, nanos(15_400), "it is charged all the same");
@@ -177,11 +177,11 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     );
     assert_eq!(
         fixture.store.lease(&ask(2, 1, grow(4_000))).await,
-        Ok(LeaseAnswer::Refused)
+        Ok(LeaseReply::Refused)
     );
     let before = fixture.lease(3, 1, grow(3_000)).await;
     assert_eq!(before.grant.hold, nanos(937));
-    // All of it but less than the leases is held.
+    // All of it except less than the leases is held.
     let AdmitReply::Granted(grant) = fixture.admit("large", 12_500).await else {
         panic!("it is there");
     };
@@ -199,15 +199,15 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
         at_ms: grant.at_ms,
         more: nanos(2_000),
     };
-    // What running answers ask for is there, as soon as it has come back.
-    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Recalling));
+    // The amount that running answers ask for is available as soon as it has been returned.
+    assert_eq!(fixture.store.top_up(&more).await, Ok(TopUpReply::Recalling));
     fixture.store.lease(&ask(1, 2, LeaseChange::End)).await.unwrap();
-    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Granted(nanos(1_000))));
-    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Recalling));
+    assert_eq!(fixture.store.top_up(&more).await, Ok(TopUpReply::Granted(nanos(1_000))));
+    assert_eq!(fixture.store.top_up(&more).await, Ok(TopUpReply::Recalling));
     fixture.clock.advance(RECALL_MS);
     assert_eq!(
         fixture.store.top_up(&more).await,
-        Ok(ToppedUp::Refused),
+        Ok(TopUpReply::Refused),
         "nobody is waited for without end"
     );
     let mark = fixture.lease(3, 4, LeaseChange::Return(nanos(0))).await.recall;
@@ -236,22 +236,22 @@ pub(crate) async fn a_used_up_quota_is_not_put_off_by_leases_of_other_keys(fixtu
         at_ms: grant.at_ms,
         more: nanos(2_000),
     };
-    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Granted(nanos(940))));
-    // All of the quota is held, and some of it by a lease that does not come back.
+    assert_eq!(fixture.store.top_up(&more).await, Ok(TopUpReply::Granted(nanos(940))));
+    // All of the quota is held, some of it by a lease that is not returned.
     let mut marks = Vec::new();
     for turn in 1..=2 {
-        assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Recalling));
-        let other = AskLease {
+        assert_eq!(fixture.store.top_up(&more).await, Ok(TopUpReply::Recalling));
+        let other = LeaseCall {
             key: key_id(2),
             ..ask(2, turn, grow(100))
         };
         match fixture.store.lease(&other).await.unwrap() {
-            LeaseAnswer::Held(leased) => marks.push(leased.recall),
+            LeaseReply::Held(leased) => marks.push(leased.recall),
             other => panic!("not held: {other:?}"),
         }
         fixture.clock.advance(RECALL_MS / 2);
     }
-    assert_eq!(fixture.store.top_up(&more).await, Ok(ToppedUp::Refused));
+    assert_eq!(fixture.store.top_up(&more).await, Ok(TopUpReply::Refused));
     assert_eq!(marks[0], marks[1], "the others' leases were taken back once");
 }
 

@@ -1,11 +1,11 @@
-//! Rows of a store that keeps them: how they are read, put back and removed, and that their sums stay as they are.
+//! Rows of a store that keeps them: how they are read, restored and removed, and that their sums do not change.
 
 use super::{Fixture, node, row};
 use crate::domain::{
     ledger::{
-        Change, LogDay, Settlement, Step,
+        AccountChange, LogDay, Settlement, Step,
         consumption::Row,
-        daily_sums::{DailySum, Subject, SumsOf},
+        daily_sums::{DailySum, SumSelector, SumSubject},
     },
     money::NanoUsd,
 };
@@ -23,7 +23,7 @@ fn some(requests: std::ops::Range<u64>, time_ms: i64) -> Vec<Row> {
 async fn charge(fixture: &Fixture, rows: &[Row], first: u64) {
     let changes = rows
         .iter()
-        .map(|row| Change::Settle(Box::new(Settlement::of(row.clone(), 0))));
+        .map(|row| AccountChange::Settle(Box::new(Settlement::of(row.clone(), 0))));
     let steps: Vec<Step> = changes.zip(first..).map(|(change, seq)| Step { seq, change }).collect();
     fixture.store.apply(&node(1), "acme", &steps, 0).await.unwrap();
 }
@@ -33,7 +33,7 @@ fn lists(fixture: &Fixture) -> &dyn LogLists {
 }
 
 async fn sums(store: &dyn LedgerStore, day: i64) -> Vec<DailySum> {
-    let of_account = SumsOf::One(Subject::Account);
+    let of_account = SumSelector::One(SumSubject::Account);
     store.sums("acme", day - 9..=day + 1, &of_account).await.unwrap()
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn rows_that_were_lost_are_put_back(fixture: &Fixture) {
     let before = (store.account("acme").await, sums(store, day).await);
     assert_eq!(lists.put_rows("acme", day, &rows[4..]).await, Ok(true));
     assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(rows.clone()));
-    // A day that has lost all of them: as many as one call puts back.
+    // A day that has lost all of them: as many as one call restores.
     let many = some(20..20 + PUT_ROWS_MAX as u64, (day - 1) * DAY_MS);
     assert_eq!(lists.put_rows("acme", day - 1, &many).await, Ok(true));
     assert_eq!(lists.rows("acme", day - 1, 0, 1000).await, Ok(many));
@@ -104,7 +104,7 @@ pub(crate) async fn the_rows_of_a_day_are_removed_as_they_were_seen(fixture: &Fi
     assert_eq!(lists.log_days("acme", day..=today).await, Ok(vec![left]));
     assert_eq!((store.account("acme").await, sums(store, today).await), before);
     assert_eq!(lists.remove("acme", &seen(6)).await, Ok(false), "they are gone already");
-    // A row that comes late has a list of its own.
+    // A late row has its own list.
     let late = some(9..10, day * DAY_MS + 9);
     charge(fixture, &late, 10).await;
     assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(late));

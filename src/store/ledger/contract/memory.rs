@@ -1,4 +1,4 @@
-//! The reference model as a store of its own: what the suite and the random program are tried on first.
+//! The reference model as its own store: the suite and the random program are first tried on it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,12 +13,12 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step, TopUp,
-            ToppedUp,
+            AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId, SpendByKey, Step,
+            TopUp, TopUpReply,
             consumption::Row,
-            daily_sums::{DailySum, DailySums, SumsOf},
-            lease::{AskLease, LeaseAnswer},
-            notice::{NoticeOf, TakenNotices},
+            daily_sums::{DailySum, DailySums, SumSelector},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,
@@ -46,19 +46,19 @@ impl MemoryLedger {
 
 #[async_trait]
 impl LedgerStore for MemoryLedger {
-    async fn admit(&self, ask: &Admit) -> Result<AdmitReply, StoreError> {
+    async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError> {
         Ok(self.state.lock().admit(ask, self.clock.now_ms()))
     }
 
-    fn admit_now(&self, ask: &Admit) -> Option<AdmitReply> {
+    fn admit_now(&self, ask: &AdmitCall) -> Option<AdmitReply> {
         Some(self.state.lock().admit(ask, self.clock.now_ms()))
     }
 
-    async fn top_up(&self, ask: &TopUp) -> Result<ToppedUp, StoreError> {
+    async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError> {
         Ok(self.state.lock().top_up(ask, self.clock.now_ms()))
     }
 
-    async fn lease(&self, ask: &AskLease) -> Result<LeaseAnswer, StoreError> {
+    async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError> {
         Ok(self.state.lock().lease(ask, self.clock.now_ms()))
     }
 
@@ -97,15 +97,20 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().key_spend(account, key, self.clock.now_ms()))
     }
 
-    async fn spent(&self, account: &str, period: Period) -> Result<Spent, StoreError> {
+    async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError> {
         Ok(self.state.lock().spent(account, period))
     }
 
-    async fn sums(&self, account: &str, days: RangeInclusive<i64>, of: &SumsOf) -> Result<Vec<DailySum>, StoreError> {
+    async fn sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        of: &SumSelector,
+    ) -> Result<Vec<DailySum>, StoreError> {
         Ok(self.state.lock().sums(account, &days, of))
     }
 
-    async fn summed(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
+    async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         Ok(self.state.lock().summed(account))
     }
 
@@ -113,7 +118,7 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().put_sums(account, day, sums, seen))
     }
 
-    async fn operation(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
+    async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError> {
         Ok(self.state.lock().operation(account, id))
     }
 
@@ -121,7 +126,7 @@ impl LedgerStore for MemoryLedger {
         Ok(self.state.lock().take_notices(account, pause_ms, self.clock.now_ms()))
     }
 
-    async fn told(&self, account: &str, told: &[NoticeOf]) -> Result<(), StoreError> {
+    async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError> {
         self.state.lock().told(account, told);
         Ok(())
     }
@@ -189,7 +194,7 @@ fn fixture(fails_over: bool) -> Fixture {
     }
 }
 
-/// A ledger in memory, for tests of what is built on one.
+/// A ledger in memory, for tests of code that uses one.
 pub(crate) fn ledger() -> Arc<MemoryLedger> {
     MemoryLedger::new()
 }

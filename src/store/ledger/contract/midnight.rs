@@ -1,4 +1,4 @@
-//! The turn of quota periods: a request counts where it was admitted, whenever it ends.
+//! The end of quota periods: a request counts where it was admitted, whenever it ends.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::{Fixture, key_id, node, record, row};
 use crate::domain::{
     keys::key::KeyRecord,
     ledger::{
-        Admit, AdmitReply, Change, Denial, Grant, KeySpend, KeyTerms, QuotaUse, Reset, Settlement, Step,
-        consumption::Row,
+        AccountChange, AdmitCall, AdmitReply, Denial, Grant, KeySpend, KeyTerms, QuotaReset, QuotaUse, Settlement,
+        Step, consumption::Row,
     },
     money::NanoUsd,
 };
@@ -19,22 +19,22 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 /// Requests around each midnight, one in each millisecond, half of them before it.
 const REQUESTS: i64 = 1_000;
 const BEFORE: i64 = REQUESTS / 2;
-/// What each costs, in nano-USD.
+/// The cost of each, in nano-USD.
 const COST: i64 = 10;
 
-/// In the order in which the clock meets them.
-const MIDNIGHTS: [(&str, Reset); 7] = [
-    ("2026-11-25T00:00:00Z", Reset::Daily),
-    ("2026-11-30T00:00:00Z", Reset::Weekly),
-    ("2026-12-01T00:00:00Z", Reset::Monthly),
-    ("2027-01-01T00:00:00Z", Reset::Monthly),
-    ("2027-01-04T00:00:00Z", Reset::Weekly),
-    ("2028-02-29T00:00:00Z", Reset::Daily),
-    ("2028-03-01T00:00:00Z", Reset::Monthly),
+/// In the order in which the clock reaches them.
+const MIDNIGHTS: [(&str, QuotaReset); 7] = [
+    ("2026-11-25T00:00:00Z", QuotaReset::Daily),
+    ("2026-11-30T00:00:00Z", QuotaReset::Weekly),
+    ("2026-12-01T00:00:00Z", QuotaReset::Monthly),
+    ("2027-01-01T00:00:00Z", QuotaReset::Monthly),
+    ("2027-01-04T00:00:00Z", QuotaReset::Weekly),
+    ("2028-02-29T00:00:00Z", QuotaReset::Daily),
+    ("2028-03-01T00:00:00Z", QuotaReset::Monthly),
 ];
 
-/// A key of its own for each midnight, with a quota for exactly the requests before it.
-fn key(number: u8, reset: Reset) -> KeyRecord {
+/// For each midnight its own key, with a quota for exactly the requests before it.
+fn key(number: u8, reset: QuotaReset) -> KeyRecord {
     KeyRecord {
         terms: KeyTerms {
             quota: Some(nanos(BEFORE * COST)),
@@ -49,13 +49,13 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-/// What the key has spent in the period of a quota.
-fn of(spend: &KeySpend, reset: Reset) -> NanoUsd {
+/// The spending of the key in the period of a quota.
+fn of(spend: &KeySpend, reset: QuotaReset) -> NanoUsd {
     match reset {
-        Reset::None => spend.all,
-        Reset::Daily => spend.day,
-        Reset::Weekly => spend.week,
-        Reset::Monthly => spend.month,
+        QuotaReset::None => spend.all,
+        QuotaReset::Daily => spend.day,
+        QuotaReset::Weekly => spend.week,
+        QuotaReset::Monthly => spend.month,
     }
 }
 
@@ -65,7 +65,7 @@ struct Midnight<'a> {
     key: KeyRecord,
     at_ms: i64,
     seq: u64,
-    /// Requests that are not settled, with the moment of their admission.
+    /// Requests that are not settled, with the time of their admission.
     running: Vec<(String, i64)>,
 }
 
@@ -76,7 +76,7 @@ impl Midnight<'_> {
     }
 
     async fn admit(&self, request: &str) -> AdmitReply {
-        let ask = Admit {
+        let ask = AdmitCall {
             node: node(1),
             request: request.into(),
             key: Arc::new(self.key.clone()),
@@ -123,7 +123,7 @@ impl Midnight<'_> {
                 };
                 steps.push(Step {
                     seq: self.seq,
-                    change: Change::Settle(Box::new(settlement)),
+                    change: AccountChange::Settle(Box::new(settlement)),
                 });
             }
             assert_eq!(
@@ -137,7 +137,7 @@ impl Midnight<'_> {
         self.fixture.store.key_spend("acme", &self.key.id).await.unwrap()
     }
 
-    /// All rows of this key that ended on either day, where the engine keeps rows.
+    /// All rows of this key that ended on either day, if the engine keeps rows.
     async fn rows(&self) -> Option<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         for day in [self.at_ms / DAY_MS - 1, self.at_ms / DAY_MS] {
@@ -151,7 +151,7 @@ impl Midnight<'_> {
 pub(crate) async fn a_request_counts_in_the_periods_of_its_admission(fixture: &Fixture) {
     let open = Step {
         seq: 1,
-        change: Change::Open {
+        change: AccountChange::Open {
             balance: nanos(1_000_000),
             at: 1,
             operation: None,
@@ -168,8 +168,8 @@ pub(crate) async fn a_request_counts_in_the_periods_of_its_admission(fixture: &F
     assert_eq!((view.held, view.running), (nanos(0), 0));
 }
 
-/// One midnight; answers with the last step.
-async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, seq: u64) -> u64 {
+/// Runs one midnight and returns the last step.
+async fn turn(fixture: &Fixture, midnight: Timestamp, reset: QuotaReset, number: u8, seq: u64) -> u64 {
     let mut turn = Midnight {
         fixture,
         number,
@@ -185,14 +185,14 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: Reset, number: u8, 
             turn.settle(half).await;
         }
     }
-    // In the last millisecond of the period its quota is used up, by what was spent and what is held.
+    // In the last millisecond of the period its quota is exhausted, by spending and holds.
     let denied = Denial::QuotaHeld(QuotaUse {
         quota: nanos(BEFORE * COST),
         spent: nanos(BEFORE / 2 * COST),
         resets_at: Some(midnight.as_second()),
     });
     assert_eq!(turn.admit("too late").await, AdmitReply::Refused(denied), "{midnight}");
-    // The first millisecond of the next one has a quota of its own, although half of the others still run.
+    // The first millisecond of the next one has its own quota, although half of the others still run.
     for offset in 0..BEFORE {
         turn.run(offset).await;
         if offset == BEFORE / 2 {

@@ -1,4 +1,4 @@
-//! A ledger that is nothing but reference models, to compare the real ones with.
+//! A ledger made of reference models only, to compare the real ones with.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -8,20 +8,20 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            Account, AccountRecord, AccountView, Admit, AdmitReply, KeySpend, LogDay, NodeId, OperationId, Spent, Step,
-            TopUp, ToppedUp,
+            Account, AccountRecord, AccountView, AdmitCall, AdmitReply, KeySpend, LogDay, NodeId, OperationId,
+            SpendByKey, Step, TopUp, TopUpReply,
             consumption::Row,
-            daily_sums::{self, DailySum, DailySums, DayTags, Subject, SumsOf},
-            lease::{AskLease, LeaseAnswer},
-            notice::{NoticeOf, TakenNotices},
+            daily_sums::{self, DailySum, DailySums, DayTags, SumSelector, SumSubject},
+            lease::{LeaseCall, LeaseReply},
+            notice::{NoticeId, TakenNotices},
             period::Period,
         },
         money::NanoUsd,
     },
-    store::ledger::applicable,
+    store::ledger::{APPLY_STEPS_MAX, limit_steps},
 };
 
-/// All accounts and all rows, as a store has them that is the home of the log. Unlike a store it is told the time.
+/// All accounts and all rows, as in a store that keeps the log. Unlike a store it gets the time as an argument.
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     accounts: BTreeMap<String, Account>,
@@ -39,20 +39,20 @@ impl Model {
         self.accounts.entry(id.to_owned()).or_default()
     }
 
-    pub(crate) fn admit(&mut self, ask: &Admit, now_ms: i64) -> AdmitReply {
+    pub(crate) fn admit(&mut self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
         self.account_mut(&ask.key.account).admit(ask, now_ms)
     }
 
-    pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> ToppedUp {
+    pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> TopUpReply {
         self.account_mut(&ask.account).top_up(ask, now_ms)
     }
 
-    pub(crate) fn lease(&mut self, ask: &AskLease, now_ms: i64) -> LeaseAnswer {
+    pub(crate) fn lease(&mut self, ask: &LeaseCall, now_ms: i64) -> LeaseReply {
         self.account_mut(&ask.account).lease(ask, now_ms)
     }
 
     pub(crate) fn apply(&mut self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> u64 {
-        let (steps, upto) = applicable(steps, upto);
+        let (steps, upto) = limit_steps(steps, upto, APPLY_STEPS_MAX);
         let (watermark, rows) = self.account_mut(account).apply(node, steps, upto);
         for row in rows {
             let day = daily_sums::day_of(&row);
@@ -93,11 +93,11 @@ impl Model {
     }
 
     pub(crate) fn take_notices(&mut self, account: &str, pause_ms: i64, now_ms: i64) -> TakenNotices {
-        self.account_mut(account).notices_mut().take(pause_ms, now_ms)
+        self.account_mut(account).notices_mut().claim_due(pause_ms, now_ms)
     }
 
-    pub(crate) fn told(&mut self, account: &str, told: &[NoticeOf]) {
-        self.account_mut(account).notices_mut().told(told);
+    pub(crate) fn told(&mut self, account: &str, told: &[NoticeId]) {
+        self.account_mut(account).notices_mut().acknowledge(told);
     }
 
     pub(crate) fn accounts(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {
@@ -111,13 +111,15 @@ impl Model {
         account.map_or_else(KeySpend::default, |account| account.key_spend(key, now_ms))
     }
 
-    pub(crate) fn spent(&self, account: &str, period: Period) -> Spent {
+    pub(crate) fn spent(&self, account: &str, period: Period) -> SpendByKey {
         let account = self.accounts.get(account);
-        account.map_or_else(Spent::new, |account| account.spent(period))
+        account.map_or_else(SpendByKey::new, |account| account.spend_by_key(period))
     }
 
-    pub(crate) fn sums(&self, account: &str, days: &RangeInclusive<i64>, of: &SumsOf) -> Vec<DailySum> {
-        self.sums.get(account).map_or_else(Vec::new, |sums| sums.of(days, of))
+    pub(crate) fn sums(&self, account: &str, days: &RangeInclusive<i64>, of: &SumSelector) -> Vec<DailySum> {
+        self.sums
+            .get(account)
+            .map_or_else(Vec::new, |sums| sums.select(days, of))
     }
 
     pub(crate) fn summed(&self, account: &str) -> BTreeMap<NodeId, u64> {
@@ -126,15 +128,15 @@ impl Model {
     }
 
     pub(crate) fn put_sums(&mut self, account: &str, day: i64, sums: &DailySums, seen: u64) -> bool {
-        let of_account = self.sums(account, &(day..=day), &SumsOf::One(Subject::Account));
+        let of_account = self.sums(account, &(day..=day), &SumSelector::One(SumSubject::Account));
         let requests: u64 = of_account.iter().map(|sum| sum.sums.requests).sum();
         if !self.is_there(account) || requests != seen {
             return false;
         }
         let of_day: Vec<DailySum> = sums.iter().filter(|sum| sum.day == day).collect();
         let tags = of_day.iter().filter_map(|sum| match &sum.subject {
-            Subject::Tag(tag) => Some(tag.clone()),
-            Subject::Account | Subject::Key(_) | Subject::OtherTags => None,
+            SumSubject::Tag(tag) => Some(tag.clone()),
+            SumSubject::Account | SumSubject::Key(_) | SumSubject::OtherTags => None,
         });
         self.tags.insert((account.to_owned(), day), tags.collect());
         let kept = self.sums.entry(account.to_owned()).or_default();

@@ -1,13 +1,13 @@
-//! What is to be told before it is over: noted with the charge that made it so, once, and kept until it was told.
+//! Notices of limits that come near: recorded with the charge that reached them, once, and kept until they are delivered.
 
 use std::sync::Arc;
 
 use super::{Fixture, key_id, limit, node, record};
 use crate::domain::{
     ledger::{
-        AccountTerms, Admit, Change, Reset, Settlement, Step,
+        AccountChange, AccountTerms, AdmitCall, QuotaReset, Settlement, Step,
         account::notices::NOTICES_MAX,
-        notice::{NoticeOf, TakenNotices},
+        notice::{NoticeId, TakenNotices},
     },
     money::NanoUsd,
 };
@@ -19,9 +19,9 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-/// An account with a balance and what counts as low, from its first step.
+/// An account with a balance and a low-balance limit, from its first step.
 async fn open_with(fixture: &Fixture, balance: i64, low: i64) {
-    let open = Change::Open {
+    let open = AccountChange::Open {
         balance: nanos(balance),
         at: 1,
         operation: None,
@@ -38,8 +38,8 @@ async fn open_with(fixture: &Fixture, balance: i64, low: i64) {
         .unwrap();
 }
 
-fn charge(at_ms: i64, cost: i64) -> Change {
-    Change::Settle(Box::new(Settlement {
+fn charge(at_ms: i64, cost: i64) -> AccountChange {
+    AccountChange::Settle(Box::new(Settlement {
         lease: None,
         request: "r".into(),
         key: key_id(1),
@@ -51,11 +51,11 @@ fn charge(at_ms: i64, cost: i64) -> Change {
     }))
 }
 
-/// A request by which the ledger comes to know of a daily quota of 1000.
-fn ask() -> Admit {
+/// A request from which the ledger learns of a daily quota of 1000.
+fn ask() -> AdmitCall {
     let mut key = record(1);
-    (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), Reset::Daily);
-    Admit {
+    (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), QuotaReset::Daily);
+    AdmitCall {
         node: node(1),
         request: "first".into(),
         key: Arc::new(key),
@@ -66,15 +66,15 @@ fn ask() -> Admit {
     }
 }
 
-fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
+fn steps(first: u64, changes: impl IntoIterator<Item = AccountChange>) -> Vec<Step> {
     let numbered = changes.into_iter().zip(first..);
     numbered.map(|(change, seq)| Step { seq, change }).collect()
 }
 
-/// Names without their ends, what was reached, the limit, and how often it was taken.
+/// Names without their ends, the value reached, the limit, and how often it was taken.
 fn told(taken: &TakenNotices) -> Vec<(String, i64, i64, u32)> {
     let told = taken.notices.iter().map(|one| {
-        let name: Vec<String> = one.of.text().split(':').take(3).map(str::to_owned).collect();
+        let name: Vec<String> = one.id.store_name().split(':').take(3).map(str::to_owned).collect();
         (name.join(":"), one.reached.nanos(), one.limit.nanos(), one.tries)
     });
     told.collect()
@@ -128,18 +128,18 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
         (noted(2).to_vec(), Some(20)),
         "twice as long"
     );
-    let all: Vec<NoticeOf> = again.notices.into_iter().map(|one| one.of).collect();
+    let all: Vec<NoticeId> = again.notices.into_iter().map(|one| one.id).collect();
     for _ in 0..2 {
-        store.told("acme", &all[1..]).await.unwrap();
+        store.acknowledge_notices("acme", &all[1..]).await.unwrap();
     }
     fixture.clock.advance(20);
     assert_eq!(
         told(&take().await),
         [("b:5:node_0000000000000001".to_owned(), 500, 500, 3)]
     );
-    store.told("acme", &all[..1]).await.unwrap();
+    store.acknowledge_notices("acme", &all[..1]).await.unwrap();
     assert_eq!(take().await, TakenNotices::default());
-    // The next day has a quota of its own; the balance is low already.
+    // The next day has its own quota; the balance is low already.
     let next_day = steps(6, [charge(now + DAY_MS, 500)]);
     store.apply(&node(1), "acme", &next_day, 0).await.unwrap();
     assert_eq!(told(&take().await), [("q:50:d20261122".to_owned(), 500, 1_000, 1)]);
@@ -147,7 +147,7 @@ pub(crate) async fn what_is_reached_is_noted_once_and_waits_until_it_is_told(fix
 
 pub(crate) async fn notices_that_find_no_room_are_counted(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
-    let credit = || Change::Credit {
+    let credit = || AccountChange::Credit {
         amount: nanos(10),
         at: 0,
         operation: None,

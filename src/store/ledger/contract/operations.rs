@@ -1,8 +1,8 @@
-//! Operations on a balance: each counts once, whichever node brings it and however often.
+//! Operations on a balance: each counts once, whichever node sends it and however often.
 
 use super::{Fixture, node};
 use crate::domain::{
-    ledger::{Change, OperationId, Step, account::operations::OPERATIONS_MAX},
+    ledger::{AccountChange, OperationId, Step, account::operations::OPERATIONS_MAX},
     money::NanoUsd,
 };
 use crate::store::ledger::APPLY_STEPS_MAX;
@@ -15,15 +15,15 @@ fn id(text: &str) -> OperationId {
     OperationId::parse(text).unwrap()
 }
 
-fn credit(amount: i64, operation: &str) -> Change {
-    Change::Credit {
+fn credit(amount: i64, operation: &str) -> AccountChange {
+    AccountChange::Credit {
         amount: nanos(amount),
         at: 0,
         operation: Some(id(operation)),
     }
 }
 
-fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
+fn steps(first: u64, changes: impl IntoIterator<Item = AccountChange>) -> Vec<Step> {
     let numbered = changes.into_iter().zip(first..);
     numbered.map(|(change, seq)| Step { seq, change }).collect()
 }
@@ -31,13 +31,13 @@ fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
 pub(crate) async fn an_operation_counts_once_whoever_brings_it(fixture: &Fixture) {
     let store = &fixture.store;
     let balance = async || store.account("acme").await.unwrap().map(|view| view.balance);
-    assert_eq!(store.operation("acme", &id("a")).await, Ok(None));
-    let open = |balance| Change::Open {
+    assert_eq!(store.operation_amount("acme", &id("a")).await, Ok(None));
+    let open = |balance| AccountChange::Open {
         balance: nanos(balance),
         at: 50,
         operation: Some(id("made")),
     };
-    let adjust = Change::Adjust {
+    let adjust = AccountChange::Adjust {
         amount: nanos(-3),
         at: 0,
         operation: Some(id("b")),
@@ -56,10 +56,10 @@ pub(crate) async fn an_operation_counts_once_whoever_brings_it(fixture: &Fixture
         ("c", Some(7)),
         ("d", None),
     ] {
-        let known = store.operation("acme", &id(operation)).await;
+        let known = store.operation_amount("acme", &id(operation)).await;
         assert_eq!(known, Ok(amount.map(nanos)), "{operation}");
     }
-    assert_eq!(store.operation("beta", &id("a")).await, Ok(None));
+    assert_eq!(store.operation_amount("beta", &id("a")).await, Ok(None));
     assert_eq!(store.account("acme").await.unwrap().unwrap().created_at, 50);
 }
 
@@ -72,13 +72,13 @@ pub(crate) async fn so_many_operations_are_remembered(fixture: &Fixture) {
     }
     let most = i64::try_from(OPERATIONS_MAX).unwrap();
     let balance = async || store.account("acme").await.unwrap().unwrap().balance;
-    // One more makes the first forgotten, and that one, new again, the second.
+    // One more makes the ledger forget the first, and the first, which is new again, makes it forget the second.
     let again = ["op0", "one-more", "op0", "op2"].map(|operation| credit(1, operation));
     let again = steps(1, again);
     store.apply(&node(2), "acme", &again, 0).await.unwrap();
     assert_eq!(balance().await, nanos(most + 2));
     for (operation, known) in [("op0", true), ("op1", false), ("op2", true), ("one-more", true)] {
-        let amount = store.operation("acme", &id(operation)).await.unwrap();
+        let amount = store.operation_amount("acme", &id(operation)).await.unwrap();
         assert_eq!(amount.is_some(), known, "{operation}");
     }
 }

@@ -1,4 +1,4 @@
-//! A random program: an engine and the reference model are asked the same, and have to answer the same.
+//! A random program: an engine and the reference model get the same calls, and must give the same answers.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use super::{Fixture, key_id, model::Model, node, row};
 use crate::domain::{
     keys::key::{KeyRecord, KeyState},
     ledger::{
-        AccountRecord, Admit, AdmitReply, Change, KeyTerms, NodeId, OperationId, Rates, Reset, Settlement, Step, TopUp,
+        AccountChange, AccountRecord, AdmitCall, AdmitReply, KeyTerms, NodeId, OperationId, QuotaReset, RateLimits,
+        Settlement, Step, TopUp,
         consumption::Row,
-        lease::{AskLease, LeaseId},
+        lease::{LeaseCall, LeaseId},
         tag::Tag,
     },
     money::NanoUsd,
@@ -23,20 +24,20 @@ use crate::domain::{
 /// The number of operations of one program; a full run has 100000.
 const OPERATIONS: &str = "WEIR_LEDGER_OPERATIONS";
 const OPERATIONS_DEFAULT: u64 = 3_000;
-/// Another start of the random numbers than the usual one.
+/// Another seed of the random numbers than the usual one.
 const SEED: &str = "WEIR_LEDGER_SEED";
 
-/// So few that operations meet.
+/// Few, so that operations meet.
 const ACCOUNTS: [&str; 3] = ["acme", "beta", "ghost"];
 const NODES: u8 = 3;
 const KEYS: u8 = 6;
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// So few that each has several rows.
+/// Few, so that each has several rows.
 const MODELS: [&str; 3] = ["[]", "m-1.5", "n/2"];
 const TAGS: [&str; 4] = ["team=a", "team=b", "project=x", "session=1"];
-/// So few that they come again.
+/// Few, so that they repeat.
 const IDS: i64 = 40;
-/// When operations with an id are asked for: whichever node's comes first, it says the same.
+/// When operations with an id are made: whichever node's comes first, it says the same.
 const OF_AN_OPERATION_S: i64 = 1_790_000_000;
 
 /// A request that the program believes to run.
@@ -54,21 +55,21 @@ struct Program<'a> {
     fixture: &'a Fixture,
     model: Model,
     rng: StdRng,
-    /// Without rate limits where the engine's state rolls back: their levels are no part of what is sent again.
+    /// Without rate limits if the engine's state rolls back: their levels are not sent again.
     with_rates: bool,
     rolled_back: bool,
     keys: Vec<KeyRecord>,
     running: Vec<Running>,
-    leases: Vec<AskLease>,
-    /// What each node has done to each account, from step 1.
+    leases: Vec<LeaseCall>,
+    /// The steps of each node for each account, from step 1.
     journals: Vec<Vec<Vec<Step>>>,
-    /// What operators have seen of each account's record, the last one last.
+    /// The records of each account that operators have seen, the latest last.
     records: Vec<Vec<AccountRecord>>,
     requests: u64,
     granted: u64,
 }
 
-/// Runs one program on an empty engine. Panics where the engine and the model differ, and says which seed it was.
+/// Runs one program on an empty engine. Panics with the seed if the engine and the model differ.
 pub(crate) async fn an_engine_answers_as_the_model_does(fixture: &Fixture) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let operations = number(OPERATIONS).unwrap_or(OPERATIONS_DEFAULT);
@@ -157,7 +158,7 @@ impl<'a> Program<'a> {
         } else {
             format!("r{}", self.requests)
         };
-        let ask = Admit {
+        let ask = AdmitCall {
             node: node(number),
             request: request.into(),
             key: Arc::new(record),
@@ -191,7 +192,7 @@ impl<'a> Program<'a> {
         let Some(index) = self.some_running() else { return };
         let running = self.running[index].clone();
         let (holder, hold) = match running.lease {
-            Some(lease) => (lease.holder.clone(), lease.hold()),
+            Some(lease) => (lease.holder.clone(), lease.hold_name()),
             None => (node(running.node), running.request.into()),
         };
         let ask = TopUp {
@@ -206,7 +207,7 @@ impl<'a> Program<'a> {
         assert_eq!(self.fixture.store.top_up(&ask).await, Ok(expected), "{what}: {ask:?}");
     }
 
-    /// A request ends: billed or not, now and then one that nobody has admitted, or for more than it was estimated at.
+    /// A request ends: billed or not, occasionally one that nobody has admitted, or with more than its estimate.
     fn settle(&mut self) {
         let running = if self.chance(90) {
             let Some(index) = self.some_running() else { return };
@@ -239,7 +240,7 @@ impl<'a> Program<'a> {
             cost,
             row: billed.then(|| self.row(account, running, cost).into()),
         };
-        self.record(running.node, account, Change::Settle(Box::new(settlement)));
+        self.record(running.node, account, AccountChange::Settle(Box::new(settlement)));
     }
 
     fn row(&mut self, account: usize, running: &Running, cost: NanoUsd) -> Row {
@@ -252,44 +253,44 @@ impl<'a> Program<'a> {
         row
     }
 
-    fn record(&mut self, node: u8, account: usize, change: Change) {
+    fn record(&mut self, node: u8, account: usize, change: AccountChange) {
         let journal = &mut self.journals[usize::from(node)][account];
         let seq = journal.len() as u64 + 1;
         journal.push(Step { seq, change });
     }
 
-    fn rates(&mut self) -> Rates {
-        // So many, now and then, that leases get some.
+    fn rates(&mut self) -> RateLimits {
+        // Occasionally enough that leases get some.
         let places = if self.chance(50) { 12 } else { 120 };
         let some = |this: &mut Self, percent: u8, most: u64| {
             let limit = this.rng.random_range(0..most);
             this.chance(percent).then_some(limit)
         };
-        Rates {
+        RateLimits {
             rpm: some(self, if self.with_rates { 30 } else { 0 }, 2 * places),
             tpm: some(self, if self.with_rates { 30 } else { 0 }, 20 * places),
             concurrency: some(self, 30, places),
         }
     }
 
-    /// What operators add to balances, all through one node per account but for what is counted once.
+    /// Changes of balances by operators, all through one node per account except those that are counted once.
     fn administer(&mut self) {
         let account = usize::from(self.one_of(3));
-        // What is counted once may come from any node; its amount is that of its id, as only the first counts.
+        // A change that is counted once may come from any node; its amount depends on its id, as only the first counts.
         let operation = self.chance(40).then(|| self.rng.random_range(0..IDS));
         let by = operation.map_or(0, |_| self.one_of(NODES));
         let change = match self.rng.random_range(0..6) {
-            0 => Change::Open {
+            0 => AccountChange::Open {
                 balance: operation.map_or_else(|| self.amount(300), |number| NanoUsd::from_nanos(number * 7)),
                 at: operation.map_or(self.now() / 1000, |_| OF_AN_OPERATION_S),
                 operation: operation.map(|number| operation_id("open", number)),
             },
-            1..5 => Change::Credit {
+            1..5 => AccountChange::Credit {
                 amount: operation.map_or_else(|| self.amount(1_500), |number| NanoUsd::from_nanos(number * 31)),
                 at: operation.map_or(self.now() / 1000, |_| OF_AN_OPERATION_S),
                 operation: operation.map(|number| operation_id("credit", number)),
             },
-            _ => Change::Adjust {
+            _ => AccountChange::Adjust {
                 amount: NanoUsd::from_nanos(
                     operation.map_or_else(|| self.rng.random_range(-200..200), |number| number * 5 - 100),
                 ),
@@ -301,7 +302,7 @@ impl<'a> Program<'a> {
         self.record(by, account, change);
     }
 
-    /// Sends some of a journal: from before or behind what is applied, or from there on.
+    /// Sends a part of a journal: from before or after the watermark, or from the watermark on.
     async fn send(&mut self, what: &str) {
         let (number, account) = (self.one_of(NODES), usize::from(self.one_of(3)));
         let applied = self.model.watermark(&node(number), ACCOUNTS[account]);
@@ -327,14 +328,19 @@ impl<'a> Program<'a> {
         let rates = self.rates();
         let terms = KeyTerms {
             quota: self.chance(50).then(|| self.amount(400)),
-            reset: [Reset::None, Reset::Daily, Reset::Weekly, Reset::Monthly][usize::from(self.one_of(4))],
+            reset: [
+                QuotaReset::None,
+                QuotaReset::Daily,
+                QuotaReset::Weekly,
+                QuotaReset::Monthly,
+            ][usize::from(self.one_of(4))],
             rates,
             ..KeyTerms::default()
         };
         let expires_at = self
             .chance(30)
             .then(|| self.now() / 1000 + self.rng.random_range(-5..100_000));
-        // Withdrawn keys come back here, so that the program does not run dry.
+        // Removed keys come back here, so that the program does not run out of them.
         let state = if self.chance(10) {
             KeyState::Revoked { at: 1 }
         } else {
@@ -379,7 +385,6 @@ fn operation_id(kind: &str, number: i64) -> OperationId {
     OperationId::parse(&format!("{kind}-{number}")).unwrap()
 }
 
-/// Which account a key belongs to.
 /// The number of the last row in a journal. It grows with its step's own.
 fn upto(steps: &[Step]) -> u64 {
     let last = steps.iter().rev().find(|step| step.has_row());

@@ -1,19 +1,17 @@
-//! What operators set of an account: replaced only by what was made from it, and told again to a store that has forgotten it.
+//! The records that operators set for an account: replaced only if they are the base of the new one, and repeated to a store
+//! that has lost them.
 
 use std::sync::Arc;
 
 use super::{Fixture, node};
 use crate::domain::{
-    keys::{
-        terms::{AccountTerms, ProviderState, Rates},
-        thresholds::Thresholds,
-    },
-    ledger::{AccountRecord, Change, Step},
+    keys::terms::{AccountTerms, ProviderState, RateLimits, Thresholds},
+    ledger::{AccountChange, AccountRecord, Step},
     money::NanoUsd,
 };
 
 async fn open(fixture: &Fixture) {
-    let change = Change::Open {
+    let change = AccountChange::Open {
         balance: NanoUsd::from_nanos(100),
         at: 50,
         operation: None,
@@ -31,9 +29,9 @@ async fn record(fixture: &Fixture) -> AccountRecord {
 
 fn rpm(limit: u64) -> AccountTerms {
     AccountTerms {
-        rates: Rates {
+        rates: RateLimits {
             rpm: Some(limit),
-            ..Rates::default()
+            ..RateLimits::default()
         },
         ..AccountTerms::default()
     }
@@ -48,30 +46,30 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
         low_balance: Some(NanoUsd::from_nanos(-7)),
         provider_state: ProviderState::Any,
         notify: Thresholds::of([50, 100]).ok(),
-        rates: Rates {
+        rates: RateLimits {
             rpm: Some(1),
             tpm: Some(2),
             concurrency: Some(3),
         },
     };
-    let first = none.with(all, true);
-    // Asked twice, as one whose answer was lost is, it has one effect.
+    let first = none.with_terms(all, true);
+    // A call that is repeated because its answer was lost has one effect.
     for _ in 0..2 {
         assert_eq!(store.set_terms("acme", &none, &first).await, Ok(true));
         assert_eq!(record(fixture).await, first);
     }
     for from in others(&first).into_iter().chain([none]) {
-        let to = from.with(rpm(60), false);
+        let to = from.with_terms(rpm(60), false);
         assert_eq!(store.set_terms("acme", &from, &to).await, Ok(false), "{from:?}");
         assert_eq!(record(fixture).await, first);
     }
-    let second = first.with(AccountTerms::default(), false);
+    let second = first.with_terms(AccountTerms::default(), false);
     assert_eq!(store.set_terms("acme", &first, &second).await, Ok(true));
     assert_eq!(record(fixture).await, second);
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.created_at), (NanoUsd::from_nanos(100), 50));
     assert_eq!(store.accounts(None, 9).await, Ok(vec![view]));
-    // An account that is not there has no record but the default one, and comes into being with the first.
+    // An account that does not exist has the default record, and the first other one creates it.
     assert_eq!(store.set_terms("beta", &first, &second).await, Ok(false));
     assert_eq!(store.account("beta").await, Ok(None));
     assert_eq!(store.set_terms("beta", &none, &first).await, Ok(true));
@@ -87,7 +85,7 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
     assert_eq!(all, ["acme", "beta"]);
 }
 
-/// Records that differ from this one in one field each, the revision included.
+/// Records that differ from this one in one field each, including the revision.
 fn others(record: &AccountRecord) -> Vec<AccountRecord> {
     let all = record.terms;
     let terms = [
@@ -101,18 +99,18 @@ fn others(record: &AccountRecord) -> Vec<AccountRecord> {
         },
         AccountTerms { notify: None, ..all },
         AccountTerms {
-            rates: Rates {
+            rates: RateLimits {
                 rpm: Some(9),
                 ..all.rates
             },
             ..all
         },
         AccountTerms {
-            rates: Rates { tpm: None, ..all.rates },
+            rates: RateLimits { tpm: None, ..all.rates },
             ..all
         },
         AccountTerms {
-            rates: Rates {
+            rates: RateLimits {
                 concurrency: None,
                 ..all.rates
             },
@@ -136,7 +134,7 @@ pub(crate) async fn of_two_records_from_one_only_one_holds(fixture: &Fixture) {
     for round in 0..20 {
         let from = record(fixture).await;
         let set = [rpm(1_000 + round), rpm(2_000 + round)].map(|terms| {
-            let (store, to) = (Arc::clone(&fixture.store), from.with(terms, false));
+            let (store, to) = (Arc::clone(&fixture.store), from.with_terms(terms, false));
             tokio::spawn(async move { (store.set_terms("acme", &from, &to).await.unwrap(), to) })
         });
         let mut held = Vec::new();
@@ -156,7 +154,7 @@ pub(crate) async fn what_a_store_forgot_of_an_account_is_told_again(fixture: &Fi
         suspended,
         terms: rpm(limit),
     };
-    // Also of an account that the store has forgotten; its steps come behind it.
+    // Also for an account that the store has lost; its steps come afterwards.
     for _ in 0..2 {
         tell(at(3, 30, false)).await;
         assert_eq!(record(fixture).await, at(3, 30, false));

@@ -1,4 +1,4 @@
-//! Daily sums: what they count, by whom and by what, and that others can be put in their place.
+//! Daily sums: what they count, by which subjects, and that they can be replaced.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::{Fixture, key_id, node, row};
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        Change, Settlement, Step,
+        AccountChange, Settlement, Step,
         consumption::Row,
-        daily_sums::{DailySum, DailySums, Subject, SumsOf, TAGS_A_DAY_MAX},
+        daily_sums::{DailySum, DailySums, SumSelector, SumSubject, TAGS_A_DAY_MAX},
         tag::Tag,
     },
     money::NanoUsd,
@@ -20,7 +20,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 fn settled(rows: impl IntoIterator<Item = Row>, first: u64) -> Vec<Step> {
     let changes = rows
         .into_iter()
-        .map(|row| Change::Settle(Box::new(Settlement::of(row, 0))));
+        .map(|row| AccountChange::Settle(Box::new(Settlement::of(row, 0))));
     changes.zip(first..).map(|(change, seq)| Step { seq, change }).collect()
 }
 
@@ -32,7 +32,11 @@ fn tagged(mut row: Row, tags: &[&str]) -> Row {
 /// All sums of an account on a day.
 async fn all(store: &dyn LedgerStore, day: i64) -> Vec<DailySum> {
     let mut sums = Vec::new();
-    for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+    for of in [
+        SumSelector::One(SumSubject::Account),
+        SumSelector::Keys,
+        SumSelector::Tags,
+    ] {
         sums.extend(store.sums("acme", day..=day, &of).await.unwrap());
     }
     sums
@@ -54,27 +58,27 @@ pub(crate) async fn what_was_used_is_summed_by_day_model_key_and_tag(fixture: &F
         assert_eq!(store.apply(&node(1), "acme", &settled(rows.clone(), 1), 0).await, Ok(4));
     }
     let expected = DailySums::of_day(&rows);
-    let asked = async |of: SumsOf| {
+    let asked = async |of: SumSelector| {
         let days = today - 2..=today + 1;
         assert_eq!(
             store.sums("acme", days.clone(), &of).await,
-            Ok(expected.of(&days, &of)),
+            Ok(expected.select(&days, &of)),
             "{of:?}"
         );
     };
     for subject in [
-        Subject::Account,
-        Subject::Key(key_id(1)),
-        Subject::Key(key_id(9)),
-        Subject::OtherTags,
-        Subject::Tag(Tag::parse("team=b").unwrap()),
-        Subject::Tag(Tag::parse("session=1").unwrap()),
+        SumSubject::Account,
+        SumSubject::Key(key_id(1)),
+        SumSubject::Key(key_id(9)),
+        SumSubject::OtherTags,
+        SumSubject::Tag(Tag::parse("team=b").unwrap()),
+        SumSubject::Tag(Tag::parse("session=1").unwrap()),
     ] {
-        asked(SumsOf::One(subject)).await;
+        asked(SumSelector::One(subject)).await;
     }
-    asked(SumsOf::Keys).await;
-    asked(SumsOf::Tags).await;
-    let whole = SumsOf::One(Subject::Account);
+    asked(SumSelector::Keys).await;
+    asked(SumSelector::Tags).await;
+    let whole = SumSelector::One(SumSubject::Account);
     let errors = store.sums("acme", today..=today, &whole).await.unwrap();
     let errors: Vec<_> = errors.iter().map(|sum| (sum.model.as_str(), sum.sums.errors)).collect();
     assert_eq!(errors, [("[]", 0), ("a;=|b", 1)]);
@@ -89,24 +93,24 @@ pub(crate) async fn how_far_the_sums_come_is_known_of_each_node(fixture: &Fixtur
         (first..first + count).map(move |number| row("acme", 1, &format!("r{number}"), now, NanoUsd::from_nanos(1)))
     };
     assert_eq!(
-        store.summed("acme").await,
+        store.summed_up_to("acme").await,
         Ok(BTreeMap::new()),
         "of an account that is not there"
     );
     let first = settled(rows(0, 3), 1);
-    // Sent again, after an answer that was lost, and a gap change nothing.
+    // Sent again after an answer was lost, and after a gap, they change nothing.
     for (steps, upto) in [(&first, 70), (&first, 70), (&settled(rows(9, 1), 9), 900)] {
         assert_eq!(store.apply(&node(1), "acme", steps, upto).await, Ok(3));
-        assert_eq!(store.summed("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
+        assert_eq!(store.summed_up_to("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
     }
-    // Steps without a row leave it where it is.
+    // Steps without a row do not change it.
     let nothing = |seq| Step {
         seq,
-        change: Change::nothing(),
+        change: AccountChange::nothing(),
     };
     assert_eq!(store.apply(&node(1), "acme", &[nothing(4)], 0).await, Ok(4));
     assert_eq!(store.apply(&node(2), "acme", &[nothing(1)], 0).await, Ok(1));
-    assert_eq!(store.summed("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
+    assert_eq!(store.summed_up_to("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
     // The number may be larger than a double counts exactly.
     let large = u64::MAX - 1;
     assert_eq!(
@@ -114,16 +118,16 @@ pub(crate) async fn how_far_the_sums_come_is_known_of_each_node(fixture: &Fixtur
         Ok(2)
     );
     let both = BTreeMap::from([(node(1), 70), (node(2), large)]);
-    assert_eq!(store.summed("acme").await, Ok(both.clone()));
-    // Of more steps than a call applies, nothing says where the last of those stands that it does apply.
+    assert_eq!(store.summed_up_to("acme").await, Ok(both.clone()));
+    // If there are more steps than a call applies, the number of the last row among the applied ones is unknown.
     let many = settled(rows(100, APPLY_STEPS_MAX + 1), 5);
     let last = 4 + APPLY_STEPS_MAX as u64;
     assert_eq!(store.apply(&node(1), "acme", &many, 9_000).await, Ok(last));
-    assert_eq!(store.summed("acme").await, Ok(both));
+    assert_eq!(store.summed_up_to("acme").await, Ok(both));
     assert_eq!(store.apply(&node(1), "acme", &many[1..], 9_000).await, Ok(last + 1));
     let both = BTreeMap::from([(node(1), 9_000), (node(2), large)]);
-    assert_eq!(store.summed("acme").await, Ok(both));
-    assert_eq!(store.summed("beta").await, Ok(BTreeMap::new()));
+    assert_eq!(store.summed_up_to("acme").await, Ok(both));
+    assert_eq!(store.summed_up_to("beta").await, Ok(BTreeMap::new()));
 }
 
 pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) {
@@ -143,7 +147,7 @@ pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) 
     }
     let expected: Vec<DailySum> = DailySums::of_day(&rows).iter().collect();
     assert_eq!(all(&**store, day).await.len(), expected.len());
-    let tags = store.sums("acme", day..=day, &SumsOf::Tags).await.unwrap();
+    let tags = store.sums("acme", day..=day, &SumSelector::Tags).await.unwrap();
     assert_eq!(
         tags.len(),
         TAGS_A_DAY_MAX + 1,
@@ -153,7 +157,7 @@ pub(crate) async fn so_many_tags_a_day_are_summed_one_by_one(fixture: &Fixture) 
         all(&**store, day).await.into_iter().collect::<DailySums>(),
         DailySums::of_day(&rows)
     );
-    // Put whole, they are the same, and go on as before.
+    // Stored as a whole, they are the same, and continue as before.
     let whole = DailySums::of_day(&rows);
     assert_eq!(store.put_sums("acme", day, &whole, rows.len() as u64).await, Ok(true));
     assert_eq!(
@@ -203,13 +207,13 @@ pub(crate) async fn sums_of_the_requests_that_were_seen_are_replaced(fixture: &F
     assert_eq!(kept(day).await, of_mended);
     assert_eq!(kept(day - 1).await, DailySums::of_day(&before));
     assert_eq!(store.account("acme").await, view, "nothing is charged");
-    assert_eq!(store.summed("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
+    assert_eq!(store.summed_up_to("acme").await, Ok(BTreeMap::from([(node(1), 70)])));
     // The next row is added to them.
     let next = some(20..21, now, &["team=b", "team=c"]);
     let steps = settled(next.clone(), 10);
     assert_eq!(store.apply(&node(1), "acme", &steps, 0).await, Ok(10));
     assert_eq!(kept(day).await, DailySums::of_day(mended.iter().chain(&next)));
-    // A day without any has none that were seen; and nothing may be put in the place of some.
+    // A day without sums has a count of zero; and nothing may replace some.
     let lost = some(30..33, now - 5 * DAY_MS, &["team=a"]);
     let of_lost = DailySums::of_day(&lost);
     for (seen, is_put) in [(1, false), (0, true), (0, false)] {

@@ -1,6 +1,7 @@
--- ARGV: now, generation, node, request, key, its mirror (8), estimate, tokens, ended of the key, ended of the account.
--- -> granted, hold, time, balance, watermark, low balance or '', whose state, then quota, spent of it, end of its period or '',
--- all three '' without a quota, then requests, tokens and concurrency of the account or ''; or refused, why; or stale
+-- ARGV: now, generation, node, request, key, its terms (8, as in mirror.lua), estimate, tokens, ended requests of the key, of
+-- the account. -> granted, hold, time, balance, watermark, low balance or '', provider state, then quota, the amount spent of
+-- it, the end of its period or '', all three '' without a quota, then requests, tokens and concurrency of the account or '';
+-- or refused, why; or stale
 local node, request, key = ARGV[3], ARGV[4], ARGV[5]
 local told = table.concat(ARGV, '|', 6, 13)
 local mirror = read_mirror(told)
@@ -21,7 +22,7 @@ local function refusal()
   end
 end
 if fault then
-  -- What is wrong with the key is said first, and is no less true without an account.
+  -- Faults of the key are reported first: they hold without an account, too.
   return fault == 'missing' and refusal() or {fault}
 end
 local alive = living(true)
@@ -53,7 +54,7 @@ local paces = paces_of(
   key, mirror, {values[4], values[5], values[6]}, {values[9], values[10], values[11], values[12]}, sums
 )
 
--- Everything that is checked: the fields to write and the hold, or a refusal.
+-- All checks: the fields to write and the hold, or a refusal.
 local function check()
   local denied = refusal()
   if denied then
@@ -105,7 +106,7 @@ local function check()
 end
 
 local denied, written, removed, amount, quota = check()
--- Whether leases are to come back: for a later revision of the key, and because a limit is near.
+-- Whether leases have to be returned: for a later revision of the key, and because a limit is near.
 local moved, changes = 0, {}
 if is_news and values[8] and sums.key_leased > 0 then
   moved = 1
@@ -130,7 +131,7 @@ if denied then
   if is_news then
     redis.call('HSET', STATE, unpack(changes))
   elseif #changes > 0 then
-    -- A refusal holds, whether this is written or not.
+    -- The refusal holds even if this cannot be written.
     redis.pcall('HSET', STATE, unpack(changes))
   end
   return denied

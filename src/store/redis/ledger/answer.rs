@@ -1,17 +1,17 @@
-//! What the ledger's scripts answer: a status, then what was asked for, all as text, because Lua's numbers are doubles.
+//! The answers of the ledger's scripts: a status, then the results, all as text, because Lua's numbers are doubles.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::vec::IntoIter;
 
 use crate::domain::keys::key::KeyId;
-use crate::domain::keys::thresholds::Thresholds;
+use crate::domain::keys::terms::Thresholds;
 use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::lease::{LeaseAllowance, Leased};
-use crate::domain::ledger::notice::{Notice, NoticeOf, TakenNotices};
+use crate::domain::ledger::lease::{LeaseAllowance, LeaseGrant};
+use crate::domain::ledger::notice::{Notice, NoticeId, TakenNotices};
 use crate::domain::ledger::{
-    AccountRecord, AccountTerms, AccountView, AdmitReply, Counted, Denial, Grant, KeySpend, NodeId, ProviderState,
-    QuotaUse, Rates, Scope, Spent, ToppedUp,
+    AccountRecord, AccountTerms, AccountView, AdmitReply, Denial, Grant, KeySpend, LimitScope, NodeId, ProviderState,
+    QuotaUse, RateKind, RateLimits, SpendByKey, TopUpReply,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -34,7 +34,7 @@ impl LedgerReply {
             .ok_or_else(|| StoreError::Corrupt("a ledger script's answer is too short".to_owned()))
     }
 
-    pub(super) fn rest(self) -> impl Iterator<Item = String> {
+    pub(super) fn remaining(self) -> impl Iterator<Item = String> {
         self.words
     }
 
@@ -42,7 +42,7 @@ impl LedgerReply {
         parse(&self.text()?)
     }
 
-    /// A number, or nothing as an empty text.
+    /// A number; `None` for an empty text.
     fn optional<T: FromStr>(&mut self) -> Result<Option<T>, StoreError> {
         match self.text()?.as_str() {
             "" => Ok(None),
@@ -54,9 +54,9 @@ impl LedgerReply {
         self.number().map(NanoUsd::from_nanos)
     }
 
-    /// What `lease.lua` answers behind its status, if the lease is there.
-    pub(super) fn leased(mut self) -> Result<Leased, StoreError> {
-        Ok(Leased {
+    /// The answer of `lease.lua` after its status, if the lease exists.
+    pub(super) fn lease_grant(mut self) -> Result<LeaseGrant, StoreError> {
+        Ok(LeaseGrant {
             since_ms: self.number()?,
             recall: self.number()?,
             allowance: LeaseAllowance {
@@ -68,7 +68,7 @@ impl LedgerReply {
         })
     }
 
-    /// What `admit.lua` answers behind its status.
+    /// The answer of `admit.lua` after its status.
     pub(super) fn grant(mut self) -> Result<Grant, StoreError> {
         Ok(Grant {
             hold: self.money()?,
@@ -77,8 +77,8 @@ impl LedgerReply {
             watermark: self.number()?,
             low_balance: self.optional()?.map(NanoUsd::from_nanos),
             provider_state: self.provider_state()?,
-            quota: self.quota_standing()?,
-            account_rates: Rates {
+            quota: self.quota_use()?,
+            account_rates: RateLimits {
                 rpm: self.optional()?,
                 tpm: self.optional()?,
                 concurrency: self.optional()?,
@@ -86,16 +86,16 @@ impl LedgerReply {
         })
     }
 
-    /// Why `admit.lua` refuses.
-    pub(super) fn denied(mut self) -> Result<AdmitReply, StoreError> {
+    /// The reason for which `admit.lua` refuses.
+    pub(super) fn denial(mut self) -> Result<AdmitReply, StoreError> {
         let denied = match self.text()?.as_str() {
             "revoked" => Denial::KeyRevoked,
             "expired" => Denial::KeyExpired,
             "suspended" => Denial::AccountSuspended,
             "balance" => Denial::BalanceExhausted,
             "balance_held" => Denial::BalanceHeld,
-            "quota" => Denial::QuotaExhausted(self.quota_standing()?.ok_or_else(unknown)?),
-            "quota_held" => Denial::QuotaHeld(self.quota_standing()?.ok_or_else(unknown)?),
+            "quota" => Denial::QuotaExhausted(self.quota_use()?.ok_or_else(unknown_answer)?),
+            "quota_held" => Denial::QuotaHeld(self.quota_use()?.ok_or_else(unknown_answer)?),
             "concurrency" => Denial::Concurrency {
                 scope: self.scope()?,
                 limit: self.number()?,
@@ -103,18 +103,18 @@ impl LedgerReply {
             },
             "rate" => Denial::RateLimited {
                 scope: self.scope()?,
-                counted: self.counted()?,
+                counted: self.rate_kind()?,
                 limit: self.number()?,
                 retry_after_ms: self.number()?,
                 lent: self.text()? == "1",
             },
-            _ => return Err(unknown()),
+            _ => return Err(unknown_answer()),
         };
         Ok(AdmitReply::Refused(denied))
     }
 
-    /// Quota, what was spent of it and the end of its period; nothing without a quota.
-    fn quota_standing(&mut self) -> Result<Option<QuotaUse>, StoreError> {
+    /// A quota, the amount spent of it and the end of its period; `None` without a quota.
+    fn quota_use(&mut self) -> Result<Option<QuotaUse>, StoreError> {
         let (quota, spent) = (self.optional()?, self.optional()?);
         let resets_at = self.optional()?;
         let standing = |(quota, spent)| QuotaUse {
@@ -125,19 +125,19 @@ impl LedgerReply {
         Ok(quota.zip(spent).map(standing))
     }
 
-    /// An amount, or nothing.
+    /// An amount; `None` for an empty text.
     pub(super) fn amount(mut self) -> Result<Option<NanoUsd>, StoreError> {
         Ok(self.optional()?.map(NanoUsd::from_nanos))
     }
 
-    /// What `take_notices.lua` answers: how many were lost, when to ask again, and for each notice its name, what was reached,
-    /// its limit, when, and how often it was taken.
+    /// The answer of `take_notices.lua`: the number of lost notices, when to take again, and for each notice its name, the
+    /// value that was reached, its limit, its time, and how often it was taken.
     pub(super) fn taken_notices(mut self) -> Result<TakenNotices, StoreError> {
         let (lost, next_in_ms) = (self.number()?, self.optional()?);
         let mut notices = Vec::new();
         while let Some(name) = self.words.next() {
             notices.push(Notice {
-                of: NoticeOf::parse(&name).ok_or_else(unknown)?,
+                id: NoticeId::parse(&name).ok_or_else(unknown_answer)?,
                 reached: self.money()?,
                 limit: self.money()?,
                 at_ms: self.number()?,
@@ -152,37 +152,37 @@ impl LedgerReply {
     }
 
     fn provider_state(&mut self) -> Result<ProviderState, StoreError> {
-        self.text()?.parse().map_err(|_| unknown())
+        self.text()?.parse().map_err(|_| unknown_answer())
     }
 
-    fn scope(&mut self) -> Result<Scope, StoreError> {
+    fn scope(&mut self) -> Result<LimitScope, StoreError> {
         match self.text()?.as_str() {
-            "key" => Ok(Scope::Key),
-            "account" => Ok(Scope::Account),
-            _ => Err(unknown()),
+            "key" => Ok(LimitScope::Key),
+            "account" => Ok(LimitScope::Account),
+            _ => Err(unknown_answer()),
         }
     }
 
-    fn counted(&mut self) -> Result<Counted, StoreError> {
+    fn rate_kind(&mut self) -> Result<RateKind, StoreError> {
         match self.text()?.as_str() {
-            "requests" => Ok(Counted::Requests),
-            "tokens" => Ok(Counted::Tokens),
-            _ => Err(unknown()),
+            "requests" => Ok(RateKind::Requests),
+            "tokens" => Ok(RateKind::Tokens),
+            _ => Err(unknown_answer()),
         }
     }
 
-    /// What `top_up.lua` answers.
-    pub(super) fn topped_up(mut self, status: &str) -> Result<ToppedUp, StoreError> {
+    /// The answer of `top_up.lua`.
+    pub(super) fn topped_up(mut self, status: &str) -> Result<TopUpReply, StoreError> {
         match status {
-            "granted" => self.money().map(ToppedUp::Granted),
-            "refused" => Ok(ToppedUp::Refused),
-            "recalling" => Ok(ToppedUp::Recalling),
-            "no_hold" => Ok(ToppedUp::NoHold),
-            _ => Err(unknown()),
+            "granted" => self.money().map(TopUpReply::Granted),
+            "refused" => Ok(TopUpReply::Refused),
+            "recalling" => Ok(TopUpReply::Recalling),
+            "no_hold" => Ok(TopUpReply::NoHold),
+            _ => Err(unknown_answer()),
         }
     }
 
-    /// What `account.lua` answers.
+    /// The answer of `account.lua`.
     pub(super) fn account(mut self, id: &str) -> Result<AccountView, StoreError> {
         Ok(AccountView {
             id: id.to_owned(),
@@ -206,9 +206,9 @@ impl LedgerReply {
                 provider_state: self.provider_state()?,
                 notify: Some(self.text()?)
                     .filter(|text| !text.is_empty())
-                    .map(|text| thresholds(&text))
+                    .map(|text| parse_thresholds(&text))
                     .transpose()?,
-                rates: Rates {
+                rates: RateLimits {
                     rpm: self.optional()?,
                     tpm: self.optional()?,
                     concurrency: self.optional()?,
@@ -217,20 +217,20 @@ impl LedgerReply {
         })
     }
 
-    /// What `summed.lua` answers behind its status.
+    /// The answer of `summed.lua` after its status.
     pub(super) fn summed(mut self) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         let mut summed = BTreeMap::new();
         while let Some(node) = self.words.next() {
-            summed.insert(NodeId::parse(&node).ok_or_else(unknown)?, self.number()?);
+            summed.insert(NodeId::parse(&node).ok_or_else(unknown_answer)?, self.number()?);
         }
         Ok(summed)
     }
 
-    /// What `spent.lua` answers behind its status.
-    pub(super) fn spent(mut self) -> Result<Spent, StoreError> {
-        let mut spent = Spent::new();
+    /// The answer of `spent.lua` after its status.
+    pub(super) fn spent(mut self) -> Result<SpendByKey, StoreError> {
+        let mut spent = SpendByKey::new();
         while let Some(key) = self.words.next() {
-            let (key, nanos) = (KeyId::parse(&key).map_err(|_| unknown())?, self.money()?);
+            let (key, nanos) = (KeyId::parse(&key).map_err(|_| unknown_answer())?, self.money()?);
             if nanos != NanoUsd::ZERO {
                 spent.insert(key, nanos);
             }
@@ -238,7 +238,7 @@ impl LedgerReply {
         Ok(spent)
     }
 
-    /// What `key_spend.lua` answers.
+    /// The answer of `key_spend.lua`.
     pub(super) fn key_spend(mut self) -> Result<KeySpend, StoreError> {
         Ok(KeySpend {
             all: self.money()?,
@@ -251,25 +251,25 @@ impl LedgerReply {
     }
 }
 
-/// Parts of a quota, as a JSON list.
-pub(super) fn thresholds(text: &str) -> Result<Thresholds, StoreError> {
-    serde_json::from_str(text).map_err(|_| unknown())
+/// Quota thresholds, from a JSON list.
+pub(super) fn parse_thresholds(text: &str) -> Result<Thresholds, StoreError> {
+    serde_json::from_str(text).map_err(|_| unknown_answer())
 }
 
 pub(super) fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse()
-        .map_err(|_| StoreError::Corrupt("a ledger script answered a figure that is no number".to_owned()))
+        .map_err(|_| StoreError::Corrupt("a ledger script returned a figure that is not a number".to_owned()))
 }
 
-/// Reads a row of the log. The error names a place, never the content.
-pub(super) fn row(text: &str) -> Result<Row, StoreError> {
+/// Reads a row of the log. The error names a position, never the content.
+pub(super) fn parse_row(text: &str) -> Result<Row, StoreError> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         StoreError::Corrupt(format!("a row cannot be read (line {line}, column {column})"))
     })
 }
 
-/// A status that no script gives.
-pub(super) fn unknown() -> StoreError {
-    StoreError::Corrupt("a ledger script answered in an unknown way".to_owned())
+/// The error for an answer that no script gives.
+pub(super) fn unknown_answer() -> StoreError {
+    StoreError::Corrupt("a ledger script returned an unknown answer".to_owned())
 }

@@ -1,15 +1,17 @@
--- ARGV: now, generation, node, whether the account may be made, the number of the last row in the node's journal or 0,
--- then for each step: its number, what it is, what that needs.
--- Settlements in leases may come together: the first one's number, `together`, how many, their day, how many groups, how many
--- rows (all, or none where they are not kept), each group, each row.
--- -> watermark; or `each`, and nothing is changed: their order may matter, they are to come one by one
+-- ARGV: now, generation, node, whether the account may be created, the number of the last row in the node's journal or 0,
+-- then for each step: its number, its kind, its details.
+--
+-- Settlements in leases may come as a batch: the first number, `together`, how many, their day, the number of groups, the
+-- number of rows (all, or none if rows are not kept), each group, each row.
+--
+-- -> watermark; or `each`, and nothing has changed: their order may matter, so they must be sent one by one
 local may_create = ARGV[4] == '1'
 local _, fault = fields()
 if fault == 'lost' or (fault and not may_create) then
   return {fault}
 end
 
--- The operations, read when the first step that has an id comes; `first` is the oldest that is remembered still.
+-- The operations, read at the first step that has an id; `first` is the oldest one that is still remembered.
 local operations, amounts, first, news
 local function is_new(id, amount)
   if id == '' then
@@ -34,8 +36,8 @@ local function is_new(id, amount)
   return true
 end
 
--- Adds a payment to the balance, and to what was paid in on the day and in the month of the latest one (src/domain/ledger/
--- account/paid_in.rs): 'day|amount|month|amount'. `at` is in seconds.
+-- Adds a payment to the balance, and to the amounts paid in on the day and in the month of the latest payment
+-- (src/domain/ledger/account/operations.rs): 'day|amount|month|amount'. `at` is in seconds.
 local PAID_END_S = 200000000000
 local function later(known, paid, period, amount)
   if period < known then
@@ -54,14 +56,14 @@ local function pay(amount, at)
   state.set('paid', text(day) .. '|' .. text(of_day) .. '|' .. text(month) .. '|' .. text(of_month))
 end
 
--- Whether all leases are to come back.
+-- Recalls all leases, if an amount is taken from the balance.
 local function recall_for(is_less)
   if is_less then
     state.add('recall', 1)
   end
 end
 
--- Each takes where its arguments begin.
+-- Each gets the index of its first argument.
 local changes = {
   settle = function(i)
     settle(

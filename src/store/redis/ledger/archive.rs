@@ -1,30 +1,40 @@
-//! The Redis ledger's accounts in a backup. An account that is being put back is not there until all of it is.
+//! The Redis ledger's accounts in a backup, and the lists of rows in Redis. An account that is being restored does not exist
+//! until it is complete.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::RangeInclusive,
+};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::{ADMIN_BUDGET, Effort, LIST_ACCOUNTS_MAX, RedisLedger, arguments, daily_sums};
 use crate::{
-    domain::ledger::daily_sums::{DailySums, Subject, SumsOf, day_of},
+    domain::ledger::{
+        LogDay,
+        consumption::Row,
+        daily_sums::{DailySums, SumSelector, SumSubject, day_of},
+    },
     store::{
         StoreError,
-        archive::{Archive, Item},
+        archive::{Archive, ArchiveItem},
         ledger::{LOG_ROWS_MAX, LogLists},
-        redis::ledger::stored_account::StoredAccount,
+        redis::ledger::{
+            ADMIN_BUDGET, CallPolicy, LIST_ACCOUNTS_MAX, RedisLedger, answer, arguments, daily_sums,
+            stored_account::StoredAccount,
+        },
     },
 };
 
-/// Items that one round of scripts puts back, so that none holds up the server.
+/// The maximum number of items that one round of scripts restores, so that none blocks the server.
 const LOAD_ITEMS_MAX: usize = 200;
-/// How often an account is read again because rows of days that are over came meanwhile.
+/// How often an account is read again because rows were added to past days meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Why a dump ends early.
 enum DumpEnd {
-    /// Nobody receives any more.
-    NotWanted,
+    /// The receiver is gone.
+    ReceiverGone,
     Failed(StoreError),
 }
 
@@ -35,11 +45,11 @@ impl From<StoreError> for DumpEnd {
 }
 
 impl RedisLedger {
-    /// Makes all accounts that were put back ones that are there, of this generation or of the one that comes.
+    /// Ends the restore of all accounts: they exist from now on, under this generation, or the one that is set next.
     ///
     /// # Errors
     /// When Redis does not answer.
-    pub async fn restored(&self, generation: Option<&str>) -> Result<(), StoreError> {
+    pub async fn finish_restore(&self, generation: Option<&str>) -> Result<(), StoreError> {
         let mut after = String::new();
         loop {
             let names = self.names(&after, LIST_ACCOUNTS_MAX).await?;
@@ -48,38 +58,39 @@ impl RedisLedger {
             for account in &names {
                 let mut call = self.prepare(&self.scripts().restored, account);
                 call.arg(generation.unwrap_or_default());
-                self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+                self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
             }
         }
     }
 
-    /// Sends one account; nothing if it is not there. Days that are over are read by themselves, and again if rows have come to
-    /// them since; then all that was sent is of the moment at which the account was read last.
-    async fn dump_account(&self, account: &str, to: &mpsc::Sender<Item>) -> Result<(), DumpEnd> {
+    /// Sends one account; nothing if it does not exist. Past days are read separately, and again if rows were added to them
+    /// since; then all that was sent is of the moment at which the account was last read.
+    async fn dump_account(&self, account: &str, to: &mpsc::Sender<ArchiveItem>) -> Result<(), DumpEnd> {
         let mut sent = BTreeMap::new();
         for _ in 0..ATTEMPTS_MAX {
             let call = self.prepare(&self.scripts().kept, account);
-            let (status, answer) = self.call(&call, Effort::Read(ADMIN_BUDGET)).await?;
+            let (status, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
             if status == "missing" {
                 return Ok(());
             }
             let stored = StoredAccount::read(answer)?;
-            if self.dump_days(account, &stored.over, &mut sent, to).await? {
-                return self.dump_rest(account, stored, to).await;
+            if self.dump_days(account, &stored.past_days, &mut sent, to).await? {
+                return self.dump_remaining(account, stored, to).await;
             }
         }
         Err(DumpEnd::Failed(StoreError::Busy(format!(
-            "rows of account `{account}` from before yesterday came faster than its sums were read; make the backup again"
+            "rows of account `{account}` from before yesterday were added faster than its sums were read; start the backup again"
         ))))
     }
 
-    /// Sends the sums of days that are over, but for days that were `sent` as they are `told`. Answers whether all were read so.
+    /// Sends the sums of past days, except those that were `sent` as they are in `told`. Returns whether all were read as in
+    /// `told`.
     async fn dump_days(
         &self,
         account: &str,
         told: &BTreeMap<i64, DailySums>,
         sent: &mut BTreeMap<i64, DailySums>,
-        to: &mpsc::Sender<Item>,
+        to: &mpsc::Sender<ArchiveItem>,
     ) -> Result<bool, DumpEnd> {
         let mut is_same = true;
         for (day, told) in told {
@@ -87,23 +98,28 @@ impl RedisLedger {
                 continue;
             }
             let sums = self.sums_of_day(account, *day).await?;
-            let of_account = sums.of(&(*day..=*day), &SumsOf::One(Subject::Account));
+            let of_account = sums.select(&(*day..=*day), &SumSelector::One(SumSubject::Account));
             let of_account: DailySums = of_account.into_iter().collect();
             is_same &= of_account == *told;
             sent.insert(*day, of_account);
-            send(to, Item::day_sums(account, *day, &sums)).await?;
+            send(to, ArchiveItem::day_sums(account, *day, &sums)).await?;
         }
         Ok(is_same)
     }
 
-    /// Sends all else of an account.
-    async fn dump_rest(&self, account: &str, stored: StoredAccount, to: &mpsc::Sender<Item>) -> Result<(), DumpEnd> {
-        let own = Item::Account {
+    /// Sends everything else of an account.
+    async fn dump_remaining(
+        &self,
+        account: &str,
+        stored: StoredAccount,
+        to: &mpsc::Sender<ArchiveItem>,
+    ) -> Result<(), DumpEnd> {
+        let own = ArchiveItem::Account {
             id: account.to_owned(),
             standing: Box::new(stored.standing),
             operations: stored.operations,
         };
-        let of_keys = stored.keys.into_iter().map(|(id, state)| Item::AccountKey {
+        let of_keys = stored.keys.into_iter().map(|(id, state)| ArchiveItem::AccountKey {
             account: account.to_owned(),
             id,
             state: Box::new(state),
@@ -111,7 +127,7 @@ impl RedisLedger {
         send(to, std::iter::once(own).chain(of_keys)).await?;
         let days: BTreeSet<i64> = stored.latest.iter().map(|sum| sum.day).collect();
         for day in days {
-            send(to, Item::day_sums(account, day, &stored.latest)).await?;
+            send(to, ArchiveItem::day_sums(account, day, &stored.latest)).await?;
         }
         for told in stored.logs {
             let count = usize::try_from(told.rows).unwrap_or(usize::MAX);
@@ -120,37 +136,37 @@ impl RedisLedger {
                 let limit = (count - skip).min(LOG_ROWS_MAX);
                 let rows = self.rows(account, told.day, skip, limit).await?;
                 if rows.is_empty() {
-                    // Its day has passed out of the log meanwhile, or was removed.
+                    // The day is past its retention by now, or its rows were removed.
                     break;
                 }
                 skip += rows.len();
-                send(to, rows.into_iter().map(|row| Item::Row { row: Box::new(row) })).await?;
+                send(to, rows.into_iter().map(|row| ArchiveItem::Row { row: Box::new(row) })).await?;
             }
         }
         Ok(())
     }
 
-    async fn put_back(&self, account: &str, parts: &[[String; 3]]) -> Result<(), StoreError> {
+    async fn restore_parts(&self, account: &str, parts: &[[String; 3]]) -> Result<(), StoreError> {
         let mut call = self.prepare(&self.scripts().put_back, account);
         for word in parts.iter().flatten() {
             call.arg(word);
         }
-        self.call(&call, Effort::Write(ADMIN_BUDGET)).await?;
+        self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         self.enter(account, true).await
     }
 }
 
-/// Sends items until nobody receives them.
-async fn send(to: &mpsc::Sender<Item>, items: impl IntoIterator<Item = Item>) -> Result<(), DumpEnd> {
+/// Sends items until the receiver is gone.
+async fn send(to: &mpsc::Sender<ArchiveItem>, items: impl IntoIterator<Item = ArchiveItem>) -> Result<(), DumpEnd> {
     for item in items {
-        to.send(item).await.map_err(|_| DumpEnd::NotWanted)?;
+        to.send(item).await.map_err(|_| DumpEnd::ReceiverGone)?;
     }
     Ok(())
 }
 
 #[async_trait]
 impl Archive for RedisLedger {
-    async fn dump(&self, to: mpsc::Sender<Item>) -> Result<(), StoreError> {
+    async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let mut after = String::new();
         loop {
             let names = self.names(&after, LIST_ACCOUNTS_MAX).await?;
@@ -159,7 +175,7 @@ impl Archive for RedisLedger {
             for account in &names {
                 match self.dump_account(account, &to).await {
                     Ok(()) => {}
-                    Err(DumpEnd::NotWanted) => return Ok(()),
+                    Err(DumpEnd::ReceiverGone) => return Ok(()),
                     Err(DumpEnd::Failed(error)) => return Err(error),
                 }
             }
@@ -171,14 +187,14 @@ impl Archive for RedisLedger {
         Ok(self.names("", 1).await?.is_empty())
     }
 
-    async fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+    async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         for items in items.chunks(LOAD_ITEMS_MAX) {
             let mut accounts: BTreeMap<&str, Vec<[String; 3]>> = BTreeMap::new();
             let mut days: BTreeMap<(&str, i64), Vec<[String; 2]>> = BTreeMap::new();
             let mut logs: HashMap<(&str, i64), Vec<Vec<u8>>> = HashMap::new();
             for item in items {
                 match item {
-                    Item::Account {
+                    ArchiveItem::Account {
                         id,
                         standing,
                         operations,
@@ -187,11 +203,11 @@ impl Archive for RedisLedger {
                         parts.extend(arguments::standing(standing));
                         parts.extend(operations.iter().map(arguments::operation));
                     }
-                    Item::AccountKey { account, id, state } => {
+                    ArchiveItem::AccountKey { account, id, state } => {
                         let parts = accounts.entry(account).or_default();
                         parts.extend(arguments::account_key(id, state));
                     }
-                    Item::DaySums {
+                    ArchiveItem::DaySums {
                         account,
                         day,
                         subject,
@@ -203,15 +219,18 @@ impl Archive for RedisLedger {
                         }
                         days.entry((account, *day)).or_default().push([subject.clone(), text]);
                     }
-                    Item::Row { row } if self.keeps_rows => {
+                    ArchiveItem::Row { row } if self.keeps_rows => {
                         let text = arguments::row(row)?;
                         logs.entry((&row.account, day_of(row))).or_default().push(text);
                     }
-                    Item::Row { .. } | Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => {}
+                    ArchiveItem::Row { .. }
+                    | ArchiveItem::Key { .. }
+                    | ArchiveItem::KeyGone { .. }
+                    | ArchiveItem::Stability { .. } => {}
                 }
             }
             for (account, parts) in accounts {
-                self.put_back(account, &parts).await?;
+                self.restore_parts(account, &parts).await?;
             }
             for ((account, day), subjects) in days {
                 self.put_subjects(account, day, None, &subjects).await?;
@@ -221,5 +240,64 @@ impl Archive for RedisLedger {
             }
         }
         Ok(())
+    }
+}
+
+impl RedisLedger {
+    /// Appends rows to their day. With `is_used`, the account must exist.
+    pub(super) async fn push_rows(
+        &self,
+        account: &str,
+        day: i64,
+        rows: &[Vec<u8>],
+        is_used: bool,
+    ) -> Result<bool, StoreError> {
+        let mut call = self.prepare(&self.scripts().put_rows, account);
+        call.arg(day).arg(u8::from(is_used)).arg(rows);
+        let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
+        Ok(status == "ok")
+    }
+}
+
+#[async_trait]
+impl LogLists for RedisLedger {
+    async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError> {
+        let limit = limit.min(LOG_ROWS_MAX);
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut call = self.prepare(&self.scripts().rows, account);
+        call.arg(day).arg(skip).arg(limit);
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        answer.remaining().map(|text| answer::parse_row(&text)).collect()
+    }
+
+    async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError> {
+        let mut call = self.prepare(&self.scripts().log_days, account);
+        call.arg(*days.start()).arg(*days.end());
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        let mut words = answer.remaining();
+        let mut found = Vec::new();
+        while let Some(day) = words.next() {
+            let rows = words.next().ok_or_else(answer::unknown_answer)?;
+            found.push(LogDay {
+                day: answer::parse(&day)?,
+                rows: answer::parse(&rows)?,
+            });
+        }
+        Ok(found)
+    }
+
+    async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError> {
+        let rows = rows.iter().map(arguments::row).collect::<Result<Vec<_>, _>>()?;
+        self.push_rows(account, day, &rows, true).await
+    }
+
+    async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
+        let mut call = self.prepare(&self.scripts().remove, account);
+        call.arg(seen.day).arg(seen.rows);
+        // Not repeated when the answer is lost: the second time the day has no rows.
+        let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
+        Ok(status == "ok")
     }
 }

@@ -1,26 +1,41 @@
-//! What the ledger's scripts are given: all of it as text, a `None` as an empty one, amounts and tokens no larger than a
+//! The arguments of the ledger's scripts: all of them as text, `None` as an empty one, amounts and tokens no larger than a
 //! double counts exactly.
 
-use crate::domain::keys::key::{KeyId, KeyState};
-use crate::domain::keys::thresholds::Thresholds;
-use crate::domain::ledger::account::{AccountSummary, key::AccountKey, operations::Recorded, paid_in::PaidIn};
-use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::daily_sums::day_of;
-use crate::domain::ledger::lease::{AskLease, LeaseChange};
-use crate::domain::ledger::{AccountRecord, Admit, Change, ProviderState, Rates, Settlement, Step, TopUp};
-use crate::domain::money::NanoUsd;
-use crate::store::StoreError;
-use crate::store::redis::script::ScriptCall;
+use crate::{
+    domain::{
+        keys::{
+            key::{KeyId, KeyState},
+            terms::Thresholds,
+        },
+        ledger::{
+            AccountChange, AccountRecord, AdmitCall, ProviderState, RateLimits, Settlement, Step, TopUp,
+            account::{
+                AccountSummary,
+                key::AccountKey,
+                operations::{PaidIn, RecordedOperation},
+            },
+            consumption::Row,
+            daily_sums::day_of,
+            lease::{LeaseCall, LeaseChange},
+        },
+        money::NanoUsd,
+    },
+    store::{
+        StoreError,
+        redis::{
+            ledger::{ADMIN_BUDGET, CallPolicy, RedisLedger, answer, daily_sums},
+            scripts::ScriptCall,
+        },
+    },
+};
 
-use super::daily_sums;
-
-/// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of them.
+/// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of these.
 const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
 /// More tokens than this make no difference to any bucket.
-const TOKENS_MAX: u64 = 3 * Rates::MAX;
+const TOKENS_MAX: u64 = 3 * RateLimits::MAX;
 
-/// What `admit.lua` takes.
-pub(super) fn admit(call: &mut ScriptCall<'_>, ask: &Admit) {
+/// The arguments of `admit.lua`.
+pub(super) fn admit(call: &mut ScriptCall<'_>, ask: &AdmitCall) {
     let key = &ask.key;
     call.arg(ask.node.as_str())
         .arg(ask.request.as_str())
@@ -37,18 +52,18 @@ pub(super) fn admit(call: &mut ScriptCall<'_>, ask: &Admit) {
         .arg(ask.ended_account);
 }
 
-/// What `top_up.lua` takes.
+/// The arguments of `top_up.lua`.
 pub(super) fn top_up(call: &mut ScriptCall<'_>, ask: &TopUp) {
     call.arg(ask.node.as_str())
         .arg(ask.request.as_str())
         .arg(bounded(ask.more));
 }
 
-/// What `lease.lua` takes.
-pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &AskLease) {
+/// The arguments of `lease.lua`.
+pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &LeaseCall) {
     call.arg(ask.node.as_str())
         .arg(ask.lease.holder.as_str())
-        .arg(ask.lease.hold().as_str())
+        .arg(ask.lease.hold_name().as_str())
         .arg(ask.key.as_str())
         .arg(ask.revision)
         .arg(ask.running)
@@ -70,16 +85,16 @@ pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &AskLease) {
     }
 }
 
-/// What `apply.lua` takes for each step: its number, what it is, and what that needs; a row only where those are kept.
+/// The arguments of `apply.lua` for one step: its number, its kind, and the details; a row only if rows are kept.
 pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step, keeps_rows: bool) -> Result<(), StoreError> {
     call.arg(step.seq);
     match &step.change {
-        Change::Settle(settlement) => settle(call, settlement, keeps_rows)?,
-        Change::Open { balance, at, operation } => {
+        AccountChange::Settle(settlement) => settle(call, settlement, keeps_rows)?,
+        AccountChange::Open { balance, at, operation } => {
             call.arg("open").arg(bounded(*balance)).arg(*at);
             call.arg(optional(operation.as_ref()));
         }
-        Change::Credit { amount, at, operation } | Change::Adjust { amount, at, operation } => {
+        AccountChange::Credit { amount, at, operation } | AccountChange::Adjust { amount, at, operation } => {
             call.arg("add").arg(bounded(*amount)).arg(*at);
             call.arg(optional(operation.as_ref()));
         }
@@ -97,12 +112,12 @@ fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement, keeps_rows: bool) 
         .arg(charge(settlement.cost).nanos());
     match &settlement.lease {
         None => call.arg("").arg(""),
-        Some(lease) => call.arg(lease.holder.as_str()).arg(lease.hold().as_str()),
+        Some(lease) => call.arg(lease.holder.as_str()).arg(lease.hold_name().as_str()),
     };
     match &settlement.row {
         None => call.arg("").arg("").arg("").arg("").arg(""),
         Some(row) => {
-            let [model, counts, tags] = daily_sums::words(row);
+            let [model, counts, tags] = daily_sums::row_arguments(row);
             let text = if keeps_rows { self::row(row)? } else { Vec::new() };
             call.arg(day_of(row)).arg(model).arg(counts).arg(tags).arg(text)
         }
@@ -110,22 +125,22 @@ fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement, keeps_rows: bool) 
     Ok(())
 }
 
-/// A moment, in milliseconds since the Unix epoch, or the nearest that has a date.
+/// A moment in milliseconds since the Unix epoch, or the nearest one that has a date.
 pub(super) fn dated(ms: i64) -> i64 {
     ms.clamp(DATED_MS.0, DATED_MS.1)
 }
 
-/// As many tokens as make a difference.
+/// The number of tokens, at most as many as make a difference.
 pub(super) fn tokens(tokens: u64) -> u64 {
     tokens.min(TOKENS_MAX)
 }
 
-/// What a settlement charges.
+/// The amount that a settlement charges.
 pub(super) fn charge(cost: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(bounded(cost).max(0))
 }
 
-/// A row as the lists have it.
+/// A row as it is stored in the lists.
 pub(super) fn row(row: &Row) -> Result<Vec<u8>, StoreError> {
     let mut text = Vec::new();
     row.write_json(&mut text)
@@ -133,7 +148,7 @@ pub(super) fn row(row: &Row) -> Result<Vec<u8>, StoreError> {
     Ok(text)
 }
 
-/// What `put_back.lua` takes of an account.
+/// The arguments of `put_back.lua` for an account.
 pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let field = |name: &str, value: String| [String::new(), name.to_owned(), value];
     let fields = [
@@ -152,14 +167,14 @@ pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     own.chain(watermarks).chain(summed).collect()
 }
 
-/// The fields of an account's record, in the order of `set_terms.lua`; those that are not set are empty.
+/// The fields of an account's record, in the order of `set_terms.lua`; unset ones are empty.
 pub(super) fn record(record: &AccountRecord) -> [(&'static str, String); 8] {
     let AccountRecord {
         revision,
         suspended,
         terms,
     } = record;
-    let Rates { rpm, tpm, concurrency } = terms.rates;
+    let RateLimits { rpm, tpm, concurrency } = terms.rates;
     [
         ("revision", optional(Some(*revision).filter(|revision| *revision > 0))),
         ("suspended", optional(suspended.then_some(1))),
@@ -172,7 +187,7 @@ pub(super) fn record(record: &AccountRecord) -> [(&'static str, String); 8] {
     ]
 }
 
-/// As `apply.lua` has it; empty before the first payment.
+/// Recent payments as `apply.lua` encodes them; empty before the first payment.
 fn paid(paid: &PaidIn) -> String {
     let PaidIn {
         day,
@@ -186,16 +201,16 @@ fn paid(paid: &PaidIn) -> String {
     format!("{day}|{}|{month}|{}", bounded(of_day), bounded(of_month))
 }
 
-/// What `put_back.lua` takes of a remembered operation.
-pub(super) fn operation(recorded: &Recorded) -> [String; 3] {
-    let Recorded { id, amount } = recorded;
+/// The arguments of `put_back.lua` for a remembered operation.
+pub(super) fn operation(recorded: &RecordedOperation) -> [String; 3] {
+    let RecordedOperation { id, amount } = recorded;
     ["operation".to_owned(), id.to_string(), bounded(*amount).to_string()]
 }
 
-/// What `put_back.lua` takes of a key.
+/// The arguments of `put_back.lua` for a key.
 pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
     let mirror = key.mirror.iter().map(|mirror| {
-        let Rates { rpm, tpm, concurrency } = mirror.terms.rates;
+        let RateLimits { rpm, tpm, concurrency } = mirror.terms.rates;
         let parts = [
             mirror.revision.to_string(),
             state(mirror.revoked).to_owned(),
@@ -214,7 +229,7 @@ pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
     mirror.chain(spent).collect()
 }
 
-/// Empty for what is meant where nothing is written.
+/// Empty for the default.
 fn provider_state(state: ProviderState) -> &'static str {
     match state {
         ProviderState::Own => "",
@@ -222,7 +237,7 @@ fn provider_state(state: ProviderState) -> &'static str {
     }
 }
 
-/// The parts as a JSON list; empty where none are set.
+/// The thresholds as a JSON list; empty if none are set.
 fn notify(thresholds: Option<Thresholds>) -> String {
     thresholds.map_or_else(String::new, |thresholds| {
         serde_json::to_string(&thresholds).unwrap_or_default()
@@ -233,13 +248,13 @@ fn state(revoked: bool) -> &'static str {
     if revoked { "revoked" } else { "active" }
 }
 
-fn rates(call: &mut ScriptCall<'_>, rates: &Rates) {
+fn rates(call: &mut ScriptCall<'_>, rates: &RateLimits) {
     call.arg(optional(rates.rpm))
         .arg(optional(rates.tpm))
         .arg(optional(rates.concurrency));
 }
 
-/// An amount in nano-USD, held within ±[`NanoUsd::MAX`].
+/// An amount in nano-USD, limited to ±[`NanoUsd::MAX`].
 fn bounded(amount: NanoUsd) -> i64 {
     let most = NanoUsd::MAX.nanos();
     amount.nanos().clamp(-most, most)
@@ -247,4 +262,43 @@ fn bounded(amount: NanoUsd) -> i64 {
 
 fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
+}
+
+impl RedisLedger {
+    /// See [`crate::store::ledger::LedgerStore::set_terms`].
+    pub(super) async fn replace_record(
+        &self,
+        account: &str,
+        from: &AccountRecord,
+        to: &AccountRecord,
+    ) -> Result<bool, StoreError> {
+        let mut status = self.call_set_terms(account, from, to, false).await?;
+        let is_new = status == "missing" && *from == AccountRecord::default();
+        if is_new {
+            // The account may be created: the Redis is the one that this node knows.
+            status = self.call_set_terms(account, from, to, true).await?;
+        }
+        match status.as_str() {
+            "ok" => self.enter(account, is_new).await.map(|()| true),
+            "changed" | "missing" => Ok(false),
+            _ => Err(answer::unknown_answer()),
+        }
+    }
+
+    async fn call_set_terms(
+        &self,
+        account: &str,
+        from: &AccountRecord,
+        to: &AccountRecord,
+        may_create: bool,
+    ) -> Result<String, StoreError> {
+        let mut call = self.prepare(&self.scripts().set_terms, account);
+        call.arg(u8::from(may_create));
+        for (_, value) in [from, to].into_iter().flat_map(record) {
+            call.arg(value);
+        }
+        // Replacing a record twice has one effect.
+        let (status, _) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        Ok(status)
+    }
 }

@@ -1,41 +1,53 @@
-//! The daily sums as the scripts have them: by subject, `;model=number|number|...|` again and again.
+//! Daily sums in Redis: reading, replacing, and how the scripts encode them: for each subject, `;model=number|number|...` for
+//! each model.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::answer::{self, LedgerReply, parse};
-use crate::domain::ledger::consumption::Row;
-use crate::domain::ledger::daily_sums::{DailySums, Subject, Sums};
-use crate::domain::money::NanoUsd;
-use crate::domain::wire::usage::Usage;
-use crate::store::StoreError;
+use crate::{
+    domain::{
+        ledger::{
+            consumption::Row,
+            daily_sums::{DailySum, DailySums, SumSelector, SumSubject, Sums},
+        },
+        money::NanoUsd,
+        wire::usage::Usage,
+    },
+    store::{
+        StoreError,
+        redis::ledger::{
+            ADMIN_BUDGET, CallPolicy, RedisLedger,
+            answer::{self, LedgerReply, parse},
+        },
+    },
+};
 
-/// What stays as it is in a model's name: nothing that has a meaning in a list.
+/// The characters that are not encoded in a model's name: none that has a meaning in a list.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
-/// What a script takes of a row for its sums: the model's name, what the row counts, and the tags that are summed.
-pub(super) fn words(row: &Row) -> [String; 3] {
-    [encoded(&row.model), numbers(&Sums::of(row)), tags(row)]
+/// A script's arguments for the sums of a row: the model's name, the row's counts, and its summed tags.
+pub(super) fn row_arguments(row: &Row) -> [String; 3] {
+    [encode_model(&row.model), encode_numbers(&Sums::of(row)), tags(row)]
 }
 
-/// What a script takes of sums of one model: the model's name, and what they count.
-pub(super) fn summed_words(model: &str, sums: &Sums) -> [String; 2] {
-    [encoded(model), numbers(sums)]
+/// A script's arguments for the sums of one model: the model's name and the counts.
+pub(super) fn sums_arguments(model: &str, sums: &Sums) -> [String; 2] {
+    [encode_model(model), encode_numbers(sums)]
 }
 
-/// The tags of a row that are summed, with a space between them.
+/// The tags of a row that are summed, separated by spaces.
 pub(super) fn tags(row: &Row) -> String {
     let summed = row.tags.iter().filter(|tag| tag.is_summed());
     summed.map(|tag| tag.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-fn encoded(model: &str) -> String {
+fn encode_model(model: &str) -> String {
     utf8_percent_encode(model, PLAIN).to_string()
 }
 
-/// Each number behind the other, with its end; nothing for a zero.
-fn numbers(sums: &Sums) -> String {
+/// All numbers, each followed by `|`; a zero is empty.
+fn encode_numbers(sums: &Sums) -> String {
     let cost = sums.cost_nano_usd.nanos().unsigned_abs();
     let mut list = String::new();
     for number in [sums.requests, sums.errors, cost, sums.digest]
@@ -51,10 +63,10 @@ fn numbers(sums: &Sums) -> String {
     list
 }
 
-/// Writes one model's sums behind those of others.
+/// Appends one model's sums to those of others.
 pub(super) fn write_model(models: &mut String, model: &str, sums: &Sums) {
     // Writing to a text cannot fail.
-    let _ = write!(models, ";{}={}", encoded(model), numbers(sums));
+    let _ = write!(models, ";{}={}", encode_model(model), encode_numbers(sums));
 }
 
 fn read_numbers(list: &str) -> Result<Sums, StoreError> {
@@ -68,36 +80,112 @@ fn read_numbers(list: &str) -> Result<Sums, StoreError> {
     for part in &mut parts {
         *part = next()?;
     }
-    let cost = i64::try_from(cost).map_err(|_| answer::unknown())?;
+    let cost = i64::try_from(cost).map_err(|_| answer::unknown_answer())?;
     Ok(Sums {
         requests,
         errors,
         cost_nano_usd: NanoUsd::from_nanos(cost),
         digest,
-        usage: Usage::of_parts(parts),
+        usage: Usage::from_parts(parts),
     })
 }
 
-/// Adds the sums of a subject on a day, as a hash has them, to those of others.
+/// Adds the sums of a subject on a day, as a hash stores them, to `all`.
 pub(super) fn add(all: &mut DailySums, day: i64, subject: &str, models: &str) -> Result<(), StoreError> {
-    let subject = Subject::parse(subject).ok_or_else(answer::unknown)?;
+    let subject = SumSubject::parse(subject).ok_or_else(answer::unknown_answer)?;
     for entry in models.split(';').skip(1) {
-        let (model, list) = entry.split_once('=').ok_or_else(answer::unknown)?;
+        let (model, list) = entry.split_once('=').ok_or_else(answer::unknown_answer)?;
         let model = percent_decode_str(model).decode_utf8_lossy();
         all.add_to(day, subject.clone(), model.into(), &read_numbers(list)?);
     }
     Ok(())
 }
 
-/// What `sums.lua` answers behind its status.
+/// The answer of `sums.lua` after its status.
 pub(super) fn read(answer: LedgerReply) -> Result<DailySums, StoreError> {
     let mut sums = DailySums::default();
-    let mut words = answer.rest();
+    let mut words = answer.remaining();
     while let Some(day) = words.next() {
         let (Some(subject), Some(models)) = (words.next(), words.next()) else {
-            return Err(answer::unknown());
+            return Err(answer::unknown_answer());
         };
         add(&mut sums, parse(&day)?, &subject, &models)?;
     }
     Ok(sums)
+}
+
+impl RedisLedger {
+    /// See [`crate::store::ledger::LedgerStore::sums`].
+    pub(super) async fn daily_sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        of: &SumSelector,
+    ) -> Result<Vec<DailySum>, StoreError> {
+        let (subject, ranges) = match of {
+            SumSelector::One(subject) => (subject.store_name(), vec![days]),
+            // Day by day: an account may have many keys, and a script blocks the server.
+            SumSelector::Keys => ("k:".to_owned(), days.map(|day| day..=day).collect()),
+            SumSelector::Tags => ("t:".to_owned(), days.map(|day| day..=day).collect()),
+        };
+        let mut sums = Vec::new();
+        for days in ranges {
+            sums.extend(self.read_sums(account, days, &subject).await?.iter());
+        }
+        Ok(sums)
+    }
+
+    /// All sums of a day.
+    pub(super) async fn sums_of_day(&self, account: &str, day: i64) -> Result<DailySums, StoreError> {
+        self.read_sums(account, day..=day, "").await
+    }
+
+    /// The sums that `sums.lua` returns for `subject`.
+    async fn read_sums(
+        &self,
+        account: &str,
+        days: RangeInclusive<i64>,
+        subject: &str,
+    ) -> Result<DailySums, StoreError> {
+        let mut call = self.prepare(&self.scripts().sums, account);
+        call.arg(*days.start()).arg(*days.end()).arg(subject);
+        let (_, answer) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
+        read(answer)
+    }
+
+    /// See [`crate::store::ledger::LedgerStore::put_sums`].
+    pub(super) async fn replace_sums(
+        &self,
+        account: &str,
+        day: i64,
+        sums: &DailySums,
+        seen: u64,
+    ) -> Result<bool, StoreError> {
+        let mut subjects: BTreeMap<SumSubject, String> = BTreeMap::new();
+        for sum in sums.iter().filter(|sum| sum.day == day) {
+            write_model(subjects.entry(sum.subject).or_default(), &sum.model, &sum.sums);
+        }
+        let subjects = subjects
+            .into_iter()
+            .map(|(subject, models)| [subject.store_name(), models]);
+        self.put_subjects(account, day, Some(seen), &subjects.collect::<Vec<_>>())
+            .await
+    }
+
+    /// Stores the sums of subjects by model. With `seen` they replace all sums of the day, if the account's still count
+    /// exactly `seen` requests; without it, each replaces those of its subject. Returns whether they were stored.
+    pub(super) async fn put_subjects(
+        &self,
+        account: &str,
+        day: i64,
+        seen: Option<u64>,
+        subjects: &[[String; 2]],
+    ) -> Result<bool, StoreError> {
+        let mut call = self.prepare(&self.scripts().put_sums, account);
+        let seen = seen.map_or_else(String::new, |seen| seen.to_string());
+        call.arg(day).arg(seen).arg(subjects.as_flattened());
+        // Not repeated when the answer is lost: the second time the day may count differently.
+        let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
+        Ok(status == "ok")
+    }
 }

@@ -1,4 +1,4 @@
--- A hash that is read as far as it is asked for, changed here, and written at the end. '' is a field that is not there.
+-- A hash whose fields are read on demand, changed here, and written at the end. '' is a missing field.
 local function opened(name)
   local hash = {values = {}, changed = {}}
   -- Reads those fields that are not known yet.
@@ -28,7 +28,7 @@ local function opened(name)
     hash.values[field] = value
     hash.changed[field] = true
   end
-  -- Adds to a number and says what it is then.
+  -- Adds to a number and returns the sum.
   function hash.add(field, more)
     local sum = bounded((tonumber(hash.get(field)) or 0) + more)
     hash.set(field, sum)

@@ -1,18 +1,20 @@
--- Holds. `:held:<node>` has `until`, the end of the node's lease; `held` and `running`, its sums; for each key `n:<key>`, how
--- many run, and `h:<key>:<period>`, what is held by requests admitted in that period; and for each request
--- `r:<request>` = amount|time of admission|key. It is gone when the last hold ends. A node whose lease has passed holds
--- nothing; what is left of it is dropped by the next script that finds it so, or by its expiry.
--- A lease of budget is a hold too, with `t:<its name>` = how many run in it|the number of the last question about it|requests and
--- tokens used|requests and tokens given|places. `leased` and `l:<key>` are what they have, in all and for each key; so are
--- `lent_requests`, `lent_tokens` and `lent_places`, and with `:<key>` behind, of what they have of rates and places and do not use. `i:<key>` is the highest number of one that was asked about; with such,
--- `leases` is 1, and the hash stays as long as its node is heard of.
+-- Holds. `:held:<node>` has `until`, the end of the node's lease; `held` and `running`, its sums; for each key `n:<key>`, the
+-- number of its running requests, and `h:<key>:<period>`, the amount held by requests admitted in that period; and for each
+-- request `r:<request>` = amount|time of admission|key. The hash is removed when the last hold ends. A node whose lease has
+-- expired holds nothing; what is left of it is dropped by the next script that finds it, or expires.
+--
+-- A lease of budget is a hold too, with `t:<its name>` = running requests|number of the last call about it|requests and
+-- tokens used|requests and tokens given|places. `leased` and `l:<key>` are the amounts in leases, in all and for each key;
+-- `lent_requests`, `lent_tokens` and `lent_places`, also followed by `:<key>`, are their unused rates and places. `i:<key>`
+-- is the highest number of a lease that was asked about; with one, `leases` is 1, and the hash stays as long as its node is
+-- heard from.
 local LEASE_MS = 30000
--- Much longer than a lease: it is `until` that decides.
+-- Much longer than a lease: `until` decides.
 local HELD_KEPT_MS = 3600000
 local function held_by(node)
   return BASE .. 'held:' .. node
 end
--- The nodes that live, as a set. Where something may change, the others are dropped.
+-- The nodes whose leases have not expired, as a set. If something may change, the others are dropped.
 local function living(may_drop)
   local alive = {}
   for _, node in ipairs(redis.call('SMEMBERS', NODES)) do
@@ -26,7 +28,7 @@ local function living(may_drop)
   end
   return alive
 end
--- What nodes hold, in all and for a key in a period; and for each node how many run.
+-- The amounts that nodes hold, in all and for a key in a period, and the number of running requests of each node.
 local function sums_of(alive, key, period)
   local sums = {
     held = 0, running = {}, key_held = 0, key_running = {}, leased = 0, key_leased = 0,
@@ -51,7 +53,7 @@ local function sums_of(alive, key, period)
   end
   return sums
 end
--- How many run; of those of one node, some have ended.
+-- The number of running requests, without those of the node `asking` that have ended.
 local function total(running, asking, ended)
   local sum = 0
   for node, count in pairs(running) do
@@ -62,7 +64,7 @@ local function total(running, asking, ended)
   end
   return sum
 end
--- The hold of a request, if its node lives.
+-- The hold of a request, if its node's lease has not expired.
 local function hold_of(alive, node, request)
   local kept = alive[node] and redis.call('HGET', held_by(node), 'r:' .. request)
   if not kept then
@@ -74,7 +76,7 @@ end
 local function is_lease(name)
   return string.sub(name, 1, 6) == 'lease-'
 end
--- Puts a hold, or makes one that is there larger, and renews the lease. The names are those of the hold's four periods.
+-- Places a hold, or enlarges an existing one, and renews the lease. `names` are those of the hold's four periods.
 local function hold(node, request, held, more, names, is_new)
   local HELD = held_by(node)
   local wanted = {'held', 'running', 'n:' .. held.key}

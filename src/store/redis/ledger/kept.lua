@@ -1,7 +1,8 @@
--- What lasts of an account, of one moment, but for its rows and the sums of days that are over: of those, how many rows each day
--- has by now, and the sums of the account alone.
--- ARGV: now, generation. -> '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log', day, rows; or
--- 'over', day, sums by model; or 'sums:' and a day, subject, sums by model; again and again
+-- The durable state of an account, of one moment, except its rows and the sums of past days: of these, the number of rows of
+-- each day, and the account's own sums.
+--
+-- ARGV: now, generation. -> a sequence of '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log',
+-- day, rows; or 'over', day, sums by model; or 'sums:' and a day, subject, sums by model
 -- Rows are kept for 180 days, counters for 7 days after a period of at most 31; clocks may be a little ahead.
 local LOG_DAYS, COUNTED_DAYS, AHEAD_DAYS = 181, 45, 2
 local _, fault = fields()
@@ -41,7 +42,7 @@ for number = today - LOG_DAYS, today + AHEAD_DAYS do
   if rows > 0 then
     tell('log', day, text(rows))
   end
-  -- Rows come to the others only late.
+  -- Earlier days receive only late rows.
   if number >= today - 1 then
     tell_all('sums:' .. day, sums, '^tags$')
   else

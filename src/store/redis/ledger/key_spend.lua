@@ -1,4 +1,4 @@
--- ARGV: now, generation, key. -> spent ever, today, this week, this month; held, running
+-- ARGV: now, generation, key. -> spent in all, today, this week, this month; held, running
 local key = ARGV[3]
 local _, fault = fields()
 if fault then

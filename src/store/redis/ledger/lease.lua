@@ -1,7 +1,8 @@
--- ARGV: now, generation, node, holder, the lease's name, key, its revision, how many run in it, the question's number, what, amount,
--- requests and tokens used, and wanted free, places wanted.
--- what: grow, return or end. -> held, since when, mark of recalls, requests and tokens given and places or '', then as `admit.lua`
--- behind its status; or refused; or gone
+-- ARGV: now, generation, node, holder, the lease's name, key, its revision, the number of requests running in the lease, the
+-- call's number, what, amount, requests and tokens used, requests and tokens wanted free, places wanted.
+--
+-- what: grow, return or end. -> held, since when, mark of recalls, requests and tokens given and places or '', then as
+-- `admit.lua` after its status; or refused; or gone
 local PART_OF_LEFT = 16
 local ALL_PART_OF_LEFT = 4
 local PART_OF_WANTED = 4
@@ -43,7 +44,7 @@ local function answer()
     values[4] or '', values[5] or '', values[6] or '',
   }
 end
--- What of an amount may be leased beside what is leased already.
+-- The part of an amount that may be leased in addition to what is leased already.
 local function part(left, leased)
   return math.min(math.floor(left / PART_OF_LEFT), math.floor(left / ALL_PART_OF_LEFT) - leased)
 end
@@ -57,7 +58,7 @@ local function may_grow()
   end
   return not lease or day_of(lease.at) == day_of(now)
 end
--- By how much the lease grows; nil: it does not.
+-- The amount by which the lease grows; nil if it does not.
 local function growth()
   local more = math.min(amount, part(tonumber(balance) - sums.held, sums.leased))
   local spent = standing(mirror, key, now)
@@ -66,8 +67,8 @@ local function growth()
   end
   return more > 0 and more >= math.floor(amount / PART_OF_WANTED) and more or nil
 end
--- From what it has to what it wants, if it may get a part: what it has then, how much that is more and back, and whether it
--- lacks nothing or got some.
+-- From what it `has` to what it `wants`, if it may get up to `of`: the new amount, the increase, the amount returned, and
+-- whether it lacks nothing or got some.
 local function step(has, wants, of)
   local back, missing = math.max(0, has - wants), math.max(0, wants - has)
   local more = math.min(missing, of)
@@ -77,7 +78,7 @@ local function step(has, wants, of)
   end
   return has - back + more, more, back, missing == 0 or is_enough
 end
--- What of a rate may be lent; of that one which has less if there are two.
+-- The amount of a rate that may be lent; the lesser one, if both key and account limit it.
 local function lendable(counted)
   local least
   for _, pace in ipairs(paces) do
@@ -105,8 +106,7 @@ local function lendable_places()
   end
   return least
 end
--- The lease as this question makes it, whether it lacks nothing or got some of each, and the fields of buckets to write and to
--- remove.
+-- The lease after this call, whether it lacks nothing or got some of each, and the fields of buckets to write and to remove.
 local function paced(grows)
   local before = lease or {used = {requests = 0, tokens = 0}, given = {requests = 0, tokens = 0}, places = 0}
   local after = {running = running, turn = turn, used = {}, given = {}, places = running}

@@ -10,7 +10,7 @@ local function lease_of(held, name)
   if not amount or not turn then
     return nil
   end
-  -- One from before there was more has none of it.
+  -- A lease from before the further fields existed has none of them.
   local used_requests, used_tokens, requests, tokens, places = string.match(rest, '^|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)$')
   return {
     amount = tonumber(amount), at = tonumber(at), key = key, running = tonumber(running), turn = tonumber(turn),
@@ -19,7 +19,7 @@ local function lease_of(held, name)
     places = number(places),
   }
 end
--- Adds to a lease. The names are those of its four periods.
+-- Adds to a lease. `names` are those of its four periods.
 local function add_to_lease(held, name, lease, more, names)
   lease.amount = lease.amount + more
   held.set('r:' .. name, text(lease.amount) .. '|' .. text(lease.at) .. '|' .. lease.key)
@@ -30,7 +30,7 @@ local function add_to_lease(held, name, lease, more, names)
     add_to(held, 'h:' .. lease.key .. ':' .. period, more)
   end
 end
--- What a lease has of rates and places and does not use.
+-- The unused rates and places of a lease.
 local function lent_by(lease)
   return {
     requests = lease.given.requests - lease.used.requests,
@@ -38,7 +38,7 @@ local function lent_by(lease)
     places = math.max(0, lease.places - lease.running),
   }
 end
--- A lease is as a question makes it: how many run in it, the question's number, what it has of rates and places.
+-- Changes a lease as a call demands: its running requests, the call's number, its rates and places.
 local function runs(held, name, lease, after)
   add_to(held, 'running', after.running - lease.running)
   add_to(held, 'n:' .. lease.key, after.running - lease.running)

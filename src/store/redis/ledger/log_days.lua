@@ -1,4 +1,4 @@
--- ARGV: now, generation, the first day, the last. -> a day that has rows, how many; again and again
+-- ARGV: now, generation, the first day, the last. -> a sequence of a day that has rows, their number
 local _, fault = fields()
 if fault then
   return {fault}

@@ -1,4 +1,5 @@
--- A key as last seen: `k:<key>` = revision|state|end|quota|reset|requests|tokens|concurrency, '' where there is none.
+-- The last seen terms of a key: `k:<key>` = revision|state|end|quota|reset|requests|tokens|concurrency, '' for a missing
+-- value.
 local function read_mirror(mirror)
   local revision, state, ends, quota, reset, rpm, tpm, concurrency =
     string.match(mirror, '^(%d+)|(%l+)|(%-?%d*)|(%-?%d*)|(%l+)|(%d*)|(%d*)|(%d*)$')

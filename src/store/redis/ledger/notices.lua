@@ -1,6 +1,6 @@
--- What waits to be told: `:notices`, a hash from a notice's name (src/domain/ledger/notice.rs) to
--- reached|limit|time of the request's admission|how often it was taken|from when on it may be taken. `lost` is how many found no room.
--- The rules are those of src/domain/ledger/account/notices.rs.
+-- The waiting notices: `:notices`, a hash from a notice's name (src/domain/ledger/notice.rs) to reached|limit|time of the
+-- request's admission|how often it was taken|when it may be taken. `lost` is the number of notices for which there was no
+-- room. The rules are those of src/domain/ledger/account/notices.rs.
 local NOTICES = BASE .. 'notices'
 local LOST = 'lost'
 local NOTICES_MAX = 256

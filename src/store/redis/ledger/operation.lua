@@ -1,4 +1,4 @@
--- ARGV: now, generation, an operation. -> what it added, or '' if it is not remembered
+-- ARGV: now, generation, an operation. -> the amount that it added, or '' if it is not remembered
 local _, fault = fields()
 if fault then
   return {fault}

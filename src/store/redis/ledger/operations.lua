@@ -1,8 +1,8 @@
--- The operations on the balance that the account remembers, as src/domain/ledger/account/operations.rs has them:
--- `:operations`, a list of amount|id, the oldest first.
+-- The remembered operations on the balance, as in src/domain/ledger/account/operations.rs: `:operations`, a list of
+-- amount|id, oldest first.
 local OPERATIONS_MAX = 1000
 local OPERATIONS = BASE .. 'operations'
--- Each as amount and id, in their order.
+-- Each as amount and id, in order.
 local function remembered()
   local all = {}
   for _, entry in ipairs(redis.call('LRANGE', OPERATIONS, 0, -1)) do

@@ -1,5 +1,5 @@
--- The calendar, in UTC, by whole numbers: the same as src/domain/ledger/period.rs.
--- Days count from the Unix epoch; months are counted from March inside, so that the leap day is the last of a year.
+-- The calendar in UTC, in whole numbers: the same as src/domain/ledger/period.rs. Days count from the Unix epoch; inside,
+-- months are counted from March, so that the leap day is the last day of a year.
 local DAY_MS = 86400000
 local floor = math.floor
 local function day_of(ms)

@@ -1,16 +1,17 @@
--- What every script about one account begins with. All its keys have the hash tag of KEYS[1], and so one slot.
--- ARGV[1] is the time in milliseconds, or '' for the server's own; ARGV[2] the generation this node has seen, or ''.
--- The rules are those of src/domain/ledger/account.rs. Numbers are doubles here: what is compared stays within
--- +-(2^53 - 1), a sum that leaves that is held there, and what goes out is text.
--- Scripts do not roll back, so every check comes before the first write that counts; and that is one which a Redis that is
--- out of memory, read-only or short of replicas refuses, with nothing written yet. So does a cluster's server that is just
--- handing the slot over, at the first command on a key that is not with it, whether it has moved on or never was: what a
--- script is going to write it reads before, or names in `here`.
+-- The beginning of every script about one account. All its keys have the hash tag of KEYS[1], and so one slot. ARGV[1] is the
+-- time in milliseconds, or '' for the server's own; ARGV[2] the generation that this node has seen, or ''.
+-- The rules are those of src/domain/ledger/account.rs. Numbers are doubles here: numbers that are compared stay within
+-- +-(2^53 - 1), a sum beyond that is limited to it, and results are text.
+--
+-- Scripts do not roll back, so every check comes before the first write that counts; and a Redis that is out of memory,
+-- read-only or short of replicas refuses that write, with nothing written yet. A cluster's server that is just handing over
+-- the slot refuses the first command on a key that it does not have, whether the key has moved on or never existed: therefore
+-- a script first reads every key that it is going to write, or names it in `here`.
 local MAX = 9007199254740991
 local STATE = KEYS[1]
 local BASE = string.sub(STATE, 1, -6)
 local NODES = BASE .. 'nodes'
--- The sum makes a plain zero of a negative one.
+-- The sum turns a negative zero into a plain one.
 local function text(number)
   return string.format('%.0f', number + 0)
 end
@@ -31,8 +32,8 @@ if not now then
   local time = redis.call('TIME')
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
--- The balance, the generation, and other fields of the account; then what speaks against using them. An account that is
--- there has a balance; one of another generation is what another installation left.
+-- The balance, the generation, and other fields of the account; then the reason not to use them, if any. An existing account
+-- has a balance; one of another generation was left by another installation.
 local function fields(...)
   local values = redis.call('HMGET', STATE, 'balance', 'gen', ...)
   local generation = values[2] or ''

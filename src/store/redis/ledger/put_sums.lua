@@ -1,6 +1,8 @@
--- Puts sums of a day: in the place of all that are kept, if those of the account still count as many requests as were seen; or,
--- while a backup is put back, each in the place of its subject's. One by one, as there may be more than `unpack` takes.
--- ARGV: now, generation, day, how many requests were seen or '' for a backup, then a subject and its sums by model; again and again
+-- Stores sums of a day: in place of all existing ones, if the account's sums still count as many requests as were seen; or,
+-- while a backup is restored, each in place of its subject's. One by one, as there may be more than `unpack` takes.
+--
+-- ARGV: now, generation, day, the number of requests seen or '' for a backup, then a sequence of a subject and its sums by
+-- model
 local RETENTION_DAYS = 180
 local KEPT_MAX_S = 1000000000
 local TAGS = 'tags'

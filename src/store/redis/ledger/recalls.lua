@@ -1,8 +1,10 @@
--- When leases are to come back, as src/domain/ledger/account/leasing.rs has it: `recall` of the account is the mark, `near` when its
--- balance came near with leases out, `near:<key>` when the quota of a key did. `near_pace` and `near_pace:<key>`: a rate or the places did.
+-- When leases have to be returned, as in src/domain/ledger/account/leasing.rs: `recall` of the account is the mark, `near`
+-- the time when its balance came near with leases out, `near:<key>` when the quota of a key did. `near_pace` and
+-- `near_pace:<key>`: a rate or the places did.
 local RECALL_MS = 2000
--- Adds to `changes` of the account's fields what has come near: less is left than leases have, of the balance, or of the quota of a
--- mirror, if there is one, in the period of a time. `known` says when they came near before. Whether something has been added.
+-- Adds to `changes` of the account's fields the limits that have come near: less is left than leases have, of the balance, or
+-- of the quota in a key's terms, if there is one, in the period of a time. `known` says when they came near before. Returns
+-- whether something was added.
 local function note_near(changes, known, sums, balance, mirror, key, at)
   if sums.leased <= 0 then
     return false

@@ -1,4 +1,4 @@
--- All of the account has been put back: now it is there. ARGV: now, generation, the generation it belongs to.
+-- Ends the restore of an account: it exists from now on. ARGV: now, generation, the generation it belongs to.
 local balance = redis.call('HGET', STATE, 'restored')
 if balance then
   redis.call('HSET', STATE, 'balance', balance, 'gen', ARGV[3])

@@ -1,8 +1,8 @@
--- Settlements, as `apply.lua` has them: what they change is read when it is first asked for, and written once at the end.
+-- Settlements, as `apply.lua` applies them: everything that they change is read on demand, and written once at the end.
 local RETENTION_DAYS = 180
 local COUNTERS_KEPT_DAYS = 7
 local DAY_S = 86400
--- What is dated far ahead is kept for as long as this, some 30 years: Redis takes no time of any length.
+-- How long data with a date far ahead is kept, some 30 years: Redis does not accept times of any length.
 local KEPT_MAX_S = 1000000000
 local node = ARGV[3]
 local MARK = 'wm:' .. node
@@ -18,13 +18,13 @@ local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- Counters by the names of their keys, and for how many seconds each is kept; the sums and rows of days.
+-- Counters by the names of their keys, and the seconds for which each is kept; the sums and rows of days.
 local counters, kept, days = {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)
 end
 
--- The counters of a time's periods, but for those that would be gone at once: each with the name of its period.
+-- The counters of a time's periods, without those that would expire at once; each with the name of its period.
 local function counters_at(period)
   if period.counters then
     return period.counters
@@ -42,7 +42,7 @@ local function counters_at(period)
   return period.counters
 end
 
--- The sums and the rows of a day; nil when they would be gone at once.
+-- The sums and the rows of a day; nil if they would expire at once.
 local function day_at(number)
   if days[number] == nil then
     local sums, kept_s = BASE .. 'sums:' .. number, kept_until((tonumber(number) + RETENTION_DAYS + 1) * DAY_S)
@@ -52,7 +52,7 @@ local function day_at(number)
   end
   return days[number] or nil
 end
--- Has a row pushed at the end.
+-- Appends a row at the end of the script.
 local function keep_row(day, row)
   if #day.rows == 0 then
     here(day.log)
@@ -82,14 +82,14 @@ local function end_hold(request)
   end
 end
 
--- What is to be taken from leases, by holder and lease: each is changed once, however many rows there are.
+-- The amounts to take from leases, by holder and lease: each lease is changed once, however many rows there are.
 local drawn = {}
 local function draw(holder, name, cost)
   drawn[holder] = drawn[holder] or {}
   drawn[holder][name] = (drawn[holder][name] or 0) + cost
 end
 
--- Takes up to that much from each lease, if there is one.
+-- Takes up to that amount from each lease that exists.
 local function draw_all()
   for holder, leases in pairs(drawn) do
     holders[holder] = holders[holder] or opened(held_by(holder))
@@ -110,7 +110,7 @@ local function correct_tokens(name, limit, estimated, used)
   end
 end
 
--- What waits to be told, read when the first notice comes; `waiting` is how many.
+-- The waiting notices, read when the first notice comes; `waiting` is their number.
 local notices, waiting
 local function note(name, reached, limit, at)
   if not notices then
@@ -128,7 +128,7 @@ local function note(name, reached, limit, at)
   notices.set(name, written_notice({reached = text(reached), limit = text(limit), at = text(at), tries = 0, due = 0}))
 end
 
--- Notes the parts of a key's quota that its spending in a period has come to, `after` with this cost.
+-- Adds notices for the thresholds of a key's quota that its spending in a period has reached; `after` includes this cost.
 local function note_quota(key, quota, period, after, cost, at)
   for _, percent in ipairs(PERCENTS) do
     local part = part_of(quota, percent)
@@ -147,7 +147,7 @@ local function note_balance(before, at)
   end
 end
 
--- `counts` is '' for a settlement without a row, and `row` where rows are not kept.
+-- `counts` is '' for a settlement without a row, and `row` is '' if rows are not kept.
 local function settle(request, key, at, estimated, used, cost, holder, lease, day, model, counts, tags, row)
   local before = tonumber(state.get('balance')) or 0
   state.add('balance', -cost)

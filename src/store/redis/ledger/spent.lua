@@ -1,4 +1,4 @@
--- ARGV: now, generation, the period's name. -> key, what it has spent in it; again and again
+-- ARGV: now, generation, the period's name. -> a sequence of key, its spending in the period
 local _, fault = fields()
 if fault then
   return {fault}

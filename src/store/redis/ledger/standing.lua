@@ -1,5 +1,5 @@
--- How the key of a mirror stands with its quota, in the period of a time: what was spent of it, and quota, that and the period's
--- end as text.
+-- The use of a key's quota, in the period of a time: the amount spent, then quota, amount spent and the period's end as text.
+-- `of` has the key's terms.
 local function standing(of, key, at)
   if not of.quota then
     return nil, {'', '', ''}

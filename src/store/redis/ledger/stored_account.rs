@@ -10,14 +10,13 @@ use crate::{
     domain::{
         keys::key::KeyId,
         ledger::{
-            AccountTerms, KeyTerms, LogDay, NodeId, OperationId, Rates,
+            AccountTerms, KeyTerms, LogDay, NodeId, OperationId, RateLimits,
             account::{
                 AccountSummary,
-                key::{AccountKey, Mirror},
-                operations::Recorded,
-                paid_in::PaidIn,
+                key::{AccountKey, KeyMirror},
+                operations::{PaidIn, RecordedOperation},
             },
-            daily_sums::{DailySums, Subject},
+            daily_sums::{DailySums, SumSubject},
         },
         money::NanoUsd,
     },
@@ -28,30 +27,30 @@ use crate::{
 #[derive(Default)]
 pub(super) struct StoredAccount {
     pub(super) standing: AccountSummary,
-    /// The operations that are remembered, the oldest first.
-    pub(super) operations: Vec<Recorded>,
+    /// The remembered operations, oldest first.
+    pub(super) operations: Vec<RecordedOperation>,
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
     /// The days that have rows.
     pub(super) logs: Vec<LogDay>,
-    /// The sums of the account alone, of each day that is over.
-    pub(super) over: BTreeMap<i64, DailySums>,
+    /// The account's own sums of each past day.
+    pub(super) past_days: BTreeMap<i64, DailySums>,
     /// All sums of the other days.
     pub(super) latest: DailySums,
 }
 
 impl StoredAccount {
-    /// Reads an answer behind its status.
+    /// Reads an answer after its status.
     pub(super) fn read(answer: LedgerReply) -> Result<Self, StoreError> {
         let mut account = Self::default();
-        let mut words = answer.rest();
+        let mut words = answer.remaining();
         while let Some(kind) = words.next() {
             let (Some(name), Some(value)) = (words.next(), words.next()) else {
-                return Err(answer::unknown());
+                return Err(answer::unknown_answer());
             };
             match kind.as_str() {
-                "" => account.field(&name, &value)?,
-                "operation" => account.operations.push(Recorded {
-                    id: OperationId::parse(&name).ok_or_else(answer::unknown)?,
+                "" => account.read_field(&name, &value)?,
+                "operation" => account.operations.push(RecordedOperation {
+                    id: OperationId::parse(&name).ok_or_else(answer::unknown_answer)?,
                     amount: NanoUsd::from_nanos(parse(&value)?),
                 }),
                 "log" => account.logs.push(LogDay {
@@ -60,13 +59,13 @@ impl StoredAccount {
                 }),
                 "over" => {
                     let day = parse(&name)?;
-                    let sums = account.over.entry(day).or_default();
-                    daily_sums::add(sums, day, &Subject::Account.text(), &value)?;
+                    let sums = account.past_days.entry(day).or_default();
+                    daily_sums::add(sums, day, &SumSubject::Account.store_name(), &value)?;
                 }
                 other => match other.strip_prefix("sums:") {
                     Some(day) => daily_sums::add(&mut account.latest, parse(day)?, &name, &value)?,
                     None => {
-                        let period = other.parse().map_err(|_| answer::unknown())?;
+                        let period = other.parse().map_err(|_| answer::unknown_answer())?;
                         let amount = NanoUsd::from_nanos(parse(&value)?);
                         account.key(&name)?.spent.insert(period, amount);
                     }
@@ -76,7 +75,7 @@ impl StoredAccount {
         Ok(account)
     }
 
-    fn field(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
+    fn read_field(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
         let AccountTerms {
             low_balance,
             provider_state,
@@ -93,20 +92,20 @@ impl StoredAccount {
             "rpm" => rates.rpm = Some(parse(value)?),
             "tpm" => rates.tpm = Some(parse(value)?),
             "concurrency" => rates.concurrency = Some(parse(value)?),
-            "notify" => *notify = Some(answer::thresholds(value)?),
+            "notify" => *notify = Some(answer::parse_thresholds(value)?),
             "paid" => self.standing.paid = paid(value)?,
-            "provider_state" => *provider_state = value.parse().map_err(|_| answer::unknown())?,
+            "provider_state" => *provider_state = value.parse().map_err(|_| answer::unknown_answer())?,
             _ => match name.split_once(':') {
                 Some(("wm", node)) => {
-                    let node = NodeId::parse(node).ok_or_else(answer::unknown)?;
+                    let node = NodeId::parse(node).ok_or_else(answer::unknown_answer)?;
                     self.standing.watermarks.insert(node, parse(value)?);
                 }
                 Some(("sum", node)) => {
-                    let node = NodeId::parse(node).ok_or_else(answer::unknown)?;
+                    let node = NodeId::parse(node).ok_or_else(answer::unknown_answer)?;
                     self.standing.summed.insert(node, parse(value)?);
                 }
                 Some(("k", id)) => self.key(id)?.mirror = Some(mirror(value)?),
-                // The generation, and what a later weir may add.
+                // The generation, and fields that a later weir may add.
                 _ => {}
             },
         }
@@ -119,11 +118,11 @@ impl StoredAccount {
     }
 }
 
-/// What was paid in lately, as `apply.lua` has it: day, amount, month, amount.
+/// Recent payments, as `apply.lua` encodes them: day, amount, month, amount.
 fn paid(text: &str) -> Result<PaidIn, StoreError> {
     let parts: Vec<&str> = text.split('|').collect();
     let [day, of_day, month, of_month] = parts.as_slice() else {
-        return Err(answer::unknown());
+        return Err(answer::unknown_answer());
     };
     Ok(PaidIn {
         day: parse(day)?,
@@ -133,30 +132,30 @@ fn paid(text: &str) -> Result<PaidIn, StoreError> {
     })
 }
 
-/// A mirror as `mirror.lua` has it: revision, state, end, quota, reset, requests, tokens, concurrency.
-fn mirror(text: &str) -> Result<Mirror, StoreError> {
+/// A key's terms, as `mirror.lua` encodes them: revision, state, end, quota, reset, requests, tokens, concurrency.
+fn mirror(text: &str) -> Result<KeyMirror, StoreError> {
     let parts: Vec<&str> = text.split('|').collect();
     let [revision, state, ends, quota, reset, rpm, tpm, concurrency] = parts.as_slice() else {
-        return Err(answer::unknown());
+        return Err(answer::unknown_answer());
     };
-    Ok(Mirror {
+    Ok(KeyMirror {
         revision: parse(revision)?,
         revoked: *state == "revoked",
-        expires_at: optional(ends)?,
+        expires_at: parse_optional(ends)?,
         terms: KeyTerms {
-            quota: optional(quota)?.map(NanoUsd::from_nanos),
+            quota: parse_optional(quota)?.map(NanoUsd::from_nanos),
             reset: parse(reset)?,
-            rates: Rates {
-                rpm: optional(rpm)?,
-                tpm: optional(tpm)?,
-                concurrency: optional(concurrency)?,
+            rates: RateLimits {
+                rpm: parse_optional(rpm)?,
+                tpm: parse_optional(tpm)?,
+                concurrency: parse_optional(concurrency)?,
             },
             ..KeyTerms::default()
         },
     })
 }
 
-fn optional<T: std::str::FromStr>(text: &str) -> Result<Option<T>, StoreError> {
+fn parse_optional<T: std::str::FromStr>(text: &str) -> Result<Option<T>, StoreError> {
     if text.is_empty() {
         Ok(None)
     } else {

@@ -1,5 +1,5 @@
--- Up to which record of their journals the rows of nodes are in the daily sums. ARGV: now, generation. -> node, number; again and
--- again
+-- The last row of each node that is in the daily sums, by its number in the node's journal. ARGV: now, generation. -> a
+-- sequence of node, number
 local _, fault = fields()
 if fault then
   return {fault}

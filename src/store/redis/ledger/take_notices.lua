@@ -1,5 +1,5 @@
--- ARGV: now, generation, the pause after the first time. -> how many were lost, in how many milliseconds to ask again or '',
--- then for each notice: its name, what was reached, the limit, when, how often it was taken
+-- ARGV: now, generation, the pause after the first time. -> the number of lost notices, the milliseconds until the next one
+-- is due or '', then for each notice: its name, the value that was reached, the limit, its time, how often it was taken
 local _, fault = fields()
 if fault then
   return {fault}

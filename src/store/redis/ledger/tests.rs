@@ -9,7 +9,8 @@ use crate::domain::ledger::account::operations::OPERATIONS_MAX;
 use crate::domain::ledger::consumption::RETENTION_DAYS;
 use crate::domain::ledger::lease::{ALL_PART_OF_LEFT, PART_OF_LEFT, PART_OF_WANTED, RECALL_MS};
 use crate::domain::ledger::{
-    Admit, AdmitReply, Change, Denial, Grant, KeyTerms, LEASE_MS, LogDay, NodeId, Rates, Settlement, Step,
+    AccountChange, AdmitCall, AdmitReply, Denial, Grant, KeyTerms, LEASE_MS, LogDay, NodeId, RateLimits, Settlement,
+    Step,
 };
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
@@ -50,22 +51,22 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-fn steps(first: u64, changes: impl IntoIterator<Item = Change>) -> Vec<Step> {
+fn steps(first: u64, changes: impl IntoIterator<Item = AccountChange>) -> Vec<Step> {
     let numbered = changes.into_iter().zip(first..);
     numbered.map(|(change, seq)| Step { seq, change }).collect()
 }
 
-fn open_with(balance: i64) -> Change {
+fn open_with(balance: i64) -> AccountChange {
     let balance = nanos(balance);
-    Change::Open {
+    AccountChange::Open {
         balance,
         at: 1,
         operation: None,
     }
 }
 
-fn settled(request: &str, at_ms: i64, cost: i64) -> Change {
-    Change::Settle(Box::new(Settlement {
+fn settled(request: &str, at_ms: i64, cost: i64) -> AccountChange {
+    AccountChange::Settle(Box::new(Settlement {
         lease: None,
         request: request.into(),
         key: key_id(1),
@@ -77,8 +78,8 @@ fn settled(request: &str, at_ms: i64, cost: i64) -> Change {
     }))
 }
 
-fn ask(by: &NodeId, request: &str, estimate: i64) -> Admit {
-    Admit {
+fn ask(by: &NodeId, request: &str, estimate: i64) -> AdmitCall {
+    AdmitCall {
         node: by.clone(),
         request: request.into(),
         key: Arc::new(record(1)),
@@ -381,7 +382,7 @@ fn the_scripts_have_the_same_limits_as_the_rest() {
         ("ALL_PART_OF_LEFT", ALL_PART_OF_LEFT),
         ("PART_OF_WANTED", PART_OF_WANTED),
         ("RECALL_MS", RECALL_MS),
-        ("RATE_MAX", i64::try_from(Rates::MAX).unwrap()),
+        ("RATE_MAX", i64::try_from(RateLimits::MAX).unwrap()),
         ("RETENTION_DAYS", i64::from(RETENTION_DAYS)),
         ("OPERATIONS_MAX", i64::try_from(OPERATIONS_MAX).unwrap()),
     ] {

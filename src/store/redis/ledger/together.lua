@@ -1,6 +1,7 @@
--- Token buckets that settlements together correct: the level before them, its time, and by how much they fill and empty it.
+-- Token buckets that a batch of settlements corrects: the level before them, its time, and by how much they fill and empty
+-- it.
 local corrected
--- Corrects a bucket. Whether its bounds are out of reach, in whatever order they come.
+-- Corrects a bucket. Returns whether its bounds are out of reach, in any order of the settlements.
 local function correct_together(name, limit, fewer, more, estimated_max, used_max)
   local bucket = state.get(name)
   if limit == '' or bucket == '' then
@@ -19,7 +20,7 @@ local function correct_together(name, limit, fewer, more, estimated_max, used_ma
     and this.level - this.more >= -most * UNIT
 end
 
--- Whether spending that comes to `after` with this cost comes to a part of a quota on the way.
+-- Whether spending that reaches `after` with this cost passes a threshold of a quota on the way.
 local function reaches(quota, after, cost)
   for _, percent in ipairs(PERCENTS) do
     local part = part_of(quota, percent)
@@ -30,7 +31,7 @@ local function reaches(quota, after, cost)
   return false
 end
 
--- A group of settlements. Whether their order is of no matter.
+-- Settles a group of settlements. Returns whether their order does not matter.
 local function settle_group(i, sums)
   local key, at, cost = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local before = tonumber(state.get('balance')) or 0
@@ -67,7 +68,7 @@ local function settle_group(i, sums)
   return true
 end
 
--- Settlements of the day that is at `i`. Where what comes behind them begins; nil where their order may matter.
+-- Settles a batch whose day is at `i`. Returns the index of the argument after it; nil if the order may matter.
 local GROUP = 12
 local function settle_together(i)
   local day, groups, rows = day_at(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])

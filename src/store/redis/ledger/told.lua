@@ -1,4 +1,4 @@
--- ARGV: now, generation, then the names of notices that were told.
+-- ARGV: now, generation, then the names of notices that were delivered.
 local _, fault = fields()
 if fault then
   return {fault}

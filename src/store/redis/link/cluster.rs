@@ -1,6 +1,6 @@
 //! A cluster: one lane per master, and the slot map.
 //!
-//! The map is read each second, at once when a server redirects a call, and more often while a master is unreachable.
+//! The map is read every second, at once when a server redirects a call, and more often while a master is unreachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::finder::Finder;
-use super::lane::{Lane, until};
-use super::live_connection::LiveConnection;
-use super::misplaced_keys::MisplacedKeys;
-use super::slots::{Slot, SlotMap};
+use super::slots::{HashSlot, SlotMap};
 use crate::store::StoreError;
-use crate::store::redis::address::Address;
-use crate::store::redis::dialer::{Dialer, connect};
+use crate::store::redis::dialer::{RedisDialer, connect};
+use crate::store::redis::link::connection::LiveConnection;
+use crate::store::redis::link::master::{MasterLane, wait_until};
+use crate::store::redis::link::sentinel::MasterFinder;
+use crate::store::redis::link::slots::MisplacedKeys;
 use crate::store::redis::rights;
+use crate::store::redis::settings::RedisAddress;
 
 /// How often the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -30,41 +30,41 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
 /// The minimum time between two reads, so that a moving slot under load does not cause thousands.
 const READ_PAUSE: Duration = Duration::from_millis(20);
-/// How long one node may take to answer, including the connect.
+/// The timeout of one node's answer, including the connect.
 const READ_WAIT_MAX: Duration = Duration::from_millis(300);
-/// After how many maps without a server its lane ends.
+/// The number of maps without a server after which its lane ends.
 const ABSENT_MAX: u32 = 10;
 
 /// The lanes of a cluster and its slot map.
 pub(super) struct Cluster {
-    seeds: Vec<Address>,
+    seeds: Vec<RedisAddress>,
     map: watch::Sender<MapState>,
-    lanes: Mutex<BTreeMap<Address, ClusterLane>>,
-    /// A new lane needs a supervisor.
+    lanes: Mutex<BTreeMap<RedisAddress, ClusterLane>>,
+    /// Signals that a new lane needs a supervisor.
     grown: Notify,
-    /// The map must be read now.
+    /// Signals that the map must be read now.
     stale: Notify,
     misplaced: MisplacedKeys,
-    dialer: Arc<Dialer>,
+    dialer: Arc<RedisDialer>,
     epochs: watch::Sender<u64>,
     call_budget: Duration,
 }
 
-/// The last map that was read, or why none was; nothing before the first attempt.
+/// The last map that was read, or why none could be read; `None` before the first attempt.
 type MapState = Option<Result<Arc<SlotMap>, String>>;
 
 struct ClusterLane {
-    lane: Arc<Lane>,
-    /// How many maps in a row were without its server.
+    lane: Arc<MasterLane>,
+    /// The number of consecutive maps without its server.
     absent: u32,
 }
 
 impl Cluster {
-    /// `namespace`: that of weir's keys.
+    /// `namespace` is that of weir's keys.
     pub(super) fn new(
-        seeds: Vec<Address>,
+        seeds: Vec<RedisAddress>,
         namespace: &str,
-        dialer: &Arc<Dialer>,
+        dialer: &Arc<RedisDialer>,
         epochs: &watch::Sender<u64>,
         call_budget: Duration,
     ) -> Self {
@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     /// The lane to the master of a slot, waiting for the first map.
-    pub(super) async fn lane(&self, slot: Slot) -> Result<Arc<Lane>, StoreError> {
+    pub(super) async fn lane(&self, slot: HashSlot) -> Result<Arc<MasterLane>, StoreError> {
         let owner = {
             let mut maps = self.map.subscribe();
             match maps.wait_for(Option::is_some).await.as_deref() {
@@ -100,12 +100,12 @@ impl Cluster {
     }
 
     /// The lane to a server; created if necessary.
-    pub(super) fn lane_to(&self, address: &Address) -> Arc<Lane> {
+    pub(super) fn lane_to(&self, address: &RedisAddress) -> Arc<MasterLane> {
         let mut lanes = self.lanes.lock();
         let kept = lanes.entry(address.clone()).or_insert_with(|| {
             self.grown.notify_one();
             ClusterLane {
-                lane: Arc::new(Lane::new(&self.dialer, &self.epochs, self.call_budget)),
+                lane: Arc::new(MasterLane::new(&self.dialer, &self.epochs, self.call_budget)),
                 absent: 0,
             }
         });
@@ -113,27 +113,27 @@ impl Cluster {
     }
 
     /// The master of a slot, as far as known.
-    pub(super) fn owner(&self, slot: Slot) -> Option<Address> {
+    pub(super) fn owner(&self, slot: HashSlot) -> Option<RedisAddress> {
         self.map.borrow().as_ref()?.as_ref().ok()?.owner(slot).cloned()
     }
 
-    /// Waits until something is so that can only become so with a change of the map.
-    pub(super) async fn until(&self, is_so: impl FnMut() -> bool) {
-        until(self.map.subscribe(), is_so).await;
+    /// Waits until a condition holds that can change only with the map.
+    pub(super) async fn wait_until(&self, is_so: impl FnMut() -> bool) {
+        wait_until(self.map.subscribe(), is_so).await;
     }
 
-    /// A call was redirected, so the map is outdated.
-    pub(super) fn note_stale(&self) {
+    /// Signals that a call was redirected, so the map is outdated.
+    pub(super) fn mark_stale(&self) {
         self.stale.notify_one();
     }
 
     /// Whether masters have keys of each other's slots.
     pub(super) fn is_split(&self) -> bool {
-        self.misplaced.are_there()
+        self.misplaced.has_any()
     }
 
-    /// The map and all masters in it, if all of them are there.
-    fn whole(&self) -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)> {
+    /// The map and all masters in it, if all of them are connected.
+    fn complete_map(&self) -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)> {
         let map = self.map.borrow().clone()?.ok()?;
         let lanes = self.lanes.lock();
         let live = |address| lanes.get(address)?.lane.live_now();
@@ -142,26 +142,26 @@ impl Cluster {
         Some((map, masters))
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Lane>> {
+    pub(super) fn all_lanes(&self) -> Vec<Arc<MasterLane>> {
         self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
 
     /// Why there is no map; `None` if there is one.
-    pub(super) fn unreadable(&self) -> Option<String> {
+    pub(super) fn map_error(&self) -> Option<String> {
         self.map.borrow().as_ref()?.as_ref().err().cloned()
     }
 
-    /// Keeps the map and all lanes up. Cancel it to stop.
-    pub(super) async fn keep_up(&self) {
+    /// Keeps the map and all lanes up. Cancel this to stop.
+    pub(super) async fn maintain(&self) {
         let mut running = FuturesUnordered::new();
         let mut driven = BTreeSet::new();
-        let reading = self.keep_map();
-        let looking = self.misplaced.keep_looking(|| self.whole());
+        let reading = self.maintain_map();
+        let looking = self.misplaced.search_repeatedly(|| self.complete_map());
         tokio::pin!(reading, looking);
         loop {
             for (address, ClusterLane { lane, .. }) in &*self.lanes.lock() {
                 if driven.insert(address.clone()) {
-                    running.push(keep_up(Arc::clone(lane), address.clone()));
+                    running.push(maintain_lane(Arc::clone(lane), address.clone()));
                 }
             }
             tokio::select! {
@@ -176,15 +176,19 @@ impl Cluster {
     }
 
     /// Reads the map periodically. Never returns.
-    async fn keep_map(&self) {
+    async fn maintain_map(&self) {
         let mut turn = 0;
         loop {
             match self.read_map(turn).await {
                 Ok(map) => self.adopt(map),
-                Err(reason) => self.note_unreadable(reason),
+                Err(reason) => self.record_unreadable(reason),
             }
             turn += 1;
-            let period = if self.is_whole() { READ_EVERY } else { READ_EVERY_AWAY };
+            let period = if self.is_complete() {
+                READ_EVERY
+            } else {
+                READ_EVERY_AWAY
+            };
             tokio::select! {
                 () = sleep(period) => {}
                 () = self.stale.notified() => {}
@@ -193,13 +197,13 @@ impl Cluster {
         }
     }
 
-    /// The last map goes on; calls are told only where there is none.
-    fn note_unreadable(&self, reason: String) {
+    /// Keeps using the last map; calls get the reason only if there is none.
+    fn record_unreadable(&self, reason: String) {
         self.map.send_if_modified(|map| {
             let is_there = matches!(map, Some(Ok(_)));
             if !is_there {
                 if map.is_none() {
-                    tracing::error!(reason, "the redis cluster cannot be reached, trying on");
+                    tracing::error!(reason, "cannot reach the redis cluster, still trying");
                 }
                 *map = Some(Err(reason));
             }
@@ -208,12 +212,12 @@ impl Cluster {
     }
 
     /// Whether all masters are connected.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let lanes = self.lanes.lock();
         !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
     }
 
-    /// Asks the servers that are there, another one first each time; without any, all that have been heard of.
+    /// Asks the connected servers, each time another one first; if none of them answers, all addresses that are known.
     async fn read_map(&self, turn: usize) -> Result<SlotMap, String> {
         let up: Vec<_> = {
             let lanes = self.lanes.lock();
@@ -222,14 +226,14 @@ impl Cluster {
         let mut reasons = Vec::new();
         let first = turn.checked_rem(up.len()).unwrap_or_default();
         for live in up.iter().cycle().skip(first).take(up.len()) {
-            match ask(Some(live.wire.connection.clone()), &live.address, &self.dialer).await {
+            match query_slot_map(Some(live.wire.connection.clone()), &live.address, &self.dialer).await {
                 Ok(map) => return Ok(map),
                 Err(reason) => reasons.push(reason),
             }
         }
-        let known: Vec<Address> = self.lanes.lock().keys().cloned().collect();
+        let known: Vec<RedisAddress> = self.lanes.lock().keys().cloned().collect();
         for address in self.seeds.iter().chain(&known) {
-            match ask(None, address, &self.dialer).await {
+            match query_slot_map(None, address, &self.dialer).await {
                 Ok(map) => return Ok(map),
                 Err(reason) => reasons.push(reason),
             }
@@ -265,28 +269,32 @@ impl Cluster {
             true
         });
         if handed_over {
-            tracing::warn!("slots of the redis cluster have other masters now, what they have acknowledged is checked");
+            tracing::warn!("slots of the redis cluster have other masters now, acknowledged changes are being checked");
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
     }
 }
 
-/// Keeps the lane to a server up until that has left the cluster; answers with which it was.
-async fn keep_up(lane: Arc<Lane>, address: Address) -> Address {
-    let finder = Finder::Node(address.clone());
+/// Keeps the lane to a server up until the server has left the cluster, and returns its address.
+async fn maintain_lane(lane: Arc<MasterLane>, address: RedisAddress) -> RedisAddress {
+    let finder = MasterFinder::Node(address.clone());
     tokio::select! {
-        () = lane.keep_up(&finder) => {}
+        () = lane.maintain(&finder) => {}
         () = lane.ended.notified() => {}
     }
     address
 }
 
-/// Reads the map of one node, over a connection of its own if none is given.
-async fn ask(connection: Option<MultiplexedConnection>, node: &Address, dialer: &Dialer) -> Result<SlotMap, String> {
+/// Reads the map of one node, over a new connection if none is given.
+async fn query_slot_map(
+    connection: Option<MultiplexedConnection>,
+    node: &RedisAddress,
+    dialer: &RedisDialer,
+) -> Result<SlotMap, String> {
     let asked = async {
         let mut connection = match connection {
             Some(connection) => connection,
-            None => connect(&dialer.data(node)?, |_| {}).await?,
+            None => connect(&dialer.data_client(node)?, |_| {}).await?,
         };
         let answer: RedisResult<Value> = ::redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await;
         answer
@@ -296,27 +304,25 @@ async fn ask(connection: Option<MultiplexedConnection>, node: &Address, dialer: 
             "redis at {node} did not answer within {} ms",
             READ_WAIT_MAX.as_millis()
         )),
-        Ok(Err(error)) if rights::is_refused(&error) => Err(denied(node, dialer).await),
+        Ok(Err(error)) if rights::is_refused(&error) => Err(denial_text(node, dialer).await),
         Ok(Err(error))
             if error
                 .detail()
                 .is_some_and(|detail| detail.contains("cluster support disabled")) =>
         {
             Err(format!(
-                "redis at {node} is no node of a cluster; set store.redis.mode = \"standalone\" or \"sentinel\""
+                "redis at {node} is not a node of a cluster; set store.redis.mode = \"standalone\" or \"sentinel\""
             ))
         }
-        Ok(Err(error)) => Err(format!(
-            "redis at {node} cannot be asked for the cluster's slots: {error}"
-        )),
+        Ok(Err(error)) => Err(format!("redis at {node} cannot report the cluster's slots: {error}")),
         Ok(Ok(answer)) => SlotMap::read(&answer, node)
-            .ok_or_else(|| format!("redis at {node} describes the cluster's slots in an unknown way")),
+            .ok_or_else(|| format!("redis at {node} reports the cluster's slots in an unknown form")),
     }
 }
 
-/// What the user may not do at a node that does not tell it the map.
-async fn denied(node: &Address, dialer: &Dialer) -> String {
+/// The rights that the user lacks at a node that does not report the map.
+async fn denial_text(node: &RedisAddress, dialer: &RedisDialer) -> String {
     let missing = timeout(READ_WAIT_MAX, dialer.missing_rights(node)).await;
     let refusal = missing.ok().flatten().and_then(|missing| missing.refusal);
-    refusal.unwrap_or_else(|| format!("redis at {node}: {}", dialer.rights.refused()))
+    refusal.unwrap_or_else(|| format!("redis at {node}: {}", dialer.rights.refusal_text()))
 }

@@ -1,4 +1,4 @@
-//! Connects a lane to a server and looks at what that says of itself.
+//! Connects a lane to a server and reads the server's report about itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,40 +7,40 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::runtime::Handle;
 
-use super::lane::{Lane, LaneState};
-use super::live_connection::{LiveConnection, Wire};
-use super::report::Report;
 use crate::store::StoreWarning;
-use crate::store::redis::address::Address;
-use crate::store::redis::rights::Missing;
+use crate::store::redis::link::connection::ServerReport;
+use crate::store::redis::link::connection::{LiveConnection, Wire};
+use crate::store::redis::link::master::{LaneState, MasterLane};
+use crate::store::redis::rights::MissingUserRights;
+use crate::store::redis::settings::RedisAddress;
 
-/// A connection, and what its server says of itself; nothing where the user may not ask.
+/// A connection, and its server's report; `None` if the user may not ask for it.
 pub(super) struct DialedConnection {
     pub(super) live: Arc<LiveConnection>,
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<ServerReport>,
 }
 
-impl Lane {
-    /// Connects to a server, looks at it, and gives it the scripts.
-    pub(super) async fn dial(self: &Arc<Self>, address: &Address) -> Result<DialedConnection, String> {
+impl MasterLane {
+    /// Connects to a server, inspects it, and loads the scripts into it.
+    pub(super) async fn dial(self: &Arc<Self>, address: &RedisAddress) -> Result<DialedConnection, String> {
         let fault = |error: RedisError| format!("redis at {address} cannot be used: {error}");
         let number = self.dialed.fetch_add(1, Ordering::Relaxed);
         let lane = Arc::downgrade(self);
         let at_end = move || {
             if let Some(lane) = lane.upgrade() {
-                lane.leave(number, LaneState::Connecting);
+                lane.give_up(number, LaneState::Connecting);
             }
         };
-        let client = self.dialer.data(address).map_err(fault)?;
+        let client = self.dialer.data_client(address).map_err(fault)?;
         let (missing, connected) = tokio::join!(self.dialer.missing_rights(address), Wire::connect(&client, at_end));
-        if let Some(refusal) = missing.and_then(|missing| self.note_rights(missing)) {
+        if let Some(refusal) = missing.and_then(|missing| self.record_rights(missing)) {
             return Err(refusal);
         }
         let wire = connected.map_err(fault)?;
         let mut connection = wire.connection.clone();
-        let report = look(&mut connection).await.map_err(fault)?;
-        if let Some(reason) = report.as_ref().and_then(Report::refusal) {
-            self.note_report(report.as_ref());
+        let report = fetch_report(&mut connection).await.map_err(fault)?;
+        if let Some(reason) = report.as_ref().and_then(ServerReport::refusal) {
+            self.record_report(report.as_ref());
             return Err(self.refuse(format!("redis at {address} {reason}")));
         }
         let loaded = self.dialer.scripts.exec_async(&mut connection).await;
@@ -58,22 +58,22 @@ impl Lane {
         })
     }
 
-    /// A server that answers is not used for this reason.
+    /// Records why a server that answers is not used.
     pub(super) fn refuse(&self, reason: String) -> String {
         self.status.lock().refusal = Some(reason.clone());
         reason
     }
 
-    /// Takes down what the user may not do. Why the server is not used, if it is not.
-    pub(super) fn note_rights(&self, missing: Missing) -> Option<String> {
-        let Missing { refusal, complaint } = missing;
+    /// Records the rights that the user lacks. Returns why the server is not used, if it is not.
+    pub(super) fn record_rights(&self, missing: MissingUserRights) -> Option<String> {
+        let MissingUserRights { refusal, complaint } = missing;
         {
             let mut status = self.status.lock();
             if let Some(complaint) = complaint.as_ref().filter(|_| status.complaint != complaint) {
                 tracing::warn!(kind = StoreWarning::MissingRights.kind(), "{complaint}");
             }
             if status.complaint.is_some() && complaint.is_none() {
-                tracing::info!("the redis user has the rights that it lacked");
+                tracing::info!("the redis user now has the rights that it lacked");
             }
             status.complaint = complaint;
             status.denied = refusal.is_some();
@@ -81,7 +81,7 @@ impl Lane {
         refusal.map(|refusal| self.refuse(refusal))
     }
 
-    pub(super) fn note_report(&self, report: Option<&Report>) {
+    pub(super) fn record_report(&self, report: Option<&ServerReport>) {
         let Some(report) = report else { return };
         let before = {
             let mut status = self.status.lock();
@@ -98,11 +98,11 @@ impl Lane {
     }
 }
 
-/// Asks a server about itself. Not being allowed to ask is no fault.
-pub(super) async fn look(connection: &mut MultiplexedConnection) -> RedisResult<Option<Report>> {
+/// Asks a server for its report. A missing right to ask is not an error.
+pub(super) async fn fetch_report(connection: &mut MultiplexedConnection) -> RedisResult<Option<ServerReport>> {
     let info: RedisResult<String> = ::redis::cmd("INFO").query_async(connection).await;
     match info {
-        Ok(info) => Ok(Some(Report::read(&info))),
+        Ok(info) => Ok(Some(ServerReport::parse(&info))),
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {
             ::redis::cmd("PING").exec_async(connection).await.map(|()| None)
         }

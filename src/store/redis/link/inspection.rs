@@ -1,22 +1,26 @@
-//! Inspects the servers: whether they are configured as weir needs them, and how full they are.
+//! Inspects the servers: their configuration, for warnings and for `weir check`, and how full they are.
 
 use std::collections::{BTreeSet, HashMap};
 
 use ::redis::RedisResult;
 use tokio::time::timeout;
 
-use super::connecting::CONNECT_WAIT_MAX;
-use super::{Link, Route};
-use crate::store::{StoreMemory, StoreTrouble, StoreWarning};
+use crate::store::{
+    StoreMemory, StoreTrouble, StoreWarning,
+    redis::{
+        RedisStore,
+        link::{Link, LinkTopology, connection::CONNECT_WAIT_MAX},
+    },
+};
 
 impl Link {
-    /// What is wrong with how the servers are set up.
+    /// Faults in the configuration of the servers.
     pub(in crate::store::redis) fn warnings(&self) -> BTreeSet<StoreWarning> {
         let mut warnings: BTreeSet<StoreWarning> = self.lanes().iter().flat_map(|lane| lane.warnings()).collect();
-        if self.sentinels_deny().is_some() {
+        if self.sentinel_complaint().is_some() {
             warnings.insert(StoreWarning::MissingRights);
         }
-        if let Route::Cluster(cluster) = &self.route
+        if let LinkTopology::Cluster(cluster) = &self.route
             && cluster.is_split()
         {
             warnings.insert(StoreWarning::SplitSlot);
@@ -24,11 +28,11 @@ impl Link {
         warnings
     }
 
-    /// What keeps the servers from being used.
+    /// The problems that keep the servers from being used.
     pub(in crate::store::redis) fn trouble(&self) -> StoreTrouble {
         let apart = match &self.route {
-            Route::One { .. } => self.sentinels_deny(),
-            Route::Cluster(cluster) => cluster.unreadable(),
+            LinkTopology::One { .. } => self.sentinel_complaint(),
+            LinkTopology::Cluster(cluster) => cluster.map_error(),
         };
         let mut trouble = StoreTrouble {
             refused: false,
@@ -42,7 +46,7 @@ impl Link {
         trouble
     }
 
-    /// What the masters that are connected say of one of their settings; nothing where the user may not ask.
+    /// The values of one setting at the connected masters; empty if the user may not ask.
     pub(in crate::store::redis) async fn setting(&self, name: &str) -> Vec<String> {
         let mut values = Vec::new();
         for live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
@@ -55,7 +59,7 @@ impl Link {
         values
     }
 
-    /// How full the fullest master is.
+    /// The memory of the fullest master.
     pub(in crate::store::redis) fn memory(&self) -> Option<StoreMemory> {
         let all = self.lanes();
         all.iter()
@@ -63,10 +67,56 @@ impl Link {
             .reduce(StoreMemory::fuller)
     }
 
-    fn sentinels_deny(&self) -> Option<String> {
+    fn sentinel_complaint(&self) -> Option<String> {
         match &self.route {
-            Route::One { finder, .. } => finder.complaint(),
-            Route::Cluster(_) => None,
+            LinkTopology::One { finder, .. } => finder.complaint(),
+            LinkTopology::Cluster(_) => None,
         }
+    }
+}
+
+/// A setting of the servers that works, but for which another value is better.
+struct AdvisedSetting {
+    name: &'static str,
+    unfit: &'static str,
+    /// Whether it matters only to the nodes of a cluster.
+    is_for_clusters: bool,
+    advice: &'static str,
+}
+
+const SETTINGS: [AdvisedSetting; 2] = [
+    AdvisedSetting {
+        name: "list-compress-depth",
+        unfit: "0",
+        is_for_clusters: false,
+        advice: "redis keeps the rows of the log uncompressed, in about three times the memory: set list-compress-depth to 1",
+    },
+    AdvisedSetting {
+        name: "cluster-require-full-coverage",
+        unfit: "yes",
+        is_for_clusters: true,
+        advice: "all masters of the redis cluster stop while one of them is down: set cluster-require-full-coverage to no",
+    },
+];
+
+impl RedisStore {
+    /// Whether all masters are connected, and sentinels heard from.
+    pub fn is_connected(&self) -> bool {
+        self.link.is_connected()
+    }
+
+    /// The settings to change at connected masters, as far as they tell: weir does not need the right to read settings.
+    pub async fn advice(&self) -> Vec<&'static str> {
+        let mut advice = Vec::new();
+        for setting in &SETTINGS {
+            if setting.is_for_clusters && !self.link.is_cluster() {
+                continue;
+            }
+            let values = self.link.setting(setting.name).await;
+            if values.iter().any(|value| value == setting.unfit) {
+                advice.push(setting.advice);
+            }
+        }
+        advice
     }
 }

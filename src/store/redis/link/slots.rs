@@ -1,20 +1,29 @@
-//! Which server of a cluster owns which slots.
+//! The slots of a cluster and their owners, and keys of weir at a master which does not own their slot.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use ::redis::Value;
+use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::MultiplexedConnection};
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
 
-use crate::store::redis::address::Address;
+use crate::store::{
+    StoreWarning,
+    redis::{link::connection::LiveConnection, settings::RedisAddress},
+};
 
-/// 0 to 16383.
-pub(super) type Slot = u16;
+/// A slot of a cluster, 0 to 16383.
+pub(super) type HashSlot = u16;
 
-/// How many there are.
+/// The number of slots.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: CRC16 of what stands in its first braces, or of all of it
+/// The slot of a key: CRC16 of the text in its first braces, or of the whole key
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
-pub(super) fn of_key(key: &[u8]) -> Slot {
+pub(super) fn of_key(key: &[u8]) -> HashSlot {
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')?;
         let rest = key.get(open + 1..)?;
@@ -24,7 +33,7 @@ pub(super) fn of_key(key: &[u8]) -> Slot {
     crc16(tag().unwrap_or(key)) % SLOTS
 }
 
-/// CRC16 as XMODEM has it: polynomial 0x1021, from 0.
+/// CRC16/XMODEM: polynomial 0x1021, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -40,30 +49,30 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// The masters and their slots, as one of the nodes sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// First and last slot and who has them, in order.
-    ranges: Vec<(Slot, Slot, Address)>,
+    /// First slot, last slot and owner, in order.
+    ranges: Vec<(HashSlot, HashSlot, RedisAddress)>,
 }
 
 impl SlotMap {
-    /// Reads the answer to CLUSTER SLOTS of the node `asked`.
-    pub(super) fn read(answer: &Value, asked: &Address) -> Option<Self> {
+    /// Reads the answer of the node `asked` to CLUSTER SLOTS.
+    pub(super) fn read(answer: &Value, asked: &RedisAddress) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = entries
             .iter()
-            .map(|entry| range(entry, asked))
+            .map(|entry| read_range(entry, asked))
             .collect::<Option<Vec<_>>>()?;
         ranges.sort();
         Some(Self { ranges })
     }
 
-    /// Who has a slot, if anyone.
-    pub(super) fn owner(&self, slot: Slot) -> Option<&Address> {
+    /// The owner of a slot, if it has one.
+    pub(super) fn owner(&self, slot: HashSlot) -> Option<&RedisAddress> {
         let behind = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, address) = self.ranges.get(behind.checked_sub(1)?)?;
         (slot <= *last).then_some(address)
     }
 
-    pub(super) fn masters(&self) -> BTreeSet<&Address> {
+    pub(super) fn masters(&self) -> BTreeSet<&RedisAddress> {
         self.ranges.iter().map(|(.., address)| address).collect()
     }
 
@@ -78,7 +87,7 @@ impl SlotMap {
     }
 }
 
-fn range(entry: &Value, asked: &Address) -> Option<(Slot, Slot, Address)> {
+fn read_range(entry: &Value, asked: &RedisAddress) -> Option<(HashSlot, HashSlot, RedisAddress)> {
     let Value::Array(fields) = entry else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = fields.as_slice() else {
         return None;
@@ -89,9 +98,172 @@ fn range(entry: &Value, asked: &Address) -> Option<(Slot, Slot, Address)> {
     let host: Option<String> = ::redis::from_redis_value_ref(host).ok()?;
     // A node that does not know its own name leaves it out.
     let host = host.filter(|host| !host.is_empty() && host != "?");
-    let address = Address::new(host.as_deref().unwrap_or(&asked.host), u16::try_from(*port).ok()?)?;
+    let address = RedisAddress::new(host.as_deref().unwrap_or(&asked.host), u16::try_from(*port).ok()?)?;
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS);
     Some((slot(first)?, slot(last)?, address))
+}
+
+/// How often the masters are asked. A master takes some ten milliseconds for it in all, a little at a time.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How soon they are asked again if there are such keys: most slots have been moved by then.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How soon it is checked again whether the cluster is complete.
+const WHOLE_WAIT: Duration = Duration::from_millis(200);
+/// For how many slots a master is asked at a time, so that calls behind it do not wait.
+const SLOTS_AT_ONCE: usize = 256;
+/// The timeout of that answer.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How many keys of a slot are examined: at a master that does not own the slot, most are weir's, or none.
+const KEYS_AT_ONCE: usize = 100;
+/// How many slots the log names.
+const NAMED_MAX: usize = 5;
+
+type MisplacedBySlot = BTreeMap<HashSlot, MisplacedKey>;
+
+/// Searches the masters for keys of weir in slots that they do not own. While a slot is being moved there are some for a
+/// moment. If a move was interrupted, or a failover came in between, they stay, and an account may have a part at each of two
+/// masters. No call sees both, so the operator must be told.
+pub(super) struct MisplacedKeys {
+    /// The prefix of the names of weir's keys.
+    prefix: String,
+    found: Mutex<MisplacedBySlot>,
+}
+
+/// A key, and the master that has it although the slot is another's.
+#[derive(Clone, PartialEq, Eq)]
+struct MisplacedKey {
+    key: String,
+    with: RedisAddress,
+    owner: Option<RedisAddress>,
+}
+
+impl MisplacedKeys {
+    pub(super) fn new(namespace: &str) -> Self {
+        Self {
+            prefix: format!("{{{namespace}:"),
+            found: Mutex::default(),
+        }
+    }
+
+    /// Whether keys were found in one slot by two searches in a row.
+    pub(super) fn has_any(&self) -> bool {
+        !self.found.lock().is_empty()
+    }
+
+    /// Searches again and again. Never returns. `whole` returns the map and all masters in it while all of them are
+    /// connected.
+    pub(super) async fn search_repeatedly(&self, whole: impl Fn() -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)>) {
+        let mut suspected = MisplacedBySlot::new();
+        let mut was_refused = false;
+        loop {
+            let Some((map, masters)) = whole() else {
+                sleep(WHOLE_WAIT).await;
+                continue;
+            };
+            match self.search(&map, &masters).await {
+                Ok(found) => {
+                    was_refused = false;
+                    let stay = found.iter().filter(|(slot, _)| suspected.contains_key(slot));
+                    self.record(&stay.map(|(slot, key)| (*slot, key.clone())).collect());
+                    suspected = found;
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut was_refused, true) {
+                        tracing::warn!(
+                            reason = error.0,
+                            "cannot check whether slots of the redis cluster are split"
+                        );
+                    }
+                }
+            }
+            sleep(if suspected.is_empty() { LOOK_EVERY } else { LOOK_AGAIN }).await;
+        }
+    }
+
+    fn record(&self, found: &MisplacedBySlot) {
+        let before = std::mem::replace(&mut *self.found.lock(), found.clone());
+        let new = found.iter().filter(|(slot, _)| !before.contains_key(slot));
+        for (slot, MisplacedKey { key, with, owner }) in new.take(NAMED_MAX) {
+            let owner = owner.as_ref().map(ToString::to_string).unwrap_or_default();
+            tracing::error!(
+                slot,
+                key,
+                with = %with,
+                master = owner,
+                slots = found.len(),
+                "{}",
+                StoreWarning::SplitSlot.advice()
+            );
+        }
+        if found.is_empty() && !before.is_empty() {
+            tracing::info!("no slot of the redis cluster is split any more");
+        }
+    }
+
+    async fn search(&self, map: &SlotMap, masters: &[Arc<LiveConnection>]) -> Result<MisplacedBySlot, SlotQueryError> {
+        let mut found = MisplacedBySlot::new();
+        for live in masters {
+            let mut connection = live.wire.connection.clone();
+            let of_others: Vec<HashSlot> = (0..SLOTS)
+                .filter(|slot| map.owner(*slot) != Some(&live.address))
+                .collect();
+            for slots in of_others.chunks(SLOTS_AT_ONCE) {
+                for slot in slots_with_keys(&mut connection, slots).await? {
+                    let keys = keys_in_slot(&mut connection, slot).await?;
+                    if let Some(key) = keys.into_iter().find(|key| key.starts_with(&self.prefix)) {
+                        let (with, owner) = (live.address.clone(), map.owner(slot).cloned());
+                        found.insert(slot, MisplacedKey { key, with, owner });
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+struct SlotQueryError(String);
+
+impl From<RedisError> for SlotQueryError {
+    fn from(error: RedisError) -> Self {
+        let hint = if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) {
+            "; grant the user +cluster|countkeysinslot and +cluster|getkeysinslot"
+        } else {
+            ""
+        };
+        Self(format!("redis: {error}{hint}"))
+    }
+}
+
+/// Those slots of which the server has keys.
+async fn slots_with_keys(
+    connection: &mut MultiplexedConnection,
+    slots: &[HashSlot],
+) -> Result<Vec<HashSlot>, SlotQueryError> {
+    let mut pipe = ::redis::pipe();
+    for slot in slots {
+        pipe.cmd("CLUSTER").arg("COUNTKEYSINSLOT").arg(*slot);
+    }
+    let counts: Vec<u64> = within_timeout(pipe.query_async(connection)).await?;
+    let counted = slots.iter().zip(counts);
+    Ok(counted.filter(|(_, count)| *count > 0).map(|(slot, _)| *slot).collect())
+}
+
+async fn keys_in_slot(connection: &mut MultiplexedConnection, slot: HashSlot) -> Result<Vec<String>, SlotQueryError> {
+    let mut command = ::redis::cmd("CLUSTER");
+    command.arg("GETKEYSINSLOT").arg(slot).arg(KEYS_AT_ONCE);
+    // Names may be any bytes: some are not weir's.
+    let names: Vec<Vec<u8>> = within_timeout(command.query_async(connection)).await?;
+    Ok(names
+        .iter()
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect())
+}
+
+async fn within_timeout<T>(answer: impl Future<Output = RedisResult<T>>) -> Result<T, SlotQueryError> {
+    match timeout(ANSWER_WAIT_MAX, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(SlotQueryError("a master does not answer".to_owned())),
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +293,7 @@ mod tests {
             let replica = node("replica", 1);
             Value::Array(vec![Value::Int(*first), Value::Int(*last), node(host, *port), replica])
         };
-        let asked = Address::parse("asked:1").unwrap();
+        let asked = RedisAddress::parse("asked:1").unwrap();
         SlotMap::read(&Value::Array(ranges.iter().map(entry).collect()), &asked).unwrap()
     }
 
@@ -151,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_shape_is_no_map() {
-        let asked = Address::parse("asked:1").unwrap();
+        let asked = RedisAddress::parse("asked:1").unwrap();
         for odd in [Value::Nil, Value::Array(vec![Value::Int(1)])] {
             assert_eq!(SlotMap::read(&odd, &asked), None);
         }

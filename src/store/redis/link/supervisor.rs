@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::connecting::{CONNECT_WAIT_MAX, PAUSE_MIN, Pauses};
-use super::dial::{DialedConnection, look};
-use super::finder::Finder;
-use super::lane::{Lane, LaneState};
+use super::dial::{DialedConnection, fetch_report};
 use crate::edges::clock;
-use crate::store::redis::address::Address;
+use crate::store::redis::link::connection::{CONNECT_WAIT_MAX, PAUSE_MIN, RetryPauses};
+use crate::store::redis::link::master::{LaneState, MasterLane};
+use crate::store::redis::link::sentinel::MasterFinder;
+use crate::store::redis::settings::RedisAddress;
 
-/// How often the server in use is looked at: its role, its history, its settings.
+/// How often the server in use is inspected: its role, history and settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How often its user's rights are asked about, besides at once when one was missed.
+/// How often its user's rights are checked, in addition to at once when one was missing.
 const RIGHTS_EVERY: Duration = Duration::from_secs(30);
-/// How long it may take to answer that.
+/// The timeout of such a check.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-impl Lane {
-    /// Keeps a connection up. Cancel it to stop; what is connected then stays usable.
-    pub(super) async fn keep_up(self: &Arc<Self>, finder: &Finder) {
-        let mut pauses = Pauses::new();
+impl MasterLane {
+    /// Keeps a connection up. Cancel this to stop; an established connection then stays usable.
+    pub(super) async fn maintain(self: &Arc<Self>, finder: &MasterFinder) {
+        let mut pauses = RetryPauses::new();
         let mut is_away = false;
         let mut logged = String::new();
         loop {
@@ -34,34 +34,34 @@ impl Lane {
                     let (server, number) = (opened.live.address.clone(), opened.live.number);
                     tracing::info!(%server, again = is_away, "redis connected");
                     is_away = false;
-                    self.enter(opened);
+                    self.activate(opened);
                     let entered = clock::instant();
-                    self.stay(number, &server, finder, &mut announced).await;
+                    self.watch(number, &server, finder, &mut announced).await;
                     tracing::warn!(%server, "redis connection given up");
-                    // Whoever has answered is asked again at once, however short the connection lived.
-                    if self.last_answer.at() > entered {
+                    // A server that has answered is asked again at once, however short the connection lived.
+                    if self.last_answer.time() > entered {
                         pauses.reset();
                         PAUSE_MIN
                     } else {
-                        pauses.take()
+                        pauses.next_pause()
                     }
                 }
                 Err(reason) => {
-                    let refused = self.still_refused(&reason);
-                    // What an operator has to mend is logged again when it is something else.
+                    let refused = self.is_still_refused(&reason);
+                    // A refusal that an operator has to resolve is logged again when it changes.
                     if !is_away || (refused && logged != reason) {
-                        tracing::error!(reason, "redis cannot be used, trying on");
+                        tracing::error!(reason, "redis cannot be used, still trying");
                         logged.clone_from(&reason);
                     }
                     is_away = true;
                     self.state.send_replace(LaneState::Down { reason });
-                    pauses.take()
+                    pauses.next_pause()
                 }
             };
             // From start to start, so that a server that hangs for the whole attempt is asked again at once.
-            let wait = pause.saturating_sub(since(began));
+            let wait = pause.saturating_sub(elapsed_since(began));
             if wait > self.call_budget {
-                self.end_waiting("redis closes connections as soon as they are made");
+                self.fail_waiting("redis closes connections as soon as they are made");
             }
             tokio::select! {
                 () = sleep(wait) => {}
@@ -70,14 +70,14 @@ impl Lane {
         }
     }
 
-    /// One attempt. When it outlasts the callers' budget they are told so, and it goes on without them.
-    async fn connect(self: &Arc<Self>, finder: &Finder) -> Result<DialedConnection, String> {
+    /// One attempt. If it outlasts the callers' budget, their calls fail, and it continues without them.
+    async fn connect(self: &Arc<Self>, finder: &MasterFinder) -> Result<DialedConnection, String> {
         let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self));
         tokio::pin!(attempt);
         let outcome = match timeout(self.call_budget, &mut attempt).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.end_waiting("redis does not answer");
+                self.fail_waiting("redis does not answer");
                 attempt.await
             }
         };
@@ -87,33 +87,34 @@ impl Lane {
         })
     }
 
-    /// Takes a connection into use.
-    fn enter(&self, opened: DialedConnection) {
+    /// Puts a connection into use.
+    fn activate(&self, opened: DialedConnection) {
         let DialedConnection { live, report } = opened;
-        self.note_report(report.as_ref());
+        self.record_report(report.as_ref());
         let again = {
             let mut status = self.status.lock();
             status.identity = report.map(|report| report.identity);
             status.refusal = None;
             std::mem::replace(&mut status.connected, true)
         };
-        self.last_answer.note(clock::instant());
+        self.last_answer.record(clock::instant());
         self.state.send_replace(LaneState::Up(Arc::clone(&live)));
         if live.wire.is_closed() {
-            self.leave(live.number, LaneState::Connecting);
+            self.give_up(live.number, LaneState::Connecting);
         }
         if again {
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
     }
 
-    /// Returns when the connection is given up: by a call, by its end, by another master that is announced, or by what the server says.
-    async fn stay(
+    /// Returns when the connection is given up: by a call, by its end, because another master is announced, or because of the
+    /// server's report.
+    async fn watch(
         &self,
         number: u64,
-        server: &Address,
-        finder: &Finder,
-        announced: &mut watch::Receiver<Option<Address>>,
+        server: &RedisAddress,
+        finder: &MasterFinder,
+        announced: &mut watch::Receiver<Option<RedisAddress>>,
     ) {
         let mut states = self.state.subscribe();
         let gone = states.wait_for(|state| !matches!(state, LaneState::Up(live) if live.number == number));
@@ -121,7 +122,7 @@ impl Lane {
             loop {
                 sleep(PROBE_EVERY).await;
                 if let Some(next) = self.inspect(finder).await {
-                    self.leave(number, next);
+                    self.give_up(number, next);
                 }
             }
         };
@@ -132,9 +133,9 @@ impl Lane {
                     () = self.denied.notified() => {}
                 }
                 let missing = timeout(PROBE_WAIT_MAX, self.dialer.missing_rights(server)).await;
-                if let Some(reason) = missing.ok().flatten().and_then(|missing| self.note_rights(missing)) {
+                if let Some(reason) = missing.ok().flatten().and_then(|missing| self.record_rights(missing)) {
                     tracing::error!(reason, "redis cannot be used");
-                    self.leave(number, LaneState::Down { reason });
+                    self.give_up(number, LaneState::Down { reason });
                 }
             }
         };
@@ -142,7 +143,7 @@ impl Lane {
             while announced.changed().await.is_ok() {
                 let master = announced.borrow().clone();
                 if master.is_some_and(|master| master != *server) {
-                    self.leave(number, LaneState::Connecting);
+                    self.give_up(number, LaneState::Connecting);
                 }
             }
         };
@@ -154,24 +155,24 @@ impl Lane {
         }
     }
 
-    /// Looks at the server in use. What the lane's state has to become, if it cannot stay in use.
-    async fn inspect(&self, finder: &Finder) -> Option<LaneState> {
+    /// Inspects the server in use. Returns the lane's next state, if the server cannot stay in use.
+    async fn inspect(&self, finder: &MasterFinder) -> Option<LaneState> {
         let live = self.live_now()?;
         let (server, wire) = (&live.address, &live.wire);
         let silent = || LaneState::Down {
-            reason: format!("redis at {server} gives no sign of life"),
+            reason: format!("redis at {server} does not answer"),
         };
         let began = clock::instant();
-        let report = match timeout(PROBE_WAIT_MAX, look(&mut wire.connection.clone())).await {
-            // It stands behind calls, and those are answered.
-            Err(_) if wire.last_answer.at() > began => return None,
+        let report = match timeout(PROBE_WAIT_MAX, fetch_report(&mut wire.connection.clone())).await {
+            // The inspection is queued behind calls, and those are answered.
+            Err(_) if wire.last_answer.time() > began => return None,
             Err(_) => return Some(silent()),
             Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
             Ok(Err(_)) => return None,
             Ok(Ok(report)) => report,
         };
-        self.note_answer(wire);
-        self.note_report(report.as_ref());
+        self.record_answer(wire);
+        self.record_report(report.as_ref());
         if report.is_none() && self.status.lock().complaint.is_none() {
             self.denied.notify_one();
         }
@@ -181,20 +182,20 @@ impl Lane {
             tracing::error!(reason, "redis cannot be used");
             return Some(LaneState::Down { reason });
         }
-        if report.is_replica() && !finder.takes_replicas() {
+        if report.is_replica() && !finder.accepts_replicas() {
             tracing::warn!(%server, "redis has become a replica, looking for the master");
             return Some(LaneState::Connecting);
         }
         let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
-            tracing::warn!(%server, "redis has another history now, what it has acknowledged is checked");
+            tracing::warn!(%server, "redis has another history now, acknowledged changes are being checked");
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
         None
     }
 
-    /// Whether this reason of a failed attempt is that of a refusal, which is forgotten otherwise.
-    fn still_refused(&self, reason: &str) -> bool {
+    /// Whether this reason of a failed attempt contains the recorded refusal; otherwise the refusal is dropped.
+    fn is_still_refused(&self, reason: &str) -> bool {
         let mut status = self.status.lock();
         let refusal = status.refusal.take();
         status.refusal = refusal.filter(|refusal| reason.contains(refusal.as_str()));
@@ -202,6 +203,6 @@ impl Lane {
     }
 }
 
-fn since(began: Instant) -> Duration {
+fn elapsed_since(began: Instant) -> Duration {
     clock::instant().saturating_duration_since(began)
 }

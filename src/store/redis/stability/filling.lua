@@ -1,4 +1,4 @@
--- Takes the prelude's place for a store that is being filled from a backup and has no generation yet.
+-- Replaces the prelude for a store that is being filled from a backup and has no generation yet.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {'conflict', ''}
 end

@@ -1,4 +1,4 @@
--- KEYS behind those of the prelude: hours. -> for each how many words follow, then fields and values
+-- KEYS after those of the prelude: hours. -> for each hour the number of words that follow, then fields and values
 local reply = {'ok', generation}
 for i = 9, #KEYS do
   local fields = redis.call('HGETALL', KEYS[i])

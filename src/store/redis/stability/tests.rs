@@ -7,8 +7,8 @@ use super::*;
 use crate::store::archive::Archive;
 use crate::store::contract::until;
 use crate::store::ledger::contract::node;
+use crate::store::ledger::stability_contract::{Fixture, counters, share, stability_suite, this_hour};
 use crate::store::redis::test_server::{Joined, TestServer};
-use crate::store::stability::contract::{Fixture, counters, share, stability_suite, this_hour};
 
 async fn open() -> Option<Fixture> {
     let server = TestServer::start().await?;
@@ -32,13 +32,21 @@ async fn an_hour_expires_180_days_after_its_end() {
     };
     let joined = server.join("weir").await;
     let hour = this_hour();
-    joined.store.tell(&node(1), &[share(hour, &[("a", 1)])]).await.unwrap();
+    joined
+        .store
+        .put_shares(&node(1), &[share(hour, &[("a", 1)])])
+        .await
+        .unwrap();
     let at: i64 = server.ask(&["EXPIRETIME", &key(hour)]).await;
     assert_eq!(at, hour.start_seconds() + 3600 + 180 * 86_400);
     // What has ended that long ago is not kept, and no hour is too far away to be told.
     for number in [0, i64::MIN, i64::MAX, hour.number() - 24 * 180 - 1] {
         let hour = Hour::from_number(number);
-        joined.store.tell(&node(1), &[share(hour, &[("a", 1)])]).await.unwrap();
+        joined
+            .store
+            .put_shares(&node(1), &[share(hour, &[("a", 1)])])
+            .await
+            .unwrap();
         let is_kept: u64 = server.ask(&["EXISTS", &key(hour)]).await;
         assert_eq!(is_kept == 1, number == i64::MAX, "hour {number}");
     }
@@ -53,7 +61,7 @@ async fn a_share_is_the_watermark_and_a_field_for_each_model() {
     let hour = this_hour();
     joined
         .store
-        .tell(&node(1), &[share(hour, &[("a/b:c", 3)])])
+        .put_shares(&node(1), &[share(hour, &[("a/b:c", 3)])])
         .await
         .unwrap();
     let fields: BTreeMap<String, String> = server.ask(&["HGETALL", &key(hour)]).await;
@@ -73,14 +81,14 @@ async fn an_emptied_redis_is_refused_and_stays_empty() {
     let joined = server.join("weir").await;
     let (store, hour) = (&joined.store, this_hour());
     let told = share(hour, &[("a", 1)]);
-    store.tell(&node(1), std::slice::from_ref(&told)).await.unwrap();
+    store.put_shares(&node(1), std::slice::from_ref(&told)).await.unwrap();
     let () = server.ask(&["FLUSHALL"]).await;
     let refused = |outcome: Result<(), StoreError>| matches!(outcome, Err(StoreError::Unavailable(_)));
-    assert!(refused(store.tell(&node(1), std::slice::from_ref(&told)).await));
+    assert!(refused(store.put_shares(&node(1), std::slice::from_ref(&told)).await));
     assert!(refused(store.buckets(hour, hour).await.map(drop)));
     // One that is set up for others, too.
     let () = server.ask(&["SET", "{weir:keys}:generation", "another"]).await;
-    assert!(refused(store.tell(&node(1), std::slice::from_ref(&told)).await));
+    assert!(refused(store.put_shares(&node(1), std::slice::from_ref(&told)).await));
     assert!(refused(store.buckets(hour, hour).await.map(drop)));
     assert_eq!(server.ask::<u64>(&["DBSIZE"]).await, 1);
 }
@@ -93,7 +101,7 @@ async fn what_weir_has_not_written_is_passed_over() {
     let joined = server.join("weir").await;
     let (store, hour) = (&joined.store, this_hour());
     let good = share(hour, &[("a", 7)]);
-    store.tell(&node(1), std::slice::from_ref(&good)).await.unwrap();
+    store.put_shares(&node(1), std::slice::from_ref(&good)).await.unwrap();
     let name = node(1);
     let own = |model: &str| format!("{name}:{model}");
     for (field, value) in [
@@ -118,7 +126,7 @@ async fn what_weir_has_not_written_is_passed_over() {
     // A watermark that is no number is none.
     for junk in ["many", "", "-5", "007", "1e9"] {
         let () = server.ask(&["HSET", &key(hour), name.as_str(), junk]).await;
-        store.tell(&name, std::slice::from_ref(&good)).await.unwrap();
+        store.put_shares(&name, std::slice::from_ref(&good)).await.unwrap();
         let watermark: String = server.ask(&["HGET", &key(hour), name.as_str()]).await;
         assert_eq!(watermark, "7");
     }
@@ -141,11 +149,11 @@ async fn a_flush_is_one_call_and_so_is_a_window() {
         let (_, rest) = line.split_once('=').unwrap();
         rest.split(',').next().unwrap().parse::<u64>().unwrap()
     };
-    let shares: Vec<Share> = (0..24)
+    let shares: Vec<NodeHourCounters> = (0..24)
         .map(|ago| share(now.plus(-ago), &[("a", 1), ("b", 2)]))
         .collect();
     let before = calls().await;
-    joined.store.tell(&node(1), &shares).await.unwrap();
+    joined.store.put_shares(&node(1), &shares).await.unwrap();
     assert_eq!(calls().await, before + 1);
     joined.store.buckets(now.plus(-23), now).await.unwrap();
     assert_eq!(calls().await, before + 2);
@@ -164,7 +172,7 @@ async fn hours_go_through_a_backup_from_redis_to_redis() {
             share(now, &[("a/b:c", u64::MAX), ("d", 2)]),
             share(long_ago, &[("a", 5)]),
         ];
-        from.tell(&node(number), &shares).await.unwrap();
+        from.put_shares(&node(number), &shares).await.unwrap();
     }
     let dumped = async |store: &RedisStore| {
         let (to, mut items) = mpsc::channel(64);
@@ -188,13 +196,16 @@ async fn hours_go_through_a_backup_from_redis_to_redis() {
     into.store.load(&items).await.unwrap();
     assert!(into.store.is_empty().await.unwrap(), "hours alone are no store");
     assert!(into.store.buckets(first, now).await.is_err(), "it is not set up yet");
-    into.store.restored(None).await.unwrap();
+    into.store.finish_restore(None).await.unwrap();
     assert_eq!(dumped(&into.store).await, items);
     let ttl: i64 = other.ask(&["TTL", &key(now)]).await;
     assert!(ttl > 179 * 86_400);
     // Once it is set up, it is told only.
     assert!(into.store.load(&items).await.is_err());
-    into.store.tell(&node(1), &[share(now, &[("d", 9)])]).await.unwrap();
+    into.store
+        .put_shares(&node(1), &[share(now, &[("d", 9)])])
+        .await
+        .unwrap();
     let bucket = into.store.buckets(now, now).await.unwrap().remove(&now).unwrap();
     assert_eq!(bucket["d"], {
         let mut twice = counters(2);
@@ -206,8 +217,8 @@ async fn hours_go_through_a_backup_from_redis_to_redis() {
 #[test]
 fn shares_are_sent_in_parts_that_no_script_takes_long_for() {
     let named = |models: usize| {
-        let bucket = (0..models).map(|number| (number.to_string(), Counters::default()));
-        Share {
+        let bucket = (0..models).map(|number| (number.to_string(), StabilityCounters::default()));
+        NodeHourCounters {
             hour: Hour::from_number(1),
             bucket: bucket.collect(),
         }

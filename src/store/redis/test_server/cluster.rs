@@ -1,4 +1,4 @@
-//! A cluster of three masters, each with a replica if wanted.
+//! A cluster of three masters, each with a replica if requested.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl TestCluster {
         Some(cluster)
     }
 
-    /// Has every node meet the first. A handshake that times out on a busy machine is begun again.
+    /// Makes every node meet the first. A handshake that times out on a busy machine is started again.
     async fn introduce(&self) {
         let [first, others @ ..] = self.servers.as_slice() else {
             return;
@@ -99,7 +99,7 @@ impl TestCluster {
     }
 
     pub(crate) fn settings(&self, namespace: &str, budget: Duration) -> RedisSettings {
-        // The first node alone: the others are heard of.
+        // The first node alone: the others become known through it.
         settings(RedisMode::Cluster, vec![self.servers[0].node()], namespace, budget)
     }
 
@@ -111,7 +111,7 @@ impl TestCluster {
         self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// Waits until scripts were called so many times more, those included that were sent elsewhere.
+    /// Waits until scripts were called this many more times, including those that were redirected.
     pub(crate) async fn until_called(&self, more: u64) {
         let before = self.calls().await;
         until("scripts are called", async || self.calls().await >= before + more).await;
@@ -129,7 +129,7 @@ impl TestCluster {
         sum
     }
 
-    /// Which of the first three has the slot of a key by the ranges of the start.
+    /// Which of the first three owns the slot of a key, by the ranges of the start.
     pub(crate) async fn place_of(&self, key: &str) -> usize {
         let slot = self.slot_of(key).await;
         let inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
@@ -137,7 +137,7 @@ impl TestCluster {
     }
 }
 
-/// A slot on its way from one master to another.
+/// A slot that is being moved from one master to another.
 pub(crate) struct Move<'a> {
     from: &'a TestServer,
     to: &'a TestServer,
@@ -146,7 +146,7 @@ pub(crate) struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// Opens it at both servers, given by their numbers.
+    /// Begins the move at both servers, given by their numbers.
     pub(crate) async fn begin(cluster: &'a TestCluster, from: usize, to: usize, slot: u16) -> Self {
         let (from, to) = (&cluster.servers[from], &cluster.servers[to]);
         let slot = slot.to_string();
@@ -167,14 +167,14 @@ impl<'a> Move<'a> {
         migrate(self.from, self.to, name).await;
     }
 
-    /// The slot is with the other one.
+    /// Ends the move: the other server owns the slot.
     pub(crate) async fn end(&self) {
         for node in [self.to, self.from] {
             let () = node.ask(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &self.to_id]).await;
         }
     }
 
-    /// It stays where it was, and so does a key of it that was moved.
+    /// Undoes the move: the slot stays where it was, and the moved key returns to it.
     pub(crate) async fn undo(&self, name: &str) {
         let () = self.from.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
         migrate(self.to, self.from, name).await;

@@ -15,7 +15,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// A master, as many replicas, and sentinels that know all of them and each other.
+    /// A master, a number of replicas, and sentinels that know all of them and each other.
     pub(crate) async fn start(replicas: usize, sentinels: usize) -> Option<Self> {
         let master = TestServer::start().await?;
         let port = master.port().to_string();
@@ -67,7 +67,7 @@ impl Watched {
         Joined::with(&self.settings(namespace, budget)).await
     }
 
-    /// Has a sentinel change the master. It refuses until it has seen the replica to be good.
+    /// Makes a sentinel change the master. It refuses until it has seen that the replica is good.
     pub(crate) async fn fail_over(&self) {
         until("the sentinel begins a failover", async || {
             let begun = self.sentinels[0].try_ask::<String>(&["SENTINEL", "FAILOVER", MASTER_NAME]);

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::store::redis::link::{Effort, Keys};
-use crate::store::redis::script::Script;
+use crate::store::redis::link::{CallPolicy, KeyNaming};
+use crate::store::redis::scripts::RedisScript;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 
@@ -19,7 +19,7 @@ async fn a_cluster_keeps_the_contract() {
     let join = async |namespace| cluster.join(namespace, AMPLE_BUDGET).await;
     suite!(in_turn join);
     // Behind the contract, as a cluster takes seconds to make.
-    crate::store::stability::contract::stability_suite!(in_turn join);
+    crate::store::ledger::stability_contract::stability_suite!(in_turn join);
     a_slot_moves_under_load(&cluster).await;
     a_frozen_master_does_not_stop_the_others(&cluster).await;
 }
@@ -84,7 +84,7 @@ async fn a_frozen_master_does_not_stop_the_others(cluster: &TestCluster) {
             .contains("cluster-require-full-coverage to no")
     };
     assert!(advised().await, "as Redis has it by default");
-    let script = Script::new("return {redis.call('INCR', KEYS[1])}");
+    let script = RedisScript::new("return {redis.call('INCR', KEYS[1])}");
     let mut names = [None, None, None];
     for number in 0..50 {
         let name = format!("{{account-{number}}}:spent");
@@ -95,7 +95,11 @@ async fn a_frozen_master_does_not_stop_the_others(cluster: &TestCluster) {
     let count = async |name: &str, budget| {
         let mut call = script.call();
         call.key(name);
-        joined.store.link.call(&call, Effort::Write(budget), Keys::Named).await
+        joined
+            .store
+            .link
+            .call(&call, CallPolicy::Write(budget), KeyNaming::Named)
+            .await
     };
     for name in &names {
         until("each master is connected", async || count(name, BUDGET).await.is_ok()).await;

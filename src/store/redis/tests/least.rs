@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::keys::secret::Secret;
-use crate::domain::ledger::{Change, Step};
+use crate::domain::ledger::{AccountChange, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::ledger::contract::{self as ledger_contract, TestClock, ledger_suite, lists_suite, node};
+use crate::store::ledger::stability_contract::stability_suite;
 use crate::store::ledger::{LedgerStore, LogLists};
-use crate::store::redis::link::{Effort, Keys};
-use crate::store::redis::script::Script;
+use crate::store::redis::link::{CallPolicy, KeyNaming};
+use crate::store::redis::scripts::RedisScript;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 use crate::store::redis::test_server::sentinel::Watched;
 use crate::store::redis::{KEY_NAMES, RedisLedger, RedisMode, RedisSettings};
-use crate::store::stability::contract::stability_suite;
 use crate::store::{StoreTrouble, StoreWarning};
 
 const DOCUMENT: &str = include_str!("../../../../docs/redis.md");
@@ -78,11 +78,11 @@ macro_rules! all_contracts {
         let joined: Joined = join("sessions").await;
         let now = clock::unix_seconds();
         crate::store::sessions::contract::sessions_are_remembered_by_their_latest_word(&*joined.store, now).await;
-        crate::store::web_sessions::contract::web_sessions_are_kept(&*joined.store).await;
+        crate::store::sessions::web_sessions_contract::web_sessions_are_kept(&*joined.store).await;
         let joined: Joined = join("sign_ins").await;
-        crate::store::sign_ins::contract::documents_change_all_at_once_or_not_at_all(&*joined.store).await;
+        crate::store::sessions::sign_ins_contract::documents_change_all_at_once_or_not_at_all(&*joined.store).await;
         let joined: Joined = join("tokens").await;
-        crate::store::sign_ins::contract::an_access_token_is_found_until_it_ends(&*joined.store).await;
+        crate::store::sessions::sign_ins_contract::an_access_token_is_found_until_it_ends(&*joined.store).await;
         let joined: Joined = join("backup").await;
         a_backup_is_taken_and_put_back(&joined).await;
         assert_eq!(joined.store.trouble(), StoreTrouble::default());
@@ -95,7 +95,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     let store = &joined.store;
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     let ledger = RedisLedger::new(store.clone(), true);
-    let change = Change::Open {
+    let change = AccountChange::Open {
         balance: NanoUsd::from_nanos(5),
         at: 1,
         operation: None,
@@ -117,7 +117,7 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
     }
     let generation = store.known_generation().await.unwrap().unwrap();
     // As if it had been emptied: each key by its name, for the user may use no other.
-    let script = Script::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
+    let script = RedisScript::new("for _, key in ipairs(KEYS) do redis.call('DEL', key) end return {'ok'}");
     let families: [(&str, &[&str]); 3] = [
         ("{backup:keys}", &KEY_NAMES),
         ("{backup:a:acme}", &["state"]),
@@ -128,14 +128,14 @@ async fn a_backup_is_taken_and_put_back(joined: &Joined) {
         for name in names {
             call.key(format!("{family}:{name}"));
         }
-        let effort = Effort::Write(AMPLE_BUDGET);
-        store.link.call(&call, effort, Keys::Named).await.unwrap();
+        let effort = CallPolicy::Write(AMPLE_BUDGET);
+        store.link.call(&call, effort, KeyNaming::Named).await.unwrap();
     }
     assert!(store.is_empty().await.unwrap() && store.list(None, 9).await.is_err());
     store.load(&items).await.unwrap();
     ledger.load(&items).await.unwrap();
-    ledger.restored(Some(&generation)).await.unwrap();
-    assert_eq!(store.restored(Some(&generation)).await, Ok(Init::Made));
+    ledger.finish_restore(Some(&generation)).await.unwrap();
+    assert_eq!(store.finish_restore(Some(&generation)).await, Ok(InitOutcome::Made));
     assert_eq!(store.list(None, 9).await.unwrap(), keys);
     assert_eq!(ledger.accounts(None, 9).await.unwrap(), accounts);
 }

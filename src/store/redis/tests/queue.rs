@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
-use crate::domain::ledger::{Admit, AdmitReply, Change, Step};
+use crate::domain::ledger::{AccountChange, AdmitCall, AdmitReply, Step};
 use crate::domain::money::NanoUsd;
 use crate::store::ledger::LedgerStore;
 use crate::store::ledger::contract::{node, record as key_record};
@@ -98,7 +98,7 @@ async fn pass(client: TcpStream, upstream: TcpStream, pause_us: Arc<AtomicU64>, 
 }
 
 async fn open_account(ledger: &RedisLedger) {
-    let open = Change::Open {
+    let open = AccountChange::Open {
         balance: NanoUsd::from_nanos(1_000_000),
         at: 1,
         operation: None,
@@ -107,8 +107,8 @@ async fn open_account(ledger: &RedisLedger) {
     ledger.apply(&node(1), "acme", &[step], 0).await.unwrap();
 }
 
-fn ask(number: usize) -> Admit {
-    Admit {
+fn ask(number: usize) -> AdmitCall {
+    AdmitCall {
         node: node(1),
         request: format!("r{number}").into(),
         key: Arc::new(key_record(1)),

@@ -12,8 +12,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::*;
 use crate::store::redis::RedisSettings;
-use crate::store::redis::link::{Effort, Keys};
-use crate::store::redis::script::Script;
+use crate::store::redis::link::{CallPolicy, KeyNaming};
+use crate::store::redis::scripts::RedisScript;
 
 /// How long new connections are closed at once behind a cut: the first attempt to reconnect fails.
 const CLOSED: Duration = Duration::from_millis(30);
@@ -79,7 +79,7 @@ async fn connections_that_live_for_half_a_second_are_made_anew_at_once() {
         ..server.settings("weir", CALL_BUDGET)
     };
     let joined = Joined::with(&settings).await;
-    let script = Arc::new(Script::new("return {redis.call('INCR', KEYS[1])}"));
+    let script = Arc::new(RedisScript::new("return {redis.call('INCR', KEYS[1])}"));
     let done = Arc::new(AtomicU64::new(0));
     let mut calls = JoinSet::new();
     let mut ticks = interval(CALL_EVERY);
@@ -99,8 +99,8 @@ async fn connections_that_live_for_half_a_second_are_made_anew_at_once() {
             calls.spawn(async move {
                 let mut call = script.call();
                 call.key("{weir:keys}:count");
-                let effort = Effort::Write(CALL_BUDGET);
-                let answer = store.link.call(&call, effort, Keys::Named).await;
+                let effort = CallPolicy::Write(CALL_BUDGET);
+                let answer = store.link.call(&call, effort, KeyNaming::Named).await;
                 done.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
             });
         }

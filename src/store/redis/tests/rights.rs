@@ -4,7 +4,7 @@ use super::least::{CLUSTER, DATA, PASSWORD, documented, grant, login, sentinel_l
 use super::*;
 use crate::domain::keys::secret::Secret;
 use crate::store::ledger::LedgerStore;
-use crate::store::redis::rights::Rights;
+use crate::store::redis::rights::RequiredRights;
 use crate::store::redis::test_server::AMPLE_BUDGET;
 use crate::store::redis::test_server::cluster::TestCluster;
 use crate::store::redis::test_server::sentinel::Watched;
@@ -33,7 +33,7 @@ fn settings_of(mode: RedisMode, database: i64) -> RedisSettings {
 
 #[test]
 fn the_rights_that_are_documented_are_those_that_are_asked_about() {
-    let asked = |mode, database| Rights::new(&settings_of(mode, database)).least();
+    let asked = |mode, database| RequiredRights::new(&settings_of(mode, database)).least();
     let written = |heading| rights_in(&documented(heading, "weir", "weir"));
     assert_eq!(asked(RedisMode::Standalone, 0), written(DATA));
     assert_eq!(asked(RedisMode::Cluster, 0), written(CLUSTER));
@@ -44,7 +44,7 @@ fn the_rights_that_are_documented_are_those_that_are_asked_about() {
 
 #[test]
 fn every_command_of_a_script_is_asked_about() {
-    let asked = Rights::new(&settings_of(RedisMode::Standalone, 0)).least();
+    let asked = RequiredRights::new(&settings_of(RedisMode::Standalone, 0)).least();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/redis");
     let mut folders = vec![folder];
     let mut called = BTreeSet::new();
@@ -138,7 +138,7 @@ async fn each_missing_right_is_named_at_the_start() {
         let is_served = ["+info", "+client|tracking", "+multi"].contains(&right.as_str());
         assert_eq!(store.trouble().refused, !is_served, "{right}");
         if is_served {
-            until("it serves", async || store.init(Adopt::Refuse).await.is_ok()).await;
+            until("it serves", async || store.init(AdoptPolicy::Refuse).await.is_ok()).await;
         } else {
             until("calls are told too", async || {
                 store.by_id(&id(1)).await.unwrap_err().to_string().contains(&right)
@@ -184,7 +184,7 @@ async fn a_right_that_is_taken_away_is_named_and_its_return_is_noticed() {
     let (store, ledger) = (&joined.store, RedisLedger::new(joined.store.clone(), true));
     let () = servers[0].ask(&["ACL", "SETUSER", "weir", "-zrangebylex"]).await;
     let said = ledger.accounts(None, 9).await.unwrap_err().to_string();
-    assert!(said.contains("redis user \"weir\" has no right"), "{said}");
+    assert!(said.contains("redis user \"weir\" lacks a right"), "{said}");
     until("it is named", async || {
         let StoreTrouble { refused, details } = store.trouble();
         refused

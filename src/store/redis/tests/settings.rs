@@ -21,7 +21,7 @@ async fn a_redis_that_may_evict_anything_serves_nothing_until_it_is_mended() {
     let () = server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
     assert!(joined.store.trouble().refused);
     until("it serves", async || {
-        joined.store.init(Adopt::Refuse).await.is_ok() && joined.store.find(&digest(1)).await.is_ok()
+        joined.store.init(AdoptPolicy::Refuse).await.is_ok() && joined.store.find(&digest(1)).await.is_ok()
     })
     .await;
     assert!(!joined.store.warnings().contains(&StoreWarning::Eviction));
@@ -69,7 +69,7 @@ async fn a_server_alone_is_no_cluster() {
     let joined = Joined::begin(&settings);
     until("the reason is said", async || {
         let said = joined.store.by_id(&id(1)).await.unwrap_err().to_string();
-        said.contains("is no node of a cluster; set store.redis.mode")
+        said.contains("is not a node of a cluster; set store.redis.mode")
     })
     .await;
 }
@@ -81,8 +81,8 @@ async fn how_full_the_server_is_and_whether_it_compresses_rows_is_seen() {
     };
     let joined = server.join("weir").await;
     let memory = joined.store.memory().unwrap();
-    assert_eq!(memory.most, 100 << 20);
-    assert!(memory.used > 0 && memory.used < memory.most);
+    assert_eq!(memory.limit, 100 << 20);
+    assert!(memory.used > 0 && memory.used < memory.limit);
     let advice = joined.store.advice().await;
     assert!(
         matches!(advice.as_slice(), [only] if only.contains("set list-compress-depth to 1")),

@@ -1,4 +1,4 @@
--- -> whose it was, or ''
+-- -> the person, or ''
 local found = redis.call('HMGET', SESSION, 'who', 'ends', 'until')
 if not found[1] then
   return {'ok', generation, ''}

@@ -1,6 +1,7 @@
--- What the scripts about sessions in browsers begin with, behind the prelude. KEYS[9]: the session, a hash of whose it is
--- ('who'), its time without a visit ('idle'), its end ('ends') and when it ends unless it is visited ('until'), in
--- milliseconds. It expires then, which Redis may notice a moment later. KEYS[10]: all sessions, by when each ends unless it is visited: '<digest> <end> <whose it is>'.
+-- The beginning of the scripts about browser sessions, after the prelude. KEYS[9]: the session, a hash of its person ('who'),
+-- its lifetime without a visit ('idle'), its end ('ends') and its end unless it is visited ('until'), in milliseconds. It
+-- expires then, which Redis may notice a moment later. KEYS[10]: all sessions, by their ends unless they are visited:
+-- '<digest> <end> <who>'.
 local SESSION, ALL = KEYS[9], KEYS[10]
 local function now()
   local time = redis.call('TIME')
@@ -9,7 +10,7 @@ end
 local function entry(ends, who)
   return string.match(SESSION, '[^:]*$') .. ' ' .. ends .. ' ' .. who
 end
--- The session ends in so many milliseconds, unless it is visited.
+-- Lets the session end after this many milliseconds, unless it is visited.
 local function lasts(milliseconds, ends, who)
   local at = string.format('%.0f', now() + milliseconds)
   redis.call('HSET', SESSION, 'until', at)

@@ -1,5 +1,5 @@
--- ARGV: generation, the most sessions. -> '<digest> <end> <whose it is>' of each that goes on and when it ends unless it is
--- visited, those that end last first
+-- ARGV: generation, the maximum number of sessions. -> '<digest> <end> <who>' of each session that has not ended, and its end
+-- unless it is visited; those that end last first
 local found = redis.call('ZRANGE', ALL, -tonumber(ARGV[2]), -1, 'WITHSCORES')
 local reply = {'ok', generation}
 for place = #found - 1, 1, -2 do

@@ -1,4 +1,4 @@
--- -> whose it is, or ''
+-- -> the person, or ''
 local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends', 'until')
 if not found[1] or tonumber(found[4]) <= now() then
   return {'ok', generation, ''}

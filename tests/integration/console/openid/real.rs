@@ -120,7 +120,7 @@ fn what_was_used_once_opens_nothing_again() {
     assert_eq!(finish(&mut tab, &query).status, 303);
     let again = finish(&mut before.clone(), &query);
     assert_eq!(
-        (again.status, again.text().contains("Begin again")),
+        (again.status, again.text().contains("Start again")),
         (403, true),
         "{}",
         again.text()
@@ -136,7 +136,7 @@ fn what_was_used_once_opens_nothing_again() {
     let refused = finish(&mut other, &mixed);
     assert_eq!(refused.status, 403, "{}", refused.text());
     assert!(
-        refused.text().contains("does not take this sign-in any more"),
+        refused.text().contains("no longer accepts this sign-in"),
         "{}",
         refused.text()
     );

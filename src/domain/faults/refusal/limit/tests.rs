@@ -1,22 +1,22 @@
 //! Tests of `limit`.
 
 use super::*;
-use crate::domain::faults::refusal::{Refusal, Reply};
+use crate::domain::faults::refusal::{Refusal, RefusalReply};
 use crate::domain::ledger::Denial;
 use crate::domain::money::NanoUsd;
 use crate::domain::wire::protocol::ErrorForm;
 
-fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
+fn header<'a>(reply: &'a RefusalReply, name: &str) -> Option<&'a str> {
     let found = reply.headers.iter().find(|(found, _)| *found == name);
     found.map(|(_, value)| value.as_str())
 }
 
-fn body(reply: &Reply) -> Value {
+fn body(reply: &RefusalReply) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
 
-fn limit(denial: Denial, reset: Reset, now: i64) -> Limit {
-    match Refusal::of(denial, reset, now) {
+fn limit(denial: Denial, reset: QuotaReset, now: i64) -> LimitRefusal {
+    match Refusal::from_denial(denial, reset, now) {
         Refusal::Limited(limit) => limit,
         other => panic!("{other:?}"),
     }
@@ -25,7 +25,7 @@ fn limit(denial: Denial, reset: Reset, now: i64) -> Limit {
 const DAY: i64 = 1_795_305_600;
 
 /// A spent quota of 5 USD, refused an hour before it begins anew.
-fn quota(reset: Reset, resets_at: Option<i64>) -> Limit {
+fn quota(reset: QuotaReset, resets_at: Option<i64>) -> LimitRefusal {
     let standing = QuotaUse {
         quota: NanoUsd::from_nanos(5_000_000_000),
         spent: NanoUsd::from_nanos(5_050_000_001),
@@ -34,13 +34,13 @@ fn quota(reset: Reset, resets_at: Option<i64>) -> Limit {
     limit(Denial::QuotaExhausted(standing), reset, DAY - 3600)
 }
 
-fn spent() -> [Limit; 5] {
+fn spent() -> [LimitRefusal; 5] {
     [
-        quota(Reset::Daily, Some(DAY)),
-        quota(Reset::None, None),
-        Limit::Balance,
-        Limit::Suspended,
-        Limit::NoAccount,
+        quota(QuotaReset::Daily, Some(DAY)),
+        quota(QuotaReset::None, None),
+        LimitRefusal::Balance,
+        LimitRefusal::Suspended,
+        LimitRefusal::NoAccount,
     ]
 }
 
@@ -63,7 +63,7 @@ fn what_is_spent_is_not_to_be_tried_again_in_any_protocol() {
 
 #[test]
 fn a_spent_quota_is_said_with_amount_period_and_reset() {
-    let daily = Refusal::Limited(quota(Reset::Daily, Some(DAY)));
+    let daily = Refusal::Limited(quota(QuotaReset::Daily, Some(DAY)));
     let told = "This API key has used up its quota of 5.00 USD for the day. Have it raised or cleared, or wait until it begins \
                 anew at 2026-11-22T00:00:00Z.";
     let messages = daily.reply(Protocol::Messages, "req_1");
@@ -97,7 +97,7 @@ fn a_spent_quota_is_said_with_amount_period_and_reset() {
         gemini["error"]["details"][0]["@type"],
         "type.googleapis.com/google.rpc.QuotaFailure"
     );
-    for (reset, period) in [(Reset::Weekly, "week"), (Reset::Monthly, "month")] {
+    for (reset, period) in [(QuotaReset::Weekly, "week"), (QuotaReset::Monthly, "month")] {
         let message = quota(reset, Some(DAY)).message();
         assert!(message.contains(&format!("5.00 USD for the {period}. ")), "{message}");
     }
@@ -107,19 +107,19 @@ fn a_spent_quota_is_said_with_amount_period_and_reset() {
 fn what_does_not_reset_names_no_time() {
     for (limit, told) in [
         (
-            quota(Reset::None, None),
+            quota(QuotaReset::None, None),
             "This API key has used up its quota of 5.00 USD, which does not reset. Have it raised or cleared.",
         ),
         (
-            Limit::Balance,
+            LimitRefusal::Balance,
             "The account of this API key has no balance left. Have credit added to it.",
         ),
         (
-            Limit::Suspended,
+            LimitRefusal::Suspended,
             "The account of this API key is suspended. Ask the operator of this service.",
         ),
         (
-            Limit::NoAccount,
+            LimitRefusal::NoAccount,
             "The account of this API key does not exist. Ask the operator of this service.",
         ),
     ] {
@@ -134,7 +134,7 @@ fn what_does_not_reset_names_no_time() {
 
 #[test]
 fn a_refusal_in_a_providers_native_shape_has_the_same_type() {
-    let reply = Refusal::Limited(Limit::Balance).reply(ErrorForm::NativeRoot, "req_1");
+    let reply = Refusal::Limited(LimitRefusal::Balance).reply(ErrorForm::NativeRoot, "req_1");
     assert_eq!(body(&reply)["type"], "billing_error");
 }
 
@@ -146,7 +146,7 @@ fn a_reset_that_has_just_passed_is_a_second_away() {
         resets_at: Some(DAY),
     };
     for now in [DAY, DAY + 5, i64::MAX] {
-        let limit = limit(Denial::QuotaExhausted(standing), Reset::Daily, now);
+        let limit = limit(Denial::QuotaExhausted(standing), QuotaReset::Daily, now);
         let reply = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
         assert_eq!(header(&reply, "retry-after"), Some("1"));
     }
@@ -155,13 +155,13 @@ fn a_reset_that_has_just_passed_is_a_second_away() {
 #[test]
 fn a_rate_limit_says_when_to_come_back() {
     let denied = Denial::RateLimited {
-        scope: Scope::Account,
-        counted: Counted::Tokens,
+        scope: LimitScope::Account,
+        counted: RateKind::Tokens,
         limit: 1000,
         retry_after_ms: 6001,
         lent: false,
     };
-    let limit = limit(denied, Reset::None, 100);
+    let limit = limit(denied, QuotaReset::None, 100);
     let messages = Refusal::Limited(limit).reply(Protocol::Messages, "req_1");
     assert_eq!(header(&messages, "retry-after"), Some("7"));
     assert_eq!(header(&messages, "x-should-retry"), None);
@@ -185,7 +185,7 @@ fn what_is_only_held_is_worth_a_short_wait() {
         resets_at: None,
     };
     for denied in [Denial::QuotaHeld(standing), Denial::BalanceHeld] {
-        let limit = limit(denied, Reset::None, 100);
+        let limit = limit(denied, QuotaReset::None, 100);
         for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
             let reply = Refusal::Limited(limit).reply(protocol, "req_1");
             assert_eq!((reply.status, header(&reply, "retry-after")), (429, Some("1")));

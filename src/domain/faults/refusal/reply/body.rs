@@ -1,7 +1,9 @@
-//! What a client is told whose request body is refused.
+//! Messages of refusals of request bodies.
 
-use super::echo::echo;
-use crate::domain::faults::refusal::{BodyShare, Refusal};
+use crate::domain::{
+    faults::refusal::{BodyShare, Refusal},
+    wire::operation,
+};
 
 /// The message: what is wrong, with what, and what to do.
 pub(super) fn message(refusal: &Refusal) -> String {
@@ -18,7 +20,7 @@ pub(super) fn message(refusal: &Refusal) -> String {
         Refusal::BodyEncodingUnsupported { encoding } => format!(
             "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
              one of gzip, deflate, br and zstd.",
-            echo(encoding)
+            shortened(encoding)
         ),
         Refusal::BodyEncodingInvalid { encoding } => format!(
             "The request body is not whole and valid {encoding}, as its content-encoding says. Send complete {encoding} \
@@ -41,4 +43,28 @@ pub(super) fn message(refusal: &Refusal) -> String {
         }
         _ => "The service has no room for another request body now. Try again shortly.".to_owned(),
     }
+}
+
+/// Maximum number of characters of a client's text that a message repeats.
+const ECHO_CHARS_MAX: usize = 128;
+
+/// A run of this many letters and digits makes a text look like a key.
+const KEY_RUN_CHARS_MIN: usize = 32;
+
+/// The model for a message, without its name if that should not be repeated: no model can have that name, or it looks like a
+/// key.
+pub(super) fn model_phrase(model: &str) -> String {
+    let like_a_key = model
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|run| run.len() >= KEY_RUN_CHARS_MIN);
+    if operation::is_plausible(model) && !like_a_key {
+        format!("model `{model}`")
+    } else {
+        "model with the name that was sent".to_owned()
+    }
+}
+
+/// A client's text, shortened and printable.
+pub(super) fn shortened(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
 }

@@ -56,7 +56,7 @@ fn who_has_too_much_under_way_is_told_to_come_again() {
             body(&refusal, Protocol::Gemini)["error"]["status"],
             "RESOURCE_EXHAUSTED"
         );
-        assert!(refusal.is_of_client(), "it counts in the key's rate");
+        assert!(refusal.is_client_fault(), "it counts in the key's rate");
     }
-    assert!(!Refusal::BodyBudgetExhausted.is_of_client() && !Refusal::StoreUnavailable.is_of_client());
+    assert!(!Refusal::BodyBudgetExhausted.is_client_fault() && !Refusal::StoreUnavailable.is_client_fault());
 }

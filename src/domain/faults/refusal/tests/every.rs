@@ -89,7 +89,7 @@ fn of_body_and_service() -> Vec<Refusal> {
         Refusal::BodyWorkLimited,
         Refusal::StoreUnavailable,
         Refusal::JournalFull,
-        Refusal::Limited(Limit::Balance),
+        Refusal::Limited(LimitRefusal::Balance),
         Refusal::ProviderDisabled { model: model() },
         Refusal::ProviderUnreachable,
         Refusal::ProviderTimeout,

@@ -11,7 +11,7 @@ fn what_was_kept_comes_back_without_its_holds() {
     apply(&mut account, 1, [settle("x", NOON, 3, 0, 0)]);
     let json = serde_json::to_string(&(account.summary().unwrap(), account.key(&key_id(1)).unwrap())).unwrap();
     let (standing, key) = serde_json::from_str(&json).unwrap();
-    let mut restored = Account::restored(standing, [(key_id(1), key)], []);
+    let mut restored = Account::from_stored(standing, [(key_id(1), key)], []);
     assert_eq!(restored.view("acme", NOON).unwrap().held, nanos(0));
     assert_eq!(restored.watermark(&node(1)), 2);
     let mut stale = ask("b", 1, KeyTerms::default());

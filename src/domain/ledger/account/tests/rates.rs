@@ -3,14 +3,14 @@
 use super::*;
 use crate::domain::{
     keys::terms::AccountTerms,
-    ledger::{Counted, Scope},
+    ledger::{LimitScope, RateKind},
 };
 
 #[test]
 fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
     let mut account = with_balance(100);
     let two = rates(None, None, Some(2));
-    let by = |number: u8, request: &str, ended_key| Admit {
+    let by = |number: u8, request: &str, ended_key| AdmitCall {
         node: node(number),
         ended_key,
         ..ask(request, 1, two)
@@ -18,7 +18,7 @@ fn requests_running_count_without_those_of_the_asking_node_that_have_ended() {
     account.admit(&by(1, "a", 0), NOON);
     account.admit(&by(2, "b", 0), NOON);
     let full = Denial::Concurrency {
-        scope: Scope::Key,
+        scope: LimitScope::Key,
         limit: 2,
         lent: false,
     };
@@ -39,8 +39,8 @@ fn requests_per_minute_fill_up_by_the_millisecond() {
     let mut account = with_balance(100);
     let two = rates(Some(2), None, None);
     let limited = |retry_after_ms| Denial::RateLimited {
-        scope: Scope::Key,
-        counted: Counted::Requests,
+        scope: LimitScope::Key,
+        counted: RateKind::Requests,
         limit: 2,
         retry_after_ms,
         lent: false,
@@ -64,13 +64,13 @@ fn requests_per_minute_fill_up_by_the_millisecond() {
 fn tokens_are_taken_as_estimated_and_corrected_by_what_was_used() {
     let mut account = with_balance(100);
     let hundred = rates(None, Some(100), None);
-    let tokens = |request: &str, tokens| Admit {
+    let tokens = |request: &str, tokens| AdmitCall {
         tokens,
         ..ask(request, 0, hundred)
     };
     let retry = |admission| match denied(admission) {
         Denial::RateLimited {
-            counted: Counted::Tokens,
+            counted: RateKind::Tokens,
             retry_after_ms,
             ..
         } => retry_after_ms,
@@ -92,15 +92,15 @@ fn tokens_are_taken_as_estimated_and_corrected_by_what_was_used() {
 fn a_refusal_uses_up_no_limit() {
     let mut account = with_balance(100);
     let terms = AccountTerms {
-        rates: Rates {
+        rates: RateLimits {
             tpm: Some(10),
-            ..Rates::default()
+            ..RateLimits::default()
         },
         ..AccountTerms::default()
     };
     let from = account.record();
-    assert!(account.set_terms(&from, &from.with(terms, false)));
-    let one = |request: &str| Admit {
+    assert!(account.set_terms(&from, &from.with_terms(terms, false)));
+    let one = |request: &str| AdmitCall {
         tokens: 10,
         ..ask(request, 7, rates(Some(2), None, None))
     };
@@ -111,8 +111,8 @@ fn a_refusal_uses_up_no_limit() {
         let of_account = matches!(
             refused,
             Denial::RateLimited {
-                scope: Scope::Account,
-                counted: Counted::Tokens,
+                scope: LimitScope::Account,
+                counted: RateKind::Tokens,
                 ..
             }
         );

@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::{
     keys::key::KeyId,
     ledger::{
-        consumption::{Part, UsageSource},
+        consumption::{CostShare, UsageSource},
         tag::Tag,
     },
     money::NanoUsd,
@@ -24,27 +24,27 @@ pub(in crate::domain::ledger) fn count() -> impl Strategy<Value = u64> {
 }
 
 pub(in crate::domain::ledger) fn usage() -> impl Strategy<Value = Usage> {
-    prop::collection::vec(count(), Usage::NAMES.len()).prop_map(|counts| Usage::of_parts(counts.try_into().unwrap()))
+    prop::collection::vec(count(), Usage::NAMES.len()).prop_map(|counts| Usage::from_parts(counts.try_into().unwrap()))
 }
 
 pub(in crate::domain::ledger) fn source() -> impl Strategy<Value = UsageSource> {
     prop::sample::select(UsageSource::ALL.to_vec())
 }
 
-pub(in crate::domain::ledger) fn modifiers() -> impl Strategy<Value = Modifiers> {
+pub(in crate::domain::ledger) fn modifiers() -> impl Strategy<Value = PriceModifiers> {
     let name = || prop::option::weighted(0.3, text());
-    (name(), name(), name()).prop_map(|(service_tier, speed, geo)| Modifiers {
+    (name(), name(), name()).prop_map(|(service_tier, speed, geo)| PriceModifiers {
         service_tier: service_tier.map(SmolStr::from),
         speed: speed.map(SmolStr::from),
         geo: geo.map(SmolStr::from),
     })
 }
 
-pub(in crate::domain::ledger) fn parts() -> impl Strategy<Value = Vec<Part>> {
+pub(in crate::domain::ledger) fn parts() -> impl Strategy<Value = Vec<CostShare>> {
     let versions = (prop::option::of(text()), prop::option::of(text()));
     let run = prop::sample::select(RunKind::ALL.to_vec());
     let part = (run, text(), usage(), versions, count()).prop_map(
-        |(run, model, usage, (priced_as, price_version), above_input_tokens)| Part {
+        |(run, model, usage, (priced_as, price_version), above_input_tokens)| CostShare {
             run,
             model,
             usage,

@@ -4,11 +4,11 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::domain::ledger::lease::node::tests::world::{BALANCE, NODES, TARGET, World, named, nanos};
 use crate::{
-    domain::ledger::{AdmitReply, Change, Rates, Step, lease::LeaseAllowance},
+    domain::ledger::{AccountChange, AdmitReply, RateLimits, Step, lease::LeaseAllowance},
     edges::clock,
 };
-use world::{BALANCE, NODES, TARGET, World, named, nanos};
 
 mod world;
 
@@ -40,7 +40,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 /// An operator suspends the account.
 fn suspend(world: &mut World) {
     let from = world.account.record();
-    assert!(world.account.set_terms(&from, &from.with(from.terms, true)));
+    assert!(world.account.set_terms(&from, &from.with_terms(from.terms, true)));
 }
 
 proptest! {
@@ -63,7 +63,7 @@ proptest! {
                 Deed::Wait(ms) => world.ms += ms,
                 Deed::Adjust(amount) => {
                     let seq = world.account.watermark(&named(9)) + 1;
-                    let change = Change::Credit { amount: nanos(amount), at: 0, operation: None };
+                    let change = AccountChange::Credit { amount: nanos(amount), at: 0, operation: None };
                     world.account.apply(&named(9), &[Step { seq, change }], 0);
                     world.credits += amount;
                 }
@@ -111,7 +111,7 @@ proptest! {
         concurrency in prop_oneof![Just(None), (20..300_u64).prop_map(Some)],
         deeds in vec(deed(), 0..300),
     ) {
-        let mut world = World::paced(Rates { rpm, tpm, concurrency });
+        let mut world = World::paced(RateLimits { rpm, tpm, concurrency });
         world.admit(0, 1);
         for deed in deeds {
             match deed {
@@ -145,9 +145,9 @@ proptest! {
 
 #[test]
 fn a_key_with_rates_is_admitted_in_its_lease_as_far_as_that_has_some_of_them() {
-    let mut world = World::paced(Rates {
+    let mut world = World::paced(RateLimits {
         rpm: Some(320),
-        ..Rates::default()
+        ..RateLimits::default()
     });
     world.admit(0, 1);
     world.question(0);
@@ -258,8 +258,8 @@ fn a_store_that_does_not_answer_is_asked_four_times_a_second() {
     let mut asked = Vec::new();
     for ms in (0..1_000).step_by(10) {
         let now = began + Duration::from_millis(ms);
-        if lease.wants(TARGET, now).is_some() {
-            lease.answered(None, now, now);
+        if lease.next_request(TARGET, now).is_some() {
+            lease.on_store_reply(None, now, now);
             asked.push(ms);
         }
     }
@@ -299,9 +299,9 @@ fn costs_beyond_those_remembered_one_by_one_count_all_the_same() {
     };
     let many = OWED_MAX as u64 + 10;
     for number in 1..=many {
-        lease.cuts.insert(number, nanos(1));
-        lease.cut = lease.cut.saturating_add(nanos(1));
-        lease.ended(number, nanos(1), Some(number));
+        lease.allocations.insert(number, nanos(1));
+        lease.allocated = lease.allocated.saturating_add(nanos(1));
+        lease.on_request_ended(number, nanos(1), Some(number));
     }
     assert_eq!(
         (lease.owed.len(), lease.free()),
@@ -320,20 +320,20 @@ fn where_a_limit_is_near_more_is_asked_for_seldom() {
         low_balance: None,
         quota: None,
         provider_state: crate::domain::ledger::ProviderState::Own,
-        account_rates: Rates::default(),
+        account_rates: RateLimits::default(),
         watermark: 1,
     };
     let mut asks = |ms: u64, hold: i64| {
         let now = began + Duration::from_millis(ms);
-        let asked = lease.wants(TARGET, now).map(|question| question.change);
-        let held = LeaseAnswer::Held(Leased {
+        let asked = lease.next_request(TARGET, now).map(|question| question.change);
+        let held = LeaseReply::Held(LeaseGrant {
             since_ms: account.now_ms(),
             recall: 0,
             allowance: LeaseAllowance::default(),
             grant: grant(hold),
         });
         if asked.is_some() {
-            lease.answered(Some(&held), now, now);
+            lease.on_store_reply(Some(&held), now, now);
         }
         asked
     };

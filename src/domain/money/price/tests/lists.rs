@@ -38,7 +38,7 @@ fn a_charge_can_be_computed_again_from_the_list_of_its_version() {
     );
     let cost = charged.cost(&row.1, &row.2);
     let kept = serde_json::to_string(&(&row.1, &row.2)).unwrap();
-    let (usage, modifiers): (Usage, Modifiers) = serde_json::from_str(&kept).unwrap();
+    let (usage, modifiers): (Usage, PriceModifiers) = serde_json::from_str(&kept).unwrap();
     let again = PriceList::shipped().unwrap();
     let price = again.find("claude-opus-5-5", "anthropic").unwrap();
     assert_eq!(
@@ -57,7 +57,7 @@ fn an_own_list_replaces_by_name_and_provider() {
         [[price]]\nname = \"gpt-5.5\"\ntiers = [{ input = \"1\", output = \"1\" }]\n\
         [[price]]\nname = \"gpt-6-luna\"\nprovider = \"reseller\"\ntiers = [{ input = \"2\", output = \"2\" }]\n";
     let shipped = PriceList::shipped().unwrap();
-    let both = shipped.clone().with(PriceList::read("own.toml", own).unwrap());
+    let both = shipped.clone().extended_by(PriceList::read("own.toml", own).unwrap());
     let version = |name, provider| both.find(name, provider).map(|price| price.version());
     let shipped_version = shipped.find("gpt-5.5", "openai").unwrap().version();
     assert_eq!(version("gpt-5.5", "openai"), Some("mine-3"));
@@ -134,12 +134,12 @@ fn every_fault_of_a_list_is_named() {
     for wanted in [
         "p.toml:1: key `version`: ",
         "p.toml:3: [[price]]: key `name`: ",
-        "p.toml:4: [[price]]: key `tiers`: one tier has to be without",
+        "p.toml:4: [[price]]: key `tiers`: one tier, the one for short prompts",
         "p.toml:4: [[price]]: key `input`: write",
         "p.toml:7: price `m`: key `tiers`: two tiers begin above 0 tokens",
         "p.toml:9: price `m`: key `Priority`: give either its prices or a multiplier",
-        "p.toml:12: price `m`: key `tiers`: one tier has to be without",
-        "p.toml:10: price `m`: key `name`: it is there already, in line 5",
+        "p.toml:12: price `m`: key `tiers`: one tier, the one for short prompts",
+        "p.toml:10: price `m`: key `name`: already defined in line 5",
     ] {
         assert!(
             errors.iter().any(|error| error.starts_with(wanted)),

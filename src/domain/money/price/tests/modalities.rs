@@ -38,7 +38,7 @@ fn each_modality_costs_what_its_tier_says_or_what_it_is_a_part_of() {
 #[test]
 fn a_request_whose_modalities_are_not_known_may_cost_what_the_dearest_would() {
     let price = price(LIST);
-    let dearest = |parts: &[(&str, u64)]| price.dearest_cost(&usage(parts), &Modifiers::default()).nanos();
+    let dearest = |parts: &[(&str, u64)]| price.maximum_cost(&usage(parts), &PriceModifiers::default()).nanos();
     assert_eq!(
         dearest(&[("input_uncached", 10), ("cache_read", 10), ("output_text", 10)]),
         30_000 + 3_000 + 1_200_000
@@ -51,11 +51,11 @@ fn a_request_whose_modalities_are_not_known_may_cost_what_the_dearest_would() {
     assert_eq!(dearest(&[("output_reasoning", 1), ("tool_input", 1)]), 11_000);
     let plain = super::price("tiers = [{ input = \"1\", output = \"10\" }]");
     assert_eq!(
-        plain.dearest_cost(&THOUSANDS, &Modifiers::default()),
-        plain.cost(&THOUSANDS, &Modifiers::default())
+        plain.maximum_cost(&THOUSANDS, &PriceModifiers::default()),
+        plain.cost(&THOUSANDS, &PriceModifiers::default())
     );
     assert_eq!(
-        Price::free().dearest_cost(&THOUSANDS, &Modifiers::default()),
+        Price::free().maximum_cost(&THOUSANDS, &PriceModifiers::default()),
         NanoUsd::ZERO
     );
 }
@@ -80,7 +80,7 @@ fn a_price_of_a_modality_that_is_none_is_named() {
 fn the_lines_of_a_charge_name_each_modality() {
     let price = price(LIST);
     let usage = usage(&[("input_audio", 7), ("output_text", 2), ("output_image", 3)]);
-    let lines = price.lines_in_tier(&usage, &Modifiers::default(), 0);
+    let lines = price.lines_in_tier(&usage, &PriceModifiers::default(), 0);
     let told: Vec<_> = lines
         .iter()
         .map(|line| {
@@ -126,6 +126,6 @@ proptest! {
         let parts: Vec<(&str, u64)> = names.into_iter().zip(counts).collect();
         let pico: u128 = counts.iter().zip(prices).map(|(count, price)| u128::from(*count) * u128::from(price)).sum();
         prop_assert_eq!(nanos(&price, usage(&parts)), i64::try_from(pico.div_ceil(1000)).unwrap());
-        prop_assert!(price.dearest_cost(&usage(&parts), &Modifiers::default()) >= price.cost(&usage(&parts), &Modifiers::default()));
+        prop_assert!(price.maximum_cost(&usage(&parts), &PriceModifiers::default()) >= price.cost(&usage(&parts), &PriceModifiers::default()));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::domain::rules::{
-    body::{BodyOp, Bound, Bounds, Number, Refused, Segment},
+    body::{BodyOp, BodyPathStep, JsonNumber, NumberBound, NumberRange, RefusedValues},
     condition::{Condition, FieldBase, FieldTest, Scalar, ValueTest},
 };
 use crate::domain::wire::json_scan::{TAPE_ENTRIES_MAX, scan_onto};
@@ -92,18 +92,19 @@ fn object(value: impl Strategy<Value = String>) -> impl Strategy<Value = Body> {
     })
 }
 
-fn path() -> impl Strategy<Value = Vec<Segment>> {
+fn path() -> impl Strategy<Value = Vec<BodyPathStep>> {
     let step = (name(), prop::sample::select(vec![0, 0, 0, 1, 1, 2]));
     prop::collection::vec(step, 1..4).prop_map(|steps| {
-        let segments =
-            |(name, each)| std::iter::once(Segment::Member(name)).chain(std::iter::repeat_n(Segment::Each, each));
+        let segments = |(name, each)| {
+            std::iter::once(BodyPathStep::Member(name)).chain(std::iter::repeat_n(BodyPathStep::Each, each))
+        };
         steps.into_iter().flat_map(segments).collect()
     })
 }
 
-fn bounds() -> impl Strategy<Value = Bounds> {
+fn bounds() -> impl Strategy<Value = NumberRange> {
     let bound = || prop::option::of((-20i64..20).prop_map(|number| number.to_string()));
-    (bound(), bound()).prop_map(|(min, max)| Bounds {
+    (bound(), bound()).prop_map(|(min, max)| NumberRange {
         min: min.map(bound_of),
         max: max.map(bound_of),
     })
@@ -112,7 +113,7 @@ fn bounds() -> impl Strategy<Value = Bounds> {
 fn condition() -> impl Strategy<Value = Condition> {
     let scalar = prop_oneof![
         name().prop_map(Scalar::Text),
-        (-20i64..20).prop_map(|number| Scalar::Number(Number::Integer(i128::from(number)))),
+        (-20i64..20).prop_map(|number| Scalar::Number(JsonNumber::Integer(i128::from(number)))),
         any::<bool>().prop_map(Scalar::Truth),
     ];
     let test = prop_oneof![
@@ -126,9 +127,9 @@ fn condition() -> impl Strategy<Value = Condition> {
 
 fn edit() -> impl Strategy<Value = BodyEdit> {
     let refused = prop_oneof![
-        Just(Refused::Any),
-        bounds().prop_map(Refused::Outside),
-        prop::collection::vec(name(), 1..3).prop_map(Refused::Listed),
+        Just(RefusedValues::Any),
+        bounds().prop_map(RefusedValues::Outside),
+        prop::collection::vec(name(), 1..3).prop_map(RefusedValues::Listed),
     ];
     let op = prop_oneof![
         3 => value().prop_map(|value| BodyOp::Set { value }),
@@ -141,7 +142,7 @@ fn edit() -> impl Strategy<Value = BodyEdit> {
         1 => refused.prop_map(|which| BodyOp::Refuse { which, message: "{value} {path}".to_owned() }),
     ];
     (path(), op, prop::collection::vec(condition(), 0..2)).prop_map(|(mut path, op, when)| {
-        while matches!(op, BodyOp::Rename { .. }) && path.last() == Some(&Segment::Each) {
+        while matches!(op, BodyOp::Rename { .. }) && path.last() == Some(&BodyPathStep::Each) {
             path.pop();
         }
         BodyEdit {
@@ -154,9 +155,9 @@ fn edit() -> impl Strategy<Value = BodyEdit> {
     })
 }
 
-fn bound_of(text: String) -> Bound {
-    Bound {
-        value: Number::read(&text).unwrap(),
+fn bound_of(text: String) -> NumberBound {
+    NumberBound {
+        value: JsonNumber::read(&text).unwrap(),
         text,
     }
 }
@@ -167,9 +168,9 @@ fn reference(edit: &BodyEdit, body: &mut Value) -> bool {
     reference_at(edit, &root, body, &edit.path)
 }
 
-fn reference_at(edit: &BodyEdit, root: &Value, here: &mut Value, path: &[Segment]) -> bool {
+fn reference_at(edit: &BodyEdit, root: &Value, here: &mut Value, path: &[BodyPathStep]) -> bool {
     match (path, here) {
-        ([Segment::Member(name)], Value::Object(holder)) => {
+        ([BodyPathStep::Member(name)], Value::Object(holder)) => {
             if !holds(edit, root, &Value::Object(holder.clone())) {
                 return true;
             }
@@ -181,7 +182,7 @@ fn reference_at(edit: &BodyEdit, root: &Value, here: &mut Value, path: &[Segment
             }
             true
         }
-        ([Segment::Each], Value::Array(items)) => {
+        ([BodyPathStep::Each], Value::Array(items)) => {
             if edit.op == BodyOp::Remove {
                 items.retain(|item| !holds(edit, root, item));
                 return true;
@@ -189,10 +190,10 @@ fn reference_at(edit: &BodyEdit, root: &Value, here: &mut Value, path: &[Segment
             let mut held = items.iter_mut().filter(|item| holds(edit, root, item));
             held.all(|item| changed(edit, item))
         }
-        ([Segment::Member(name), rest @ ..], here) if !rest.is_empty() => here
+        ([BodyPathStep::Member(name), rest @ ..], here) if !rest.is_empty() => here
             .get_mut(name)
             .is_none_or(|value| reference_at(edit, root, value, rest)),
-        ([Segment::Each, rest @ ..], Value::Array(items)) if !rest.is_empty() => {
+        ([BodyPathStep::Each, rest @ ..], Value::Array(items)) if !rest.is_empty() => {
             items.iter_mut().all(|item| reference_at(edit, root, item, rest))
         }
         _ => true,
@@ -211,8 +212,8 @@ fn holds(edit: &BodyEdit, root: &Value, holder: &Value) -> bool {
             ValueTest::In(scalars) => scalars.iter().any(|scalar| match scalar {
                 Scalar::Text(text) => value == Some(&Value::from(text.as_str())),
                 Scalar::Truth(truth) => value == Some(&Value::from(*truth)),
-                Scalar::Number(Number::Integer(number)) => value.and_then(Value::as_f64) == Some(*number as f64),
-                Scalar::Number(Number::Float(_)) => false,
+                Scalar::Number(JsonNumber::Integer(number)) => value.and_then(Value::as_f64) == Some(*number as f64),
+                Scalar::Number(JsonNumber::Float(_)) => false,
             }),
         }
     })
@@ -234,9 +235,9 @@ fn changed(edit: &BodyEdit, value: &mut Value) -> bool {
         }
         BodyOp::Refuse { which, .. } => {
             return match which {
-                Refused::Any => false,
-                Refused::Outside(range) => exceeded(range, value).is_none(),
-                Refused::Listed(values) => !values.iter().any(|text| value == text.as_str()),
+                RefusedValues::Any => false,
+                RefusedValues::Outside(range) => exceeded(range, value).is_none(),
+                RefusedValues::Listed(values) => !values.iter().any(|text| value == text.as_str()),
             };
         }
         BodyOp::Remove | BodyOp::Rename { .. } => {}
@@ -244,9 +245,9 @@ fn changed(edit: &BodyEdit, value: &mut Value) -> bool {
     true
 }
 
-fn exceeded<'r>(range: &'r Bounds, value: &Value) -> Option<&'r Bound> {
+fn exceeded<'r>(range: &'r NumberRange, value: &Value) -> Option<&'r NumberBound> {
     let number = value.as_number()?.as_f64().unwrap();
-    let float = |bound: &Bound| bound.text.parse::<f64>().unwrap();
+    let float = |bound: &NumberBound| bound.text.parse::<f64>().unwrap();
     match (&range.min, &range.max) {
         (Some(min), _) if number < float(min) => Some(min),
         (_, Some(max)) if number > float(max) => Some(max),
@@ -305,7 +306,7 @@ proptest! {
     ) {
         let named = |name: &str| edits.iter().any(|edit| {
             let renamed = matches!(&edit.op, BodyOp::Rename { to } if edit.path.len() == 1 && to == name);
-            edit.path[0] == Segment::Member(name.to_owned()) || renamed
+            edit.path[0] == BodyPathStep::Member(name.to_owned()) || renamed
         });
         let untouched: Vec<String> =
             body.members.iter().filter(|(name, _)| !named(name)).map(|(_, text)| text.clone()).collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::wire::http1::chunked::{Chunked, Trailers};
+use crate::domain::wire::http1::chunked::{ChunkedContent, ChunkedTrailers};
 
 #[path = "../../../../../tests/hostile/cases.rs"]
 mod cases;
@@ -19,7 +19,7 @@ const PARTS: cases::Parts<'_> = cases::Parts {
 };
 
 /// The length of the head and the framing of what follows, with the bytes in pieces of `step`.
-fn read(bytes: &[u8], step: usize) -> Result<Option<(usize, Framing)>, Fault> {
+fn read(bytes: &[u8], step: usize) -> Result<Option<(usize, RequestFraming)>, Fault> {
     // As the front does it: one empty line may stand before a request.
     let bytes = bytes.strip_prefix(b"\r\n").unwrap_or(bytes);
     let mut end = HeadEnd::default();
@@ -35,10 +35,10 @@ fn read(bytes: &[u8], step: usize) -> Result<Option<(usize, Framing)>, Fault> {
 fn refused(bytes: &[u8]) -> Option<u16> {
     match read(bytes, 7) {
         Err(fault) => Some(fault.status()),
-        Ok(Some((length, Framing::Chunked))) => {
+        Ok(Some((length, RequestFraming::Chunked))) => {
             let body = &bytes[length..];
-            let read = Chunked::default().push(body).and_then(|end| match end {
-                Some(end) => Trailers::default().push(&body[end..]),
+            let read = ChunkedContent::default().push(body).and_then(|end| match end {
+                Some(end) => ChunkedTrailers::default().push(&body[end..]),
                 None => Ok(None),
             });
             read.is_err().then_some(400)
@@ -64,7 +64,10 @@ fn size_and_number_of_fields_are_limited() {
         format!("GET / HTTP/1.1\r\nhost: x\r\na: {}\r\n\r\n", "v".repeat(bytes - fixed)).into_bytes()
     };
     let at_limit = head(LIMITS.bytes_max);
-    assert_eq!(read(&at_limit, 100), Ok(Some((LIMITS.bytes_max, Framing::Empty))));
+    assert_eq!(
+        read(&at_limit, 100),
+        Ok(Some((LIMITS.bytes_max, RequestFraming::Empty)))
+    );
     assert_eq!(read(&head(LIMITS.bytes_max + 1), 100), Err(Fault::TooLarge));
     assert_eq!(read(&at_limit[..at_limit.len() - 1], 100), Ok(None));
     let fields =
@@ -76,17 +79,17 @@ fn size_and_number_of_fields_are_limited() {
 #[test]
 fn the_framing_is_what_the_fields_say() {
     let framing = |fields: &str| read(format!("POST / HTTP/1.1\r\nhost: x\r\n{fields}\r\n").as_bytes(), 1);
-    let is = |fields: &str, wanted: Framing| {
+    let is = |fields: &str, wanted: RequestFraming| {
         assert!(framing(fields).is_ok_and(|read| read.is_some_and(|read| read.1 == wanted)))
     };
-    is("", Framing::Empty);
-    is("content-length: 0\r\n", Framing::Empty);
+    is("", RequestFraming::Empty);
+    is("content-length: 0\r\n", RequestFraming::Empty);
     is(
         "Content-Length: 9999999999999999999\r\n",
-        Framing::Length(9_999_999_999_999_999_999),
+        RequestFraming::Length(9_999_999_999_999_999_999),
     );
-    is("transfer-encoding: Chunked\r\n", Framing::Chunked);
-    is("x-content-length: 5\r\ncontent-lengths: 6\r\n", Framing::Empty);
+    is("transfer-encoding: Chunked\r\n", RequestFraming::Chunked);
+    is("x-content-length: 5\r\ncontent-lengths: 6\r\n", RequestFraming::Empty);
 }
 
 /// Bytes that heads are made of, and some that they are not.
@@ -131,8 +134,8 @@ proptest! {
             let named = |name: &str| request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name)).count();
             let lengths = (named("content-length"), named("transfer-encoding"));
             let agree = match framing {
-                Framing::Empty | Framing::Length(_) => lengths.0 <= 1 && lengths.1 == 0,
-                Framing::Chunked => lengths == (0, 1),
+                RequestFraming::Empty | RequestFraming::Length(_) => lengths.0 <= 1 && lengths.1 == 0,
+                RequestFraming::Chunked => lengths == (0, 1),
             };
             prop_assert!(agree);
         }

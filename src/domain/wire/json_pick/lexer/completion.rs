@@ -1,30 +1,30 @@
-//! Completes a JSON value that broke off so that it is valid.
+//! Completes an interrupted JSON value so that it is valid.
 
-use super::{Escape, Lexer, Mode, Role, TAIL_BYTES};
+use super::{LexerEscapeState, PickLexer, PickLexerMode, StringRole, TAIL_BYTES};
 
-impl Lexer {
-    /// The bytes that make what was consumed so far one valid JSON value. `None` when that is impossible.
+impl PickLexer {
+    /// The bytes that complete the JSON value consumed so far. `None` if it is invalid.
     pub(in crate::domain::wire::json_pick) fn completion(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match self.mode {
-            Mode::Inert => return None,
-            Mode::Text(role) => {
+            PickLexerMode::Inert => return None,
+            PickLexerMode::Text(role) => {
                 self.complete_text(&mut out);
                 out.push(b'"');
-                if role == Role::Key {
+                if role == StringRole::Key {
                     out.extend_from_slice(b":null");
                 }
             }
-            Mode::Number => {
+            PickLexerMode::Number => {
                 if matches!(self.tail, [_, _, b'-' | b'+' | b'.' | b'e' | b'E']) {
                     out.push(b'0');
                 }
             }
-            Mode::Literal(rest) => out.extend_from_slice(rest),
-            Mode::Value => out.extend_from_slice(b"null"),
-            Mode::NextKey => out.extend_from_slice(b"\"\":null"),
-            Mode::Colon => out.extend_from_slice(b":null"),
-            Mode::FirstValue | Mode::FirstKey | Mode::Next | Mode::Done => {}
+            PickLexerMode::Literal(rest) => out.extend_from_slice(rest),
+            PickLexerMode::Value => out.extend_from_slice(b"null"),
+            PickLexerMode::NextKey => out.extend_from_slice(b"\"\":null"),
+            PickLexerMode::Colon => out.extend_from_slice(b":null"),
+            PickLexerMode::FirstValue | PickLexerMode::FirstKey | PickLexerMode::Next | PickLexerMode::Done => {}
         }
         for level in (1..=self.depth).rev() {
             out.push(if self.is_array(level) { b']' } else { b'}' });
@@ -35,18 +35,20 @@ impl Lexer {
     fn complete_text(&self, out: &mut Vec<u8>) {
         const TRAILING: &[u8; 6] = b"\\udc00";
         match self.escape {
-            Escape::None => complete_utf8(self.tail, out),
-            Escape::AfterHigh => out.extend_from_slice(TRAILING),
-            Escape::Slash { after_high: true } => out.extend_from_slice(TRAILING.get(1..).unwrap_or_default()),
-            Escape::Slash { after_high: false } => out.push(b'n'),
-            Escape::Hex {
+            LexerEscapeState::None => complete_utf8(self.tail, out),
+            LexerEscapeState::AfterHigh => out.extend_from_slice(TRAILING),
+            LexerEscapeState::Slash { after_high: true } => {
+                out.extend_from_slice(TRAILING.get(1..).unwrap_or_default())
+            }
+            LexerEscapeState::Slash { after_high: false } => out.push(b'n'),
+            LexerEscapeState::Hex {
                 digits,
                 after_high: true,
                 ..
             } => {
                 out.extend_from_slice(TRAILING.get(2 + usize::from(digits)..).unwrap_or_default());
             }
-            Escape::Hex {
+            LexerEscapeState::Hex {
                 digits,
                 value,
                 after_high: false,
@@ -61,7 +63,7 @@ impl Lexer {
     }
 }
 
-/// Ends a UTF-8 sequence of which only the first bytes came.
+/// Completes a UTF-8 sequence of which only the first bytes have arrived.
 fn complete_utf8(tail: [u8; TAIL_BYTES], out: &mut Vec<u8>) {
     let continuations = tail.iter().rev().take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
     let Some(&lead) = tail.iter().rev().nth(continuations) else {
@@ -74,7 +76,7 @@ fn complete_utf8(tail: [u8; TAIL_BYTES], out: &mut Vec<u8>) {
         _ => 0,
     };
     for at in continuations..wanted {
-        // The first byte behind these two leads has a narrower range (no overlong forms).
+        // After these two leads, the next byte has a narrower range (no overlong forms).
         out.push(match (at, lead) {
             (0, 0xE0) => 0xA0,
             (0, 0xF0) => 0x90,

@@ -4,50 +4,50 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::super::Segment::{Each, Key as K};
+use super::super::PickSegment::{Each, Key as K};
 use super::super::path::LIST_BYTES_MAX;
 use super::super::tests::json_value;
-use super::super::{Marks, Path, PathSet, Picker, Picks, SCALAR_BYTES_MAX, TREE_BYTES_MAX, Take};
-use crate::domain::wire::usage::fields::Field;
+use super::super::{ObjectMarks, PathSet, PickPath, PickRule, Picker, Picks, SCALAR_BYTES_MAX, TREE_BYTES_MAX};
+use crate::domain::wire::usage::fields::ReportField;
 
 /// Every kind of take, at nested places, and several at one.
 static SET: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(PATHS));
-const PATHS: &[Path] = &[
-    Path::new(&[K("type")], Take::Scalar),
-    Path::new(&[K("type")], Take::Presence),
-    Path::new(&[K("a")], Take::Tree),
-    Path::new(&[K("b"), K("a")], Take::Tree),
-    Path::new(&[K("b"), K("b")], Take::Text),
-    Path::new(&[K("b"), K("b"), K("type")], Take::Text),
-    Path::new(&[K("b"), K("b"), K("a")], Take::Scalar),
-    Path::new(&[K("b")], Take::Presence),
-    Path::new(&[K("list"), Each], Take::Count),
-    Path::new(&[K("list"), Each], Take::ListMarked),
-    Path::new(&[K("list"), Each], Take::CountMarked { all: 1, none: 2 }),
-    Path::new(&[K("list"), Each], Take::Presence),
-    Path::new(
+const PATHS: &[PickPath] = &[
+    PickPath::new(&[K("type")], PickRule::Scalar),
+    PickPath::new(&[K("type")], PickRule::Presence),
+    PickPath::new(&[K("a")], PickRule::Tree),
+    PickPath::new(&[K("b"), K("a")], PickRule::Tree),
+    PickPath::new(&[K("b"), K("b")], PickRule::Text),
+    PickPath::new(&[K("b"), K("b"), K("type")], PickRule::Text),
+    PickPath::new(&[K("b"), K("b"), K("a")], PickRule::Scalar),
+    PickPath::new(&[K("b")], PickRule::Presence),
+    PickPath::new(&[K("list"), Each], PickRule::Count),
+    PickPath::new(&[K("list"), Each], PickRule::ListMarked),
+    PickPath::new(&[K("list"), Each], PickRule::CountMarked { all: 1, none: 2 }),
+    PickPath::new(&[K("list"), Each], PickRule::Presence),
+    PickPath::new(
         &[K("list"), Each, K("type")],
-        Take::Mark {
+        PickRule::Mark {
             words: &[("x", 1), ("y", 2)],
             other: 4,
         },
     ),
-    Path::new(&[K("list"), Each, K("type")], Take::List),
-    Path::new(&[K("list"), Each, K("type")], Take::CountBeginning(&["a", "x"])),
-    Path::new(&[K("list"), Each, K("a")], Take::MarkNumber),
-    Path::new(
+    PickPath::new(&[K("list"), Each, K("type")], PickRule::List),
+    PickPath::new(&[K("list"), Each, K("type")], PickRule::CountBeginning(&["a", "x"])),
+    PickPath::new(&[K("list"), Each, K("a")], PickRule::MarkNumber),
+    PickPath::new(
         &[K("list"), Each, K("b")],
-        Take::MarkPresence {
+        PickRule::MarkPresence {
             bits: 1,
             none: &["\"x\"", "7"],
         },
     ),
-    Path::new(&[K("list"), Each, K("list"), Each, K("type")], Take::Text),
-    Path::new(&[Each, K("type")], Take::List),
-    Path::new(&[Each, Each], Take::Count),
-    Path::new(&[Each], Take::Text),
-    Path::new(&[K("other")], Take::Fields(&NAMES)),
-    Path::new(&[K("list"), Each, K("other")], Take::Fields(&NAMES)),
+    PickPath::new(&[K("list"), Each, K("list"), Each, K("type")], PickRule::Text),
+    PickPath::new(&[Each, K("type")], PickRule::List),
+    PickPath::new(&[Each, Each], PickRule::Count),
+    PickPath::new(&[Each], PickRule::Text),
+    PickPath::new(&[K("other")], PickRule::Fields(&NAMES)),
+    PickPath::new(&[K("list"), Each, K("other")], PickRule::Fields(&NAMES)),
 ];
 const NAMES: [&str; 3] = ["type", "list", "a"];
 
@@ -56,7 +56,7 @@ type Fields = Option<[Vec<u8>; NAMES.len()]>;
 
 /// Of each path what was kept, its fields, whether something was there, how many, and its lists; and whether nothing else was there.
 type Read = (
-    Vec<(Option<Vec<u8>>, Fields, bool, u64, Vec<String>, Vec<Marks>)>,
+    Vec<(Option<Vec<u8>>, Fields, bool, u64, Vec<String>, Vec<ObjectMarks>)>,
     Vec<bool>,
 );
 
@@ -89,7 +89,10 @@ fn agree(bytes: &[u8], size: usize) -> bool {
     let Some(picks) = whole.pick_whole(bytes) else {
         assert!(!(pieces.is_done() && is_container), "it is whole");
         // Nothing has changed: pieces are read as if it had not been tried.
-        assert_eq!(whole.heard().classes(), Picker::new(&SET).heard().classes());
+        assert_eq!(
+            whole.text_counter().classes(),
+            Picker::new(&SET).text_counter().classes()
+        );
         bytes.chunks(size).for_each(|piece| {
             whole.push(piece);
         });
@@ -101,7 +104,7 @@ fn agree(bytes: &[u8], size: usize) -> bool {
         "it is not whole"
     );
     assert_eq!(read(&picks), read(&pieces));
-    assert_eq!(whole.heard().classes(), pieces.heard().classes());
+    assert_eq!(whole.text_counter().classes(), pieces.text_counter().classes());
     true
 }
 
@@ -140,7 +143,7 @@ fn fields_are_those_of_the_object_that_is_kept() {
         let picks = picker.pick_whole(json.as_bytes()).unwrap();
         let fields = picks.fields(PATHS.len() - 2, &NAMES);
         assert_eq!(
-            fields.map(|fields| fields.map(Field::json)),
+            fields.map(|fields| fields.map(ReportField::json)),
             wanted.map(|wanted| wanted.map(str::as_bytes)),
             "{json}"
         );

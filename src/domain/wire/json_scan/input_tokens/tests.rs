@@ -133,5 +133,5 @@ fn an_estimate_is_corrected_and_no_more_than_the_model_takes() {
     (0..200).for_each(|_| learnt.learn(1_000, 1_500));
     assert_eq!(input_estimate(1_000, learnt.factor(), None), 1_500);
     assert_eq!(input_estimate(1_000, learnt.factor(), Some(1_200)), 1_200);
-    assert_eq!(input_estimate(7, Factor::ONE, Some(1_200)), 7);
+    assert_eq!(input_estimate(7, TokenFactor::ONE, Some(1_200)), 7);
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Fault, LIMITS, Scan, ScanError, scan};
+use super::{JsonFault, LIMITS, Scan, ScanError, scan};
 
 fn space() -> impl Strategy<Value = &'static str> {
     prop_oneof![6 => Just(""), 1 => Just(" "), 1 => Just("\n  "), 1 => Just("\r\n\t")]
@@ -80,7 +80,7 @@ fn agree(body: &[u8]) -> Result<(), TestCaseError> {
         (
             _,
             Err(ScanError::Malformed {
-                fault: Fault::LoneSurrogate,
+                fault: JsonFault::LoneSurrogate,
                 ..
             }),
         ) => prop_assert!(theirs.is_err()),

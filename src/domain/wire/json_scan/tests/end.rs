@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{JsonEnd, Progress};
+use super::super::{JsonEnd, JsonEndProgress};
 use super::differential::json_object;
 use super::{LIMITS, scan};
 
@@ -18,9 +18,9 @@ fn end_of(body: &[u8], cuts: &[usize]) -> Option<usize> {
     let mut found = None;
     for (start, stop) in bounds.iter().zip(bounds.iter().skip(1)) {
         match (end.push(&body[*start..*stop]), found) {
-            (Progress::More, None) => {}
-            (Progress::CompleteAt(at), None) => found = Some(start + at),
-            (Progress::CompleteAt(0), Some(_)) => {}
+            (JsonEndProgress::More, None) => {}
+            (JsonEndProgress::CompleteAt(at), None) => found = Some(start + at),
+            (JsonEndProgress::CompleteAt(0), Some(_)) => {}
             (other, Some(_)) => panic!("{other:?} after completion"),
         }
     }
@@ -51,9 +51,9 @@ fn the_end_is_one_past_the_last_bracket() {
 #[test]
 fn a_complete_value_stays_complete() {
     let mut end = JsonEnd::new();
-    assert_eq!(end.push(b"{}{"), Progress::CompleteAt(2));
-    assert_eq!(end.push(b"{"), Progress::CompleteAt(0));
-    assert_eq!(end.push(b""), Progress::CompleteAt(0));
+    assert_eq!(end.push(b"{}{"), JsonEndProgress::CompleteAt(2));
+    assert_eq!(end.push(b"{"), JsonEndProgress::CompleteAt(0));
+    assert_eq!(end.push(b""), JsonEndProgress::CompleteAt(0));
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use super::*;
 use Protocol::{Gemini, Messages, Responses};
 
 fn limit(protocol: Protocol, body: &str) -> Option<u64> {
-    scanned(body).output_limits.of(protocol)
+    scanned(body).output_limits.for_protocol(protocol)
 }
 
 #[test]

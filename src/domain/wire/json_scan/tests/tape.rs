@@ -4,22 +4,22 @@ use proptest::prelude::*;
 
 use super::differential::json_object;
 use super::{LIMITS, TAPE_ENTRIES_MAX, scan};
-use crate::domain::wire::json_scan::{Kind, Protocol, Reader, Tape, Token, scan_onto};
+use crate::domain::wire::json_scan::{JsonToken, JsonTokenKind, Protocol, Tape, TapeReader, scan_onto};
 
-fn tokens(text: &[u8], tape: &Tape) -> Vec<Token> {
-    let mut reader = Reader::new(text, tape);
+fn tokens(text: &[u8], tape: &Tape) -> Vec<JsonToken> {
+    let mut reader = TapeReader::new(text, tape);
     let mut tokens = Vec::new();
     let mut depth = 0;
     loop {
-        let token = reader.token().unwrap();
+        let token = reader.next_token().unwrap();
         tokens.push(token);
         match token.kind {
-            Kind::Object | Kind::Array => depth += 1,
-            Kind::End => depth -= 1,
+            JsonTokenKind::Object | JsonTokenKind::Array => depth += 1,
+            JsonTokenKind::End => depth -= 1,
             _ => {}
         }
         if depth == 0 {
-            reader.end().unwrap();
+            reader.expect_end().unwrap();
             return tokens;
         }
     }
@@ -29,23 +29,23 @@ fn tokens(text: &[u8], tape: &Tape) -> Vec<Token> {
 fn a_tape_has_every_token_with_its_place() {
     let text = r#" {"a": [1, "b\"c"],"d":{ } ,"e":null}"#;
     let tape = scan(text.as_bytes(), &LIMITS).unwrap().tape;
-    let found: Vec<(Kind, &str)> = tokens(text.as_bytes(), &tape)
+    let found: Vec<(JsonTokenKind, &str)> = tokens(text.as_bytes(), &tape)
         .into_iter()
         .map(|token| (token.kind, text.get(token.start..token.end).unwrap()))
         .collect();
     let expected = [
-        (Kind::Object, "{"),
-        (Kind::Key, "\"a\""),
-        (Kind::Array, "["),
-        (Kind::Number, "1"),
-        (Kind::String, r#""b\"c""#),
-        (Kind::End, "]"),
-        (Kind::Key, "\"d\""),
-        (Kind::Object, "{"),
-        (Kind::End, "}"),
-        (Kind::Key, "\"e\""),
-        (Kind::Null, "null"),
-        (Kind::End, "}"),
+        (JsonTokenKind::Object, "{"),
+        (JsonTokenKind::Key, "\"a\""),
+        (JsonTokenKind::Array, "["),
+        (JsonTokenKind::Number, "1"),
+        (JsonTokenKind::String, r#""b\"c""#),
+        (JsonTokenKind::End, "]"),
+        (JsonTokenKind::Key, "\"d\""),
+        (JsonTokenKind::Object, "{"),
+        (JsonTokenKind::End, "}"),
+        (JsonTokenKind::Key, "\"e\""),
+        (JsonTokenKind::Null, "null"),
+        (JsonTokenKind::End, "}"),
     ];
     assert_eq!(found, expected);
     assert_eq!(tape.size().0, expected.len());
@@ -87,17 +87,17 @@ fn a_string_of_any_length_is_one_token_and_room_that_is_not_used_is_given_back()
 
 /// Every value's place, by skipping it.
 fn places(text: &[u8], tape: &Tape) -> Vec<std::ops::Range<usize>> {
-    let mut reader = Reader::new(text, tape);
+    let mut reader = TapeReader::new(text, tape);
     let mut places = Vec::new();
     let mut depth = 0_usize;
     loop {
-        let token = reader.token().unwrap();
+        let token = reader.next_token().unwrap();
         match token.kind {
-            Kind::Key => {}
-            Kind::End => depth -= 1,
+            JsonTokenKind::Key => {}
+            JsonTokenKind::End => depth -= 1,
             _ => {
-                places.push(reader.clone().value(token).unwrap());
-                depth += usize::from(matches!(token.kind, Kind::Object | Kind::Array));
+                places.push(reader.clone().skip_value(token).unwrap());
+                depth += usize::from(matches!(token.kind, JsonTokenKind::Object | JsonTokenKind::Array));
             }
         }
         if depth == 0 {

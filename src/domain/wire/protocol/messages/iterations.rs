@@ -1,18 +1,18 @@
-//! `usage.iterations`: what each run of a model consumed for one answer.
+//! `usage.iterations`: the usage of each run of a model for one answer.
 //!
-//! The usage object itself counts the answering model's runs only, from some servers all of them and from others the input
-//! of the first one; compactions, advice and attempts of a model that declined are in the list alone.
+//! The usage object itself counts only runs of the answering model: from some servers all of them, from others only the input of
+//! the first. Compactions, advice and attempts of a model that declined are only in the list.
 
 use std::borrow::Cow;
 
-use super::counts::{Counts, thinking};
+use crate::domain::wire::protocol::messages::{InputCounts, thinking_tokens};
 use crate::domain::wire::{
-    model_name,
-    usage::{Run, RunKind, Usage, fields::Field, total},
+    operation,
+    usage::{Run, RunKind, Usage, fields::ReportField, total_usage},
 };
 
-/// What an entry of the list says.
-type Iteration<'a> = [Field<'a>; 8];
+/// The fields of an entry of the list.
+type Iteration<'a> = [ReportField<'a>; 8];
 
 const FIELDS: [&str; 8] = [
     "type",
@@ -25,22 +25,22 @@ const FIELDS: [&str; 8] = [
     "cache_creation",
 ];
 
-/// Whether there is any run in a list.
-pub(super) fn has_any(iterations: Field<'_>) -> bool {
+/// Whether a list has any run.
+pub(super) fn has_any(iterations: ReportField<'_>) -> bool {
     iterations.objects(&[]).next().is_some()
 }
 
-/// Whether a model stands in for one that declined.
-pub(super) fn fell_back(iterations: Field<'_>) -> bool {
+/// Whether a model has replaced one that declined.
+pub(super) fn has_fallback(iterations: ReportField<'_>) -> bool {
     let mut kinds = iterations.objects(&["type"]);
     kinds.any(|[kind]| kind.text().as_deref() == Some("fallback_message"))
 }
 
-/// The runs of a list in a usage object, whose other numbers, those of earlier frames with them, are `top`; none if it tells of
-/// one run of the model asked for alone. Every token of either account is in exactly one run.
-pub(super) fn runs(iterations: Field<'_>, main: &Counts, top: Usage, fell_back: bool) -> Vec<Run> {
+/// The runs in the list of a usage object, whose other counts, merged with earlier events, are `top`. Empty if the list has only
+/// one run of the requested model. Every token of `top` or of the list is in exactly one run.
+pub(super) fn read_runs(iterations: ReportField<'_>, main: &InputCounts, top: Usage, fell_back: bool) -> Vec<Run> {
     let iterations = iterations.objects(&FIELDS);
-    let mut runs: Vec<Run> = iterations.map(|iteration| run(iteration, main)).collect();
+    let mut runs: Vec<Run> = iterations.map(|iteration| read_run(iteration, main)).collect();
     if let []
     | [
         Run {
@@ -56,7 +56,7 @@ pub(super) fn runs(iterations: Field<'_>, main: &Counts, top: Usage, fell_back: 
     let is_counted = |run: &&Run| run.kind == answering;
     let model = runs.iter().rfind(is_counted).and_then(|run| run.model.clone());
     let counted: Vec<Run> = runs.iter().filter(is_counted).cloned().collect();
-    let missing = missing(&top, &total(&counted));
+    let missing = missing_usage(&top, &total_usage(&counted));
     if missing != Usage::default() {
         let missing = Run {
             kind: answering,
@@ -65,14 +65,14 @@ pub(super) fn runs(iterations: Field<'_>, main: &Counts, top: Usage, fell_back: 
         };
         runs.insert(0, missing);
     }
-    think(&mut runs, answering, top.output_reasoning);
+    move_to_reasoning(&mut runs, answering, top.output_reasoning);
     runs
 }
 
-/// A kind that is not known is taken for a part of the answer, so that it is neither free nor counted twice.
-fn run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &Counts) -> Run {
+/// Reads a run. An unknown kind counts as part of the answer, so that it is neither free nor counted twice.
+fn read_run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &InputCounts) -> Run {
     let output = output.count().unwrap_or(0);
-    let reasoning = thinking(details).unwrap_or(0).min(output);
+    let reasoning = thinking_tokens(details).unwrap_or(0).min(output);
     Run {
         kind: match kind.text().as_deref() {
             Some("fallback_message") => RunKind::Fallback,
@@ -82,27 +82,27 @@ fn run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &Counts)
         },
         model: model
             .text()
-            .filter(|model| model_name::is_plausible(model))
+            .filter(|model| operation::is_plausible(model))
             .map(Cow::into_owned),
         usage: Usage {
             output_text: output - reasoning,
             output_reasoning: reasoning,
-            ..Counts::of_run(input, main).usage()
+            ..InputCounts::of_run(input, main).usage()
         },
     }
 }
 
-/// What the usage object counts and its list does not.
-fn missing(top: &Usage, runs: &Usage) -> Usage {
+/// The usage that the usage object counts and its list does not.
+fn missing_usage(top: &Usage, runs: &Usage) -> Usage {
     Usage {
         output_text: top.output_total().saturating_sub(runs.output_total()),
         output_reasoning: 0,
-        ..top.beyond(runs)
+        ..top.minus(runs)
     }
 }
 
-/// Which of the answer's tokens were thinking is said of all its runs together.
-fn think(runs: &mut [Run], answering: RunKind, thinking: u64) {
+/// Moves output to reasoning in the runs of the answer until they have `thinking` tokens, the number reported for all of them.
+fn move_to_reasoning(runs: &mut [Run], answering: RunKind, thinking: u64) {
     let told: u64 = runs
         .iter()
         .filter(|run| run.kind == answering)

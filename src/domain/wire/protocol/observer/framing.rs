@@ -1,29 +1,41 @@
-//! How an answer's body is divided into messages: as its head announces, and as its first bytes tell, because some
-//! providers name the wrong content type, or none.
+//! How an answer's body is divided into messages: as its head announces, and as its first bytes show, because some providers send
+//! a wrong content type, or none.
 
-use crate::domain::wire::{operation::Operation, protocol::Protocol};
+use crate::domain::wire::{
+    json_array::ArrayFramer,
+    operation::Operation,
+    protocol::{
+        Break, Protocol,
+        observer::{
+            Observer,
+            sink::{AnswerProgress, AnswerReader, BodyProgress, DONE_MARKER, DoneMarkerMatch},
+            template::TextEventTemplate,
+        },
+    },
+    sse::SseFramer,
+};
 
 /// The field names of server-sent events, with their colons.
 const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b"retry:"];
-/// The longest of them.
+/// The length of the longest of them.
 const FIELD_BYTES_MAX: usize = 6;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// How an answer's body is divided into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Framing {
+pub enum AnswerFraming {
     /// Server-sent events.
     Sse,
     /// One JSON value.
     Json,
-    /// A JSON array with one element per chunk (Gemini stream without `alt=sse`).
+    /// A JSON array with one element per chunk (a Gemini stream without `alt=sse`).
     JsonArray,
     /// Anything else; not parsed.
     Opaque,
 }
 
-/// The framing of an answer to `operation` that has this `content-type`.
-pub(crate) fn framing_of(operation: Operation, content_type: Option<&str>) -> Framing {
+/// The framing of an answer to `operation` with this `content-type`.
+pub(crate) fn framing_from_content_type(operation: Operation, content_type: Option<&str>) -> AnswerFraming {
     let media_type = content_type
         .unwrap_or_default()
         .split(';')
@@ -31,33 +43,33 @@ pub(crate) fn framing_of(operation: Operation, content_type: Option<&str>) -> Fr
         .unwrap_or_default()
         .trim();
     if media_type.eq_ignore_ascii_case("text/event-stream") {
-        Framing::Sse
+        AnswerFraming::Sse
     } else if media_type.eq_ignore_ascii_case("application/json") {
         if operation == Operation::StreamGenerateContent {
-            Framing::JsonArray
+            AnswerFraming::JsonArray
         } else {
-            Framing::Json
+            AnswerFraming::Json
         }
     } else {
-        Framing::Opaque
+        AnswerFraming::Opaque
     }
 }
 
-/// The first bytes of an answer, until they tell its framing.
+/// The first bytes of an answer, until they determine its framing.
 #[derive(Clone, Debug)]
 pub(super) struct FirstBytes {
     protocol: Protocol,
-    announced: Framing,
+    announced: AnswerFraming,
     /// The framing of an answer whose first bytes are neither JSON nor an event.
-    otherwise: Framing,
+    otherwise: AnswerFraming,
     seen: [u8; FIELD_BYTES_MAX],
     count: u8,
 }
 
 impl FirstBytes {
-    /// For an answer of which nothing has arrived. Its head announces a framing; `otherwise` is its framing if its first
-    /// bytes do not tell one.
-    pub(super) fn new(protocol: Protocol, announced: Framing, otherwise: Framing) -> Self {
+    /// For an answer that has not begun. `announced` is the framing by its head; `otherwise` is its framing if the first bytes
+    /// are neither JSON nor an event.
+    pub(super) fn new(protocol: Protocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
         Self {
             protocol,
             announced,
@@ -67,9 +79,9 @@ impl FirstBytes {
         }
     }
 
-    /// Takes the bytes that the framing depends on from the front of `rest`, and returns the framing once it is known.
-    /// White space and a byte order mark at the beginning mean nothing in any framing.
-    pub(super) fn take(&mut self, rest: &mut &[u8]) -> Option<Framing> {
+    /// Takes the bytes that determine the framing from the front of `rest`, and returns the framing once it is known. Drops white
+    /// space and a byte order mark at the beginning, which have no meaning in any framing.
+    pub(super) fn consume(&mut self, rest: &mut &[u8]) -> Option<AnswerFraming> {
         while let Some((first, behind)) = rest.split_first() {
             let is_blank = first.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(first);
             if self.count > 0 || !is_blank {
@@ -85,58 +97,189 @@ impl FirstBytes {
         None
     }
 
-    /// What [`FirstBytes::take`] has taken, but for what means nothing.
-    pub(super) fn taken(&self) -> &[u8] {
+    /// The bytes that [`FirstBytes::consume`] has taken and not dropped.
+    pub(super) fn consumed(&self) -> &[u8] {
         self.seen.get(..usize::from(self.count)).unwrap_or_default()
     }
 
-    fn framing(&self) -> Option<Framing> {
-        match self.taken() {
+    fn framing(&self) -> Option<AnswerFraming> {
+        match self.consumed() {
             [] => None,
-            // In an array's place an object is read as an element.
-            [b'{', ..] if self.announced == Framing::JsonArray => Some(Framing::JsonArray),
-            [b'{', ..] => Some(Framing::Json),
-            [b'[', ..] if self.protocol == Protocol::Gemini => Some(Framing::JsonArray),
-            [b'[', ..] => Some(Framing::Json),
-            [b':', ..] => Some(Framing::Sse),
-            seen if FIELDS.contains(&seen) => Some(Framing::Sse),
+            // An object instead of an array is read as an element.
+            [b'{', ..] if self.announced == AnswerFraming::JsonArray => Some(AnswerFraming::JsonArray),
+            [b'{', ..] => Some(AnswerFraming::Json),
+            [b'[', ..] if self.protocol == Protocol::Gemini => Some(AnswerFraming::JsonArray),
+            [b'[', ..] => Some(AnswerFraming::Json),
+            [b':', ..] => Some(AnswerFraming::Sse),
+            seen if FIELDS.contains(&seen) => Some(AnswerFraming::Sse),
             seen if FIELDS.iter().any(|field| field.starts_with(seen)) => None,
             _ => Some(self.otherwise),
         }
     }
 }
 
+/// The state of reading an answer's messages, by its framing.
+#[derive(Debug)]
+pub(super) enum FramingState {
+    Sse(EventStreamState),
+    Json(BodyProgress),
+    JsonArray(ArrayFramer),
+    /// The number of bytes so far.
+    Opaque(u64),
+}
+
+/// The state of reading a stream of events.
+#[derive(Debug, Default)]
+pub(super) struct EventStreamState {
+    pub(super) framer: SseFramer,
+    pub(super) head: DoneMarkerMatch,
+    pub(super) template: TextEventTemplate,
+}
+
+impl FramingState {
+    pub(super) fn new(framing: AnswerFraming) -> Self {
+        match framing {
+            AnswerFraming::Sse => Self::Sse(EventStreamState::default()),
+            AnswerFraming::Json => Self::Json(BodyProgress::Open),
+            AnswerFraming::JsonArray => Self::JsonArray(ArrayFramer::new()),
+            AnswerFraming::Opaque => Self::Opaque(0),
+        }
+    }
+
+    /// Whether the bytes after the last complete message cannot belong to an error, whatever follows.
+    pub(super) fn is_open_part_harmless(&self, reading: &AnswerReader) -> bool {
+        match self {
+            Self::Sse(EventStreamState { framer, .. }) => {
+                let is_answers = || reading.answer.dialect.is_known_answer_event(&reading.picker);
+                framer.is_between_events() || framer.has_open_data() && is_answers()
+            }
+            Self::Json(body) => *body != BodyProgress::Open,
+            Self::JsonArray(framer) => framer.is_between_elements(),
+            Self::Opaque(_) => false,
+        }
+    }
+}
+
+/// The boundaries of messages in a piece of an answer: events of a stream, elements of an array, or a body that is not a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MessageBoundaries {
+    /// The offset of the first message that is an error, with everything after it; 0 if it began in an earlier piece.
+    pub error_from: Option<usize>,
+    /// The offset of the message in progress, if it may still be an error: 0 if it began in an earlier piece, the piece's end
+    /// without such a message.
+    pub open_from: usize,
+}
+
+impl MessageBoundaries {
+    /// The same boundaries, shifted by `bytes` of earlier pieces that were held back and in which no message ended.
+    pub(crate) fn shifted_by(self, bytes: usize) -> Self {
+        let moved = |at: usize| if at == 0 { 0 } else { at + bytes };
+        Self {
+            error_from: self.error_from.map(moved),
+            open_from: moved(self.open_from),
+        }
+    }
+
+    /// The boundaries at the start of a piece; `has_failed`: an earlier message was an error.
+    pub(super) fn at_piece_start(has_failed: bool) -> Self {
+        Self {
+            error_from: has_failed.then_some(0),
+            open_from: 0,
+        }
+    }
+
+    /// Records the end of a message at offset `at`.
+    pub(super) fn end_message(&mut self, at: usize, is_error: bool) {
+        if is_error && self.error_from.is_none() {
+            self.error_from = Some(self.open_from);
+        }
+        self.open_from = at;
+    }
+}
+
+impl Observer {
+    /// The bytes to append to a complete stream: the `[DONE]` marker, if the protocol has one and the provider did not send it.
+    ///
+    /// Providers of the Responses protocol do not send it, but weir promises it to clients (docs/interface.md, Streams).
+    pub fn done_marker_tail(&self) -> Option<Vec<u8>> {
+        let FramingState::Sse(EventStreamState { framer, head, .. }) = &self.frame else {
+            return None;
+        };
+        let AnswerProgress { dialect, facts } = &self.reading.answer;
+        if !dialect.ends_with_done() || facts.done_marker || !self.is_complete() {
+            return None;
+        }
+        if framer.has_open_data() && head.is_marker() {
+            // The marker has arrived without its blank line, which clients need.
+            return Some(b"\n\n".to_vec());
+        }
+        let before: &[u8] = if framer.is_between_events() { b"" } else { b"\n\n" };
+        Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
+    }
+
+    /// The bytes to append so that the client sees the protocol's in-band error.
+    ///
+    /// `None` if the answer cannot contain it (a body that is not a stream, an opaque one, or a closed array): then the
+    /// connection must be closed.
+    pub fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
+        let AnswerReader { picker, answer } = &*self.reading;
+        let AnswerProgress { dialect, facts } = answer;
+        match &self.frame {
+            FramingState::Sse(EventStreamState { framer, .. }) => {
+                let event = dialect.failure_event(why, facts, self.last_number);
+                let is_inside_field = self
+                    .first_bytes
+                    .as_ref()
+                    .is_some_and(|first| !first.consumed().is_empty());
+                // Two line ends: the first may complete a CR before it, or end an incomplete line.
+                let before: &[u8] = if framer.is_between_events() && !is_inside_field {
+                    b""
+                } else {
+                    b"\n\n"
+                };
+                Some([before, event.as_slice()].concat())
+            }
+            FramingState::JsonArray(framer) => framer.failure_tail(picker, &dialect.failure_element(why)?),
+            FramingState::Json(_) | FramingState::Opaque(_) => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use proptest::prelude::*;
 
-    use super::*;
+    const ALL: [AnswerFraming; 4] = [
+        AnswerFraming::Sse,
+        AnswerFraming::Json,
+        AnswerFraming::JsonArray,
+        AnswerFraming::Opaque,
+    ];
 
-    const ALL: [Framing; 4] = [Framing::Sse, Framing::Json, Framing::JsonArray, Framing::Opaque];
-
-    fn framing(protocol: Protocol, otherwise: Framing, bytes: &[u8], size: usize) -> Option<Framing> {
+    fn framing(protocol: Protocol, otherwise: AnswerFraming, bytes: &[u8], size: usize) -> Option<AnswerFraming> {
         let mut first = FirstBytes::new(protocol, otherwise, otherwise);
-        bytes.chunks(size).find_map(|mut chunk| first.take(&mut chunk))
+        bytes.chunks(size).find_map(|mut chunk| first.consume(&mut chunk))
     }
 
     #[test]
     fn json_and_events_are_known_by_their_first_bytes_whatever_was_announced() {
         for otherwise in ALL {
             let object = match otherwise {
-                Framing::JsonArray => Framing::JsonArray,
-                _ => Framing::Json,
+                AnswerFraming::JsonArray => AnswerFraming::JsonArray,
+                _ => AnswerFraming::Json,
             };
             for (protocol, bytes, expected) in [
                 (Protocol::Messages, "{\"type\"", object),
                 (Protocol::Messages, " \r\n\n{", object),
-                (Protocol::Responses, "[1]", Framing::Json),
-                (Protocol::Gemini, "\n[{", Framing::JsonArray),
+                (Protocol::Responses, "[1]", AnswerFraming::Json),
+                (Protocol::Gemini, "\n[{", AnswerFraming::JsonArray),
                 (Protocol::Gemini, "{", object),
-                (Protocol::Messages, "event: message_start", Framing::Sse),
-                (Protocol::Messages, "\u{feff}data: {}", Framing::Sse),
-                (Protocol::Responses, "id:1", Framing::Sse),
-                (Protocol::Responses, "retry: 3", Framing::Sse),
-                (Protocol::Gemini, ": keep-alive", Framing::Sse),
+                (Protocol::Messages, "event: message_start", AnswerFraming::Sse),
+                (Protocol::Messages, "\u{feff}data: {}", AnswerFraming::Sse),
+                (Protocol::Responses, "id:1", AnswerFraming::Sse),
+                (Protocol::Responses, "retry: 3", AnswerFraming::Sse),
+                (Protocol::Gemini, ": keep-alive", AnswerFraming::Sse),
                 (Protocol::Messages, "<html>", otherwise),
                 (Protocol::Messages, "null", otherwise),
                 (Protocol::Messages, "dated", otherwise),
@@ -149,8 +292,8 @@ mod tests {
                 );
             }
         }
-        assert_eq!(framing(Protocol::Messages, Framing::Sse, b"  \n", 1), None);
-        assert_eq!(framing(Protocol::Messages, Framing::Json, b"even", 1), None);
+        assert_eq!(framing(Protocol::Messages, AnswerFraming::Sse, b"  \n", 1), None);
+        assert_eq!(framing(Protocol::Messages, AnswerFraming::Json, b"even", 1), None);
     }
 
     proptest! {
@@ -161,9 +304,9 @@ mod tests {
             size in 1_usize..8,
         ) {
             let bytes = [start, text].concat();
-            let whole = framing(Protocol::Gemini, Framing::Opaque, bytes.as_bytes(), 100);
+            let whole = framing(Protocol::Gemini, AnswerFraming::Opaque, bytes.as_bytes(), 100);
             prop_assert!(whole.is_some());
-            prop_assert_eq!(framing(Protocol::Gemini, Framing::Opaque, bytes.as_bytes(), size), whole);
+            prop_assert_eq!(framing(Protocol::Gemini, AnswerFraming::Opaque, bytes.as_bytes(), size), whole);
         }
 
         #[test]
@@ -171,13 +314,13 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 1..40),
             size in 1_usize..8,
         ) {
-            let mut first = FirstBytes::new(Protocol::Messages, Framing::Opaque, Framing::Opaque);
+            let mut first = FirstBytes::new(Protocol::Messages, AnswerFraming::Opaque, AnswerFraming::Opaque);
             let mut read = Vec::new();
             let mut known = false;
             for mut chunk in bytes.chunks(size) {
-                if !known && first.take(&mut chunk).is_some() {
+                if !known && first.consume(&mut chunk).is_some() {
                     known = true;
-                    read.extend_from_slice(first.taken());
+                    read.extend_from_slice(first.consumed());
                 }
                 if known {
                     read.extend_from_slice(chunk);

@@ -1,22 +1,26 @@
 //! Handles one event of a stream.
 
-use super::answer_progress::AnswerProgress;
-use super::template::MereText;
-use crate::domain::wire::json_pick::{Picker, Said};
-use crate::domain::wire::sse::EventSink;
+use smol_str::SmolStr;
+
+use crate::domain::wire::{
+    json_pick::{Picker, Picks, TextSpan},
+    protocol::{AnswerFacts, InBandError, dialect::AnswerDialect, observer::template::TextOnlyEvent},
+    sse::EventSink,
+    usage::{PriceModifiers, Run, UnlimitedWork, Usage, UsageSource},
+};
 
 pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
 
-/// The first bytes of an event's data, to know the `[DONE]` marker, which is no JSON.
+/// Compares an event's data with the `[DONE]` marker, which is not JSON.
 #[derive(Debug, Default)]
-pub(super) struct Head {
-    /// The bytes that were as in the marker.
+pub(super) struct DoneMarkerMatch {
+    /// The number of bytes that equal those of the marker.
     same: u8,
-    /// Others came.
+    /// Other bytes have arrived.
     differs: bool,
 }
 
-impl Head {
+impl DoneMarkerMatch {
     fn push(&mut self, bytes: &[u8]) {
         if !self.differs {
             let rest = DONE_MARKER.get(usize::from(self.same)..).unwrap_or_default();
@@ -30,33 +34,33 @@ impl Head {
     }
 }
 
-/// Where the data of one event go.
-pub(super) struct Sink<'a> {
+/// Receives the data of one event.
+pub(super) struct AnswerEventSink<'a> {
     picker: &'a mut Picker,
     answer: &'a mut AnswerProgress,
-    head: &'a mut Head,
-    /// The pieces of data that came, and the bytes of the last.
+    head: &'a mut DoneMarkerMatch,
+    /// The number of pieces of data, and the length of the last one.
     pieces: usize,
     piece_bytes: usize,
-    /// The event has ended and was nothing but more text, which stands there in the last piece of data.
-    mere_text: Option<MereText>,
-    says_more: bool,
-    can_be_taken_back: bool,
-    /// The event has ended; whether it is an error.
+    /// Set if the event has ended and only added text; its offset is in the last piece of data.
+    text_only: Option<TextOnlyEvent>,
+    has_more_than_text: bool,
+    is_revocable: bool,
+    /// Whether the event is an error; `None` if it has not ended.
     ended_as_error: Option<bool>,
 }
 
-impl<'a> Sink<'a> {
-    pub(super) fn new(picker: &'a mut Picker, answer: &'a mut AnswerProgress, head: &'a mut Head) -> Self {
+impl<'a> AnswerEventSink<'a> {
+    pub(super) fn new(picker: &'a mut Picker, answer: &'a mut AnswerProgress, head: &'a mut DoneMarkerMatch) -> Self {
         Self {
             picker,
             answer,
             head,
             pieces: 0,
             piece_bytes: 0,
-            mere_text: None,
-            says_more: false,
-            can_be_taken_back: false,
+            text_only: None,
+            has_more_than_text: false,
+            is_revocable: false,
             ended_as_error: None,
         }
     }
@@ -66,40 +70,40 @@ impl<'a> Sink<'a> {
         self.ended_as_error
     }
 
-    /// Whether the event has ended and said what an event of mere text takes back (see
-    /// [`crate::domain::wire::protocol::dialect::Dialect::can_be_taken_back`]).
-    pub(super) fn can_be_taken_back(&self) -> bool {
-        self.can_be_taken_back
+    /// Whether the event has ended, and an event that only adds text would revoke what it says (see
+    /// [`crate::domain::wire::protocol::dialect::AnswerDialect::is_revocable`]).
+    pub(super) fn is_revocable(&self) -> bool {
+        self.is_revocable
     }
 
-    /// Whether the event has ended and may have said more than text.
-    pub(super) fn says_more(&self) -> bool {
-        self.says_more
+    /// Whether the event has ended and may have had more than text.
+    pub(super) fn has_more_than_text(&self) -> bool {
+        self.has_more_than_text
     }
 
-    /// Where the text stands in an event that was nothing but more text.
-    pub(super) fn text_in(&self, event: &[u8]) -> Option<MereText> {
-        let text = self.mere_text.filter(|_| self.pieces == 1)?;
-        // Its data are its last line.
+    /// The position of the text in an event that only added text.
+    pub(super) fn text_only_in(&self, event: &[u8]) -> Option<TextOnlyEvent> {
+        let text = self.text_only.filter(|_| self.pieces == 1)?;
+        // The data are the event's last line.
         let lines = event
             .strip_suffix(b"\r\n\r\n")
             .or_else(|| event.strip_suffix(b"\n\n"))?;
         let data_at = lines.len().checked_sub(self.piece_bytes)?;
         let before = event.get(..data_at)?;
         let at = data_at + text.at;
-        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some(MereText { at, ..text })
+        (before == b"data: " || before.ends_with(b"\ndata: ")).then_some(TextOnlyEvent { at, ..text })
     }
 }
 
-impl EventSink for Sink<'_> {
-    fn data(&mut self, bytes: &[u8]) {
+impl EventSink for AnswerEventSink<'_> {
+    fn on_data(&mut self, bytes: &[u8]) {
         self.pieces += 1;
         self.piece_bytes = bytes.len();
         self.head.push(bytes);
         self.picker.push(bytes);
     }
 
-    fn end(&mut self, name: &[u8]) {
+    fn on_event_end(&mut self, name: &[u8]) {
         let AnswerProgress { dialect, facts } = &mut *self.answer;
         let is_marker = self.head.is_marker();
         self.ended_as_error = Some(!is_marker && dialect.is_error(self.picker, name));
@@ -107,19 +111,116 @@ impl EventSink for Sink<'_> {
             facts.done_marker = true;
         } else {
             let is_first = !facts.content_seen;
-            self.can_be_taken_back = dialect.can_be_taken_back(self.picker, facts);
-            dialect.event(self.picker, name, facts);
-            let spoken = dialect.only_speaks(self.picker);
-            self.says_more = is_first || spoken.is_none_or(|spoken| spoken.usage.is_some());
-            if let Said::Once { at, length } = self.picker.said()
+            self.is_revocable = dialect.is_revocable(self.picker, facts);
+            dialect.on_event(self.picker, name, facts);
+            let spoken = dialect.text_delta(self.picker);
+            self.has_more_than_text = is_first || spoken.is_none_or(|spoken| spoken.usage.is_some());
+            if let TextSpan::Once { at, length } = self.picker.text_span()
                 && !is_first
                 && self.picker.is_done()
                 && let Some(spoken) = spoken
             {
-                self.mere_text = Some(MereText { at, length, spoken });
+                self.text_only = Some(TextOnlyEvent {
+                    at,
+                    length,
+                    delta: spoken,
+                });
             }
         }
-        *self.head = Head::default();
+        *self.head = DoneMarkerMatch::default();
         self.picker.reset();
+    }
+}
+
+/// The reports of an answer so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerReport {
+    /// The reported usage of all models that worked on the answer; `None` without a report.
+    pub usage: Option<Usage>,
+    /// The usage of each run of a model, if there were several; their total is `usage`. Empty for a single run.
+    pub runs: Vec<Run>,
+    /// The work that the requested output limit does not cover.
+    pub unlimited: UnlimitedWork,
+    /// Whether the usage is final ([`UsageSource::Reported`]) or incomplete ([`UsageSource::Partial`]: the answer was
+    /// interrupted, or a count was missing or unreadable); `None` without any. An explicit zero is a count.
+    pub usage_source: Option<UsageSource>,
+    /// The properties of the answer that change its price, as the provider wrote them.
+    pub modifiers: PriceModifiers,
+    /// The protocol's own word for why the answer ended (`end_turn`, `completed`, `STOP`, ...).
+    pub finish_reason: Option<SmolStr>,
+    /// The provider's error inside the answer.
+    pub in_band_error: Option<InBandError>,
+    /// The model that answered, by the provider's report.
+    pub model: Option<SmolStr>,
+    /// The identifier under which the provider may keep the answer (Messages, Responses).
+    pub answer_id: Option<SmolStr>,
+    /// Whether the answer's end has arrived (see [`super::Observer::is_complete`]).
+    pub complete: bool,
+    /// Whether `data: [DONE]` has arrived.
+    pub saw_done_marker: bool,
+}
+
+/// The state of an answer: in its protocol, and common to all protocols.
+#[derive(Clone, Debug)]
+pub(super) struct AnswerProgress {
+    pub(super) dialect: AnswerDialect,
+    pub(super) facts: AnswerFacts,
+}
+
+/// Reads messages into an answer's state. It is large and boxed, because most events of a stream are recognised without it.
+#[derive(Debug)]
+pub(super) struct AnswerReader {
+    /// The event, element or body in progress.
+    pub(super) picker: Picker,
+    pub(super) answer: AnswerProgress,
+}
+
+/// The facts of an answer that are read after each piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AnswerFlags {
+    pub(super) begun: bool,
+    pub(super) content: bool,
+    pub(super) terminal: bool,
+    /// The number of identifiers of state: the answer's own, and those of the state that it has created. `MADE_MAX` limits it.
+    pub(super) names: u16,
+}
+
+impl AnswerFlags {
+    /// Copies them from `facts`.
+    pub(super) fn from_facts(facts: &AnswerFacts) -> Self {
+        let names =
+            usize::from(facts.answer_id.is_some()) + facts.created_state.kept.len() + facts.created_state.always.len();
+        Self {
+            begun: facts.has_begun,
+            content: facts.content_seen,
+            terminal: facts.terminal,
+            names: u16::try_from(names).unwrap_or(u16::MAX),
+        }
+    }
+}
+
+/// Whether a body that is not a stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyProgress {
+    /// The body has not ended, or never will, because it is not JSON.
+    Open,
+    /// The body has ended.
+    Whole { is_error: bool },
+}
+
+impl AnswerProgress {
+    /// Handles a body that is not a stream, as far as it was read.
+    pub(super) fn on_body(&mut self, picks: &Picks<'_>) {
+        self.facts.content_seen |= self.dialect.body_has_content(picks);
+        self.dialect.on_body(picks, &mut self.facts);
+        self.dialect.record_created_state(picks, &mut self.facts.created_state);
+    }
+
+    /// Handles such a body at its end.
+    pub(super) fn on_body_end(&mut self, picks: &Picks<'_>) -> BodyProgress {
+        self.on_body(picks);
+        BodyProgress::Whole {
+            is_error: self.dialect.is_body_error(picks),
+        }
     }
 }

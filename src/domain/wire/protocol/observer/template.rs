@@ -1,76 +1,76 @@
-//! Remembers the last event that only brought more text, since most events of an answer differ in their text only.
+//! Keeps the last event that only added text, as a template: most events of an answer differ only in their text.
 //!
-//! Such an event is recognised by comparison with the previous one, and needs no parser. Besides the text it may differ in what
-//! its protocol says of itself in every event ([`Varying`]): its number, filling that means nothing, and how much was used so
-//! far. An event that differs in anything else, is cut in two, or has an escape in its text is parsed like any other.
+//! Such an event is recognised by comparison with the template, without a parser. In addition to the text, it may differ in the
+//! members that its protocol changes in every event ([`VaryingMember`]): its number, padding, and the usage so far. An event that
+//! differs in anything else, is split between two pieces, or has an escape in its text is parsed like any other.
 
 use std::ops::Range;
 
-use crate::domain::wire::protocol::varying::{Spoken, Varies, Varying};
+use crate::domain::wire::protocol::varying::{TextDelta, VaryingKind, VaryingMember};
 
-/// Bytes of an event, its holes apart, that are kept; a longer one is not. Places in them fit into 16 bits.
+/// The maximum length of an event without its holes; a longer one is not kept. Offsets in it fit into 16 bits.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 1024;
-/// The text, and three counts of a usage.
+/// The maximum number of holes: the text, and three counts of a usage.
 const HOLES_MAX: usize = 4;
 
-/// An event with holes.
+/// An event with holes for the values that may differ.
 #[derive(Debug, Default)]
-pub(super) struct Template {
-    /// What stands around the holes, without a gap; empty before there is an event.
+pub(super) struct TextEventTemplate {
+    /// The bytes around the holes, joined; empty without an event.
     bytes: Vec<u8>,
     /// The holes in the order of the event.
-    holes: [Option<Hole>; HOLES_MAX],
-    /// Where the event's usage stands in the bytes around the holes, if it carries one.
+    holes: [Option<TemplateHole>; HOLES_MAX],
+    /// The position of the event's usage in the bytes around the holes, if it has one.
     usage: Option<Range<u16>>,
 }
 
-/// Where the text stands in an event that has said nothing else, and what else may differ.
+/// The position of the text in an event that only adds text, and the members that may differ.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MereText {
+pub(super) struct TextOnlyEvent {
     pub(super) at: usize,
     pub(super) length: usize,
-    pub(super) spoken: Spoken,
+    pub(super) delta: TextDelta,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hole {
-    /// Where it is in the bytes around it.
+struct TemplateHole {
+    /// Its offset in the bytes around the holes.
     at: u16,
-    value: Varies,
+    value: VaryingKind,
 }
 
 /// An event that was recognised.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Recognised<'a> {
-    /// The text that it brings; it has no escapes.
+pub(super) struct RecognisedEvent<'a> {
+    /// Its text, without escapes.
     pub(super) text: &'a [u8],
     /// Its number, if it has one.
     pub(super) number: Option<u64>,
-    /// Its usage, if it carries one.
+    /// Its usage, if it has one.
     pub(super) usage: Option<&'a [u8]>,
-    /// What follows the event.
+    /// The bytes after the event.
     pub(super) rest: &'a [u8],
 }
 
-impl Template {
-    /// Keeps a whole event that is nothing but more text. Filling or a count whose key stands there more than once, or that is
-    /// written in another way, is taken to be always the same. With such a number or usage the event is not kept: whoever
-    /// recognised it would have to know which one it had.
-    pub(super) fn learn(&mut self, event: &[u8], text: MereText) {
+impl TextEventTemplate {
+    /// Keeps a complete event that only adds text. Padding or a count whose key occurs more than once, or that is written in an
+    /// unexpected way, must then be the same in every event. With such a number or usage the event is not kept, because a
+    /// recognised event must report them.
+    pub(super) fn learn(&mut self, event: &[u8], text: TextOnlyEvent) {
         self.bytes.clear();
         self.holes = [None; HOLES_MAX];
         self.usage = None;
-        let Spoken { varying, usage } = text.spoken;
-        let mut places = [(usize::MAX, 0, Varies::Text); HOLES_MAX];
+        let TextDelta { varying, usage } = text.delta;
+        let mut places = [(usize::MAX, 0, VaryingKind::Text); HOLES_MAX];
         let values = varying.iter().filter_map(|member| member.find(event));
-        let found = std::iter::once((text.at, text.length, Varies::Text)).chain(values);
+        let found = std::iter::once((text.at, text.length, VaryingKind::Text)).chain(values);
         for (place, found) in places.iter_mut().zip(found) {
             *place = found;
         }
         places.sort_unstable_by_key(|(at, ..)| *at);
-        let lacks = |value| has(varying, value) && places.iter().all(|(.., found)| *found != value);
+        let lacks = |value| has_varying(varying, value) && places.iter().all(|(.., found)| *found != value);
         let usage_at = usage.map(|usage| usage.find(event).map(|at| (at, at + usage.length)));
-        if lacks(Varies::Number) || usage_at == Some(None) || self.keep(event, &places).is_none() {
+        if lacks(VaryingKind::Number) || usage_at == Some(None) || self.store_around(event, &places).is_none() {
             self.bytes.clear();
             return;
         }
@@ -91,8 +91,8 @@ impl Template {
         self.bytes.clear();
     }
 
-    /// Takes over what stands around the holes; `None` where the text does not end with its quote.
-    fn keep(&mut self, event: &[u8], places: &[(usize, usize, Varies)]) -> Option<()> {
+    /// Copies the bytes around the holes; `None` if the event is too long or its text does not end with a quote.
+    fn store_around(&mut self, event: &[u8], places: &[(usize, usize, VaryingKind)]) -> Option<()> {
         let taken = places.iter().filter(|(at, ..)| *at < event.len());
         let around = taken.clone().map(|(_, length, _)| length).sum::<usize>();
         let size = event.len().checked_sub(around)?;
@@ -103,12 +103,12 @@ impl Template {
         let mut from = 0;
         for (hole, (at, length, value)) in self.holes.iter_mut().zip(taken) {
             self.bytes.extend_from_slice(event.get(from..*at)?);
-            *hole = Some(Hole {
+            *hole = Some(TemplateHole {
                 at: u16::try_from(self.bytes.len()).ok()?,
                 value: *value,
             });
             from = at.checked_add(*length)?;
-            if *value == Varies::Text && event.get(from) != Some(&b'"') {
+            if *value == VaryingKind::Text && event.get(from) != Some(&b'"') {
                 return None;
             }
         }
@@ -116,24 +116,24 @@ impl Template {
         Some(())
     }
 
-    /// The event that `bytes` begin with; `None` when it is no such event.
+    /// Recognises the event at the beginning of `bytes`; `None` if it does not match.
     #[inline]
-    pub(super) fn split<'a>(&self, bytes: &'a [u8]) -> Option<Recognised<'a>> {
+    pub(super) fn recognise<'a>(&self, bytes: &'a [u8]) -> Option<RecognisedEvent<'a>> {
         if self.bytes.is_empty() {
             return None;
         }
         let (mut from, mut rest) = (0, bytes);
-        let mut event = Recognised::default();
-        // What the holes in front of the usage, and those in front of its end, have brought.
+        let mut event = RecognisedEvent::default();
+        // The total length of the values in the holes before the usage, and before its end.
         let (mut before, mut within) = (0, 0);
         for hole in self.holes.iter().flatten() {
             let at = usize::from(hole.at);
             rest = rest.strip_prefix(self.bytes.get(from..at)?)?;
             let (value, after) = rest.split_at_checked(hole.value.length(rest)?)?;
             match hole.value {
-                Varies::Text => event.text = value,
-                Varies::Number => event.number = Some(decimal(value)),
-                Varies::Filling | Varies::Count => {}
+                VaryingKind::Text => event.text = value,
+                VaryingKind::Number => event.number = Some(decimal(value)),
+                VaryingKind::Filling | VaryingKind::Count => {}
             }
             if let Some(usage) = &self.usage {
                 before += if hole.at <= usage.start { value.len() } else { 0 };
@@ -155,12 +155,12 @@ impl Template {
     }
 }
 
-/// Whether such a value is among these members.
-fn has(varying: &[Varying], value: Varies) -> bool {
+/// Whether one of these members has such a value.
+fn has_varying(varying: &[VaryingMember], value: VaryingKind) -> bool {
     varying.iter().any(|member| member.value == value)
 }
 
-/// The number that a few digits stand for.
+/// The number that at most 15 digits denote.
 fn decimal(digits: &[u8]) -> u64 {
     digits
         .iter()
@@ -170,38 +170,54 @@ fn decimal(digits: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::wire::protocol::varying::Carried;
+    use crate::domain::wire::protocol::varying::VerbatimMember;
 
-    const NUMBER: Varying = Varying {
+    const NUMBER: VaryingMember = VaryingMember {
         key: b"\"n\"",
-        value: Varies::Number,
+        value: VaryingKind::Number,
     };
-    const FILLING: Varying = Varying {
+    const FILLING: VaryingMember = VaryingMember {
         key: b"\"f\"",
-        value: Varies::Filling,
+        value: VaryingKind::Filling,
     };
 
-    fn learnt(event: &str, text: &str, varying: &'static [Varying]) -> Template {
+    fn learnt(event: &str, text: &str, varying: &'static [VaryingMember]) -> TextEventTemplate {
         learnt_with(event, text, varying, None)
     }
 
-    fn learnt_with(event: &str, text: &str, varying: &'static [Varying], usage: Option<Carried>) -> Template {
+    fn learnt_with(
+        event: &str,
+        text: &str,
+        varying: &'static [VaryingMember],
+        usage: Option<VerbatimMember>,
+    ) -> TextEventTemplate {
         let at = event.find(text).expect("the text stands in the event");
-        let (length, spoken) = (text.len(), Spoken { varying, usage });
-        let mut template = Template::default();
-        template.learn(event.as_bytes(), MereText { at, length, spoken });
+        let (length, spoken) = (text.len(), TextDelta { varying, usage });
+        let mut template = TextEventTemplate::default();
+        template.learn(
+            event.as_bytes(),
+            TextOnlyEvent {
+                at,
+                length,
+                delta: spoken,
+            },
+        );
         template
     }
 
-    fn text_of<'a>(template: &Template, event: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-        template.split(event).map(|event| (event.text, event.rest))
+    fn text_of<'a>(template: &TextEventTemplate, event: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        template.recognise(event).map(|event| (event.text, event.rest))
     }
 
     #[test]
     fn only_the_text_may_differ() {
-        let template = Template::default();
-        assert_eq!(template.split(b""), None);
-        assert_eq!(template.split(b"data: {\"t\":\"a\"}\n\n"), None, "nothing is known yet");
+        let template = TextEventTemplate::default();
+        assert_eq!(template.recognise(b""), None);
+        assert_eq!(
+            template.recognise(b"data: {\"t\":\"a\"}\n\n"),
+            None,
+            "nothing is known yet"
+        );
         let template = learnt("data: {\"t\":\"ab\"}\n\n", "ab", &[]);
         let split = |bytes: &'static [u8]| text_of(&template, bytes);
         assert_eq!(
@@ -231,14 +247,14 @@ mod tests {
             (r#"data: {"t":"ab","f":"Xy","n":9}"#, r#"data: {"t":"c","f":"","n":10}"#),
         ] {
             let template = learnt(event, "ab", &[NUMBER, FILLING]);
-            let found = Recognised {
+            let found = RecognisedEvent {
                 text: b"c",
                 number: Some(10),
-                ..Recognised::default()
+                ..RecognisedEvent::default()
             };
-            assert_eq!(template.split(next.as_bytes()), Some(found), "{event}");
+            assert_eq!(template.recognise(next.as_bytes()), Some(found), "{event}");
             let none = learnt(event, "ab", &[]);
-            assert_eq!(none.split(next.as_bytes()), None, "{event}");
+            assert_eq!(none.recognise(next.as_bytes()), None, "{event}");
         }
     }
 
@@ -247,7 +263,7 @@ mod tests {
         let template = learnt(r#"data: {"n":9,"t":"ab"}"#, "ab", &[NUMBER]);
         let number = |text: &str| {
             let event = format!(r#"data: {{"n":{text},"t":"ab"}}"#);
-            template.split(event.as_bytes()).and_then(|event| event.number)
+            template.recognise(event.as_bytes()).and_then(|event| event.number)
         };
         assert_eq!(number("0"), Some(0));
         assert_eq!(number("999999999999999"), Some(999_999_999_999_999));
@@ -267,7 +283,7 @@ mod tests {
             r#"data: {"n":"9","t":"ab"}"#,
         ] {
             let template = learnt(event, "ab", &[NUMBER]);
-            assert_eq!(template.split(event.as_bytes()), None, "{event}");
+            assert_eq!(template.recognise(event.as_bytes()), None, "{event}");
         }
     }
 
@@ -281,26 +297,26 @@ mod tests {
         ] {
             let template = learnt(event, "ab", &[FILLING]);
             let next = event.replace("ab", "c");
-            let text = template.split(next.as_bytes()).map(|event| event.text);
+            let text = template.recognise(next.as_bytes()).map(|event| event.text);
             assert_eq!(text, Some(b"c".as_slice()), "{event}");
             let other = event.replace('X', "Z").replace('9', "8");
-            assert_eq!(template.split(other.as_bytes()), None, "{event}");
+            assert_eq!(template.recognise(other.as_bytes()), None, "{event}");
         }
     }
 
-    const COUNTS: &[Varying] = &[COUNT, TOTAL];
-    const COUNT: Varying = Varying {
+    const COUNTS: &[VaryingMember] = &[COUNT, TOTAL];
+    const COUNT: VaryingMember = VaryingMember {
         key: b"\"c\"",
-        value: Varies::Count,
+        value: VaryingKind::Count,
     };
-    const TOTAL: Varying = Varying {
+    const TOTAL: VaryingMember = VaryingMember {
         key: b"\"all\"",
-        value: Varies::Count,
+        value: VaryingKind::Count,
     };
 
-    fn usage(length: usize) -> Option<Carried> {
+    fn usage(length: usize) -> Option<VerbatimMember> {
         let key = b"\"u\"";
-        Some(Carried { key, length })
+        Some(VerbatimMember { key, length })
     }
 
     #[test]
@@ -326,7 +342,7 @@ mod tests {
             ),
         ] {
             let template = learnt_with(event, "ab", COUNTS, usage(length));
-            let found = template.split(next.as_bytes()).expect(next);
+            let found = template.recognise(next.as_bytes()).expect(next);
             assert_eq!(found.usage, Some(wanted.as_bytes()), "{next}");
             assert_eq!(found.rest, b"");
         }
@@ -342,7 +358,7 @@ mod tests {
             r#"data: {"t":"ab","u":{"#,
         ] {
             let template = learnt_with(event, "ab", COUNTS, usage(7));
-            assert_eq!(template.split(event.as_bytes()), None, "{event}");
+            assert_eq!(template.recognise(event.as_bytes()), None, "{event}");
         }
     }
 
@@ -351,26 +367,43 @@ mod tests {
         let event = r#"data: {"t":"ab","u":{"c":9,"of":[{"c":9}]}}"#;
         let template = learnt_with(event, "ab", COUNTS, usage(23));
         let same = event.replace("ab", "xyz");
-        assert!(template.split(same.as_bytes()).is_some());
-        assert_eq!(template.split(event.replace("\"c\":9,", "\"c\":8,").as_bytes()), None);
+        assert!(template.recognise(same.as_bytes()).is_some());
+        assert_eq!(
+            template.recognise(event.replace("\"c\":9,", "\"c\":8,").as_bytes()),
+            None
+        );
     }
 
     #[test]
     fn an_event_that_is_too_long_is_not_kept() {
         let event = |fill: usize| [b"data: {\"t\":\"", "x".repeat(fill).as_bytes(), b"\"}\n\n"].concat();
-        let mut template = Template::default();
-        let spoken = Spoken {
+        let mut template = TextEventTemplate::default();
+        let spoken = TextDelta {
             varying: &[],
             usage: None,
         };
         let (at, length) = (12, 4000);
-        template.learn(&event(4000), MereText { at, length, spoken });
-        assert!(template.split(&event(3)).is_some(), "the text does not count");
+        template.learn(
+            &event(4000),
+            TextOnlyEvent {
+                at,
+                length,
+                delta: spoken,
+            },
+        );
+        assert!(template.recognise(&event(3)).is_some(), "the text does not count");
         for (fill, fits) in [(TEMPLATE_BYTES_MAX - 16, true), (TEMPLATE_BYTES_MAX - 15, false)] {
             let event = event(fill);
             let (at, length) = (12 + fill, 0);
-            template.learn(&event, MereText { at, length, spoken });
-            assert_eq!(template.split(&event).is_some(), fits, "{fill}");
+            template.learn(
+                &event,
+                TextOnlyEvent {
+                    at,
+                    length,
+                    delta: spoken,
+                },
+            );
+            assert_eq!(template.recognise(&event).is_some(), fits, "{fill}");
             assert!(template.heap_bytes() <= TEMPLATE_BYTES_MAX);
         }
     }

@@ -31,16 +31,16 @@ fn stream(name: &str) -> Vec<u8> {
 }
 
 /// What a golden file is, by its name.
-fn kind_of(name: &str) -> (Protocol, Framing) {
+fn kind_of(name: &str) -> (Protocol, AnswerFraming) {
     let protocol = match name.split('-').next() {
         Some("messages") => Protocol::Messages,
         Some("responses") => Protocol::Responses,
         _ => Protocol::Gemini,
     };
     let framing = match (name.starts_with("gemini-array"), name.ends_with(".sse")) {
-        (true, _) => Framing::JsonArray,
-        (false, true) => Framing::Sse,
-        (false, false) => Framing::Json,
+        (true, _) => AnswerFraming::JsonArray,
+        (false, true) => AnswerFraming::Sse,
+        (false, false) => AnswerFraming::Json,
     };
     (protocol, framing)
 }
@@ -55,7 +55,7 @@ fn names() -> Vec<String> {
     names
 }
 
-fn observe(protocol: Protocol, framing: Framing, bytes: &[u8], size: usize) -> Observer {
+fn observe(protocol: Protocol, framing: AnswerFraming, bytes: &[u8], size: usize) -> Observer {
     let mut observer = Observer::new(protocol, framing);
     for chunk in bytes.chunks(size) {
         observer.push(chunk);
@@ -87,24 +87,30 @@ fn last_event(stream: &[u8]) -> (String, Value) {
 fn content_types_decide_the_framing() {
     use Operation::{GenerateContent, Messages, StreamGenerateContent};
     assert_eq!(
-        framing_of(Messages, Some("text/event-stream; charset=utf-8")),
-        Framing::Sse
+        framing_from_content_type(Messages, Some("text/event-stream; charset=utf-8")),
+        AnswerFraming::Sse
     );
     assert_eq!(
-        framing_of(StreamGenerateContent, Some("Text/Event-Stream")),
-        Framing::Sse
-    );
-    assert_eq!(framing_of(Messages, Some("application/json")), Framing::Json);
-    assert_eq!(
-        framing_of(GenerateContent, Some("application/json; charset=UTF-8")),
-        Framing::Json
+        framing_from_content_type(StreamGenerateContent, Some("Text/Event-Stream")),
+        AnswerFraming::Sse
     );
     assert_eq!(
-        framing_of(StreamGenerateContent, Some("application/json")),
-        Framing::JsonArray
+        framing_from_content_type(Messages, Some("application/json")),
+        AnswerFraming::Json
     );
-    assert_eq!(framing_of(Messages, Some("text/html")), Framing::Opaque);
-    assert_eq!(framing_of(Messages, None), Framing::Opaque);
+    assert_eq!(
+        framing_from_content_type(GenerateContent, Some("application/json; charset=UTF-8")),
+        AnswerFraming::Json
+    );
+    assert_eq!(
+        framing_from_content_type(StreamGenerateContent, Some("application/json")),
+        AnswerFraming::JsonArray
+    );
+    assert_eq!(
+        framing_from_content_type(Messages, Some("text/html")),
+        AnswerFraming::Opaque
+    );
+    assert_eq!(framing_from_content_type(Messages, None), AnswerFraming::Opaque);
 }
 
 #[test]
@@ -155,7 +161,7 @@ fn a_failure_tail_can_be_said_after_any_cut() {
             let observer = observe(protocol, framing, &bytes[..cut], 33);
             let tail = observer.failure_tail(Break::ProviderCut);
             match framing {
-                Framing::Sse => {
+                AnswerFraming::Sse => {
                     let whole = [&bytes[..cut], &tail.unwrap()].concat();
                     let (event, data) = last_event(&whole);
                     check_failure(protocol, &event, &data);
@@ -167,12 +173,12 @@ fn a_failure_tail_can_be_said_after_any_cut() {
                         "{name} {cut}"
                     );
                 }
-                Framing::JsonArray => {
+                AnswerFraming::JsonArray => {
                     let Some(tail) = tail else { continue };
                     let whole: Vec<Value> = serde_json::from_slice(&[&bytes[..cut], &tail].concat()).unwrap();
                     check_failure(protocol, "", whole.last().unwrap());
                 }
-                Framing::Json | Framing::Opaque => assert_eq!(tail, None),
+                AnswerFraming::Json | AnswerFraming::Opaque => assert_eq!(tail, None),
             }
         }
     }
@@ -207,7 +213,7 @@ fn check_failure(protocol: Protocol, event: &str, data: &Value) {
 fn a_responses_failure_goes_on_where_the_stream_was() {
     let bytes = stream("responses-reasoning-text.sse");
     let cut = bytes.len() / 2;
-    let observer = observe(Protocol::Responses, Framing::Sse, &bytes[..cut], 50);
+    let observer = observe(Protocol::Responses, AnswerFraming::Sse, &bytes[..cut], 50);
     let tail = observer.failure_tail(Break::Internal).unwrap();
     let (_, data) = last_event(&[&bytes[..cut], &tail].concat());
     assert_eq!(data["response"]["id"], "resp_68");
@@ -221,7 +227,7 @@ fn a_responses_failure_goes_on_where_the_stream_was() {
 
 #[test]
 fn a_timeout_has_its_own_gemini_status() {
-    let tail = Observer::new(Protocol::Gemini, Framing::Sse)
+    let tail = Observer::new(Protocol::Gemini, AnswerFraming::Sse)
         .failure_tail(Break::ProviderTimeout)
         .unwrap();
     assert!(tail.starts_with(b"data: {") && tail.ends_with(b"\r\n\r\n"));
@@ -236,18 +242,26 @@ fn a_timeout_has_its_own_gemini_status() {
 fn an_end_without_its_blank_line_is_an_end() {
     let observer = observe(
         Protocol::Messages,
-        Framing::Sse,
+        AnswerFraming::Sse,
         b"event: message_stop\ndata: {\"type\":\"message_stop\"}",
         5,
     );
     assert!(observer.is_complete());
-    assert!(!observe(Protocol::Messages, Framing::Sse, b"data: {\"type\":\"message_stop\"", 5).is_complete());
+    assert!(
+        !observe(
+            Protocol::Messages,
+            AnswerFraming::Sse,
+            b"data: {\"type\":\"message_stop\"",
+            5
+        )
+        .is_complete()
+    );
 }
 
 #[test]
 fn an_event_without_a_type_has_its_name() {
     let bytes = b"event: content_block_delta\ndata: {\"delta\":{\"text\":\"x\"}}\n\nevent: message_stop\ndata: {}\n\n";
-    let observer = observe(Protocol::Messages, Framing::Sse, bytes, 7);
+    let observer = observe(Protocol::Messages, AnswerFraming::Sse, bytes, 7);
     assert!(observer.first_content_seen() && observer.is_complete());
 }
 
@@ -255,18 +269,18 @@ fn an_event_without_a_type_has_its_name() {
 fn an_array_is_complete_with_its_bracket_only() {
     let bytes = stream("gemini-array-text.json");
     let end = bytes.iter().rposition(|byte| *byte == b']').unwrap();
-    assert!(!observe(Protocol::Gemini, Framing::JsonArray, &bytes[..end], 9).is_complete());
-    assert!(observe(Protocol::Gemini, Framing::JsonArray, &bytes[..=end], 9).is_complete());
+    assert!(!observe(Protocol::Gemini, AnswerFraming::JsonArray, &bytes[..end], 9).is_complete());
+    assert!(observe(Protocol::Gemini, AnswerFraming::JsonArray, &bytes[..=end], 9).is_complete());
 }
 
 #[test]
 fn an_opaque_answer_is_complete_and_says_nothing() {
-    let observer = observe(Protocol::Messages, Framing::Opaque, b"<html>", 2);
+    let observer = observe(Protocol::Messages, AnswerFraming::Opaque, b"<html>", 2);
     assert_eq!(
         observer.observed(),
-        Observed {
+        AnswerReport {
             complete: true,
-            ..Observed::default()
+            ..AnswerReport::default()
         }
     );
     assert_eq!(observer.failure_tail(Break::ProviderCut), None);
@@ -276,10 +290,16 @@ fn an_opaque_answer_is_complete_and_says_nothing() {
 fn a_broken_event_spoils_no_other() {
     let mut bytes = b"data: {\"type\": nonsense\xff\n\ndata: [[[[\n\n".to_vec();
     bytes.extend(stream("messages-text.sse"));
-    let observed = observe(Protocol::Messages, Framing::Sse, &bytes, 11).observed();
+    let observed = observe(Protocol::Messages, AnswerFraming::Sse, &bytes, 11).observed();
     assert_eq!(
         observed,
-        observe(Protocol::Messages, Framing::Sse, &stream("messages-text.sse"), 999).observed()
+        observe(
+            Protocol::Messages,
+            AnswerFraming::Sse,
+            &stream("messages-text.sse"),
+            999
+        )
+        .observed()
     );
 }
 
@@ -299,7 +319,7 @@ fn values_of_any_length_at_every_path_stay_within_the_bound() {
         "stop_reason",
     ];
     for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
-        let mut observer = Observer::new(protocol, Framing::Sse);
+        let mut observer = Observer::new(protocol, AnswerFraming::Sse);
         for share in 1..=20 {
             let tree = format!("[\"{}\"]", "x".repeat(TREE_BYTES_MAX * share / 20 - 4));
             let scalar = format!("\"{}\"", "y".repeat(SCALAR_BYTES_MAX * share / 20 - 2));
@@ -324,11 +344,11 @@ fn what_most_pieces_of_an_answer_need_is_small() {
 #[test]
 fn a_line_of_100_mib_costs_no_memory() {
     for (start, framing) in [
-        ("data: {\"usage\":{\"x\":\"", Framing::Sse),
-        ("event: ", Framing::Sse),
-        ("field", Framing::Sse),
-        ("{\"usage\":[\"", Framing::Json),
-        ("[{\"usageMetadata\":{\"", Framing::JsonArray),
+        ("data: {\"usage\":{\"x\":\"", AnswerFraming::Sse),
+        ("event: ", AnswerFraming::Sse),
+        ("field", AnswerFraming::Sse),
+        ("{\"usage\":[\"", AnswerFraming::Json),
+        ("[{\"usageMetadata\":{\"", AnswerFraming::JsonArray),
     ] {
         for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
             let mut observer = observe(protocol, framing, start.as_bytes(), 100);
@@ -345,7 +365,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic_nor_grow(bytes in prop::collection::vec(any::<u8>(), 0..2000), size in 1_usize..300, protocol in 0_usize..3, framing in 0_usize..3) {
         let protocol = [Protocol::Messages, Protocol::Responses, Protocol::Gemini][protocol];
-        let framing = [Framing::Sse, Framing::Json, Framing::JsonArray][framing];
+        let framing = [AnswerFraming::Sse, AnswerFraming::Json, AnswerFraming::JsonArray][framing];
         let observer = observe(protocol, framing, &bytes, size);
         let _ = (observer.observed(), observer.failure_tail(Break::ProviderCut));
         prop_assert!(observer.heap_bytes() <= HEAP_BYTES_MAX);

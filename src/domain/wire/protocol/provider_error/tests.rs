@@ -31,7 +31,7 @@ fn a_native_root_becomes_the_messages_shape() {
 fn a_wrapped_error_becomes_a_native_root() {
     let root = |status, body: &str| -> Value {
         let shaped = reshape_error(ErrorForm::NativeRoot, status, body.as_bytes(), "req_1");
-        assert!(ErrorForm::NativeRoot.fits(&shaped));
+        assert!(ErrorForm::NativeRoot.is_form_of(&shaped));
         serde_json::from_slice(&shaped).unwrap()
     };
     assert_eq!(
@@ -71,7 +71,7 @@ fn every_form_that_an_error_is_put_into_is_known_again() {
             "<html>",
         ] {
             assert!(
-                form.fits(&reshape_error(form, 500, body.as_bytes(), "req_1")),
+                form.is_form_of(&reshape_error(form, 500, body.as_bytes(), "req_1")),
                 "{form:?} {body}"
             );
         }

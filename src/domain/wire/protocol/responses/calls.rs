@@ -1,22 +1,22 @@
-//! Calls of the provider's own tools that are paid by call: items of an answer's `output`.
+//! Counts calls of the provider's own tools, which are items of an answer's `output` and paid by call.
 //!
-//! A web search call may open a page or look for a text in one instead of searching, which the vendor does not charge
-//! (<https://platform.openai.com/docs/guides/tools-web-search>, "Output and citations"); nor is a call that failed. A call
-//! that does not say what it did is taken for a search.
+//! A web search call may open a page or find a text in it instead of searching, which the vendor does not charge
+//! (<https://platform.openai.com/docs/guides/tools-web-search>, "Output and citations"). Neither does it charge a failed call. A
+//! call that does not name its action counts as a search.
 
-use crate::domain::wire::json_pick::Segment::{Each, Key};
-use crate::domain::wire::json_pick::{Path, Picks, Segment, Take};
+use crate::domain::wire::json_pick::PickSegment::{Each, Key};
+use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 
-/// The paths of one place with items: marks and counts.
+/// The number of paths for one list of items: marks and counts.
 pub(super) const PATHS: usize = 8;
-/// Where the counts are among them.
+/// The indexes of the counts among them.
 const WEB_SEARCHES: usize = 3;
 const FILE_SEARCHES: usize = 4;
 const CODE_INTERPRETER: usize = 5;
 const IMAGE_GENERATION: usize = 6;
 const OWN_TOOLS: usize = 7;
 
-/// How the types of items begin that are calls of a tool which the provider runs, paid by call or not
+/// The beginnings of the types of items that call a tool of the provider, paid by call or not
 /// (<https://platform.openai.com/docs/api-reference/responses/object>, `output`).
 const OWN: &[&str] = &[
     "web_search_call",
@@ -35,22 +35,22 @@ const IMAGE: u8 = 1 << 3;
 const FAILED: u8 = 1 << 4;
 const NO_SEARCH: u8 = 1 << 5;
 
-/// In the item that an event carries.
-pub(super) const IN_ITEM: [Path; PATHS] = paths(
+/// The paths in an event's item.
+pub(super) const IN_ITEM: [PickPath; PATHS] = paths(
     &[Key("item")],
     &[Key("item"), Key("type")],
     &[Key("item"), Key("status")],
     &[Key("item"), Key("action"), Key("type")],
 );
-/// In the response that an event carries.
-pub(super) const IN_EVENT: [Path; PATHS] = paths(
+/// The paths in an event's response object.
+pub(super) const IN_EVENT: [PickPath; PATHS] = paths(
     &[Key("response"), Key("output"), Each],
     &[Key("response"), Key("output"), Each, Key("type")],
     &[Key("response"), Key("output"), Each, Key("status")],
     &[Key("response"), Key("output"), Each, Key("action"), Key("type")],
 );
-/// In a response that is a body.
-pub(super) const IN_BODY: [Path; PATHS] = paths(
+/// The paths in a body.
+pub(super) const IN_BODY: [PickPath; PATHS] = paths(
     &[Key("output"), Each],
     &[Key("output"), Each, Key("type")],
     &[Key("output"), Each, Key("status")],
@@ -58,12 +58,12 @@ pub(super) const IN_BODY: [Path; PATHS] = paths(
 );
 
 const fn paths(
-    item: &'static [Segment],
-    kind: &'static [Segment],
-    status: &'static [Segment],
-    action: &'static [Segment],
-) -> [Path; PATHS] {
-    let kinds = Take::Mark {
+    item: &'static [PickSegment],
+    kind: &'static [PickSegment],
+    status: &'static [PickSegment],
+    action: &'static [PickSegment],
+) -> [PickPath; PATHS] {
+    let kinds = PickRule::Mark {
         words: &[
             ("web_search_call", WEB_SEARCH),
             ("file_search_call", FILE_SEARCH),
@@ -72,44 +72,44 @@ const fn paths(
         ],
         other: 0,
     };
-    let failed = Take::Mark {
+    let failed = PickRule::Mark {
         words: &[("failed", FAILED)],
         other: 0,
     };
-    let searches = Take::Mark {
+    let searches = PickRule::Mark {
         words: &[("search", 0)],
         other: NO_SEARCH,
     };
     [
-        Path::new(kind, kinds),
-        Path::new(status, failed),
-        Path::new(action, searches),
-        counted(item, WEB_SEARCH, FAILED | NO_SEARCH),
-        counted(item, FILE_SEARCH, FAILED),
-        counted(item, CODE, FAILED),
-        counted(item, IMAGE, FAILED),
-        Path::new(kind, Take::CountBeginning(OWN)),
+        PickPath::new(kind, kinds),
+        PickPath::new(status, failed),
+        PickPath::new(action, searches),
+        counted_path(item, WEB_SEARCH, FAILED | NO_SEARCH),
+        counted_path(item, FILE_SEARCH, FAILED),
+        counted_path(item, CODE, FAILED),
+        counted_path(item, IMAGE, FAILED),
+        PickPath::new(kind, PickRule::CountBeginning(OWN)),
     ]
 }
 
-const fn counted(item: &'static [Segment], all: u8, none: u8) -> Path {
-    Path::new(item, Take::CountMarked { all, none })
+const fn counted_path(item: &'static [PickSegment], all: u8, none: u8) -> PickPath {
+    PickPath::new(item, PickRule::CountMarked { all, none })
 }
 
-/// How many calls there were of each tool.
+/// The number of calls of each tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Calls {
+pub(super) struct ToolCalls {
     pub(super) web_searches: u64,
     pub(super) file_searches: u64,
     pub(super) code_interpreter: u64,
     pub(super) image_generation: u64,
-    /// Those of all tools that the provider runs, whether they failed or not.
+    /// Calls of all tools that the provider runs, failed ones included.
     pub(super) own_tools: u64,
 }
 
-impl Calls {
-    /// Those of the items at one place, whose paths begin at `base`.
-    pub(super) fn counted(picks: &Picks<'_>, base: usize) -> Self {
+impl ToolCalls {
+    /// The calls that the paths at index `base` have counted.
+    pub(super) fn from_picks(picks: &Picks<'_>, base: usize) -> Self {
         Self {
             web_searches: picks.count(base + WEB_SEARCHES),
             file_searches: picks.count(base + FILE_SEARCHES),
@@ -119,17 +119,17 @@ impl Calls {
         }
     }
 
-    /// More calls have been made.
+    /// Adds further calls.
     pub(super) fn add(&mut self, more: Self) {
-        *self = self.by_tool(more, u64::saturating_add);
+        *self = self.merge_counts(more, u64::saturating_add);
     }
 
-    /// All calls are told of once more.
-    pub(super) fn raise(&mut self, all: Self) {
-        *self = self.by_tool(all, u64::max);
+    /// Raises the counts to those of a list of all calls.
+    pub(super) fn raise_to(&mut self, all: Self) {
+        *self = self.merge_counts(all, u64::max);
     }
 
-    fn by_tool(self, other: Self, merge: impl Fn(u64, u64) -> u64) -> Self {
+    fn merge_counts(self, other: Self, merge: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             web_searches: merge(self.web_searches, other.web_searches),
             file_searches: merge(self.file_searches, other.file_searches),

@@ -6,17 +6,17 @@ const EVIDENCE: Evidence<'static> = Evidence {
     reported: None,
     runs: &[],
     is_full: true,
-    extent: Extent::Whole,
+    extent: AnswerExtent::Whole,
     input_scanned: 1_000,
     output_observed: 200,
-    input_factor: Factor::ONE,
-    output_factor: Factor::ONE,
-    limits: Limits {
+    input_factor: TokenFactor::ONE,
+    output_factor: TokenFactor::ONE,
+    limits: ModelLimits {
         context_tokens: None,
         output_tokens: None,
     },
-    output_asked: None,
-    unlimited: Unlimited {
+    output_requested: None,
+    unlimited: UnlimitedWork {
         tool_calls: 0,
         images: 0,
     },
@@ -24,7 +24,7 @@ const EVIDENCE: Evidence<'static> = Evidence {
 
 /// What is billed without regard to runs.
 fn billed(evidence: &Evidence<'_>) -> (Usage, UsageSource) {
-    let Billed { usage, source, .. } = bill(evidence);
+    let BilledUsage { usage, source, .. } = bill(evidence);
     (usage, source)
 }
 
@@ -40,7 +40,7 @@ fn usage(input_uncached: u64, cache_read: u64, output_text: u64, output_reasonin
 
 #[test]
 fn what_is_billed_follows_the_table() {
-    use Extent::{ClientLeft, Cut, NoAnswer, Refused, Whole};
+    use AnswerExtent::{ClientLeft, Cut, NoAnswer, Refused, Whole};
     use UsageSource::{Estimated, Partial, Reported};
     let start = usage(900, 50, 1, 0);
     let zero = Usage::default();
@@ -79,7 +79,7 @@ fn what_is_billed_follows_the_table() {
 #[test]
 fn a_client_that_left_before_the_first_byte_pays_for_the_input() {
     let evidence = Evidence {
-        extent: Extent::ClientLeft,
+        extent: AnswerExtent::ClientLeft,
         output_observed: 0,
         ..EVIDENCE
     };
@@ -93,7 +93,7 @@ fn estimates_are_corrected_and_kept_within_what_the_model_can_do() {
     let evidence = Evidence {
         input_factor: learnt.factor(),
         output_factor: learnt.factor(),
-        limits: Limits {
+        limits: ModelLimits {
             context_tokens: Some(1_500),
             output_tokens: Some(300),
         },
@@ -105,7 +105,7 @@ fn estimates_are_corrected_and_kept_within_what_the_model_can_do() {
 #[test]
 fn a_report_of_more_than_the_model_can_do_and_weir_has_seen_is_held_to_the_larger_of_both() {
     let limits = Evidence {
-        limits: Limits {
+        limits: ModelLimits {
             context_tokens: Some(2_000),
             output_tokens: Some(500),
         },
@@ -161,15 +161,20 @@ fn a_report_is_bounded_where_nothing_is_known_of_the_model() {
             usage(1 << 53, 1 << 53, 1 << 53, 1 << 53),
         ),
     ] {
-        assert_eq!(billed(within, Extent::Whole), (within, Reported));
-        assert_eq!(billed(within, Extent::Cut), (within, Partial));
-        for end in [Extent::Whole, Extent::Cut, Extent::ClientLeft, Extent::Refused] {
+        assert_eq!(billed(within, AnswerExtent::Whole), (within, Reported));
+        assert_eq!(billed(within, AnswerExtent::Cut), (within, Partial));
+        for end in [
+            AnswerExtent::Whole,
+            AnswerExtent::Cut,
+            AnswerExtent::ClientLeft,
+            AnswerExtent::Refused,
+        ] {
             assert_eq!(billed(beyond, end), (within, Bounded), "{beyond:?}");
         }
     }
     // A prompt that weir has seen to be so long.
     let long = Evidence {
-        reported: Some(usage(INPUT_PLAUSIBLE * SEEN_TIMES, 0, 1, 0)),
+        reported: Some(usage(INPUT_PLAUSIBLE * ESTIMATE_TIMES_MAX, 0, 1, 0)),
         input_scanned: INPUT_PLAUSIBLE,
         ..EVIDENCE
     };

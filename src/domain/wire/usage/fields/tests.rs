@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn anything_but_a_number_from_zero_to_the_largest_count_is_absent() {
-    let count = |json: &str| count(json.as_bytes());
+    let count = |json: &str| read_count(json.as_bytes());
     assert_eq!(count("12"), Some(12));
     assert_eq!(count("-0"), Some(0));
     assert_eq!(count("2.9"), Some(2));
@@ -42,10 +42,16 @@ fn anything_but_a_number_from_zero_to_the_largest_count_is_absent() {
 #[test]
 fn one_bad_value_spoils_no_other() {
     let json = br#"{"a":1e999,"b":"x","c":7,"d":{"e":3},"f":[{"g":1},2,[{"g":2}],{"g":4 } ]}"#;
-    let [a, b, c, d, f, z] = Field::of(json).object(&["a", "b", "c", "d", "f", "z"]).unwrap();
-    assert_eq!([a, b, c, z].map(Field::count), [None, None, Some(7), None]);
-    assert_eq!(d.fields(&["e"]).map(Field::count), [Some(3)]);
-    assert_eq!(c.fields(&["e"]).map(Field::count), [None], "no object has no fields");
+    let [a, b, c, d, f, z] = ReportField::from_json(json)
+        .object(&["a", "b", "c", "d", "f", "z"])
+        .unwrap();
+    assert_eq!([a, b, c, z].map(ReportField::count), [None, None, Some(7), None]);
+    assert_eq!(d.fields(&["e"]).map(ReportField::count), [Some(3)]);
+    assert_eq!(
+        c.fields(&["e"]).map(ReportField::count),
+        [None],
+        "no object has no fields"
+    );
     let counts: Vec<_> = f.objects(&["g"]).map(|[g]| g.count()).collect();
     assert_eq!(counts, [Some(1), Some(4)]);
     assert_eq!(
@@ -60,7 +66,7 @@ fn one_bad_value_spoils_no_other() {
 #[test]
 fn of_a_repeated_key_the_last_value_counts_however_the_key_is_written() {
     let json = br#"{"a":1,"b":2,"\u0061":3,"b":null,"\u0062c":4}"#;
-    let [a, b] = Field::of(json).object(&["a", "b"]).unwrap();
+    let [a, b] = ReportField::from_json(json).object(&["a", "b"]).unwrap();
     assert_eq!((a.count(), b.count()), (Some(3), None));
     assert!(b.is_absent());
 }
@@ -83,10 +89,13 @@ fn what_is_no_object_has_no_fields() {
         "{\"\\ud800\":1}",
         "{a:1}",
     ] {
-        assert!(Field::of(json.as_bytes()).object(&["a"]).is_none(), "{json}");
+        assert!(
+            ReportField::from_json(json.as_bytes()).object(&["a"]).is_none(),
+            "{json}"
+        );
     }
-    assert!(Field::of(b"{\"a\":\"\xff\"}").object(&["a"]).is_none());
-    let [a] = Field::of(b" { } ").object(&["a"]).unwrap();
+    assert!(ReportField::from_json(b"{\"a\":\"\xff\"}").object(&["a"]).is_none());
+    let [a] = ReportField::from_json(b" { } ").object(&["a"]).unwrap();
     assert!(a.is_absent());
 }
 
@@ -96,8 +105,8 @@ fn a_name_is_short_and_plain() {
         r#"{{"a":"flex","b":"","c":"a b","d":7,"e":null,"f":"{}","g":"\u0007","i":"fl\u0065x"}}"#,
         "x".repeat(65)
     );
-    let fields = Field::of(json.as_bytes()).fields(&["a", "i", "b", "c", "d", "e", "f", "g", "h"]);
-    let names = fields.map(Field::name);
+    let fields = ReportField::from_json(json.as_bytes()).fields(&["a", "i", "b", "c", "d", "e", "f", "g", "h"]);
+    let names = fields.map(ReportField::name);
     assert_eq!([names[0].as_deref(), names[1].as_deref()], [Some("flex"); 2]);
     assert!(names[2..].iter().all(Option::is_none), "{names:?}");
 }
@@ -139,7 +148,7 @@ fn written(text: &str, escaped: bool) -> String {
     format!("\"{units}\"")
 }
 
-fn read(field: Field<'_>) -> Option<Value> {
+fn read(field: ReportField<'_>) -> Option<Value> {
     (!field.json().is_empty()).then(|| serde_json::from_slice(field.json()).unwrap())
 }
 
@@ -155,7 +164,7 @@ proptest! {
             format!("{space}{}{space}:{space}{value}{space}", written(key, *escaped))
         });
         let json = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
-        let fields = Field::of(json.as_bytes()).object(&NAMES).unwrap();
+        let fields = ReportField::from_json(json.as_bytes()).object(&NAMES).unwrap();
         for (name, field) in NAMES.iter().zip(fields) {
             let wanted = all.get(*name);
             let found = read(field);
@@ -172,7 +181,7 @@ proptest! {
     #[test]
     fn what_is_no_json_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..40), text in "[{}\\[\\]\",:\\\\ a1]{0,30}") {
         for json in [bytes.as_slice(), text.as_bytes()] {
-            let field = Field::of(json);
+            let field = ReportField::from_json(json);
             let _ = (field.object(&NAMES), field.objects(&NAMES).count(), field.count(), field.text());
         }
     }

@@ -53,7 +53,7 @@ fn a_row_says_the_label_on_both_sides_of_every_threshold() {
 
 #[test]
 fn a_model_without_requests_is_named_apart() {
-    let silent = with_last_hour("heron", Counters::default());
+    let silent = with_last_hour("heron", StabilityCounters::default());
     let page = overview(&[silent.clone(), with_every_hour("wader", counted(50, 50))]);
     assert_eq!(rows(&page).len(), 1);
     let text = tags::text(&page);

@@ -4,38 +4,39 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
 
 use super::{
-    ACCOUNTS, ChangedSum, HOURS, KEYS, LedgerFile, OPERATIONS, SUMS, begin_write, operations_of, put_sums, seal,
-    sealed::unseal_sums, stability::put, unseal,
+    ACCOUNTS, ChangedSum, HOURS, KEYS, LedgerFile, OPERATIONS, SUMS, begin_write, put_sums, read_operations, seal,
+    stability::put_share, unseal,
 };
+use crate::store::embedded::ledger::file::unseal_sums;
 use crate::{
     domain::{
-        faults::stability::{Hour, Share},
+        faults::stability::{Hour, NodeHourCounters},
         keys::key::KeyId,
         ledger::{
             NodeId,
-            daily_sums::{DailySums, Subject},
+            daily_sums::{DailySums, SumSubject},
         },
     },
-    store::{StoreError, archive::Item},
+    store::{StoreError, archive::ArchiveItem},
 };
 
 impl LedgerFile {
-    /// Sends what the file holds now, of one moment, since each commit has an account with its sums; writing goes on meanwhile.
-    /// Ends early when nobody receives any more.
-    pub(in crate::store::embedded::ledger) fn dump(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
+    /// Sends the current content of the file as of one moment: each commit has an account with its sums. Writing continues
+    /// meanwhile. Ends early when the receiver is gone.
+    pub(in crate::store::embedded::ledger) fn dump(&self, to: &mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let snapshot = self.with(|database| Ok(database.begin_read()?))?;
-        let mut send = |item: Option<Item>| item.map(|item| to.blocking_send(item).is_ok());
+        let mut send = |item: Option<ArchiveItem>| item.map(|item| to.blocking_send(item).is_ok());
         match dump(&snapshot, &mut send) {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(StoreError::Corrupt("a part of the ledger is not readable".to_owned())),
+            Ok(None) => Err(StoreError::Corrupt("a part of the ledger is unreadable".to_owned())),
             Err(error) => Err(StoreError::Unavailable(format!(
                 "the ledger's file cannot be read: {error}"
             ))),
         }
     }
 
-    /// Adds items. Rows are passed over: their sums are items of their own.
-    pub(in crate::store::embedded::ledger) fn load(&self, items: &[Item]) -> Result<(), StoreError> {
+    /// Adds items. Ignores rows: their sums are separate items.
+    pub(in crate::store::embedded::ledger) fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         self.with(|database| {
             let transaction = begin_write(database)?;
             {
@@ -46,7 +47,7 @@ impl LedgerFile {
                 let mut sums = transaction.open_table(SUMS)?;
                 for item in items {
                     match item {
-                        Item::Account {
+                        ArchiveItem::Account {
                             id,
                             standing,
                             operations,
@@ -54,16 +55,16 @@ impl LedgerFile {
                             accounts.insert(id.as_str(), seal(standing)?.as_slice())?;
                             remembered.insert(id.as_str(), seal(operations)?.as_slice())?;
                         }
-                        Item::AccountKey { account, id, state } => {
+                        ArchiveItem::AccountKey { account, id, state } => {
                             keys.insert((account.as_str(), id.as_str()), seal(state)?.as_slice())?;
                         }
-                        Item::DaySums {
+                        ArchiveItem::DaySums {
                             account,
                             day,
                             subject,
                             models,
                         } => {
-                            let Some(subject) = Subject::parse(subject) else {
+                            let Some(subject) = SumSubject::parse(subject) else {
                                 continue;
                             };
                             let counted = models.iter().map(|(model, counted)| ChangedSum {
@@ -74,11 +75,11 @@ impl LedgerFile {
                             });
                             put_sums(&mut sums, account, &counted.collect::<Vec<_>>())?;
                         }
-                        Item::Stability { node, hour, bucket } => {
+                        ArchiveItem::Stability { node, hour, bucket } => {
                             let (hour, bucket) = (*hour, bucket.clone());
-                            put(&mut hours, node, &Share { hour, bucket })?;
+                            put_share(&mut hours, node, &NodeHourCounters { hour, bucket })?;
                         }
-                        Item::Key { .. } | Item::KeyGone { .. } | Item::Row { .. } => {}
+                        ArchiveItem::Key { .. } | ArchiveItem::KeyGone { .. } | ArchiveItem::Row { .. } => {}
                     }
                 }
             }
@@ -87,17 +88,18 @@ impl LedgerFile {
     }
 }
 
-/// Sends item by item; `send` is given `None` for one that is not readable. `None`: there was one; `false`: nobody receives.
+/// Sends item by item; `send` gets `None` for an unreadable one. Returns `None` if there was one, `false` if the receiver is
+/// gone.
 fn dump(
     snapshot: &ReadTransaction,
-    send: &mut impl FnMut(Option<Item>) -> Option<bool>,
+    send: &mut impl FnMut(Option<ArchiveItem>) -> Option<bool>,
 ) -> Result<Option<bool>, redb::Error> {
     let remembered = snapshot.open_table(OPERATIONS)?;
     for entry in snapshot.open_table(ACCOUNTS)?.iter()? {
         let (id, sealed) = entry?;
-        let operations = operations_of(&remembered, id.value())?;
+        let operations = read_operations(&remembered, id.value())?;
         let item = unseal(sealed.value()).zip(operations);
-        let item = item.map(|(standing, operations)| Item::Account {
+        let item = item.map(|(standing, operations)| ArchiveItem::Account {
             id: id.value().to_owned(),
             standing,
             operations,
@@ -111,7 +113,7 @@ fn dump(
         let (name, sealed) = entry?;
         let (account, id) = name.value();
         let item = KeyId::parse(id).ok().zip(unseal(sealed.value()));
-        let item = item.map(|(id, state)| Item::AccountKey {
+        let item = item.map(|(id, state)| ArchiveItem::AccountKey {
             account: account.to_owned(),
             id,
             state,
@@ -129,7 +131,7 @@ fn dump(
         let (place, sealed) = entry?;
         let (hour, node) = place.value();
         let item = NodeId::parse(node).zip(unseal(sealed.value()));
-        let item = item.map(|(node, bucket)| Item::Stability {
+        let item = item.map(|(node, bucket)| ArchiveItem::Stability {
             node,
             hour: Hour::from_number(hour),
             bucket,
@@ -142,14 +144,14 @@ fn dump(
     Ok(Some(true))
 }
 
-/// The same of the daily sums, day by day.
+/// Sends the daily sums, day by day, as `dump` does.
 fn dump_sums(
     snapshot: &ReadTransaction,
-    send: &mut impl FnMut(Option<Item>) -> Option<bool>,
+    send: &mut impl FnMut(Option<ArchiveItem>) -> Option<bool>,
 ) -> Result<Option<bool>, redb::Error> {
     let mut gathered: Option<(String, i64, DailySums)> = None;
     let mut send_day = |gathered: Option<(String, i64, DailySums)>| {
-        let items = gathered.map(|(account, day, sums)| Item::day_sums(&account, day, &sums));
+        let items = gathered.map(|(account, day, sums)| ArchiveItem::day_sums(&account, day, &sums));
         for item in items.into_iter().flatten() {
             match send(Some(item)) {
                 Some(true) => {}
@@ -161,7 +163,7 @@ fn dump_sums(
     for entry in snapshot.open_table(SUMS)?.iter()? {
         let (place, sealed) = entry?;
         let (account, day, subject, model) = place.value();
-        let Some((subject, counted)) = Subject::parse(subject).zip(unseal_sums(sealed.value())) else {
+        let Some((subject, counted)) = SumSubject::parse(subject).zip(unseal_sums(sealed.value())) else {
             return Ok(None);
         };
         let is_same = gathered.as_ref().is_some_and(|(of, on, _)| of == account && *on == day);

@@ -1,25 +1,25 @@
-//! How far retention has gone, in the ledger's file.
+//! The progress of retention, in the ledger's file.
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
 use super::{HOURS, LedgerFile, META, SUMS, begin_write};
 use crate::{
-    domain::{faults::stability::Hour, ledger::retention::Retention},
+    domain::{faults::stability::Hour, ledger::retention::RetentionProgress},
     store::StoreError,
 };
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 const HOURS_A_DAY: i64 = 24;
-/// The first day that is kept, counted from the Unix epoch.
+/// The first day that is retained, counted from the Unix epoch.
 const KEPT_FROM: &str = "retention_kept_from";
-/// When it went there, in milliseconds since the Unix epoch.
+/// When retention advanced to that day, in milliseconds since the Unix epoch.
 const RAN_MS: &str = "retention_ran_ms";
-/// For how many days daily sums and hours are kept.
+/// The number of days for which daily sums and hours are retained.
 const KEEP_DAYS: &str = "retention_keep_days";
 
 impl LedgerFile {
-    /// How far it has gone; `None` before the first run.
-    pub(in crate::store::embedded::ledger) fn retention(&self) -> Result<Option<Retention>, StoreError> {
+    /// The progress of retention; `None` before the first run.
+    pub(in crate::store::embedded::ledger) fn retention(&self) -> Result<Option<RetentionProgress>, StoreError> {
         self.with(|database| {
             let meta = database.begin_read()?.open_table(META)?;
             let get = |name: &str| {
@@ -28,7 +28,7 @@ impl LedgerFile {
             };
             let (kept_from, ran_ms, keep_days) = (get(KEPT_FROM)?, get(RAN_MS)?, get(KEEP_DAYS)?);
             let known = kept_from.zip(ran_ms).zip(keep_days);
-            Ok(known.map(|((kept_from, ran_ms), keep_days)| Retention {
+            Ok(known.map(|((kept_from, ran_ms), keep_days)| RetentionProgress {
                 kept_from,
                 ran_ms,
                 keep_days,
@@ -36,14 +36,17 @@ impl LedgerFile {
         })
     }
 
-    /// Notes how far it has gone. On the disk when it returns.
-    pub(in crate::store::embedded::ledger) fn note_retention(&self, retention: Retention) -> Result<(), StoreError> {
+    /// Stores the progress of retention. On disk when it returns.
+    pub(in crate::store::embedded::ledger) fn put_retention(
+        &self,
+        retention: RetentionProgress,
+    ) -> Result<(), StoreError> {
         self.recover()?;
         self.with(|database| {
             let transaction = begin_write(database)?;
             {
                 let mut meta = transaction.open_table(META)?;
-                // Nothing is from before 1970.
+                // No value is negative: nothing is from before 1970.
                 let mut put = |name: &str, value: i64| meta.insert(name, u64::try_from(value).unwrap_or(0)).map(drop);
                 put(KEPT_FROM, retention.kept_from)?;
                 put(RAN_MS, retention.ran_ms)?;
@@ -80,5 +83,5 @@ fn oldest_day(database: &Database, accounts: &[String]) -> Result<Option<i64>, r
 }
 
 pub(in crate::store::embedded::ledger) fn first_hour(day: i64) -> Hour {
-    Hour::of_ms(day.saturating_mul(DAY_MS))
+    Hour::from_unix_ms(day.saturating_mul(DAY_MS))
 }

@@ -7,15 +7,19 @@ use redb::{ReadableDatabase, ReadableTable, Table};
 use super::{HOURS, LedgerFile, begin_write, seal, unseal};
 use crate::{
     domain::{
-        faults::stability::{Bucket, Hour, Share},
+        faults::stability::{Hour, ModelCounters, NodeHourCounters},
         ledger::NodeId,
     },
     store::StoreError,
 };
 
 impl LedgerFile {
-    /// Puts shares in the place of those with a lesser watermark. They are on the disk when it returns.
-    pub(in crate::store::embedded::ledger) fn tell(&self, node: &NodeId, shares: &[Share]) -> Result<(), StoreError> {
+    /// Stores shares in place of those with a lower watermark. They are on disk when it returns.
+    pub(in crate::store::embedded::ledger) fn put_shares(
+        &self,
+        node: &NodeId,
+        shares: &[NodeHourCounters],
+    ) -> Result<(), StoreError> {
         self.recover()?;
         self.with(|database| {
             let transaction = begin_write(database)?;
@@ -23,7 +27,7 @@ impl LedgerFile {
             {
                 let mut hours = transaction.open_table(HOURS)?;
                 for share in shares {
-                    changed |= put(&mut hours, node, share)?;
+                    changed |= put_share(&mut hours, node, share)?;
                 }
             }
             if changed {
@@ -34,14 +38,14 @@ impl LedgerFile {
         })
     }
 
-    /// All nodes' counters from `first` to `last`, both included. What is not readable is passed over.
+    /// The counters of all nodes from `first` to `last`, both included. Unreadable ones are skipped.
     pub(in crate::store::embedded::ledger) fn buckets(
         &self,
         first: Hour,
         last: Hour,
-    ) -> Result<BTreeMap<Hour, Bucket>, StoreError> {
+    ) -> Result<BTreeMap<Hour, ModelCounters>, StoreError> {
         self.with(|database| {
-            let mut buckets: BTreeMap<Hour, Bucket> = BTreeMap::new();
+            let mut buckets: BTreeMap<Hour, ModelCounters> = BTreeMap::new();
             let table = database.begin_read()?.open_table(HOURS)?;
             for entry in table.range((first.number(), "")..)? {
                 let (place, sealed) = entry?;
@@ -49,11 +53,11 @@ impl LedgerFile {
                 if hour > last.number() {
                     break;
                 }
-                let Some(counted) = unseal::<Bucket>(sealed.value()) else {
+                let Some(counted) = unseal::<ModelCounters>(sealed.value()) else {
                     tracing::warn!(
                         hour,
                         node,
-                        "an hour of the stability record is not readable, it is passed over"
+                        "an hour of the stability record is unreadable and is skipped"
                     );
                     continue;
                 };
@@ -82,16 +86,18 @@ impl LedgerFile {
     }
 }
 
-/// Puts one share in its place, if its watermark is greater than that of what is there. Whether it is.
-pub(super) fn put(
+/// Stores a share, if its watermark is greater than that of the stored one, and returns whether it is.
+pub(super) fn put_share(
     hours: &mut Table<'_, (i64, &'static str), &'static [u8]>,
     node: &NodeId,
-    share: &Share,
+    share: &NodeHourCounters,
 ) -> Result<bool, redb::Error> {
     let hour = share.hour;
     let place = (hour.number(), node.as_str());
-    let held = hours.get(place)?.and_then(|sealed| unseal::<Bucket>(sealed.value()));
-    let watermark = held.map_or(0, |bucket| Share { hour, bucket }.watermark());
+    let held = hours
+        .get(place)?
+        .and_then(|sealed| unseal::<ModelCounters>(sealed.value()));
+    let watermark = held.map_or(0, |bucket| NodeHourCounters { hour, bucket }.watermark());
     let is_greater = share.watermark() > watermark;
     if is_greater {
         hours.insert(place, seal(&share.bucket)?.as_slice())?;

@@ -18,13 +18,13 @@ async fn nothing_is_due_before_something_has_changed() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
     idle(&store).await;
-    let mut due = Box::pin(store.signals.due(Duration::ZERO, START_MS));
+    let mut due = Box::pin(store.signals.wait_until_due(Duration::ZERO, START_MS));
     assert!(poll_immediate(&mut due).await.is_none());
     store.apply(&node(1), "acme", &journal(3), 0).await.unwrap();
     due.await;
     // What an explicit write has taken is not due again.
     store.flush().await.unwrap();
-    let mut due = Box::pin(store.signals.due(Duration::ZERO, START_MS));
+    let mut due = Box::pin(store.signals.wait_until_due(Duration::ZERO, START_MS));
     assert!(poll_immediate(&mut due).await.is_none());
 }
 
@@ -34,6 +34,6 @@ async fn an_hour_that_begins_is_due_without_a_change() {
     let store = opened(folder.path());
     let upkeep = idle(&store).await;
     let hour = START_MS - START_MS.rem_euclid(HOUR_MS) + HOUR_MS;
-    assert!(!upkeep.is_hourly(hour - 1) && upkeep.is_hourly(hour));
-    store.signals.due(LONG, hour - 1).await;
+    assert!(!upkeep.is_hour_due(hour - 1) && upkeep.is_hour_due(hour));
+    store.signals.wait_until_due(LONG, hour - 1).await;
 }

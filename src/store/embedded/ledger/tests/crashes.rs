@@ -55,8 +55,8 @@ async fn send(store: &EmbeddedLedger, by: u8, steps: &[Step], many: usize) {
 
 fn row_of(step: &Step) -> Option<Arc<Row>> {
     match &step.change {
-        Change::Settle(settlement) => settlement.row.clone(),
-        Change::Open { .. } | Change::Credit { .. } | Change::Adjust { .. } => None,
+        AccountChange::Settle(settlement) => settlement.row.clone(),
+        AccountChange::Open { .. } | AccountChange::Credit { .. } | AccountChange::Adjust { .. } => None,
     }
 }
 
@@ -86,12 +86,12 @@ async fn crash_and_send_again(deeds: Vec<Deed>) {
             expected.extend(sums_of(&some.iter().filter_map(row_of).collect::<Vec<_>>()).iter());
         }
         assert_eq!(differences(&sums, &expected), []);
-        let whole = sums.iter().filter(|sum| sum.subject == Subject::Account);
+        let whole = sums.iter().filter(|sum| sum.subject == SumSubject::Account);
         let charged: i64 = whole.map(|sum| sum.sums.cost_nano_usd.nanos()).sum();
         assert_eq!(spend.all.nanos(), charged);
         let opened = watermarks.iter().filter(|mark| **mark > 0).count();
         let settled: u64 = watermarks.iter().map(|mark| mark.saturating_sub(1)).sum();
-        let reached = store.summed("acme").await.unwrap();
+        let reached = store.summed_up_to("acme").await.unwrap();
         assert_eq!(reached.values().map(|mark| mark - 1).sum::<u64>(), settled);
         if let Some(view) = views.first() {
             let credits = 1_000 * i64::try_from(opened).unwrap();

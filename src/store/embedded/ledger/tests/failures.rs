@@ -10,8 +10,8 @@ use redb::backends::FileBackend;
 use redb::{BackendError, Database, StorageBackend};
 
 use super::*;
-use crate::store::embedded::ledger::commits::FAILING_MAX_MS;
-use crate::store::embedded::ledger::file::{LedgerFile, Opening};
+use crate::store::embedded::ledger::FAILING_MAX_MS;
+use crate::store::embedded::ledger::file::{DatabaseOpener, LedgerFile};
 
 /// A file on a disk that can be full.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl StorageBackend for FullDisk {
 fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>, clock: &TestClock) -> EmbeddedLedger {
     let (path, full) = (folder.join("ledger.redb"), Arc::clone(full));
     let place = path.clone();
-    let opening: Opening = Box::new(move || {
+    let opening: DatabaseOpener = Box::new(move || {
         let file = File::options()
             .read(true)
             .write(true)
@@ -89,7 +89,7 @@ fn on_a_disk(folder: &Path, full: &Arc<AtomicBool>, clock: &TestClock) -> Embedd
     });
     let (file, accounts) = LedgerFile::open_by(&path, opening).unwrap();
     let signals = Arc::default();
-    let books = Books::of(file, accounts, Arc::clone(&signals));
+    let books = AccountTable::new(file, accounts, Arc::clone(&signals));
     EmbeddedLedger {
         folder: PathBuf::new(),
         ownership: Ownership::new(books),
@@ -134,7 +134,7 @@ async fn nothing_counts_as_written_before_it_is() {
     full.store(true, Ordering::SeqCst);
     assert!(!store.turn(&mut upkeep).await);
     // It is due again without a further change.
-    store.signals.due(Duration::ZERO, START_MS).await;
+    store.signals.wait_until_due(Duration::ZERO, START_MS).await;
     full.store(false, Ordering::SeqCst);
     assert!(store.turn(&mut upkeep).await);
     drop(store);
@@ -177,8 +177,12 @@ async fn a_day_stays_in_memory_as_long_as_the_file_lacks_something_of_it() {
     assert!(store.flush().await.is_err());
     store.close_days();
     let days = TODAY - 1..=TODAY;
-    let kept = store.sums("acme", days.clone(), &SumsOf::Keys).await;
-    assert_eq!(kept, Ok(before.3.of(&days, &SumsOf::Keys)), "nobody waits for the disk");
+    let kept = store.sums("acme", days.clone(), &SumSelector::Keys).await;
+    assert_eq!(
+        kept,
+        Ok(before.3.select(&days, &SumSelector::Keys)),
+        "nobody waits for the disk"
+    );
     full.store(false, Ordering::SeqCst);
     store.flush().await.unwrap();
     store.close_days();
@@ -211,9 +215,13 @@ async fn damage_in_any_place_is_an_error_or_no_loss() {
             "byte {place}"
         );
         let days = TODAY - 1..=TODAY;
-        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        for of in [
+            SumSelector::One(SumSubject::Account),
+            SumSelector::Keys,
+            SumSelector::Tags,
+        ] {
             if let Ok(sums) = store.sums("acme", days.clone(), &of).await {
-                assert_eq!(sums, before.3.of(&days, &of), "byte {place}");
+                assert_eq!(sums, before.3.select(&days, &of), "byte {place}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::ledger::AccountTerms;
-use crate::domain::ledger::notice::NoticeOf;
+use crate::domain::ledger::notice::NoticeId;
 use crate::store::ledger::contract::limit;
 
 #[tokio::test]
@@ -22,17 +22,17 @@ async fn what_waits_to_be_told_outlives_the_process_with_the_charge_that_made_it
     store.apply(&node(1), "acme", &[charge], 0).await.unwrap();
     store.flush().await.unwrap();
     drop(store);
-    let of = NoticeOf::Balance { seq: 4, node: node(1) };
+    let of = NoticeId::Balance { seq: 4, node: node(1) };
     // It was taken once before the crash, which is known, and is taken again at once.
     for tries in [1, 2] {
         let store = opened(folder.path());
         let taken = store.take_notices("acme", 0).await.unwrap().notices;
-        let seen: Vec<_> = taken.iter().map(|one| (&one.of, one.reached, one.tries)).collect();
+        let seen: Vec<_> = taken.iter().map(|one| (&one.id, one.reached, one.tries)).collect();
         assert_eq!(seen, [(&of, nanos(990), tries)]);
         store.flush().await.unwrap();
     }
     let store = opened(folder.path());
-    store.told("acme", &[of]).await.unwrap();
+    store.acknowledge_notices("acme", &[of]).await.unwrap();
     store.flush().await.unwrap();
     drop(store);
     let store = opened(folder.path());

@@ -7,7 +7,11 @@ use super::*;
 /// All sums of the days of the tests.
 pub(super) async fn all(store: &EmbeddedLedger) -> DailySums {
     let mut all = DailySums::default();
-    for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+    for of in [
+        SumSelector::One(SumSubject::Account),
+        SumSelector::Keys,
+        SumSelector::Tags,
+    ] {
         all.extend(store.sums("acme", TODAY - 2..=TODAY, &of).await.unwrap());
     }
     all
@@ -93,7 +97,7 @@ async fn sums_that_are_not_readable_are_an_error_and_keep_no_step_from_being_app
         transaction.commit().unwrap();
     }
     let store = opened(folder.path());
-    let whole = SumsOf::One(Subject::Account);
+    let whole = SumSelector::One(SumSubject::Account);
     let refused = store.sums("acme", TODAY..=TODAY, &whole).await;
     assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{refused:?}");
     store.apply(&node(1), "acme", &steps, 0).await.unwrap();

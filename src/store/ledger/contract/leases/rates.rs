@@ -1,25 +1,25 @@
-//! What leases have of a key's rates and of its requests at one time.
+//! The share of leases in a key's rates and in its concurrency.
 
 use super::{Fixture, ask, nanos};
 use crate::{
     domain::{
         keys::{
             key::KeyRecord,
-            terms::{KeyTerms, Rates},
+            terms::{KeyTerms, RateLimits},
         },
         ledger::{
-            AdmitReply, Counted, Denial, LEASE_MS, Scope,
-            lease::{AskLease, LeaseAllowance, LeaseAnswer, LeaseChange, Leased, Rated},
+            AdmitReply, Denial, LEASE_MS, LimitScope, RateKind,
+            lease::{LeaseAllowance, LeaseCall, LeaseChange, LeaseGrant, LeaseReply, RateUse},
         },
     },
     store::ledger::contract::record,
 };
 
-fn rated(requests: u64, tokens: u64) -> Rated {
-    Rated { requests, tokens }
+fn rated(requests: u64, tokens: u64) -> RateUse {
+    RateUse { requests, tokens }
 }
 
-fn with_rates(rates: Rates) -> KeyRecord {
+fn with_rates(rates: RateLimits) -> KeyRecord {
     let terms = KeyTerms {
         rates,
         ..KeyTerms::default()
@@ -28,19 +28,19 @@ fn with_rates(rates: Rates) -> KeyRecord {
 }
 
 impl Fixture {
-    async fn paced(&self, turn: u64, used: Rated, free: Rated, change: LeaseChange) -> Leased {
-        let ask = AskLease {
+    async fn paced(&self, turn: u64, used: RateUse, free: RateUse, change: LeaseChange) -> LeaseGrant {
+        let ask = LeaseCall {
             used,
             free,
             ..ask(1, turn, change)
         };
         match self.store.lease(&ask).await.unwrap() {
-            LeaseAnswer::Held(leased) => leased,
+            LeaseReply::Held(leased) => leased,
             other => panic!("not held: {other:?}"),
         }
     }
 
-    /// Requests until one is refused: how many there were, and why it was refused.
+    /// Makes requests until one is refused: returns their number, and the reason.
     async fn until_refused(&self, key: &KeyRecord, what: &str) -> (u64, Denial) {
         for request in 0..1_000 {
             match self.admit_of(key.clone(), &format!("{what} {request}"), 0).await {
@@ -55,7 +55,7 @@ impl Fixture {
 
 pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture: &Fixture) {
     fixture.open_with(1_600_000).await;
-    let key = with_rates(Rates {
+    let key = with_rates(RateLimits {
         rpm: Some(177),
         tpm: Some(1_600),
         concurrency: None,
@@ -87,8 +87,8 @@ pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture:
     );
     // Of 177 one is admitted and four are given.
     let denied = |lent| Denial::RateLimited {
-        scope: Scope::Key,
-        counted: Counted::Requests,
+        scope: LimitScope::Key,
+        counted: RateKind::Requests,
         limit: 177,
         retry_after_ms: 339,
         lent,
@@ -103,9 +103,9 @@ pub(crate) async fn a_lease_has_its_part_of_the_rates_and_gives_it_back(fixture:
 
 pub(crate) async fn what_a_lease_has_of_a_rate_is_not_filled_up(fixture: &Fixture) {
     fixture.open_with(1_600_000).await;
-    let key = with_rates(Rates {
+    let key = with_rates(RateLimits {
         rpm: Some(160),
-        ..Rates::default()
+        ..RateLimits::default()
     });
     fixture.admit_of(key.clone(), "first", 1).await;
     let leased = fixture
@@ -120,11 +120,11 @@ pub(crate) async fn what_a_lease_has_of_a_rate_is_not_filled_up(fixture: &Fixtur
     let (granted, denied) = fixture.until_refused(&key, "a").await;
     assert_eq!(granted, 151, "160 less all that was lent until now");
     assert!(denied.is_held());
-    let end = AskLease {
+    let end = LeaseCall {
         used: rated(5, 0),
         ..ask(1, 3, LeaseChange::End)
     };
-    assert_eq!(fixture.store.lease(&end).await, Ok(LeaseAnswer::Gone));
+    assert_eq!(fixture.store.lease(&end).await, Ok(LeaseReply::Gone));
     let (granted, denied) = fixture.until_refused(&key, "b").await;
     assert_eq!(granted, 4, "what was not used came back");
     assert!(!denied.is_held());
@@ -132,19 +132,19 @@ pub(crate) async fn what_a_lease_has_of_a_rate_is_not_filled_up(fixture: &Fixtur
 
 pub(crate) async fn a_lease_has_places_that_others_do_not_get(fixture: &Fixture) {
     fixture.open_with(1_600_000).await;
-    let key = with_rates(Rates {
+    let key = with_rates(RateLimits {
         concurrency: Some(49),
-        ..Rates::default()
+        ..RateLimits::default()
     });
     fixture.admit_of(key.clone(), "first", 1).await;
-    let at = |turn, running, places, change| AskLease {
+    let at = |turn, running, places, change| LeaseCall {
         running,
         places,
         ..ask(1, turn, change)
     };
     let grow = LeaseChange::Grow(nanos(60));
-    let places = async |ask: AskLease| match fixture.store.lease(&ask).await.unwrap() {
-        LeaseAnswer::Held(leased) => leased.allowance.places,
+    let places = async |ask: LeaseCall| match fixture.store.lease(&ask).await.unwrap() {
+        LeaseReply::Held(leased) => leased.allowance.places,
         other => panic!("not held: {other:?}"),
     };
     assert_eq!(places(at(1, 0, 9, grow)).await, Some(3), "a sixteenth of 48");
@@ -153,7 +153,7 @@ pub(crate) async fn a_lease_has_places_that_others_do_not_get(fixture: &Fixture)
     assert_eq!(places(at(3, 3, 4, LeaseChange::Return(nanos(0)))).await, Some(4));
     assert_eq!(fixture.held().await.1, 4);
     let denied = |lent| Denial::Concurrency {
-        scope: Scope::Key,
+        scope: LimitScope::Key,
         limit: 49,
         lent,
     };
@@ -161,6 +161,6 @@ pub(crate) async fn a_lease_has_places_that_others_do_not_get(fixture: &Fixture)
     assert_eq!(places(at(4, 3, 3, LeaseChange::Return(nanos(0)))).await, Some(3));
     assert_eq!(fixture.until_refused(&key, "b").await, (1, denied(false)));
     let end = at(5, 0, 0, LeaseChange::End);
-    assert_eq!(fixture.store.lease(&end).await, Ok(LeaseAnswer::Gone));
+    assert_eq!(fixture.store.lease(&end).await, Ok(LeaseReply::Gone));
     assert_eq!(fixture.until_refused(&key, "c").await, (3, denied(false)));
 }

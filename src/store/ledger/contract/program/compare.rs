@@ -1,4 +1,4 @@
-//! What a program sends again, and what it compares.
+//! The part of a program that sends again and compares.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use rand::RngExt;
 use super::{ACCOUNTS, DAY_MS, IDS, KEYS, NODES, Program, operation_id, upto};
 use crate::domain::{
     ledger::{
-        Admit,
+        AdmitCall,
         consumption::{RETENTION_DAYS, Row},
-        daily_sums::{DailySums, Subject, SumsOf, differences},
+        daily_sums::{DailySums, SumSelector, SumSubject, differences},
         period::Period,
     },
     money::NanoUsd,
@@ -17,8 +17,8 @@ use crate::domain::{
 use crate::store::ledger::contract::{Failover, key_id, node};
 
 impl Program<'_> {
-    /// The engine forgets what was done since its last snapshot; the model does not. Holds are given up on both sides, as
-    /// they are no part of the promise. Then everybody sends again what the engine has forgotten.
+    /// The engine loses everything since its last snapshot; the model does not. Holds are released on both sides, because
+    /// they are not part of the promise. Then all nodes send again what the engine has lost.
     pub(super) async fn fail_over(&mut self) {
         let Some(failover) = &self.fixture.failover else { return };
         let failover: &dyn Failover = &**failover;
@@ -40,7 +40,7 @@ impl Program<'_> {
         self.tell_records_again().await;
         // The nodes' keys come back with the next admission of each.
         for key in 0..KEYS {
-            let ask = Admit {
+            let ask = AdmitCall {
                 node: node(0),
                 request: format!("again{key}-{}", self.requests).into(),
                 key: Arc::new(self.keys[usize::from(key)].clone()),
@@ -75,8 +75,8 @@ impl Program<'_> {
         }
     }
 
-    /// Sums of a day are put in the place of those that are kept: of a half of its rows, and those of all again. With a count that
-    /// was not seen nothing changes.
+    /// Replaces the sums of a day: with those of a half of its rows, and with those of all again. With a count that was not
+    /// seen nothing changes.
     pub(super) async fn mend(&mut self, what: &str) {
         let (store, account) = (&self.fixture.store, ACCOUNTS[usize::from(self.one_of(3))]);
         let day = self.now().div_euclid(DAY_MS) - i64::from(self.one_of(3));
@@ -113,7 +113,7 @@ impl Program<'_> {
         let operation = operation_id("credit", self.rng.random_range(0..IDS));
         let expected = self.model.operation(account, &operation);
         assert_eq!(
-            store.operation(account, &operation).await,
+            store.operation_amount(account, &operation).await,
             Ok(expected),
             "{what}: {operation}"
         );
@@ -121,7 +121,7 @@ impl Program<'_> {
         let expected = self.model.watermark(&by, account);
         assert_eq!(store.watermark(&by, account).await, Ok(expected), "{what}");
         let expected = self.model.summed(account);
-        assert_eq!(store.summed(account).await, Ok(expected), "{what}");
+        assert_eq!(store.summed_up_to(account).await, Ok(expected), "{what}");
         if !self.rolled_back {
             let day = now.div_euclid(DAY_MS) - i64::from(self.one_of(3));
             let (skip, limit) = (usize::from(self.one_of(20)), usize::from(self.one_of(20)));
@@ -130,10 +130,10 @@ impl Program<'_> {
                 assert_eq!(lists.rows(account, day, skip, limit).await, Ok(expected), "{what}");
             }
             let of = [
-                SumsOf::One(Subject::Account),
-                SumsOf::One(Subject::Key(key)),
-                SumsOf::Keys,
-                SumsOf::Tags,
+                SumSelector::One(SumSubject::Account),
+                SumSelector::One(SumSubject::Key(key)),
+                SumSelector::Keys,
+                SumSelector::Tags,
             ];
             let of = &of[usize::from(self.one_of(4))];
             let expected = self.model.sums(account, &(day..=day + 1), of);
@@ -145,7 +145,7 @@ impl Program<'_> {
         }
     }
 
-    /// Compares all that can be seen. After a failover the rows of a day may be in another order.
+    /// Compares everything visible. After a failover the rows of a day may be in another order.
     pub(super) async fn same(&mut self, what: &str) {
         let (store, now) = (&self.fixture.store, self.now());
         assert_eq!(
@@ -174,7 +174,7 @@ impl Program<'_> {
                 }
                 assert_eq!(given, expected, "{what}: rows of {account} on day {day}");
             }
-            let whole = SumsOf::One(Subject::Account);
+            let whole = SumSelector::One(SumSubject::Account);
             let expected = self.model.sums(account, &days, &whole);
             assert_eq!(
                 store.sums(account, days, &whole).await,
@@ -184,10 +184,14 @@ impl Program<'_> {
         }
     }
 
-    /// What is kept of a day is what its rows add up to, to the nano-dollar.
+    /// The stored sums of a day equal the sums of its rows, to the nano-dollar.
     async fn same_sums(&self, account: &str, day: i64, rows: &[Row], what: &str) {
         let mut kept = DailySums::default();
-        for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+        for of in [
+            SumSelector::One(SumSubject::Account),
+            SumSelector::Keys,
+            SumSelector::Tags,
+        ] {
             let sums = self.fixture.store.sums(account, day..=day, &of).await.unwrap();
             let expected = self.model.sums(account, &(day..=day), &of);
             assert_eq!(sums, expected, "{what}: {account}, {of:?}");

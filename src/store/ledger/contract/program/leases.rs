@@ -1,32 +1,32 @@
-//! What a program does with leases.
+//! The part of a program about leases.
 
 use rand::RngExt;
 
 use super::{ACCOUNTS, KEYS, NODES, Program, Running, account_of};
 use crate::{
-    domain::ledger::lease::{AskLease, LeaseAnswer, LeaseChange, LeaseId, Rated},
+    domain::ledger::lease::{LeaseCall, LeaseChange, LeaseId, LeaseReply, RateUse},
     store::ledger::contract::{key_id, node},
 };
 
-/// The most leases a program knows.
+/// The maximum number of leases that a program knows.
 const LEASES_MAX: usize = 12;
 
 impl Program<'_> {
-    /// A lease begins, grows, shrinks or ends; now and then a question comes twice, or about what is not there, or by an old
-    /// revision of the key. Requests begin in it.
+    /// A lease begins, grows, shrinks or ends; occasionally a call is repeated, or is about a missing lease, or comes with an
+    /// old revision of the key. Requests begin in it.
     pub(super) async fn lease(&mut self, what: &str) {
         let ask = self.ask_lease();
         let expected = self.model.lease(&ask, self.now());
         let mut given = self.fixture.store.lease(&ask).await;
-        // How often leases were taken back is not among what is sent again.
-        if let (true, Ok(LeaseAnswer::Held(given)), LeaseAnswer::Held(expected)) =
+        // The number of recalls is not sent again.
+        if let (true, Ok(LeaseReply::Held(given)), LeaseReply::Held(expected)) =
             (self.rolled_back, &mut given, &expected)
         {
             given.recall = expected.recall;
         }
         assert_eq!(given.as_ref(), Ok(&expected), "{what}: {ask:?}");
         self.leases.retain(|known| known.lease != ask.lease);
-        let LeaseAnswer::Held(leased) = expected else { return };
+        let LeaseReply::Held(leased) = expected else { return };
         if self.chance(40) {
             self.requests += 1;
             let running = Running {
@@ -45,7 +45,7 @@ impl Program<'_> {
         }
     }
 
-    /// Several requests of one node end behind each other that were admitted out of leases of one account, or say so.
+    /// Ends several requests of one node in a row that were admitted from leases of one account, or claim so.
     pub(super) fn settle_leased(&mut self) {
         let (node, first) = (self.one_of(NODES), self.one_of(KEYS));
         for _ in 0..self.one_of(9) {
@@ -69,7 +69,7 @@ impl Program<'_> {
         }
     }
 
-    pub(super) fn some_lease(&mut self) -> Option<AskLease> {
+    pub(super) fn some_lease(&mut self) -> Option<LeaseCall> {
         if self.leases.is_empty() || self.chance(40) {
             return None;
         }
@@ -77,7 +77,7 @@ impl Program<'_> {
         Some(self.leases[index].clone())
     }
 
-    fn ask_lease(&mut self) -> AskLease {
+    fn ask_lease(&mut self) -> LeaseCall {
         let amount = self.amount(80);
         let change = match self.rng.random_range(0..10) {
             0..5 => LeaseChange::Grow(amount),
@@ -94,7 +94,7 @@ impl Program<'_> {
             None => self.one_of(KEYS),
         };
         let used = known.as_ref().map(|known| known.used).unwrap_or_default();
-        let used = used.plus(Rated {
+        let used = used.saturating_add(RateUse {
             requests: self.rng.random_range(0..3),
             tokens: self.rng.random_range(0..40),
         });
@@ -107,7 +107,7 @@ impl Program<'_> {
                 number: self.requests,
             }
         });
-        AskLease {
+        LeaseCall {
             lease,
             node: node(self.one_of(NODES)),
             account: ACCOUNTS[account_of(key)].into(),
@@ -115,7 +115,7 @@ impl Program<'_> {
             revision: revision.saturating_sub(u64::from(self.chance(10))),
             running: self.rng.random_range(0..4),
             used,
-            free: Rated {
+            free: RateUse {
                 requests: self.rng.random_range(0..4),
                 tokens: self.rng.random_range(0..50),
             },
@@ -133,6 +133,6 @@ fn a_lease() -> LeaseId {
     }
 }
 
-fn leased_key(ask: &AskLease) -> u8 {
+fn leased_key(ask: &LeaseCall) -> u8 {
     (0..KEYS).find(|key| key_id(*key) == ask.key).unwrap_or_default()
 }

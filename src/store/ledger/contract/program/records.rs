@@ -1,19 +1,16 @@
-//! What operators set of accounts, from what they have seen: the present record, or an earlier one.
+//! The records that operators set, based on what they have seen: the current record, or an earlier one.
 
 use rand::RngExt;
 
 use super::{ACCOUNTS, Program};
 use crate::domain::{
-    keys::{
-        terms::{AccountTerms, ProviderState},
-        thresholds::Thresholds,
-    },
+    keys::terms::{AccountTerms, ProviderState, Thresholds},
     ledger::AccountRecord,
 };
 
 impl Program<'_> {
-    /// One of the last records that somebody has seen, with other terms or another state. One that is out of date changes
-    /// nothing. Suspended accounts are mostly resumed, so that the program does not run dry.
+    /// One of the last records that somebody has seen, with other terms or another state. An outdated one changes nothing.
+    /// Suspended accounts are mostly resumed, so that the program does not run out of them.
     pub(super) async fn set_terms(&mut self, what: &str) {
         let account = usize::from(self.one_of(3));
         let is_earlier = self.chance(20);
@@ -31,14 +28,14 @@ impl Program<'_> {
             };
             (terms, from.suspended && self.chance(30))
         };
-        let to = from.with(terms, suspended);
+        let to = from.with_terms(terms, suspended);
         let expected = self.model.set_terms(ACCOUNTS[account], &from, &to);
         let given = self.fixture.store.set_terms(ACCOUNTS[account], &from, &to).await;
         assert_eq!(given, Ok(expected), "{what}: {from:?}, {to:?}");
         self.see(account, expected.then_some(to)).await;
     }
 
-    /// Notes what was set, or else what stands there.
+    /// Records what was set, or else the current record.
     async fn see(&mut self, account: usize, set: Option<AccountRecord>) {
         let record = match set {
             Some(record) => record,
@@ -50,7 +47,7 @@ impl Program<'_> {
         self.records[account].push(record);
     }
 
-    /// Every node tells the store again what it has set, in any order: as after a failover.
+    /// Every node repeats to the store what it has set, in any order, as after a failover.
     pub(super) async fn tell_records_again(&mut self) {
         for (account, seen) in ACCOUNTS.into_iter().zip(&self.records) {
             let mut told = seen.clone();

@@ -9,15 +9,17 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
-    domain::keys::thresholds::Thresholds,
-    domain::ledger::{
-        AccountTerms, OperationId, ProviderState, Reset,
-        daily_sums::{DailySum, Subject, SumsOf},
-        period::Period,
-        tag::Tag,
+    domain::{
+        keys::terms::Thresholds,
+        ledger::{
+            AccountTerms, OperationId, ProviderState, QuotaReset,
+            daily_sums::{DailySum, SumSelector, SumSubject},
+            period::Period,
+            tag::Tag,
+        },
     },
     store::{
-        archive::{Archive, Item, file},
+        archive::{Archive, ArchiveItem, file},
         embedded::ledger::EmbeddedLedger,
         ledger::contract::{START_MS, limit, suspend},
     },
@@ -26,7 +28,7 @@ use crate::{
 const DAY_MS: i64 = 86_400_000;
 
 /// All items of an archive, in one order whatever the engine.
-async fn items(archive: &dyn Archive) -> Vec<Item> {
+async fn items(archive: &dyn Archive) -> Vec<ArchiveItem> {
     let (to, mut from) = mpsc::channel(16);
     let taking = async {
         let mut items = Vec::new();
@@ -39,13 +41,15 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
     dumped.unwrap();
     // A stable sort: rows stay in their order.
     items.sort_by_key(|item| match item {
-        Item::Account { id, .. } => (0, id.clone(), String::new()),
-        Item::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),
-        Item::DaySums {
+        ArchiveItem::Account { id, .. } => (0, id.clone(), String::new()),
+        ArchiveItem::AccountKey { account, id, .. } => (1, account.clone(), id.as_str().to_owned()),
+        ArchiveItem::DaySums {
             account, day, subject, ..
         } => (2, account.clone(), format!("{day} {subject}")),
-        Item::Row { row } => (3, row.account.to_string(), row.time_ms.to_string()),
-        Item::Key { .. } | Item::KeyGone { .. } | Item::Stability { .. } => (4, String::new(), String::new()),
+        ArchiveItem::Row { row } => (3, row.account.to_string(), row.time_ms.to_string()),
+        ArchiveItem::Key { .. } | ArchiveItem::KeyGone { .. } | ArchiveItem::Stability { .. } => {
+            (4, String::new(), String::new())
+        }
     });
     items
 }
@@ -54,7 +58,11 @@ async fn items(archive: &dyn Archive) -> Vec<Item> {
 async fn sums(ledger: &dyn LedgerStore) -> Vec<DailySum> {
     let day = START_MS / DAY_MS;
     let mut sums = Vec::new();
-    for of in [SumsOf::One(Subject::Account), SumsOf::Keys, SumsOf::Tags] {
+    for of in [
+        SumSelector::One(SumSubject::Account),
+        SumSelector::Keys,
+        SumSelector::Tags,
+    ] {
         sums.extend(ledger.sums("acme", day - 2..=day, &of).await.unwrap());
     }
     sums
@@ -62,7 +70,7 @@ async fn sums(ledger: &dyn LedgerStore) -> Vec<DailySum> {
 
 /// By way of a backup's file.
 async fn copy(from: &dyn Archive, to: &dyn Archive) {
-    let header = file::Header {
+    let header = file::BackupHeader {
         weir_backup: file::FORMAT,
         time: String::new(),
         engine: String::new(),
@@ -76,13 +84,13 @@ async fn copy(from: &dyn Archive, to: &dyn Archive) {
         }
         bytes
     };
-    let (encoded, bytes) = tokio::join!(file::encode(from, &header, sender), taking);
+    let (encoded, bytes) = tokio::join!(file::send_backup(from, &header, sender), taking);
     encoded.unwrap();
     file::check(&*bytes).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("backup");
     std::fs::write(&path, bytes).unwrap();
-    let mut all = file::Items::open(&path).unwrap();
+    let mut all = file::BackupItems::open(&path).unwrap();
     loop {
         let batch = all.next_batch(500).unwrap();
         if batch.is_empty() {
@@ -97,7 +105,7 @@ fn terms() -> AccountTerms {
         low_balance: Some(nanos(7)),
         provider_state: ProviderState::Any,
         notify: Thresholds::of([50, 100]).ok(),
-        rates: Rates {
+        rates: RateLimits {
             rpm: Some(100_000),
             tpm: Some(1_000_000),
             concurrency: None,
@@ -112,7 +120,7 @@ async fn fill(ledger: &dyn LedgerStore) {
         let (at_ms, cost) = (START_MS - day, nanos(1));
         let mut row = row("acme", 1, &format!("r{number}"), at_ms, cost);
         row.tags.extend(Tag::parse(&format!("team={}", number % 7)));
-        Change::Settle(Box::new(Settlement {
+        AccountChange::Settle(Box::new(Settlement {
             lease: None,
             request: row.request_id.clone(),
             key: row.key_id.clone(),
@@ -136,7 +144,7 @@ async fn fill(ledger: &dyn LedgerStore) {
             .await
             .unwrap();
     }
-    let once = |number: i64| Change::Credit {
+    let once = |number: i64| AccountChange::Credit {
         amount: nanos(number),
         at: 0,
         operation: OperationId::parse(&format!("order-{number}")),
@@ -151,8 +159,8 @@ async fn fill(ledger: &dyn LedgerStore) {
     let mut record = record(2);
     record.terms = KeyTerms {
         quota: Some(nanos(50)),
-        reset: Reset::Weekly,
-        rates: Rates {
+        reset: QuotaReset::Weekly,
+        rates: RateLimits {
             rpm: Some(60),
             tpm: None,
             concurrency: Some(4),
@@ -160,7 +168,7 @@ async fn fill(ledger: &dyn LedgerStore) {
         ..KeyTerms::default()
     };
     record.expires_at = Some(i64::MAX / 10_000);
-    let ask = Admit {
+    let ask = AdmitCall {
         node: node(1),
         request: "asked".into(),
         key: Arc::new(record),
@@ -190,10 +198,10 @@ async fn accounts_go_through_a_backup_from_redis_to_redis() {
     // No account is there before all of it is.
     assert_eq!(to.ledger.account("acme").await.unwrap(), None);
     let word = to.joined.store.known_generation().await.unwrap().unwrap();
-    to.ledger.restored(Some(&word)).await.unwrap();
+    to.ledger.finish_restore(Some(&word)).await.unwrap();
 
     assert_eq!(items(&*to.ledger).await, before);
-    let reached = to.ledger.summed("acme").await;
+    let reached = to.ledger.summed_up_to("acme").await;
     assert_eq!(reached, Ok(BTreeMap::from([(node(1), 402 << 40)])));
     let summed = sums(&*to.ledger).await;
     assert_eq!((summed.len(), summed), (3 * (1 + 1 + 7), sums(&*from.ledger).await));
@@ -212,9 +220,9 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
     let from = EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     fill(&from).await;
     copy(&from, &*to.ledger).await;
-    to.ledger.restored(None).await.unwrap();
+    to.ledger.finish_restore(None).await.unwrap();
     assert_eq!(items(&*to.ledger).await, items(&from).await);
-    assert_eq!(to.ledger.summed("acme").await, from.summed("acme").await);
+    assert_eq!(to.ledger.summed_up_to("acme").await, from.summed_up_to("acme").await);
     assert_eq!(sums(&*to.ledger).await, sums(&from).await);
     for account in ["acme", "other"] {
         let view = async |ledger: &dyn LedgerStore| ledger.account(account).await.unwrap().unwrap();
@@ -229,7 +237,7 @@ async fn accounts_go_through_a_backup_from_a_file_to_redis() {
         505
     );
     let known = OperationId::parse("order-3").unwrap();
-    assert_eq!(to.ledger.operation("acme", &known).await, Ok(Some(nanos(3))));
+    assert_eq!(to.ledger.operation_amount("acme", &known).await, Ok(Some(nanos(3))));
     let generation: String = server.ask(&["HGET", "{weir:a:acme}:state", "gen"]).await;
     assert!(!generation.is_empty());
 }
@@ -241,14 +249,14 @@ async fn rows_of_a_backup_are_passed_over_where_none_are_kept() {
     };
     fill(&*from.ledger).await;
     let mut expected = items(&*from.ledger).await;
-    expected.retain(|item| !matches!(item, Item::Row { .. }));
+    expected.retain(|item| !matches!(item, ArchiveItem::Row { .. }));
     let summed = sums(&*from.ledger).await;
 
     let server = TestServer::start().await.unwrap();
     let other = join(&server, &clock).await;
     let redis = without_rows::ledger(&other, &clock);
     copy(&*from.ledger, &redis).await;
-    redis.restored(None).await.unwrap();
+    redis.finish_restore(None).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = || EmbeddedLedger::open(folder.path(), clock.source()).unwrap();
     copy(&*from.ledger, &file()).await;
@@ -263,7 +271,7 @@ async fn rows_of_a_backup_are_passed_over_where_none_are_kept() {
         let mut next = row("acme", 1, "next", START_MS - DAY_MS, nanos(1));
         next.tags
             .extend(["team=new", "team=1"].map(|tag| Tag::parse(tag).unwrap()));
-        let next = [Change::Settle(Box::new(Settlement::of(next, 0)))];
+        let next = [AccountChange::Settle(Box::new(Settlement::of(next, 0)))];
         ledger.apply(&node(1), "acme", &steps(505, next), 0).await.unwrap();
     }
     let after = sums(&redis).await;
@@ -272,20 +280,20 @@ async fn rows_of_a_backup_are_passed_over_where_none_are_kept() {
 
 /// What the items of `acme` say of its requests, each of which cost one: the balance that is spent, the key's counter, the sums of
 /// the account, and the rows.
-fn counted(items: &[Item]) -> [u64; 4] {
+fn counted(items: &[ArchiveItem]) -> [u64; 4] {
     let (mut spent, mut of_key, mut rows) = (nanos(0), nanos(0), 0);
     let mut of_days = BTreeMap::new();
     for item in items {
         match item {
-            Item::Account { id, standing, .. } if id == "acme" => spent = standing.spent,
-            Item::AccountKey { id, state, .. } if *id == key_id(1) => of_key = state.spent[&Period::All],
-            Item::DaySums {
+            ArchiveItem::Account { id, standing, .. } if id == "acme" => spent = standing.spent,
+            ArchiveItem::AccountKey { id, state, .. } if *id == key_id(1) => of_key = state.spent[&Period::All],
+            ArchiveItem::DaySums {
                 day, subject, models, ..
             } if subject == "a" => {
                 // What comes later stands in the place of what came before.
                 of_days.insert(*day, models.values().map(|sums| sums.requests).sum::<u64>());
             }
-            Item::Row { .. } => rows += 1,
+            ArchiveItem::Row { .. } => rows += 1,
             _ => {}
         }
     }

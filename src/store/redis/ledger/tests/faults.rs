@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::{ask, granted, nanos, open_with, settled, start, steps};
-use crate::domain::ledger::{Change, TopUp};
+use crate::domain::ledger::{AccountChange, TopUp};
 use crate::store::contract::{digest, until};
 use crate::store::ledger::contract::{key_id, node};
 use crate::store::ledger::{LedgerStore, LogLists};
@@ -32,7 +32,7 @@ async fn a_redis_that_refuses_to_write_is_unavailable_with_nothing_half_done() {
         at_ms: grant.at_ms,
         more: nanos(5),
     };
-    let end = steps(2, [settled("r1", grant.at_ms, 42), Change::nothing()]);
+    let end = steps(2, [settled("r1", grant.at_ms, 42), AccountChange::nothing()]);
     let names = async || {
         let mut names: Vec<String> = server.ask(&["KEYS", "*"]).await;
         names.sort();
@@ -106,7 +106,11 @@ async fn an_emptied_redis_is_unavailable_and_not_without_accounts() {
     let () = server.ask(&["FLUSHALL"]).await;
     is_unavailable(&ledger.admit(&ask(&node(1), "r2", 1)).await);
     is_unavailable(&ledger.apply(&node(1), "acme", &opened, 0).await);
-    is_unavailable(&ledger.apply(&node(1), "acme", &steps(2, [Change::nothing()]), 0).await);
+    is_unavailable(
+        &ledger
+            .apply(&node(1), "acme", &steps(2, [AccountChange::nothing()]), 0)
+            .await,
+    );
     is_unavailable(&ledger.watermark(&node(1), "acme").await);
     is_unavailable(&ledger.account("acme").await);
     is_unavailable(&ledger.accounts(None, 9).await);
@@ -127,6 +131,10 @@ async fn an_account_of_another_installation_is_not_used() {
     ledger.apply(&node(1), "acme", &opened, 0).await.unwrap();
     let () = server.ask(&["HSET", "{weir:a:acme}:state", "gen", "another"]).await;
     is_unavailable(&ledger.admit(&ask(&node(1), "r1", 1)).await);
-    is_unavailable(&ledger.apply(&node(1), "acme", &steps(2, [Change::nothing()]), 0).await);
+    is_unavailable(
+        &ledger
+            .apply(&node(1), "acme", &steps(2, [AccountChange::nothing()]), 0)
+            .await,
+    );
     is_unavailable(&ledger.watermark(&node(1), "acme").await);
 }

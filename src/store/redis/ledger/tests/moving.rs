@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{ops::RangeInclusive, sync::Arc};
 
 use super::{TestClock, ask, granted, nanos, open_with, settled, steps};
-use crate::domain::ledger::{Change, NodeId};
+use crate::domain::ledger::{AccountChange, NodeId};
 use crate::store::contract::until;
 use crate::store::ledger::contract::{key_id, node};
 use crate::store::ledger::{LedgerStore, LogLists};
@@ -91,7 +91,7 @@ async fn an_account_stays_whole_while_its_slot_moves() {
     history.extend((1..=OLD_DAYS).map(|day| settled(&format!("old-{day}"), today - day * DAY_MS, 3)));
     let next = u64::try_from(history.len()).unwrap() + 1;
     first.apply(&node(1), ACCOUNT, &steps(1, history), 0).await.unwrap();
-    let begun = [Change::nothing()];
+    let begun = [AccountChange::nothing()];
     second.apply(&node(2), ACCOUNT, &steps(1, begun), 0).await.unwrap();
 
     let is_over = AtomicBool::new(false);
@@ -164,7 +164,7 @@ async fn a_move_that_does_not_end_is_said(cluster: &TestCluster) {
     stuck.take(state).await;
     until("the move is said", async || {
         let error = ledger.admit(&asked).await.unwrap_err();
-        error.to_string().contains("is moving the slot")
+        error.to_string().contains("is still moving the slot")
     })
     .await;
     stuck.end().await;

@@ -1,6 +1,6 @@
 //! The calendar of the scripts is that of the rest.
 
-use crate::domain::ledger::Reset;
+use crate::domain::ledger::QuotaReset;
 use crate::domain::ledger::period::{Period, resets_at};
 use crate::store::redis::test_server::TestServer;
 
@@ -39,7 +39,8 @@ async fn compare(server: &TestServer, script: &str, from: i64) {
     let told: Vec<String> = server.ask(&[&["EVAL"], &words[..]].concat()).await;
     assert_eq!(told.len(), DAYS_AT_ONCE);
     for (ms, told) in (from..).step_by(usize::try_from(DAY_MS).unwrap()).zip(told) {
-        let ends = [Reset::Daily, Reset::Weekly, Reset::Monthly].map(|reset| resets_at(reset, ms).unwrap());
+        let ends =
+            [QuotaReset::Daily, QuotaReset::Weekly, QuotaReset::Monthly].map(|reset| resets_at(reset, ms).unwrap());
         let [all, day, week, month] = Period::each_at(ms);
         let expected = format!("{all} {day} {week} {month} {} {} {}", ends[0], ends[1], ends[2]);
         assert_eq!(told, expected, "{ms}");

@@ -6,13 +6,13 @@ use crate::{
     domain::{
         keys::{
             key::{KeyId, KeyRecord, KeyState},
-            terms::{KeyTerms, Rates, Reset},
+            terms::{KeyTerms, QuotaReset, RateLimits},
         },
         ledger::{
-            Account, Admit, AdmitReply, Change, LEASE_MS, NodeId, Settlement, Step,
+            Account, AccountChange, AdmitCall, AdmitReply, LEASE_MS, NodeId, Settlement, Step,
             lease::{
-                AskLease, LeaseId, Rated,
-                node::{NodeLease, Target},
+                LeaseCall, LeaseId, RateUse,
+                node::{LeaseTarget, NodeLease},
             },
         },
         money::NanoUsd,
@@ -26,9 +26,9 @@ pub(super) const NODES: usize = 3;
 pub(super) const BALANCE: i64 = 20_000;
 /// A question that is later than its holder's lease may begin one that has ended.
 const LATEST: Duration = Duration::from_millis(LEASE_MS.unsigned_abs());
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: LeaseTarget = LeaseTarget {
     amount: NanoUsd::from_nanos(300),
-    rated: Rated {
+    rated: RateUse {
         requests: 12,
         tokens: 120,
     },
@@ -41,7 +41,7 @@ pub(super) fn named(number: usize) -> NodeId {
     NodeId::parse(&format!("node_{number:016}")).unwrap()
 }
 
-pub(super) fn key(quota: Option<i64>, rates: Rates) -> KeyRecord {
+pub(super) fn key(quota: Option<i64>, rates: RateLimits) -> KeyRecord {
     KeyRecord {
         id: KeyId::parse("key_0123456789abcdef").unwrap(),
         name: "desk".to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn key(quota: Option<i64>, rates: Rates) -> KeyRecord {
         text_since: None,
         terms: KeyTerms {
             quota: quota.map(nanos),
-            reset: Reset::Daily,
+            reset: QuotaReset::Daily,
             rates,
             ..KeyTerms::default()
         },
@@ -75,7 +75,7 @@ pub(super) struct Running {
 /// A question that is on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
-    pub(super) ask: AskLease,
+    pub(super) ask: LeaseCall,
     pub(super) asked: Instant,
 }
 
@@ -105,17 +105,17 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(quota: Option<i64>) -> Self {
-        Self::of(key(quota, Rates::default()), BALANCE)
+        Self::of(key(quota, RateLimits::default()), BALANCE)
     }
 
     /// With a key that has rates, and more money than it needs.
-    pub(super) fn paced(rates: Rates) -> Self {
+    pub(super) fn paced(rates: RateLimits) -> Self {
         Self::of(key(None, rates), 100 * BALANCE)
     }
 
     fn of(key: KeyRecord, balance: i64) -> Self {
         let mut account = Account::default();
-        let open = Change::Open {
+        let open = AccountChange::Open {
             balance: nanos(balance),
             at: 1,
             operation: None,
@@ -166,7 +166,7 @@ impl World {
         let node = &mut self.nodes[by];
         let index = node.leases.len();
         if let Some((_, lease)) = node.leases.last_mut()
-            && let Some(cut) = lease.cut(nanos(estimate), estimate.unsigned_abs(), None, now)
+            && let Some(cut) = lease.allocate(nanos(estimate), estimate.unsigned_abs(), None, now)
         {
             self.leased += 1;
             node.running.push(Running {
@@ -190,7 +190,7 @@ impl World {
     }
 
     pub(super) fn ask(&mut self, by: usize, request: &str, estimate: i64) -> AdmitReply {
-        let ask = Admit {
+        let ask = AdmitCall {
             node: self.nodes[by].name.clone(),
             request: request.into(),
             key: self.key.clone().into(),
@@ -215,7 +215,7 @@ impl World {
         self.costs += cost;
         let lease = running.cut.map(|(lease, cut)| {
             let (id, lease) = &mut node.leases[lease];
-            lease.ended(cut, nanos(cost), Some(seq));
+            lease.on_request_ended(cut, nanos(cost), Some(seq));
             id.clone()
         });
         let settlement = Settlement {
@@ -228,7 +228,7 @@ impl World {
             lease,
             row: None,
         };
-        let change = Change::Settle(Box::new(settlement));
+        let change = AccountChange::Settle(Box::new(settlement));
         node.steps.push(Step { seq, change });
     }
 
@@ -265,10 +265,10 @@ impl World {
             node.leases.push((lease, NodeLease::default()));
         }
         for (id, lease) in &mut node.leases {
-            let Some(question) = lease.wants(TARGET, now) else {
+            let Some(question) = lease.next_request(TARGET, now) else {
                 continue;
             };
-            let ask = AskLease {
+            let ask = LeaseCall {
                 lease: id.clone(),
                 node: node.name.clone(),
                 account: account.clone(),
@@ -301,25 +301,25 @@ impl World {
             // Nothing is on its way for so long.
             _ if now.saturating_duration_since(asked) >= LATEST => {
                 if is_last {
-                    lease.answered(None, asked, now);
+                    lease.on_store_reply(None, asked, now);
                 }
             }
             // The node has given up waiting; the question is still on its way.
             0 if is_last => {
-                lease.answered(None, asked, now);
+                lease.on_store_reply(None, asked, now);
                 node.questions.push(Question { ask, asked });
             }
             // The answer is lost.
             1 => {
                 self.account.lease(&ask, now_ms);
                 if is_last {
-                    lease.answered(None, asked, now);
+                    lease.on_store_reply(None, asked, now);
                 }
             }
             _ => {
                 let answer = self.account.lease(&ask, now_ms);
                 if is_last {
-                    lease.answered(Some(&answer), asked, now);
+                    lease.on_store_reply(Some(&answer), asked, now);
                 }
             }
         }
@@ -342,7 +342,7 @@ impl World {
         let holds = self.nodes.iter().flat_map(|node| &node.running).map(|one| one.hold);
         let unsent = self.nodes.iter().flat_map(|node| &node.steps[node.sent..]);
         let costs = unsent.map(|step| match &step.change {
-            Change::Settle(settlement) => settlement.cost.nanos(),
+            AccountChange::Settle(settlement) => settlement.cost.nanos(),
             _ => 0,
         });
         holds.sum::<i64>() + costs.sum::<i64>()

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{Protocol, StateKind, named};
-use crate::domain::wire::provider_state::is_in_own_store;
+use crate::domain::wire::provider_state::is_in_provider_store;
 
 use Protocol::{Gemini, Messages, Responses};
 
@@ -177,7 +177,7 @@ fn of_tree(protocol: Protocol, body: &Value) -> Vec<(StateKind, String)> {
     walk(body, &mut Vec::new(), &mut |path, text| {
         let fitting = patterns.iter().find(|(pattern, _)| fits(protocol, pattern, path));
         let is_name = |kind: &StateKind| match kind {
-            StateKind::FileUri => is_in_own_store(text),
+            StateKind::FileUri => is_in_provider_store(text),
             StateKind::Skill => text.starts_with("skill_"),
             _ => !text.is_empty(),
         };
@@ -252,7 +252,7 @@ fn body(protocol: Protocol) -> impl Strategy<Value = Value> {
 /// Items are judged by their whole: `items.rs`.
 fn without_items(mut found: Vec<(StateKind, String)>) -> Vec<(StateKind, String)> {
     found.retain(|(kind, _)| !matches!(kind, StateKind::Item | StateKind::SummarizedItem));
-    let order = |(kind, id): &(StateKind, String)| (kind.place(), id.clone());
+    let order = |(kind, id): &(StateKind, String)| (kind.field_path(), id.clone());
     found.sort_by_key(order);
     found
 }

@@ -2,7 +2,12 @@
 
 use super::*;
 
-const ANNOUNCED: [Framing; 4] = [Framing::Sse, Framing::Json, Framing::JsonArray, Framing::Opaque];
+const ANNOUNCED: [AnswerFraming; 4] = [
+    AnswerFraming::Sse,
+    AnswerFraming::Json,
+    AnswerFraming::JsonArray,
+    AnswerFraming::Opaque,
+];
 
 #[test]
 fn an_answer_begins_with_its_first_event_that_is_neither_a_ping_nor_an_error() {
@@ -44,7 +49,7 @@ fn an_answer_begins_with_its_first_event_that_is_neither_a_ping_nor_an_error() {
         (Gemini, "[{\"candidates\":[".to_owned(), false),
     ] {
         for size in [1, 3, 1000] {
-            let observer = observe(protocol, Framing::Sse, bytes.as_bytes(), size);
+            let observer = observe(protocol, AnswerFraming::Sse, bytes.as_bytes(), size);
             assert_eq!(observer.has_begun(), begun, "{protocol:?} {bytes:?} {size}");
         }
     }
@@ -53,11 +58,11 @@ fn an_answer_begins_with_its_first_event_that_is_neither_a_ping_nor_an_error() {
 #[test]
 fn an_answer_of_an_unknown_coding_is_read_only_if_it_looks_like_one() {
     for (bytes, framing) in [
-        ("data: {}\n\n", Framing::Sse),
-        ("{}", Framing::Json),
-        ("\u{1f}\u{9d}coded", Framing::Opaque),
+        ("data: {}\n\n", AnswerFraming::Sse),
+        ("{}", AnswerFraming::Json),
+        ("\u{1f}\u{9d}coded", AnswerFraming::Opaque),
     ] {
-        let mut observer = Observer::of_unknown_coding(Protocol::Messages, Framing::Sse);
+        let mut observer = Observer::for_unknown_coding(Protocol::Messages, AnswerFraming::Sse);
         observer.push(bytes.as_bytes());
         assert_eq!(observer.framing(), framing, "{bytes:?}");
     }
@@ -65,22 +70,23 @@ fn an_answer_of_an_unknown_coding_is_read_only_if_it_looks_like_one() {
 
 #[test]
 fn a_failure_tail_ends_a_field_that_has_hardly_begun() {
-    let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
+    let mut observer = Observer::new(Protocol::Messages, AnswerFraming::Sse);
     observer.push(b"da");
     let tail = observer.failure_tail(Break::ProviderCut).unwrap();
     assert!(tail.starts_with(b"\n\nevent: error\n"));
 }
 
 /// A stream, and how its head announces it.
-fn announced_streams() -> impl Strategy<Value = (String, Framing)> {
+fn announced_streams() -> impl Strategy<Value = (String, AnswerFraming)> {
     let pairs = names()
         .into_iter()
         .flat_map(|name| ANNOUNCED.map(|announced| (name.clone(), announced)));
     // A bare object in an array's place is read as its element, and else as a body.
-    let is_told_apart = |(name, announced): &(String, Framing)| {
+    let is_told_apart = |(name, announced): &(String, AnswerFraming)| {
         let (_, framing) = kind_of(name);
         let is_array = stream(name).trim_ascii_start().starts_with(b"[");
-        (framing != Framing::JsonArray || is_array) && (framing != Framing::Json || *announced != Framing::JsonArray)
+        (framing != AnswerFraming::JsonArray || is_array)
+            && (framing != AnswerFraming::Json || *announced != AnswerFraming::JsonArray)
     };
     prop::sample::select(pairs.filter(is_told_apart).collect::<Vec<_>>())
 }

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::domain::wire::tokens::{
-    Factor,
-    bill::{Evidence, Extent, IMAGE_TOKENS_MAX, Limits, SEEN_TIMES, bill},
+    TokenFactor,
+    bill::{AnswerExtent, ESTIMATE_TIMES_MAX, Evidence, IMAGE_TOKENS_MAX, ModelLimits, bill},
 };
-use crate::domain::wire::usage::{Unlimited, UsageSource};
+use crate::domain::wire::usage::{UnlimitedWork, UsageSource};
 
 /// What a provider does and reports.
 #[derive(Clone, Debug)]
@@ -147,8 +147,8 @@ impl Plan {
         chunks
     }
 
-    fn unlimited(&self, protocol: Protocol) -> Unlimited {
-        Unlimited {
+    fn unlimited(&self, protocol: Protocol) -> UnlimitedWork {
+        UnlimitedWork {
             tool_calls: self.tool_calls as u64,
             images: if protocol == Protocol::Gemini { self.images } else { 0 },
         }
@@ -156,8 +156,8 @@ impl Plan {
 
     /// The most output that is accepted.
     fn most(&self, protocol: Protocol, passed: u64) -> u64 {
-        let Unlimited { tool_calls, images } = self.unlimited(protocol);
-        (self.asked_of_runs(tool_calls) + images * IMAGE_TOKENS_MAX).max(passed * SEEN_TIMES)
+        let UnlimitedWork { tool_calls, images } = self.unlimited(protocol);
+        (self.asked_of_runs(tool_calls) + images * IMAGE_TOKENS_MAX).max(passed * ESTIMATE_TIMES_MAX)
     }
 
     fn asked_of_runs(&self, tool_calls: u64) -> u64 {
@@ -170,15 +170,15 @@ const OUTPUT_MAX: u64 = 100_000;
 fn assert_billed_as_reported(protocol: Protocol, plan: &Plan, cut: usize, size: usize) -> Result<(), TestCaseError> {
     let answer = plan.answer(protocol);
     let framing = match plan.head {
-        Head::Array if protocol == Protocol::Gemini => Framing::JsonArray,
-        Head::Body => Framing::Json,
-        Head::Events | Head::Array => Framing::Sse,
+        Head::Array if protocol == Protocol::Gemini => AnswerFraming::JsonArray,
+        Head::Body => AnswerFraming::Json,
+        Head::Events | Head::Array => AnswerFraming::Sse,
     };
     let each: Vec<String> = answer.iter().map(Value::to_string).collect();
     let bytes = match framing {
-        Framing::JsonArray => format!("[{}]", each.join(",\r\n")),
-        Framing::Json => each.concat(),
-        Framing::Sse | Framing::Opaque => each.iter().map(|event| format!("data: {event}\n\n")).collect(),
+        AnswerFraming::JsonArray => format!("[{}]", each.join(",\r\n")),
+        AnswerFraming::Json => each.concat(),
+        AnswerFraming::Sse | AnswerFraming::Opaque => each.iter().map(|event| format!("data: {event}\n\n")).collect(),
     };
     // Half of them are whole.
     let end = if cut.is_multiple_of(2) {
@@ -193,16 +193,20 @@ fn assert_billed_as_reported(protocol: Protocol, plan: &Plan, cut: usize, size: 
         reported: observed.usage,
         runs: &[],
         is_full: observed.usage_source == Some(UsageSource::Reported),
-        extent: if observed.complete { Extent::Whole } else { Extent::Cut },
+        extent: if observed.complete {
+            AnswerExtent::Whole
+        } else {
+            AnswerExtent::Cut
+        },
         input_scanned: INPUT_SCANNED,
         output_observed: passed,
-        input_factor: Factor::ONE,
-        output_factor: Factor::ONE,
-        limits: Limits {
+        input_factor: TokenFactor::ONE,
+        output_factor: TokenFactor::ONE,
+        limits: ModelLimits {
             context_tokens: None,
             output_tokens: Some(OUTPUT_MAX),
         },
-        output_asked: plan.asked,
+        output_requested: plan.asked,
         unlimited: observed.unlimited,
     });
     let output = billed.usage.output_total();

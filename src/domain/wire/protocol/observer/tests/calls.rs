@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::wire::usage::Usage;
 
-fn usage_of(framing: Framing, text: &str) -> Usage {
+fn usage_of(framing: AnswerFraming, text: &str) -> Usage {
     let whole = observe(Protocol::Responses, framing, text.as_bytes(), usize::MAX).observed();
     for size in [1, 3, 17, 64] {
         let split = observe(Protocol::Responses, framing, text.as_bytes(), size).observed();
@@ -24,14 +24,14 @@ fn counted(items: &[&str]) -> Usage {
     let last = |items: &str| {
         format!("data: {{\"type\":\"response.completed\",\"response\":{{\"output\":[{items}],{USAGE}}}}}\n\n")
     };
-    let usage = usage_of(Framing::Json, &format!("{{\"output\":[{all}],{USAGE}}}"));
+    let usage = usage_of(AnswerFraming::Json, &format!("{{\"output\":[{all}],{USAGE}}}"));
     assert_eq!(
-        usage_of(Framing::Sse, &(done.clone() + &last(&all))),
+        usage_of(AnswerFraming::Sse, &(done.clone() + &last(&all))),
         usage,
         "{items:?}"
     );
-    assert_eq!(usage_of(Framing::Sse, &(done + &last(""))), usage, "{items:?}");
-    assert_eq!(usage_of(Framing::Sse, &last(&all)), usage, "{items:?}");
+    assert_eq!(usage_of(AnswerFraming::Sse, &(done + &last(""))), usage, "{items:?}");
+    assert_eq!(usage_of(AnswerFraming::Sse, &last(&all)), usage, "{items:?}");
     usage
 }
 
@@ -88,5 +88,5 @@ fn the_providers_own_count_of_searches_goes_before() {
     let search = web("completed", r#"{"type":"search"}"#);
     let json =
         format!(r#"{{"output":[{search},{search}],{USAGE},"tool_usage":{{"web_search":{{"num_requests":1}}}}}}"#);
-    assert_eq!(usage_of(Framing::Json, &json).web_searches, 1);
+    assert_eq!(usage_of(AnswerFraming::Json, &json).web_searches, 1);
 }

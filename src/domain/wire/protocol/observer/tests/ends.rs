@@ -22,12 +22,12 @@ fn sse(chunks: &[String]) -> String {
 fn ended(chunks: &[String]) -> (bool, Option<String>) {
     let stream = sse(chunks);
     let ends = [1, 7, 60, usize::MAX].map(|size| {
-        let observed = observe(Protocol::Gemini, Framing::Sse, stream.as_bytes(), size).observed();
+        let observed = observe(Protocol::Gemini, AnswerFraming::Sse, stream.as_bytes(), size).observed();
         (observed.complete, observed.finish_reason.map(String::from))
     });
     assert!(ends.iter().all(|end| *end == ends[0]), "{chunks:?}: {ends:?}");
     let array = format!("[{}]", chunks.join(","));
-    let of_array = observe(Protocol::Gemini, Framing::JsonArray, array.as_bytes(), 9).observed();
+    let of_array = observe(Protocol::Gemini, AnswerFraming::JsonArray, array.as_bytes(), 9).observed();
     assert_eq!(of_array.complete, ends[0].0, "{array}");
     ends[0].clone()
 }
@@ -127,7 +127,7 @@ fn a_usage_is_the_last_word_only_with_the_end() {
     ] {
         let stream = sse(&chunks);
         for size in [1, 50, usize::MAX] {
-            let observed = observe(Protocol::Gemini, Framing::Sse, stream.as_bytes(), size).observed();
+            let observed = observe(Protocol::Gemini, AnswerFraming::Sse, stream.as_bytes(), size).observed();
             assert_eq!(observed.usage_source, Some(source), "{chunks:?}");
         }
     }
@@ -283,7 +283,7 @@ fn assert_ends_as_said(protocol: Protocol, events: &[Event], cut: usize, size: u
     let whole = ends.iter().filter(|end| **end <= cut).count();
     let wanted = have_ended(protocol, &events[..whole]);
     for size in [1, size, stream.len().max(1)] {
-        let observer = observe(protocol, Framing::Sse, &stream.as_bytes()[..cut], size);
+        let observer = observe(protocol, AnswerFraming::Sse, &stream.as_bytes()[..cut], size);
         prop_assert_eq!(observer.is_complete(), wanted, "{} of {}", cut, stream);
         let told = observer.observed().finish_reason.is_some();
         prop_assert!(protocol != Protocol::Gemini || told == wanted);

@@ -14,18 +14,26 @@ const SOMETHING: [&str; 6] = [
 ];
 
 /// A whole answer in one piece, and a whole stream of one chunk where the protocol's chunks are like it, with this error.
-fn answers(error: &str) -> Vec<(Protocol, Framing, String)> {
+fn answers(error: &str) -> Vec<(Protocol, AnswerFraming, String)> {
     let messages = r#""type":"message","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}"#;
     let responses =
         r#""status":"completed","output":[{"type":"message"}],"usage":{"input_tokens":1,"output_tokens":1}"#;
     let gemini = r#""candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1}"#;
     let body = |fields: &str| format!("{{\"error\":{error},{fields}}}");
     vec![
-        (Protocol::Messages, Framing::Json, body(messages)),
-        (Protocol::Responses, Framing::Json, body(responses)),
-        (Protocol::Gemini, Framing::Json, body(gemini)),
-        (Protocol::Gemini, Framing::JsonArray, format!("[{}]", body(gemini))),
-        (Protocol::Gemini, Framing::Sse, format!("data: {}\n\n", body(gemini))),
+        (Protocol::Messages, AnswerFraming::Json, body(messages)),
+        (Protocol::Responses, AnswerFraming::Json, body(responses)),
+        (Protocol::Gemini, AnswerFraming::Json, body(gemini)),
+        (
+            Protocol::Gemini,
+            AnswerFraming::JsonArray,
+            format!("[{}]", body(gemini)),
+        ),
+        (
+            Protocol::Gemini,
+            AnswerFraming::Sse,
+            format!("data: {}\n\n", body(gemini)),
+        ),
     ]
 }
 

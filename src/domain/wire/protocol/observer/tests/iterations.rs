@@ -4,12 +4,12 @@ use super::*;
 use crate::domain::wire::usage::UsageSource;
 use crate::domain::wire::usage::{Run, RunKind, Usage};
 
-fn observed(frames: &[&str]) -> Observed {
+fn observed(frames: &[&str]) -> AnswerReport {
     let event = |frame: &&str| format!("data: {}\n\n", frame.replace('\n', " "));
     let text: String = frames.iter().map(event).collect();
-    let whole = observe(Protocol::Messages, Framing::Sse, text.as_bytes(), usize::MAX).observed();
+    let whole = observe(Protocol::Messages, AnswerFraming::Sse, text.as_bytes(), usize::MAX).observed();
     for size in [1, 7, 60] {
-        let split = observe(Protocol::Messages, Framing::Sse, text.as_bytes(), size).observed();
+        let split = observe(Protocol::Messages, AnswerFraming::Sse, text.as_bytes(), size).observed();
         assert_eq!(split, whole, "in pieces of {size}");
     }
     whole
@@ -50,7 +50,7 @@ fn a_list_of_one_run_says_nothing_new() {
 fn the_input_of_each_run_is_counted_where_the_usage_tells_of_the_first_only() {
     // The example of the vendor's page on its advisor.
     let body = stream("messages-advisor.json");
-    let observed = observe(Protocol::Messages, Framing::Json, &body, 11).observed();
+    let observed = observe(Protocol::Messages, AnswerFraming::Json, &body, 11).observed();
     let runs = [
         run(RunKind::Answer, None, usage(412, 0, 89)),
         run(RunKind::Advisor, Some("claude-fable-5"), usage(823, 0, 1612)),
@@ -141,7 +141,7 @@ fn what_a_list_may_hold_all_the_same_is_bounded_and_never_free() {
         r#"{{"input_tokens":5,"output_tokens":5,"iterations":[{many}]}}"#
     ));
     let text = format!("data: {frame}\n\n");
-    let observer = observe(Protocol::Messages, Framing::Sse, text.as_bytes(), 100);
+    let observer = observe(Protocol::Messages, AnswerFraming::Sse, text.as_bytes(), 100);
     assert_eq!(observer.observed().runs.len(), 141);
     assert!(observer.heap_bytes() <= HEAP_BYTES_MAX);
 }

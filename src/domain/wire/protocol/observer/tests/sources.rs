@@ -1,18 +1,18 @@
 //! Whether reported figures are the last word, and what changes their price.
 
 use super::*;
-use crate::domain::wire::usage::{Modifiers, UsageSource};
+use crate::domain::wire::usage::{PriceModifiers, UsageSource};
 
 const REPORTED: Option<UsageSource> = Some(UsageSource::Reported);
 const PARTIAL: Option<UsageSource> = Some(UsageSource::Partial);
 
-fn stream_of(protocol: Protocol, events: &[&str]) -> Observed {
+fn stream_of(protocol: Protocol, events: &[&str]) -> AnswerReport {
     let text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-    observe(protocol, Framing::Sse, text.as_bytes(), 7).observed()
+    observe(protocol, AnswerFraming::Sse, text.as_bytes(), 7).observed()
 }
 
-fn body_of(protocol: Protocol, json: &str) -> Observed {
-    observe(protocol, Framing::Json, json.as_bytes(), 7).observed()
+fn body_of(protocol: Protocol, json: &str) -> AnswerReport {
+    observe(protocol, AnswerFraming::Json, json.as_bytes(), 7).observed()
 }
 
 const START: &str = r#"{"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1,"service_tier":"priority","speed":"fast","inference_geo":"us"}}}"#;
@@ -129,11 +129,11 @@ fn a_body_in_one_piece_has_its_last_word() {
 
 #[test]
 fn what_changes_the_price_is_told_as_returned() {
-    let of = |tier: Option<&str>| Modifiers {
+    let of = |tier: Option<&str>| PriceModifiers {
         service_tier: tier.map(str::to_owned).map(SmolStr::from),
-        ..Modifiers::default()
+        ..PriceModifiers::default()
     };
-    let all = Modifiers {
+    let all = PriceModifiers {
         service_tier: Some("priority".into()),
         speed: Some("fast".into()),
         geo: Some("us".into()),
@@ -141,7 +141,7 @@ fn what_changes_the_price_is_told_as_returned() {
     assert_eq!(stream_of(Protocol::Messages, &[START, STOP]).modifiers, all);
     // A later frame that names one of them changes that one only.
     let delta = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2,"speed":"standard","service_tier":null}}"#;
-    let changed = Modifiers {
+    let changed = PriceModifiers {
         speed: Some("standard".into()),
         ..all
     };
@@ -177,7 +177,7 @@ fn what_is_no_name_of_a_tier_is_not_kept() {
             (Protocol::Responses, responses),
             (Protocol::Gemini, gemini),
         ] {
-            assert_eq!(body_of(protocol, &json).modifiers, Modifiers::default());
+            assert_eq!(body_of(protocol, &json).modifiers, PriceModifiers::default());
         }
     }
 }
@@ -185,7 +185,7 @@ fn what_is_no_name_of_a_tier_is_not_kept() {
 #[test]
 fn no_protocol_has_more_paths_than_a_set_looks_for() {
     for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
-        let paths = Dialect::new(protocol).paths().count();
+        let paths = AnswerDialect::new(protocol).paths().count();
         assert!(
             paths < crate::domain::wire::json_pick::PATHS_MAX,
             "{protocol:?}: {paths}"

@@ -9,7 +9,7 @@ fn plain(text: &str) -> CharClasses {
 }
 
 /// In any split, and also before the blank line that ends the last event.
-fn counts(protocol: Protocol, framing: Framing, answer: &str, text: &str) {
+fn counts(protocol: Protocol, framing: AnswerFraming, answer: &str, text: &str) {
     for size in [1, 2, 7, 150, answer.len()] {
         let observer = observe(protocol, framing, answer.as_bytes(), size);
         assert_eq!(observer.classes(), &plain(text), "{protocol:?} {framing:?} by {size}");
@@ -50,7 +50,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"outpu
 
 "#;
     let text = "Let me see.\nnaïve \u{1F600} words中read_file{\"path\":";
-    counts(Protocol::Messages, Framing::Sse, stream, text);
+    counts(Protocol::Messages, AnswerFraming::Sse, stream, text);
 }
 
 #[test]
@@ -72,7 +72,7 @@ data: {"type":"response.completed","response":{"id":"r","output":[{"type":"messa
 "#;
     counts(
         Protocol::Responses,
-        Framing::Sse,
+        AnswerFraming::Sse,
         stream,
         "Thinking. Two words{\"a\":1}",
     );
@@ -85,11 +85,16 @@ fn the_parts_of_gemini_chunks_are_counted() {
     let two = chunk(r#"{"functionCall":{"name":"f","args":{"q":"\n"}}}"#);
     let text = r#"Hello "you" there{"name":"f","args":{"q":"\n"}}"#;
     let stream = format!("data: {one}\r\n\r\ndata: {two}\r\n\r\n");
-    counts(Protocol::Gemini, Framing::Sse, &stream, text);
-    counts(Protocol::Gemini, Framing::JsonArray, &format!("[{one},\n{two}]"), text);
+    counts(Protocol::Gemini, AnswerFraming::Sse, &stream, text);
     counts(
         Protocol::Gemini,
-        Framing::Json,
+        AnswerFraming::JsonArray,
+        &format!("[{one},\n{two}]"),
+        text,
+    );
+    counts(
+        Protocol::Gemini,
+        AnswerFraming::Json,
         &two,
         r#"{"name":"f","args":{"q":"\n"}}"#,
     );
@@ -101,14 +106,14 @@ fn the_content_of_answers_in_one_piece_is_counted() {
         {"type":"tool_use","id":"t","name":"run","input":{"x":[1,{"y":2}]}}],"usage":{"output_tokens":9}}"#;
     counts(
         Protocol::Messages,
-        Framing::Json,
+        AnswerFraming::Json,
         body,
         r#"Hm. Yesrun{"x":[1,{"y":2}]}"#,
     );
     let body = r#"{"id":"r","output":[{"type":"reasoning","summary":[{"type":"summary_text","text":"So. "}]},
         {"type":"message","content":[{"type":"output_text","text":"Yes","annotations":[]}]},
         {"type":"function_call","call_id":"c","name":"run","arguments":"{\"x\":1}"}]}"#;
-    counts(Protocol::Responses, Framing::Json, body, r#"So. Yesrun{"x":1}"#);
+    counts(Protocol::Responses, AnswerFraming::Json, body, r#"So. Yesrun{"x":1}"#);
 }
 
 #[test]
@@ -118,24 +123,29 @@ fn behind_what_is_no_json_nothing_is_counted_in_any_split() {
     let behind = format!(" {} ", "words of another answer ".repeat(30));
     for fault in ["}", "nul!", "\"a\\x", "[1 2"] {
         let array = format!("[{call}{fault}{behind}");
-        counts(Protocol::Gemini, Framing::JsonArray, &array, &format!("{heard}{fault}"));
+        counts(
+            Protocol::Gemini,
+            AnswerFraming::JsonArray,
+            &array,
+            &format!("{heard}{fault}"),
+        );
         let event = format!("data: {call}{fault}{behind}\n\n");
-        counts(Protocol::Gemini, Framing::Sse, &event, &format!("{heard}{fault}"));
+        counts(Protocol::Gemini, AnswerFraming::Sse, &event, &format!("{heard}{fault}"));
     }
     let delta = r#"data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"half \x"#;
     let event = format!("{delta}{behind}\n\n");
-    counts(Protocol::Messages, Framing::Sse, &event, "half x");
+    counts(Protocol::Messages, AnswerFraming::Sse, &event, "half x");
 }
 
 #[test]
 fn text_that_has_passed_counts_before_its_event_is_whole() {
     let begun = r#"data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"half of it"#;
-    counts(Protocol::Messages, Framing::Sse, begun, "half of it");
+    counts(Protocol::Messages, AnswerFraming::Sse, begun, "half of it");
 }
 
 #[test]
 fn what_cannot_be_read_counts_by_its_bytes() {
-    let observer = observe(Protocol::Messages, Framing::Opaque, &[7; 1001], 10);
+    let observer = observe(Protocol::Messages, AnswerFraming::Opaque, &[7; 1001], 10);
     assert!(observer.classes().is_empty());
     assert_eq!(observer.output_estimate(), 251);
 }

@@ -1,6 +1,6 @@
 //! Events that are recognised by the one before say what they would have said when read.
 
-use super::super::template::Template;
+use super::super::template::TextEventTemplate;
 use super::*;
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"model\":\"m\",\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n";
@@ -12,8 +12,8 @@ fn delta(text: &str) -> String {
     )
 }
 
-fn template(observer: &Observer) -> &Template {
-    let Frame::Sse(Events { template, .. }) = &observer.frame else {
+fn template(observer: &Observer) -> &TextEventTemplate {
+    let FramingState::Sse(EventStreamState { template, .. }) = &observer.frame else {
         panic!("no stream");
     };
     template
@@ -21,17 +21,17 @@ fn template(observer: &Observer) -> &Template {
 
 #[test]
 fn a_delta_is_recognised_after_the_second_one() {
-    let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
+    let mut observer = Observer::new(Protocol::Messages, AnswerFraming::Sse);
     observer.push(START.as_bytes());
     observer.push(delta("one").as_bytes());
     assert_eq!(
-        template(&observer).split(delta("two").as_bytes()),
+        template(&observer).recognise(delta("two").as_bytes()),
         None,
         "the first content is more than text"
     );
     observer.push(delta("two").as_bytes());
     let next = delta("three");
-    let recognised = template(&observer).split(next.as_bytes()).unwrap();
+    let recognised = template(&observer).recognise(next.as_bytes()).unwrap();
     assert_eq!(
         (recognised.text, recognised.number, recognised.rest),
         (b"three".as_slice(), None, b"".as_slice())
@@ -51,11 +51,11 @@ fn data_that_are_not_the_last_line_are_no_template() {
         format!("data: {json}\r\n\n"),
         format!("data: {json}\ndata: \n\n"),
     ] {
-        let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
+        let mut observer = Observer::new(Protocol::Messages, AnswerFraming::Sse);
         observer.push(delta("first").as_bytes());
         observer.push(event.as_bytes());
         observer.push(event.as_bytes());
-        assert_eq!(template(&observer).split(event.as_bytes()), None, "{event:?}");
+        assert_eq!(template(&observer).recognise(event.as_bytes()), None, "{event:?}");
     }
 }
 
@@ -81,13 +81,13 @@ fn a_recognised_event_touches_nothing_that_lies_apart() {
         ),
     ] {
         let begun = || {
-            let mut observer = Observer::new(protocol, Framing::Sse);
+            let mut observer = Observer::new(protocol, AnswerFraming::Sse);
             for event in [begin, events[0].as_str(), events[1].as_str()] {
                 observer.push(event.as_bytes());
             }
             observer
         };
-        let new = || Observer::new(protocol, Framing::Sse).reading;
+        let new = || Observer::new(protocol, AnswerFraming::Sse).reading;
         let (mut usual, mut apart) = (begun(), begun());
         apart.reading = new();
         let asked = |observer: &mut Observer| {
@@ -95,8 +95,8 @@ fn a_recognised_event_touches_nothing_that_lies_apart() {
             let counts = (
                 observer.classes().clone(),
                 observer.reports(),
-                observer.names(),
-                observer.number,
+                observer.state_name_count(),
+                observer.last_number,
             );
             let answers = (observer.boundaries(), observer.is_complete(), observer.has_begun());
             (counts, answers, observer.first_content_seen())
@@ -108,12 +108,12 @@ fn a_recognised_event_touches_nothing_that_lies_apart() {
 
 #[test]
 fn a_delta_of_the_responses_protocol_is_recognised_whatever_its_number_and_filling() {
-    let mut observer = Observer::new(Protocol::Responses, Framing::Sse);
+    let mut observer = Observer::new(Protocol::Responses, AnswerFraming::Sse);
     observer.push(CREATED.as_bytes());
     observer.push(numbered_delta(8, "one", "aB3").as_bytes());
     observer.push(numbered_delta(9, "two", "aB3x").as_bytes());
     let next = numbered_delta(10, "three", "");
-    let recognised = template(&observer).split(next.as_bytes()).unwrap();
+    let recognised = template(&observer).recognise(next.as_bytes()).unwrap();
     assert_eq!((recognised.text, recognised.number), (b"three".as_slice(), Some(10)));
     observer.push(next.as_bytes());
     let tail = observer.failure_tail(Break::ProviderCut).unwrap();
@@ -131,17 +131,17 @@ fn a_delta_that_says_more_than_its_text_is_no_template() {
         "\"usage\":{\"output_tokens\":1}",
     ] {
         let event = format!("data: {{\"type\":\"response.output_text.delta\",\"delta\":\"abc\",{more}}}\n\n");
-        let mut observer = Observer::new(Protocol::Responses, Framing::Sse);
+        let mut observer = Observer::new(Protocol::Responses, AnswerFraming::Sse);
         observer.push(numbered_delta(1, "first", "").as_bytes());
         observer.push(event.as_bytes());
         observer.push(event.as_bytes());
-        assert_eq!(template(&observer).split(event.as_bytes()), None, "{event:?}");
+        assert_eq!(template(&observer).recognise(event.as_bytes()), None, "{event:?}");
     }
 }
 
 #[test]
 fn only_events_that_say_more_than_text_are_reports() {
-    let mut observer = Observer::new(Protocol::Messages, Framing::Sse);
+    let mut observer = Observer::new(Protocol::Messages, AnswerFraming::Sse);
     observer.push(START.as_bytes());
     observer.push(delta("one").as_bytes());
     assert_eq!(observer.reports(), 2, "the first content is more than text");
@@ -156,9 +156,13 @@ fn only_events_that_say_more_than_text_are_reports() {
     observer.push(b"data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9}}\n\n");
     assert_eq!(observer.reports(), 3);
     for (protocol, framing, piece) in [
-        (Protocol::Gemini, Framing::Sse, "data: {\"usageMetadata\":{}}\r\n\r\n"),
-        (Protocol::Gemini, Framing::JsonArray, "[{\"usageMetadata\":{}},"),
-        (Protocol::Messages, Framing::Json, "{\"usage\":{"),
+        (
+            Protocol::Gemini,
+            AnswerFraming::Sse,
+            "data: {\"usageMetadata\":{}}\r\n\r\n",
+        ),
+        (Protocol::Gemini, AnswerFraming::JsonArray, "[{\"usageMetadata\":{}},"),
+        (Protocol::Messages, AnswerFraming::Json, "{\"usage\":{"),
     ] {
         let mut observer = Observer::new(protocol, framing);
         observer.push(piece.as_bytes());
@@ -177,11 +181,11 @@ fn chunk(text: &str, counts: (u64, u64)) -> String {
 
 #[test]
 fn a_chunk_of_the_gemini_style_protocol_is_recognised_and_its_usage_is_taken() {
-    let mut observer = Observer::new(Protocol::Gemini, Framing::Sse);
+    let mut observer = Observer::new(Protocol::Gemini, AnswerFraming::Sse);
     observer.push(chunk("one", (1, 5)).as_bytes());
     observer.push(chunk("two", (9, 13)).as_bytes());
     let next = chunk("three", (10, 14));
-    let recognised = template(&observer).split(next.as_bytes()).unwrap();
+    let recognised = template(&observer).recognise(next.as_bytes()).unwrap();
     assert_eq!(
         (recognised.text, recognised.rest),
         (b"three".as_slice(), b"".as_slice())
@@ -204,10 +208,10 @@ fn a_chunk_that_says_more_than_its_text_is_no_template() {
         r#""usageMetadata":{"promptTokenCount":5}"#,
     ] {
         let event = chunk("abc", (3, 7)).replace("\"modelVersion\"", &format!("{more},\"modelVersion\""));
-        let mut observer = Observer::new(Protocol::Gemini, Framing::Sse);
+        let mut observer = Observer::new(Protocol::Gemini, AnswerFraming::Sse);
         observer.push(chunk("first", (1, 5)).as_bytes());
         observer.push(event.as_bytes());
-        assert_eq!(template(&observer).split(event.as_bytes()), None, "{event:?}");
+        assert_eq!(template(&observer).recognise(event.as_bytes()), None, "{event:?}");
     }
 }
 
@@ -216,7 +220,7 @@ fn the_newest_model_is_the_answers_whatever_was_recognised_before() {
     let model = |text: &str, model: &str| chunk(text, (1, 5)).replace("\"m\"", &format!("\"{model}\""));
     // Neither a text with an escape nor a chunk that is no JSON is learned.
     for other in [model("an \"escape\"", "other"), model("two", "other\":")] {
-        let mut observer = Observer::new(Protocol::Gemini, Framing::Sse);
+        let mut observer = Observer::new(Protocol::Gemini, AnswerFraming::Sse);
         observer.push(model("one", "first").as_bytes());
         observer.push(model("two", "first").as_bytes());
         observer.push(other.as_bytes());
@@ -338,16 +342,16 @@ fn assert_same_when_read(protocol: Protocol, events: &[String], size: usize, cut
     let stream = events.concat();
     let whole = stream.len() - cut.min(stream.len());
     let stream = &stream.as_bytes()[..whole];
-    let read = observe(protocol, Framing::Sse, stream, 1);
+    let read = observe(protocol, AnswerFraming::Sse, stream, 1);
     for other in [
-        observe(protocol, Framing::Sse, stream, size),
-        observe(protocol, Framing::Sse, stream, stream.len().max(1)),
+        observe(protocol, AnswerFraming::Sse, stream, size),
+        observe(protocol, AnswerFraming::Sse, stream, stream.len().max(1)),
     ] {
         prop_assert_eq!(other.observed(), read.observed());
-        prop_assert_eq!(other.made(), read.made());
+        prop_assert_eq!(other.created_state(), read.created_state());
         prop_assert_eq!(other.classes(), read.classes());
         prop_assert_eq!(other.first_content_seen(), read.first_content_seen());
-        prop_assert_eq!(other.closing(), read.closing());
+        prop_assert_eq!(other.done_marker_tail(), read.done_marker_tail());
         let broken = Break::ProviderCut;
         prop_assert_eq!(other.failure_tail(broken), read.failure_tail(broken));
         prop_assert!(other.heap_bytes() <= HEAP_BYTES_MAX);

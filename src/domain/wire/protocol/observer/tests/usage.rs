@@ -9,7 +9,9 @@ fn golden(name: &str) -> Usage {
 }
 
 fn body(protocol: Protocol, json: &str) -> Option<Usage> {
-    observe(protocol, Framing::Json, json.as_bytes(), 10).observed().usage
+    observe(protocol, AnswerFraming::Json, json.as_bytes(), 10)
+        .observed()
+        .usage
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn messages_without_a_split_write_short() {
 #[test]
 fn a_cut_messages_stream_keeps_what_was_reported() {
     let bytes = stream("messages-thinking-tools-caches.sse");
-    let usage = observe(Protocol::Messages, Framing::Sse, &bytes[..1200], 100)
+    let usage = observe(Protocol::Messages, AnswerFraming::Sse, &bytes[..1200], 100)
         .observed()
         .usage
         .unwrap();
@@ -239,7 +241,7 @@ proptest! {
         for (protocol, json, all) in [(Protocol::Gemini, gemini, output + thoughts), (Protocol::Responses, responses, output)] {
             let usage = body(protocol, &json.to_string()).unwrap();
             prop_assert_eq!((usage.input_total(), usage.output_total()), (prompt, all));
-            prop_assert_eq!(usage.read_total(), cached.min(prompt));
+            prop_assert_eq!(usage.cache_read_total(), cached.min(prompt));
             let most = |part: i64| u64::try_from(part).unwrap_or(0);
             prop_assert!(usage.input_audio <= most(audio_in) && usage.input_image <= most(image_in));
             prop_assert!(usage.cache_read_audio <= most(audio_read) && usage.cache_read_image <= most(image_read));
@@ -345,8 +347,8 @@ proptest! {
     fn any_split_of_a_body_counts_the_same(first in reported(), last in reported(), size in 1_usize..60) {
         for (protocol, name) in [(Protocol::Messages, "usage"), (Protocol::Responses, "usage"), (Protocol::Gemini, "usageMetadata")] {
             let body = format!("{{\"{name}\":{first},\"tool_usage\":{first},\"{name}\" : {last}}}");
-            let whole = observe(protocol, Framing::Json, body.as_bytes(), usize::MAX).observed();
-            let split = observe(protocol, Framing::Json, body.as_bytes(), size).observed();
+            let whole = observe(protocol, AnswerFraming::Json, body.as_bytes(), usize::MAX).observed();
+            let split = observe(protocol, AnswerFraming::Json, body.as_bytes(), size).observed();
             prop_assert_eq!(whole, split, "{}", body);
         }
     }

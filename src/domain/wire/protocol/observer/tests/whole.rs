@@ -3,41 +3,41 @@
 use super::*;
 
 fn bodies() -> Vec<(Protocol, Vec<u8>)> {
-    let is_body = |name: &String| name.ends_with(".json") && kind_of(name).1 == Framing::Json;
+    let is_body = |name: &String| name.ends_with(".json") && kind_of(name).1 == AnswerFraming::Json;
     let bodies = names().into_iter().filter(is_body);
     bodies.map(|name| (kind_of(&name).0, stream(&name))).collect()
 }
 
 /// Everything that an observer reports.
-fn reading(observer: &Observer) -> (Observed, Made, CharClasses, [bool; 4], u16) {
+fn reading(observer: &Observer) -> (AnswerReport, CreatedState, CharClasses, [bool; 4], u16) {
     let known = [
         observer.is_complete(),
         observer.first_content_seen(),
         observer.has_begun(),
         observer.is_framing_known(),
     ];
-    let made = observer.made().into_owned();
+    let made = observer.created_state().into_owned();
     (
         observer.observed(),
         made,
         observer.classes().clone(),
         known,
-        observer.names(),
+        observer.state_name_count(),
     )
 }
 
 #[test]
 fn a_body_in_one_piece_is_read_as_in_any_two() {
     for (protocol, body) in bodies() {
-        let whole = observe(protocol, Framing::Json, &body, usize::MAX);
+        let whole = observe(protocol, AnswerFraming::Json, &body, usize::MAX);
         assert!(whole.is_complete());
         assert_eq!(whole.answer_id(), whole.observed().answer_id);
         for cut in 1..body.len() {
-            let mut observer = observe(protocol, Framing::Json, &body[..cut], usize::MAX);
+            let mut observer = observe(protocol, AnswerFraming::Json, &body[..cut], usize::MAX);
             let early = reading(&observer);
             assert_eq!(
                 early,
-                reading(&observe(protocol, Framing::Json, &body[..cut], 1)),
+                reading(&observe(protocol, AnswerFraming::Json, &body[..cut], 1)),
                 "{cut}"
             );
             observer.push(&body[cut..]);
@@ -51,14 +51,14 @@ fn a_body_in_one_piece_is_read_as_in_any_two() {
 fn a_piece_that_ends_like_a_body_may_be_none() {
     let start = br#"{"model":"one","content":[{"type":"text","text":"Hi"}]"#;
     let rest = br#","stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2}}"#;
-    let mut observer = observe(Protocol::Messages, Framing::Json, start, usize::MAX);
+    let mut observer = observe(Protocol::Messages, AnswerFraming::Json, start, usize::MAX);
     assert!(!observer.is_complete());
     assert_eq!(observer.observed().model.as_deref(), Some("one"));
     observer.push(rest);
     let body = [&start[..], rest].concat();
     assert_eq!(
         reading(&observer),
-        reading(&observe(Protocol::Messages, Framing::Json, &body, usize::MAX))
+        reading(&observe(Protocol::Messages, AnswerFraming::Json, &body, usize::MAX))
     );
     let usage = observer.observed().usage.unwrap();
     assert_eq!((usage.input_uncached, usage.output_text), (3, 2));
@@ -70,13 +70,13 @@ fn a_piece_that_ends_like_a_body_may_be_none() {
 #[test]
 fn what_follows_a_whole_body_is_ignored() {
     for (protocol, body) in bodies() {
-        let whole = reading(&observe(protocol, Framing::Json, &body, usize::MAX));
+        let whole = reading(&observe(protocol, AnswerFraming::Json, &body, usize::MAX));
         for tail in ["\n", " \r\n ", r#"{"model":"other"}"#, "]", "}"] {
-            let mut observer = observe(protocol, Framing::Json, &body, usize::MAX);
+            let mut observer = observe(protocol, AnswerFraming::Json, &body, usize::MAX);
             observer.push(tail.as_bytes());
             assert_eq!(reading(&observer), whole, "behind it: {tail:?}");
             let joined = [&body, tail.as_bytes()].concat();
-            let joined = observe(protocol, Framing::Json, &joined, usize::MAX);
+            let joined = observe(protocol, AnswerFraming::Json, &joined, usize::MAX);
             assert_eq!(reading(&joined), whole, "with it: {tail:?}");
         }
     }
@@ -85,7 +85,7 @@ fn what_follows_a_whole_body_is_ignored() {
 #[test]
 fn an_error_in_one_piece_stays_one() {
     let body = br#" {"type":"error","error":{"type":"overloaded_error"}}"#;
-    let mut observer = observe(Protocol::Messages, Framing::Json, body, usize::MAX);
+    let mut observer = observe(Protocol::Messages, AnswerFraming::Json, body, usize::MAX);
     for _ in 0..2 {
         assert_eq!(observer.boundaries().error_from, Some(0));
         observer.push(b"\n");
@@ -110,9 +110,9 @@ fn a_body_in_one_piece_needs_no_buffers() {
             ),
         ),
     ] {
-        let whole = observe(protocol, Framing::Json, body.as_bytes(), usize::MAX);
+        let whole = observe(protocol, AnswerFraming::Json, body.as_bytes(), usize::MAX);
         assert_eq!((whole.is_complete(), whole.heap_bytes()), (true, 0));
-        let pieces = observe(protocol, Framing::Json, body.as_bytes(), 1000);
+        let pieces = observe(protocol, AnswerFraming::Json, body.as_bytes(), 1000);
         assert!(pieces.heap_bytes() > 0);
         assert_eq!(reading(&whole), reading(&pieces));
     }

@@ -4,7 +4,7 @@ use super::*;
 use UsageSource::{Bounded, Estimated, Partial, Reported};
 
 const ASKED: Evidence<'static> = Evidence {
-    output_asked: Some(64),
+    output_requested: Some(64),
     ..EVIDENCE
 };
 
@@ -21,7 +21,7 @@ fn reported(output_text: u64, output_reasoning: u64) -> (u64, u64, UsageSource) 
 
 #[test]
 fn an_estimate_is_never_more_than_was_asked_for() {
-    for end in [Extent::Whole, Extent::Cut, Extent::ClientLeft] {
+    for end in [AnswerExtent::Whole, AnswerExtent::Cut, AnswerExtent::ClientLeft] {
         let evidence = Evidence {
             extent: end,
             output_observed: 5_000_000,
@@ -73,11 +73,11 @@ fn a_report_that_the_text_bears_out_is_billed_although_less_was_asked_for() {
 }
 
 /// The bill of a report of so much output, where something was made that no limit holds for.
-fn unlimited(unlimited: Unlimited, asked: u64, output: u64) -> (u64, UsageSource) {
+fn unlimited(unlimited: UnlimitedWork, asked: u64, output: u64) -> (u64, UsageSource) {
     let evidence = Evidence {
         reported: Some(usage(900, 0, 10, output - 10)),
         output_observed: 10,
-        output_asked: Some(asked),
+        output_requested: Some(asked),
         unlimited,
         ..EVIDENCE
     };
@@ -87,7 +87,7 @@ fn unlimited(unlimited: Unlimited, asked: u64, output: u64) -> (u64, UsageSource
 
 #[test]
 fn each_run_that_a_tool_leads_to_may_be_as_long_as_was_asked_for() {
-    let calls = |tool_calls, asked, output| unlimited(Unlimited { tool_calls, images: 0 }, asked, output);
+    let calls = |tool_calls, asked, output| unlimited(UnlimitedWork { tool_calls, images: 0 }, asked, output);
     assert_eq!(calls(2, 64, 192), (192, Reported));
     assert_eq!(calls(2, 64, 193), (192, Bounded));
     // Four rounds of code execution.
@@ -101,11 +101,11 @@ fn each_run_that_a_tool_leads_to_may_be_as_long_as_was_asked_for() {
     let long = usage(1_900_000, 1_900_000, 10, 0);
     let evidence = Evidence {
         reported: Some(long),
-        limits: Limits {
+        limits: ModelLimits {
             context_tokens: Some(1_000_000),
             output_tokens: None,
         },
-        unlimited: Unlimited {
+        unlimited: UnlimitedWork {
             tool_calls: 3,
             images: 0,
         },
@@ -113,7 +113,7 @@ fn each_run_that_a_tool_leads_to_may_be_as_long_as_was_asked_for() {
     };
     assert_eq!(billed(&evidence), (long, Reported));
     let read_once = Evidence {
-        unlimited: Unlimited::default(),
+        unlimited: UnlimitedWork::default(),
         ..evidence
     };
     assert_eq!(billed(&read_once), (usage(1_000_000, 0, 10, 0), Bounded));
@@ -121,7 +121,7 @@ fn each_run_that_a_tool_leads_to_may_be_as_long_as_was_asked_for() {
 
 #[test]
 fn an_image_is_outside_of_what_was_asked_for() {
-    let images = |images, output| unlimited(Unlimited { tool_calls: 0, images }, 300, output);
+    let images = |images, output| unlimited(UnlimitedWork { tool_calls: 0, images }, 300, output);
     assert_eq!(images(1, 1_290), (1_290, Reported));
     assert_eq!(images(0, 1_290), (300, Bounded));
     assert_eq!(images(1, 300 + IMAGE_TOKENS_MAX), (300 + IMAGE_TOKENS_MAX, Reported));

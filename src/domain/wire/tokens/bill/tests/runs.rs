@@ -4,15 +4,15 @@ use super::*;
 use crate::domain::wire::usage::RunKind;
 use UsageSource::{Bounded, Partial, Reported};
 
-fn run(kind: RunKind, usage: Usage) -> (Run, Limits) {
+fn run(kind: RunKind, usage: Usage) -> (Run, ModelLimits) {
     let model = (kind != RunKind::Answer).then(|| "other".to_owned());
-    (Run { kind, model, usage }, Limits::default())
+    (Run { kind, model, usage }, ModelLimits::default())
 }
 
-fn billed_runs(runs: &[(Run, Limits)], evidence: Evidence<'static>) -> Billed {
+fn billed_runs(runs: &[(Run, ModelLimits)], evidence: Evidence<'static>) -> BilledUsage {
     let all: Vec<Run> = runs.iter().map(|(run, _)| run.clone()).collect();
     bill(&Evidence {
-        reported: Some(total(&all)),
+        reported: Some(total_usage(&all)),
         runs,
         ..evidence
     })
@@ -40,7 +40,7 @@ fn what_was_asked_for_holds_for_each_run_of_the_answer_and_for_no_other() {
         ]
     };
     let asked = Evidence {
-        output_asked: Some(64),
+        output_requested: Some(64),
         output_observed: 8,
         ..EVIDENCE
     };
@@ -59,7 +59,7 @@ fn what_passed_is_compared_with_the_answers_runs_alone() {
         run(RunKind::Advisor, usage(1_000, 0, 5_000, 0)),
     ];
     let cut = Evidence {
-        extent: Extent::Cut,
+        extent: AnswerExtent::Cut,
         ..EVIDENCE
     };
     let billed = billed_runs(&runs, cut);
@@ -84,7 +84,7 @@ fn a_run_beyond_its_own_model_is_held_to_it() {
         assert_eq!(billed.source, if was_held { Bounded } else { Reported });
         billed.runs[1].usage
     };
-    let known = Limits {
+    let known = ModelLimits {
         context_tokens: Some(10_000),
         output_tokens: Some(500),
     };
@@ -95,7 +95,7 @@ fn a_run_beyond_its_own_model_is_held_to_it() {
         (RunKind::Fallback, known, usage(10, 0, 0, 801), usage(10, 0, 0, 800)),
         (
             RunKind::Advisor,
-            Limits::default(),
+            ModelLimits::default(),
             usage(1 << 53, 0, 1 << 53, 0),
             usage(INPUT_PLAUSIBLE, 0, OUTPUT_PLAUSIBLE, 0),
         ),

@@ -1,0 +1,210 @@
+//! `weir log move`: copies rows from the previous log backend to the new one, and removes them there.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::cli::log::{self, VERIFY_WAIT, date};
+use crate::{
+    api::{
+        log::{
+            UtcDay,
+            checks::{FillLogHome, LogBackendView, RemoveFormerRows, ShowLogHome},
+        },
+        values::AccountId,
+    },
+    cli::{
+        admin_client::{AdminClient, AdminClientError, ClientArgs},
+        output::{CommandProgress, ProgressArgs, ProgressUnit},
+    },
+};
+
+/// The name of the log backend that is the store.
+pub(super) const STORE: &str = "store";
+
+/// A log backend that rows can be copied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MoveTarget {
+    /// The Parquet files of `[log.files]`.
+    Files,
+    /// The table of `[log.postgres]`.
+    Postgres,
+}
+
+/// `weir log move`
+#[derive(Args, Clone, Debug)]
+pub struct MoveArgs {
+    /// The log backend that `[log] home` names
+    #[arg(long, value_enum)]
+    pub to: MoveTarget,
+    /// The first day, in UTC [default: as far back as rows are kept]
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub(crate) from: Option<UtcDay>,
+    /// Only days before this one [default: tomorrow]
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    pub(crate) until: Option<UtcDay>,
+    /// Only this account
+    #[arg(long)]
+    pub(crate) account: Option<AccountId>,
+    /// If the store was the previous log backend: remove the rows of each day that the new one is verified to have
+    #[arg(long)]
+    pub remove: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub progress: ProgressArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at its type")]
+    pub client: ClientArgs,
+}
+
+/// Copies all rows that only the previous log backend has to the new one, and removes them there if requested.
+pub(super) async fn move_rows(
+    args: &MoveArgs,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let homes = read_log_backends(client).await?;
+    let wanted = args.home(&homes)?;
+    let days = (args.from.unwrap_or(homes.from), args.until.unwrap_or(homes.until));
+    let mut all = MoveCounts::default();
+    let progress = CommandProgress::start(args.progress, "Moving", ProgressUnit::Days, None);
+    let mut lines = progress.lines_above(&mut *out);
+    log::for_each_day(client, args.account.as_ref(), days, &progress, async |account, day| {
+        let mut moved = MoveCounts {
+            rows: fill(client, account, day).await?,
+            ..MoveCounts::default()
+        };
+        if args.remove {
+            moved.remove(client, account, day).await?;
+        }
+        all.add(&moved);
+        moved.print_day(account, day, args, &mut lines)
+    })
+    .await?;
+    drop(progress);
+    if !args.client.json {
+        writeln!(out, "{} rows copied to {wanted}", all.rows)?;
+        if args.remove {
+            writeln!(out, "{} rows removed from the store", all.removed)?;
+        }
+    }
+    if all.staying > 0 {
+        return Err(AdminClientError::Refused(format!(
+            "{} days of accounts stay in the store: `weir log verify` shows what differs, or which journals may still send \
+             rows",
+            all.staying
+        )));
+    }
+    Ok(())
+}
+
+impl MoveArgs {
+    /// The name of the log backend that rows are copied to.
+    fn home(&self, homes: &LogBackendView) -> Result<&'static str, AdminClientError> {
+        let wanted = match self.to {
+            MoveTarget::Files => "files",
+            MoveTarget::Postgres => "postgres",
+        };
+        let why = match homes.former.as_deref() {
+            _ if homes.home != wanted => format!(
+                "the log backend is {}, not {wanted}: set `[log] home` and restart weir",
+                backend_name(&homes.home)
+            ),
+            None => "name the previous log backend in `[log] former_home` and restart weir".to_owned(),
+            Some(former) if self.remove && former != STORE => {
+                format!("--remove is for rows in the store, but the previous log backend is {former}")
+            }
+            Some(_) => return Ok(wanted),
+        };
+        Err(AdminClientError::Usage(why))
+    }
+}
+
+/// The result for a day of an account, or for all.
+#[derive(Default)]
+struct MoveCounts {
+    /// Copied rows.
+    rows: u64,
+    /// Rows that were removed from the store.
+    removed: u64,
+    /// Days that the new log backend is not verified to have.
+    staying: u64,
+}
+
+impl MoveCounts {
+    async fn remove(&mut self, client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<(), AdminClientError> {
+        let asked = RemoveFormerRows {
+            account: account.clone(),
+            day,
+        };
+        let removed = client.request_within(VERIFY_WAIT, None, &asked).await?.read()?;
+        self.removed = removed.rows;
+        self.staying = u64::from(!removed.proven);
+        Ok(())
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.removed += other.removed;
+        self.staying += other.staying;
+    }
+
+    fn print_day(
+        &self,
+        account: &AccountId,
+        day: UtcDay,
+        args: &MoveArgs,
+        out: &mut impl Write,
+    ) -> Result<(), AdminClientError> {
+        if self.rows == 0 && self.removed == 0 && self.staying == 0 {
+            return Ok(());
+        }
+        if args.client.json {
+            let told = MoveLine {
+                account,
+                day,
+                rows: self.rows,
+                removed: args.remove.then_some(self.removed),
+            };
+            let told = serde_json::to_string(&told).map_err(std::io::Error::other)?;
+            writeln!(out, "{told}")?;
+        } else if self.staying > 0 {
+            writeln!(out, "{account}  {day}  {} rows, not removed", self.rows)?;
+        } else if args.remove {
+            writeln!(out, "{account}  {day}  {} rows, {} removed", self.rows, self.removed)?;
+        } else {
+            writeln!(out, "{account}  {day}  {} rows", self.rows)?;
+        }
+        Ok(())
+    }
+}
+
+/// The result for a day of an account, for scripts.
+#[derive(Serialize)]
+struct MoveLine<'a> {
+    account: &'a AccountId,
+    day: UtcDay,
+    rows: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<u64>,
+}
+
+/// Reads which log backends the log has.
+pub(super) async fn read_log_backends(client: &AdminClient) -> Result<LogBackendView, AdminClientError> {
+    client.request(&ShowLogHome {}).await?.read()
+}
+
+/// A log backend's name for people.
+pub(super) fn backend_name(home: &str) -> &str {
+    if home == STORE { "the store" } else { home }
+}
+
+/// Copies the rows of a day of an account that the log backend lacks; returns their number.
+pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<u64, AdminClientError> {
+    let asked = FillLogHome {
+        account: account.clone(),
+        day,
+    };
+    Ok(client.request_within(VERIFY_WAIT, None, &asked).await?.read()?.rows)
+}

@@ -1,0 +1,314 @@
+//! The progress of a long command: one line with rate and time left, shown only if standard error is a terminal, and cleared
+//! before the command prints anything.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use indicatif::{
+    HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressBarIter, ProgressDrawTarget, ProgressState,
+    ProgressStyle,
+};
+
+use crate::edges::clock;
+
+/// The interval in which the line is redrawn, even without news.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
+/// The time after which a rate is meaningful.
+const RATE_AFTER: Duration = Duration::from_secs(1);
+/// The minimum rate that is shown per second; a lower one is shown per minute.
+const PER_SECOND_MIN: u64 = 10;
+
+/// The option of each command that shows its progress.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ProgressArgs {
+    /// Do not show the progress, which is otherwise shown if standard error is a terminal
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The unit of a command's progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgressUnit {
+    /// Bytes of a file.
+    Bytes,
+    /// Items of a backup.
+    Items,
+    /// Accounts of an installation.
+    Accounts,
+    /// Days, of one account or of several.
+    Days,
+}
+
+impl ProgressUnit {
+    /// A number without the unit's name, except for bytes.
+    fn number(self, count: u64) -> String {
+        match self {
+            Self::Bytes => HumanBytes(count).to_string(),
+            Self::Items | Self::Accounts | Self::Days => HumanCount(count).to_string(),
+        }
+    }
+
+    /// A number with the unit's name.
+    fn amount(self, count: u64) -> String {
+        let name = match self {
+            Self::Bytes => return self.number(count),
+            Self::Items => "items",
+            Self::Accounts => "accounts",
+            Self::Days => "days",
+        };
+        format!("{} {name}", self.number(count))
+    }
+}
+
+/// The line of a progress.
+struct ProgressLine {
+    doing: &'static str,
+    unit: ProgressUnit,
+    position: u64,
+    total: Option<u64>,
+    elapsed: Duration,
+}
+
+impl ProgressLine {
+    /// The mean rate so far; `None` while it is not meaningful.
+    fn rate(&self) -> Option<String> {
+        let elapsed_ms = self.elapsed.as_millis();
+        if self.position == 0 || self.elapsed < RATE_AFTER {
+            return None;
+        }
+        let within = |ms: u128| u64::try_from(u128::from(self.position) * ms / elapsed_ms).unwrap_or(u64::MAX);
+        Some(match (self.unit, within(1_000)) {
+            (ProgressUnit::Items | ProgressUnit::Accounts | ProgressUnit::Days, ..PER_SECOND_MIN) => {
+                format!("{}/min", self.unit.amount(within(60_000)))
+            }
+            (_, rate) => format!("{}/s", self.unit.amount(rate)),
+        })
+    }
+
+    /// The time left at that rate; `None` if the total or the rate is unknown.
+    fn time_left(&self) -> Option<Duration> {
+        let left = self.total?.saturating_sub(self.position);
+        self.rate()?;
+        let left_ms = self.elapsed.as_millis() * u128::from(left) / u128::from(self.position);
+        Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for ProgressLine {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { doing, unit, .. } = self;
+        match self.total {
+            Some(total) => write!(to, "{doing}: {} of {}", unit.number(self.position), unit.amount(total))?,
+            None => write!(to, "{doing}: {}", unit.amount(self.position))?,
+        }
+        if let Some(rate) = self.rate() {
+            write!(to, ", {rate}")?;
+        }
+        match self.time_left() {
+            Some(left) => write!(to, ", {:#} left", HumanDuration(left)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Shows the progress of a command until it is dropped.
+#[derive(Debug)]
+pub(crate) struct CommandProgress {
+    bar: ProgressBar,
+    is_shown: bool,
+}
+
+impl CommandProgress {
+    /// Shows the line if standard error is a terminal and the command is not quiet. `doing` is its first word; without a
+    /// `total` it shows no time left.
+    pub(crate) fn start(args: ProgressArgs, doing: &'static str, unit: ProgressUnit, total: Option<u64>) -> Self {
+        let target = if args.quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        let is_shown = !target.is_hidden();
+        let bar = ProgressBar::with_draw_target(total, target);
+        let started = clock::instant();
+        let line = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let line = ProgressLine {
+                doing,
+                unit,
+                position: state.pos(),
+                total: state.len(),
+                elapsed: clock::instant().saturating_duration_since(started),
+            };
+            // Writing to a text cannot fail.
+            let _ = write!(out, "{line}");
+        };
+        if let Ok(style) = ProgressStyle::with_template("{line}{wide_msg}") {
+            bar.set_style(style.with_key("line", line));
+        }
+        if is_shown {
+            bar.tick();
+            bar.enable_steady_tick(REDRAW_INTERVAL);
+        }
+        Self { bar, is_shown }
+    }
+
+    /// Whether the line is shown; otherwise its figures need not be determined.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
+    /// Sets the total once it is known.
+    pub(crate) fn set_total(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
+    /// Sets the number of units that are done.
+    pub(crate) fn set_position(&self, position: u64) {
+        self.bar.set_position(position);
+    }
+
+    /// Adds units that are done.
+    pub(crate) fn advance(&self, count: u64) {
+        self.bar.inc(count);
+    }
+
+    /// Shows the current unit after the numbers.
+    pub(crate) fn show(&self, current: impl fmt::Display) {
+        if self.is_shown {
+            self.bar.set_message(format!(": {current}"));
+        }
+    }
+
+    /// A writer whose bytes are added as they are written.
+    pub(crate) fn count_writes<W: io::Write>(&self, out: W) -> ProgressBarIter<W> {
+        self.bar.wrap_write(out)
+    }
+
+    /// A reader whose bytes are added as they are read.
+    pub(crate) fn count_reads<R: io::Read>(&self, from: R) -> ProgressBarIter<R> {
+        self.bar.wrap_read(from)
+    }
+
+    /// A writer of lines that do not mix with the progress on the same terminal.
+    pub(crate) fn lines_above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
+        LinesAbove { progress: self, out }
+    }
+}
+
+/// Clears the line and ends its thread, before anything else is printed.
+impl Drop for CommandProgress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Writes lines while a [`CommandProgress`] is shown: clears its line for each, and redraws it below.
+#[derive(Debug)]
+pub(crate) struct LinesAbove<'a, W> {
+    progress: &'a CommandProgress,
+    out: W,
+}
+
+impl<W: io::Write> io::Write for LinesAbove<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.progress.bar.suspend(|| self.out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.progress.bar.suspend(|| self.out.flush())
+    }
+
+    /// Writes in one piece, so that the line is redrawn once.
+    fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+        io::Write::write_all(self, text.to_string().as_bytes())
+    }
+}
+
+/// `path` with `.partial` appended, the name of a file until it is complete: in the same folder, so that renaming it replaces the
+/// file atomically.
+pub(crate) fn partial_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::Write as _;
+
+    fn line(unit: ProgressUnit, position: u64, total: Option<u64>, elapsed_ms: u64) -> String {
+        let line = ProgressLine {
+            doing: "Checking",
+            unit,
+            position,
+            total,
+            elapsed: Duration::from_millis(elapsed_ms),
+        };
+        line.to_string()
+    }
+
+    #[test]
+    fn a_position_is_shown_with_its_rate_and_the_time_left() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(
+            line(ProgressUnit::Bytes, MIB, Some(4 * MIB), 2_000),
+            "Checking: 1.00 MiB of 4.00 MiB, 512.00 KiB/s, 6s left"
+        );
+        assert_eq!(
+            line(ProgressUnit::Items, 120_000, Some(1_000_000), 10_000),
+            "Checking: 120,000 of 1,000,000 items, 12,000 items/s, 73s left"
+        );
+        assert_eq!(
+            line(ProgressUnit::Days, 12, Some(180), 60_000),
+            "Checking: 12 of 180 days, 12 days/min, 14m left",
+            "seldom a day"
+        );
+        assert_eq!(
+            line(ProgressUnit::Accounts, 5, Some(5), 2_000),
+            "Checking: 5 of 5 accounts, 150 accounts/min, 0s left"
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        assert_eq!(
+            line(ProgressUnit::Bytes, 3 << 20, None, 3_000),
+            "Checking: 3.00 MiB, 1.00 MiB/s",
+            "no total"
+        );
+        assert_eq!(line(ProgressUnit::Days, 9, None, 999), "Checking: 9 days", "too early");
+        for elapsed_ms in [0, 5_000] {
+            assert_eq!(
+                line(ProgressUnit::Items, 0, Some(7), elapsed_ms),
+                "Checking: 0 of 7 items"
+            );
+        }
+        assert_eq!(
+            line(ProgressUnit::Items, 9, Some(7), 1_000),
+            "Checking: 9 of 7 items, 540 items/min, 0s left",
+            "more than there were"
+        );
+        let endless = line(ProgressUnit::Bytes, 1, Some(u64::MAX), u64::MAX);
+        assert!(endless.starts_with("Checking: 1 B of 16.00 EiB, 0 B/s, "), "{endless}");
+    }
+
+    #[test]
+    fn lines_are_written_as_they_are() {
+        let quiet = ProgressArgs { quiet: true };
+        let progress = CommandProgress::start(quiet, "Checking", ProgressUnit::Days, Some(2));
+        assert!(!progress.is_shown());
+        let mut out = Vec::new();
+        let mut above = progress.lines_above(&mut out);
+        for (account, rows) in [("acme", 7), ("b", 0)] {
+            writeln!(above, "{account}  {rows}").unwrap();
+        }
+        above.flush().unwrap();
+        progress.advance(1);
+        progress.show("acme");
+        assert_eq!(out, b"acme  7\nb  0\n");
+    }
+}

@@ -1,0 +1,152 @@
+//! `weir provider` and `weir models`: the providers of a running weir, which can be disabled and enabled, and their models.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use crate::{
+    api::node::{
+        CredentialView, DisableProvider, EnableProvider, ListModels, ListProviders, PassedOverView, ProviderView,
+    },
+    cli::admin_client::{AdminClient, AdminClientError, ClientArgs, write_json},
+    domain::wire::Protocol,
+};
+
+/// The subcommands of `weir provider`.
+#[derive(Debug, Subcommand)]
+pub enum ProviderCommand {
+    /// List all providers with their state
+    List(ClientArgs),
+    /// Send no further requests to a provider; running ones go on
+    Disable(NameArgs),
+    /// Send requests to a provider again
+    Enable(NameArgs),
+}
+
+/// The provider that a command is about.
+#[derive(Args, Debug)]
+pub struct NameArgs {
+    /// The provider's name
+    pub name: String,
+    /// The client options.
+    #[command(flatten)]
+    pub client: ClientArgs,
+}
+
+impl ProviderCommand {
+    /// The client options.
+    pub fn client(&self) -> &ClientArgs {
+        match self {
+            Self::List(client) => client,
+            Self::Disable(args) | Self::Enable(args) => &args.client,
+        }
+    }
+}
+
+/// Runs one command.
+pub(crate) async fn run(
+    command: &ProviderCommand,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let (args, reply, state) = match command {
+        ProviderCommand::List(args) => return list(args, client, out).await,
+        ProviderCommand::Disable(args) => {
+            let name = args.name.clone();
+            (args, client.request(&DisableProvider { name }).await?, "disabled")
+        }
+        ProviderCommand::Enable(args) => {
+            let name = args.name.clone();
+            (args, client.request(&EnableProvider { name }).await?, "enabled")
+        }
+    };
+    if args.client.json {
+        writeln!(out, "{}", reply.text)?;
+    } else if reply.read()?.changed {
+        writeln!(out, "{}: {state} on this node", args.name)?;
+    } else {
+        writeln!(out, "{}: already {state}", args.name)?;
+    }
+    Ok(())
+}
+
+async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
+    let answer = client.request(&ListProviders {}).await?.read()?;
+    if !args.json {
+        writeln!(
+            out,
+            "{:<16}  {:<10}  CREDENTIALS, OR WHY IT IS OFF",
+            "PROVIDER", "STATE"
+        )?;
+    }
+    for provider in &answer.providers {
+        if args.json {
+            write_json(out, provider)?;
+            continue;
+        }
+        let is_unresolved = !provider.unresolved.is_empty() && provider.places.is_empty();
+        let state = match (provider.configured, provider.enabled) {
+            (_, false) => "disabled",
+            (false, true) => "off",
+            (true, true) if is_unresolved => "unresolved",
+            (true, true) => "on",
+        };
+        let credential = |one: &CredentialView| match one.rests_seconds {
+            0 => one.name.clone(),
+            seconds => format!("{} (cools down for {seconds} s)", one.name),
+        };
+        let why = match &provider.why_off {
+            Some(why) => why.clone(),
+            None if !provider.enabled => "disabled: `weir provider enable` enables it".to_owned(),
+            None => {
+                let credentials: Vec<String> = provider.credentials.iter().map(credential).collect();
+                credentials.join(", ") + &skipped_text(provider)
+            }
+        };
+        writeln!(out, "{:<16}  {state:<10}  {why}", provider.name)?;
+    }
+    Ok(())
+}
+
+/// The models and backends of a provider that are skipped now, as the end of its line.
+fn skipped_text(provider: &ProviderView) -> String {
+    let mut text = String::new();
+    for PassedOverView {
+        model,
+        asked_again_seconds: seconds,
+    } in &provider.passed_over
+    {
+        text += &format!("; skipped for {model} (tried again in {seconds} s)");
+    }
+    for host in &provider.unresolved {
+        text += &format!("; {host} has no address");
+    }
+    match provider.places_ejected {
+        0 => {}
+        1 => text += "; 1 backend not used",
+        count => text += &format!("; {count} backends not used"),
+    }
+    text
+}
+
+/// Prints the models, sorted by name.
+pub(crate) async fn list_models(
+    args: &ClientArgs,
+    client: &AdminClient,
+    out: &mut impl Write,
+) -> Result<(), AdminClientError> {
+    let answer = client.request(&ListModels {}).await?.read()?;
+    if !args.json {
+        writeln!(out, "{:<32}  {:<16}  PROTOCOLS", "MODEL", "PROVIDER")?;
+    }
+    for model in &answer.models {
+        if args.json {
+            write_json(out, model)?;
+            continue;
+        }
+        let protocols: Vec<&str> = model.protocols.iter().copied().map(Protocol::as_str).collect();
+        let (name, provider) = (&model.name, &model.provider);
+        writeln!(out, "{name:<32}  {provider:<16}  {}", protocols.join(", "))?;
+    }
+    Ok(())
+}

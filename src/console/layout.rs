@@ -1,0 +1,284 @@
+//! Responses of the console and the portal. Their headers forbid caching and framing, and restrict what a page may load.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::{
+    api::values::{Moment, Usd},
+    console::session::ConnectionSecurity,
+    domain::money::NanoUsd,
+    stability::public::{PublicResponse, page},
+};
+
+/// A page may load its site's style sheet and the inline icon, and send its forms to its own site.
+const CSP: &str = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; \
+     frame-ancestors 'none'";
+
+/// A complete response. The writer adds `content-length`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageResponse {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// All headers but `content-length`.
+    pub(crate) headers: HeaderMap,
+    /// The body; for HEAD, the body that GET would have.
+    pub(crate) body: Bytes,
+}
+
+impl PageResponse {
+    /// A page.
+    pub(super) fn page(status: StatusCode, page: Markup) -> Self {
+        Self::new(status, "text/html; charset=utf-8", page.into_string().into())
+    }
+
+    /// One line of text.
+    pub(super) fn text(status: StatusCode, text: &str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", format!("{text}\n").into())
+    }
+
+    /// A JSON object, for a program.
+    pub(super) fn json(status: StatusCode, body: &Value) -> Self {
+        Self::new(status, "application/json", body.to_string().into())
+    }
+
+    /// A file to download. `name` needs no quoting.
+    pub(super) fn download(name: &str, kind: &'static str, bytes: Vec<u8>) -> Self {
+        let mut answer = Self::new(StatusCode::OK, kind, bytes.into());
+        let kept = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+        let kept = kept.unwrap_or(HeaderValue::from_static("attachment"));
+        answer.headers.insert(header::CONTENT_DISPOSITION, kept);
+        answer
+    }
+
+    /// The style sheet, the only response that a browser may cache.
+    pub(super) fn style_sheet(sheet: &'static str) -> Self {
+        let mut answer = Self::new(
+            StatusCode::OK,
+            "text/css; charset=utf-8",
+            Bytes::from_static(sheet.as_bytes()),
+        );
+        let kept = HeaderValue::from_static("private, max-age=300");
+        answer.headers.insert(header::CACHE_CONTROL, kept);
+        answer
+    }
+
+    /// Redirects to another page of the same site, to be read with GET.
+    pub(super) fn redirect(path: &str) -> Self {
+        let mut answer = Self::new(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
+        let to = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
+        answer.headers.insert(header::LOCATION, to);
+        answer
+    }
+
+    /// Adds a cookie.
+    pub(super) fn with_cookie(mut self, cookie: HeaderValue) -> Self {
+        self.headers.append(header::SET_COOKIE, cookie);
+        self
+    }
+
+    /// Makes the browser go on to another address: `0; url=...`, as in HTML's `meta http-equiv="refresh"`.
+    pub(super) fn with_refresh(mut self, refresh: HeaderValue) -> Self {
+        self.headers.insert(header::REFRESH, refresh);
+        self
+    }
+
+    /// Names the methods that the path supports.
+    pub(super) fn with_allow(mut self, methods: &'static str) -> Self {
+        self.headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        self
+    }
+
+    /// Over TLS, tells the browser to use only TLS for a year (RFC 6797). Browsers ignore that over plain HTTP.
+    pub(super) fn with_transport_security(mut self, way: ConnectionSecurity) -> Self {
+        if way == ConnectionSecurity::Encrypted {
+            let a_year = HeaderValue::from_static("max-age=31536000");
+            self.headers.insert(header::STRICT_TRANSPORT_SECURITY, a_year);
+        }
+        self
+    }
+
+    /// Converts to the type that the listeners for clients write.
+    pub(crate) fn into_response(self) -> PublicResponse {
+        PublicResponse {
+            status: self.status,
+            headers: self.headers,
+            body: self.body,
+        }
+    }
+
+    fn new(status: StatusCode, kind: &'static str, body: Bytes) -> Self {
+        let fixed = [
+            (header::CONTENT_TYPE, kind),
+            (header::CACHE_CONTROL, "no-store"),
+            (header::CONTENT_SECURITY_POLICY, CSP),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::X_FRAME_OPTIONS, "DENY"),
+            // With `no-referrer`, browsers would send `Origin: null` with the site's own forms (Fetch standard, section 3.2).
+            (header::REFERRER_POLICY, "same-origin"),
+        ];
+        let mut headers = HeaderMap::with_capacity(11);
+        for (name, value) in fixed {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let own = HeaderValue::from_static("same-origin");
+        headers.insert("cross-origin-opener-policy", own.clone());
+        headers.insert("cross-origin-resource-policy", own);
+        Self { status, headers, body }
+    }
+}
+
+/// The style sheet of both sites, appended to that of all of weir's pages.
+pub(super) const STYLE: &str = concat!(
+    include_str!("../stability/public/look/base.css"),
+    include_str!("console.css")
+);
+
+/// A page's title and content, without the layout.
+#[derive(Debug)]
+pub(super) struct HtmlPage {
+    /// Its heading.
+    pub(super) title: String,
+    /// What is below the heading.
+    pub(super) content: Markup,
+}
+
+/// The document around a page's content.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    /// The address of the site's style sheet.
+    pub(super) style: &'a str,
+    /// The name of the site.
+    pub(super) site_name: &'a str,
+    /// The addresses and names of the pages in the navigation.
+    pub(super) pages: &'a [(&'a str, &'a str)],
+    /// The address of the current page.
+    pub(super) current: &'a str,
+    /// Who is signed in, and the button to sign out; empty if nobody is signed in.
+    pub(super) who: Markup,
+}
+
+impl Layout<'_> {
+    /// The whole document.
+    pub(super) fn document(&self, page: &HtmlPage) -> Markup {
+        let title = format!("{} \u{b7} {}", page.title, self.site_name);
+        let style = html! { link rel="stylesheet" href=(self.style); };
+        let body = html! {
+            a class="skip" href="#content" { "Skip to the content" }
+            header class="bar" {
+                strong { (self.site_name) }
+                @if !self.pages.is_empty() {
+                    nav aria-label="Pages" {
+                        @for (address, name) in self.pages {
+                            a href=(address) aria-current=[(*address == self.current).then_some("page")] { (name) }
+                        }
+                    }
+                }
+                div class="who" { (self.who) }
+            }
+            main id="content" {
+                h1 { bdi { (page.title) } }
+                (page.content)
+            }
+        };
+        page::document(&title, &style, &body)
+    }
+}
+
+/// An amount in USD; `without` stands in for a missing one.
+pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
+    match amount {
+        Some(amount) => dollars(&amount.to_string()),
+        None => html! { span class="none" { (without) } },
+    }
+}
+
+/// An amount.
+pub(super) fn amount(amount: NanoUsd) -> Markup {
+    dollars(&amount.to_string())
+}
+
+/// An amount with its currency sign; never rounded.
+pub(super) fn dollars(amount: &str) -> Markup {
+    let (sign, digits) = amount
+        .strip_prefix('-')
+        .map_or(("", amount), |digits| ("\u{2212}", digits));
+    html! { span class="money" { (sign) "$" (digits) } }
+}
+
+/// A count; `without` stands in for a missing one.
+pub(super) fn count_or(count: Option<u64>, without: &str) -> Markup {
+    match count {
+        Some(count) => html! { (thousands(count)) },
+        None => html! { span class="none" { (without) } },
+    }
+}
+
+/// `1,234,567`
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A time to the second, in UTC; `without` stands in for a missing one.
+pub(super) fn timestamp(time: Option<Moment>, without: &str) -> Markup {
+    timestamp_text(&time.map(|time| time.to_string()).unwrap_or_default(), without)
+}
+
+fn timestamp_text(at: &str, without: &str) -> Markup {
+    match at.parse::<Timestamp>() {
+        Ok(time) => html! { time datetime=(at) { (time.strftime("%Y-%m-%d %H:%M:%S")) } },
+        Err(_) => html! { span class="none" { (without) } },
+    }
+}
+
+/// A name that a person has chosen: it may contain any character, also ones that change the direction of text.
+pub(super) fn name(text: &str) -> Markup {
+    html! { bdi { (text) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_as_people_read_them() {
+        assert_eq!(
+            money("-1.500".parse().ok(), "?").into_string(),
+            "<span class=\"money\">\u{2212}$1.50</span>"
+        );
+        assert_eq!(
+            money(None, "Unlimited").into_string(),
+            "<span class=\"none\">Unlimited</span>"
+        );
+        assert_eq!(count_or(Some(1_234_567), "?").into_string(), "1,234,567");
+        assert_eq!(
+            [0, 12, 999, 1000, 100_000].map(thousands),
+            ["0", "12", "999", "1,000", "100,000"]
+        );
+        let shown = "<time datetime=\"2026-11-22T15:30:00.123Z\">2026-11-22 15:30:00</time>";
+        assert_eq!(
+            timestamp("2026-11-22T15:30:00.123Z".parse().ok(), "never").into_string(),
+            shown
+        );
+        assert_eq!(
+            timestamp(None, "never").into_string(),
+            "<span class=\"none\">never</span>"
+        );
+    }
+
+    #[test]
+    fn a_name_stays_text_and_turns_nothing_around_it() {
+        let shown = name("<b>\u{202e}x").into_string();
+        assert_eq!(shown, "<bdi>&lt;b&gt;\u{202e}x</bdi>");
+    }
+}

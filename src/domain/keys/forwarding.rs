@@ -1,0 +1,420 @@
+//! Headers and query parameters that never reach a provider: those about the connection to weir, those that name or choose an
+//! account, those that change the answer, and any that contain the client's key.
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use memchr::{memchr, memchr_iter};
+use percent_encoding::percent_decode;
+
+use crate::domain::{
+    keys::{
+        account_headers::{self, is_same_header},
+        secret::ServiceKey,
+    },
+    wire::{decode_query_text, operation::Operation, parameter_name, query_value},
+};
+
+/// Headers that concern only the client's connection to weir, in addition to those that Pingora removes (RFC 9110 section 7.6).
+const CONNECTION_HEADERS: [&str; 21] = [
+    "accept-encoding",
+    "cdn-loop",
+    "cf-connecting-ip",
+    "content-encoding",
+    "expect",
+    "forwarded",
+    "referer",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-originating-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-weir-tag",
+];
+
+/// The prefix of all headers of a WebSocket handshake.
+const WEBSOCKET_PREFIX: &str = "sec-websocket-";
+
+/// Headers that change the provider's answer, or the operation: the answer could come without its usage, or not at all.
+/// Google's are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>); `x-dashscope-async` starts a
+/// task whose result is fetched later; some make a provider's front end use another host or path.
+const ANSWER_CHANGING_HEADERS: [&str; 10] = [
+    "x-dashscope-async",
+    "x-goog-fieldmask",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Query parameters, in addition to the names of the headers above, that are credentials or choose between the operator's own
+/// accounts.
+const WITHHELD_PARAMETERS: [&str; 7] = [
+    "access-token",
+    "groupid",
+    "key",
+    "oauth-token",
+    "quotauser",
+    "user-project",
+    "userproject",
+];
+
+/// How many times a text is percent-decoded to search for a key. No server decodes text that is encoded more often.
+const DECODINGS_MAX: usize = 3;
+
+/// All headers listed above, by length, because every header name of every request is looked up.
+static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
+    let mut by_length: Vec<Vec<&str>> = Vec::new();
+    for name in CONNECTION_HEADERS.iter().chain(&ANSWER_CHANGING_HEADERS) {
+        by_length.resize(by_length.len().max(name.len() + 1), Vec::new());
+        by_length
+            .get_mut(name.len())
+            .into_iter()
+            .for_each(|same| same.push(*name));
+    }
+    by_length
+});
+
+/// Whether a header is withheld from the provider. An underscore counts as a hyphen, because servers treat it as one.
+pub(crate) fn is_withheld_header(name: &str) -> bool {
+    let mut listed = WITHHELD_HEADERS.get(name.len()).into_iter().flatten();
+    listed.any(|listed| is_same_header(name, listed))
+        || account_headers::account_header_kind(name).is_some()
+        || is_websocket_header(name)
+}
+
+/// Whether a header belongs to a WebSocket handshake (RFC 6455 section 11.3), which weir does not pass on.
+fn is_websocket_header(name: &str) -> bool {
+    let begin = name.get(..WEBSOCKET_PREFIX.len());
+    begin.is_some_and(|begin| is_same_header(begin, WEBSOCKET_PREFIX))
+}
+
+/// Whether a query parameter is withheld from the provider; `name` as it is written. A leading `$` is Google's other spelling.
+pub(crate) fn is_withheld_parameter(name: &str) -> bool {
+    let name = percent_decoded(name);
+    let name = name.trim_start_matches('$');
+    WITHHELD_PARAMETERS.iter().any(|listed| is_same_header(name, listed)) || is_withheld_header(name)
+}
+
+fn percent_decoded(text: &str) -> Cow<'_, str> {
+    match memchr(b'%', text.as_bytes()) {
+        Some(_) => Cow::Owned(percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned()),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// The key that a client presented, to be searched for in everything that would be forwarded.
+///
+/// Only its random part is searched for: prefix and checksum are not secret, so the random part alone gives the key away.
+#[derive(Debug)]
+pub(crate) struct PresentedKey<'k> {
+    random: &'k [u8],
+}
+
+impl<'k> PresentedKey<'k> {
+    /// Prepares the search for this key.
+    pub(crate) fn new(key: &'k ServiceKey) -> Self {
+        Self {
+            random: key.random().as_bytes(),
+        }
+    }
+
+    /// Whether a value contains the key, plain or percent-encoded. Allocates nothing if the value has no percent sign.
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        let mut text = Cow::Borrowed(text);
+        for _ in 0..DECODINGS_MAX {
+            if contains_secret(&text, self.random) {
+                return true;
+            }
+            if memchr(b'%', &text).is_none() {
+                return false;
+            }
+            text = Cow::Owned(percent_decode(&text).collect());
+        }
+        contains_secret(&text, self.random)
+    }
+
+    /// Whether a header name contains the key. Header names are in lower case, so case is ignored.
+    pub(crate) fn is_in_name(&self, name: &str) -> bool {
+        let length = self.random.len();
+        name.len() >= length
+            && name
+                .as_bytes()
+                .windows(length)
+                .any(|part| part.eq_ignore_ascii_case(self.random))
+    }
+}
+
+/// Parameters that change a Gemini-style answer so that it lacks its usage or has a form that no client of weir requests, in
+/// both of Google's spellings (<https://cloud.google.com/apis/docs/system-parameters>).
+const ANSWER_CHANGING_PARAMETERS: [&str; 5] = ["$alt", "$callback", "$fields", "callback", "fields"];
+
+/// The only parameter of a Gemini-style request that is forwarded.
+const ALT: &str = "alt";
+
+/// Checks that the query of a Gemini-style request has no parameter that changes the answer, except `alt`, which chooses its
+/// form.
+///
+/// # Errors
+/// The query has such a parameter, or an `alt` that the operation does not support. The error is the message to the client.
+pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(), String> {
+    if !operation.has_model_in_path() {
+        return Ok(());
+    }
+    let mut names = query
+        .unwrap_or_default()
+        .split('&')
+        .map(|pair| decode_query_text(parameter_name(pair)));
+    if let Some(name) = names.find(|name| ANSWER_CHANGING_PARAMETERS.contains(&name.as_str())) {
+        return Err(format!("`{name}` is not offered here, leave it out"));
+    }
+    let streams = operation == Operation::StreamGenerateContent;
+    match query_value(query, ALT)?.as_deref() {
+        None | Some("json") => Ok(()),
+        Some("sse") if streams => Ok(()),
+        Some(_) if streams => Err("`alt` is neither `sse` nor `json`".to_owned()),
+        Some(_) => Err("`alt` can only be `json` here; `sse` goes with streamGenerateContent".to_owned()),
+    }
+}
+
+/// The part of a checked query that goes to the provider, each parameter as it is written. For a Gemini-style request, only
+/// `alt`; for others, all parameters except withheld ones (`is_withheld_parameter`) and those that contain the client's key.
+/// `None`: no query.
+pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
+    let passes = |pair: &&str| match operation.has_model_in_path() {
+        true => decode_query_text(parameter_name(pair)) == ALT,
+        false => !pair.is_empty() && !is_withheld_parameter(parameter_name(pair)) && !key.is_in(pair.as_bytes()),
+    };
+    let kept: Vec<&str> = query?.split('&').filter(passes).collect();
+    Some(kept.join("&")).filter(|query| !query.is_empty())
+}
+
+/// Whether `text` contains `secret`, byte for byte. An empty secret is never contained.
+///
+/// Building a searcher for the secret would cost more than searching all texts of a request, most of which are shorter than the
+/// secret.
+pub(crate) fn contains_secret(text: &[u8], secret: &[u8]) -> bool {
+    let Some((first, last_start)) = secret.first().zip(text.len().checked_sub(secret.len())) else {
+        return false;
+    };
+    let starts = text.get(..=last_start).unwrap_or_default();
+    memchr_iter(*first, starts).any(|at| text.get(at..).is_some_and(|rest| rest.starts_with(secret)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::keys::{
+        CREDENTIAL_HEADERS,
+        secret::{KeyPrefix, ServiceKey},
+    };
+    use proptest::prelude::*;
+
+    fn key() -> ServiceKey {
+        ServiceKey::generate(&KeyPrefix::new("weir").unwrap(), &mut rand::rng())
+    }
+
+    #[test]
+    fn names_stay_in_every_spelling_and_others_pass() {
+        for name in [
+            "x-api-key",
+            "x_api_key",
+            "Authorization",
+            "openai-organization",
+            "OpenAI_Project",
+            "anthropic-workspace-id",
+            "x-goog-user-project",
+            "x_goog_fieldmask",
+            "x-forwarded_for",
+            "sec-websocket-key",
+            "Sec_WebSocket_Extensions",
+            "chatgpt-account-id",
+            "x-goog-authenticated-user-email",
+            "x-amz-security-token",
+            "anthropic-auth-token",
+            "set-cookie",
+        ] {
+            assert!(is_withheld_header(name), "{name}");
+        }
+        for name in [
+            "accept",
+            "anthropic-beta",
+            "anthropic-version",
+            "openai-beta",
+            "idempotency-key",
+            "user-agent",
+            "origin",
+            "x-api-keys",
+            "x-projector",
+            "session-id",
+            "x-stainless-lang",
+            "x-codex-turn-metadata",
+            "x-goog-api-client",
+            "x-claude-code-session-id",
+            "sec-websocket",
+            "sec-fetch-mode",
+        ] {
+            assert!(!is_withheld_header(name), "{name}");
+        }
+        for name in [
+            "access_token",
+            "oauth%5Ftoken",
+            "$key",
+            "%24KEY",
+            "x_api_key",
+            "$userProject",
+            "project",
+        ] {
+            assert!(is_withheld_parameter(name), "{name}");
+        }
+        for name in ["beta", "alt", "monkey", "keys", ""] {
+            assert!(!is_withheld_parameter(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_lists_are_as_the_comparison_needs_them() {
+        let lists = [
+            CONNECTION_HEADERS.as_slice(),
+            &CREDENTIAL_HEADERS,
+            &ANSWER_CHANGING_HEADERS,
+            &WITHHELD_PARAMETERS,
+        ];
+        assert!(CREDENTIAL_HEADERS.into_iter().all(is_withheld_header));
+        for name in lists.concat() {
+            assert!(!name.contains('_') && name == name.to_ascii_lowercase(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_as_deep_as_it_is_looked_for() {
+        let key = key();
+        let presented = PresentedKey::new(&key);
+        let encode = |text: &str| -> String {
+            let digits = |byte: u8| format!("%{byte:02x}");
+            text.bytes().map(digits).collect()
+        };
+        let mut text = key.as_str().to_owned();
+        for depth in 0..=DECODINGS_MAX {
+            assert!(presented.is_in(text.as_bytes()), "encoded {depth} times");
+            text = encode(&text);
+        }
+        assert!(presented.is_in_name(&format!("x-{}", key.as_str().to_ascii_lowercase())));
+        assert!(!presented.is_in_name("x-short") && !presented.is_in(b"100%") && !presented.is_in(b""));
+    }
+
+    proptest! {
+        #[test]
+        fn wherever_a_key_stands_it_is_found_and_no_text_is_taken_for_one(
+            before in "[ -~]{0,40}",
+            behind in "[ -~]{0,40}",
+            encoded in prop::collection::vec(any::<bool>(), 60),
+        ) {
+            let key = key();
+            let presented = PresentedKey::new(&key);
+            let without = format!("{before}{behind}");
+            prop_assert!(!presented.is_in(without.as_bytes()));
+            let inside: String = key
+                .as_str()
+                .bytes()
+                .zip(encoded)
+                .map(|(byte, encoded)| if encoded { format!("%{byte:02X}") } else { char::from(byte).to_string() })
+                .collect();
+            // A percent sign in front would make one escape of two characters of the key.
+            let before = before.replace('%', "");
+            let text = format!("{before}{inside}{behind}");
+            prop_assert!(presented.is_in(text.as_bytes()), "{}", text);
+        }
+    }
+
+    #[test]
+    fn alt_is_what_the_operation_has() {
+        let stream = |query| check_query(Operation::StreamGenerateContent, Some(query)).is_ok();
+        for fine in [
+            "",
+            "alt=sse",
+            "alt=json",
+            "%61lt=sse&x=1",
+            "alt=sse&alt=sse",
+            "ALT=xml",
+            "$.xgafv=1",
+        ] {
+            assert!(stream(fine), "{fine}");
+        }
+        for bad in [
+            "alt=",
+            "alt",
+            "alt=SSE",
+            "alt=proto",
+            "alt=media",
+            "alt=sse&alt=json",
+            "alt=json&alt",
+            "$alt=json",
+            "fields",
+            "alt=sse&%24fields=a",
+            "callback=f",
+            "%63allback",
+            "$callback=f",
+        ] {
+            assert!(!stream(bad), "{bad}");
+        }
+        for operation in [Operation::GenerateContent, Operation::GeminiCountTokens] {
+            assert!(check_query(operation, None).is_ok() && check_query(operation, Some("alt=json")).is_ok());
+            assert!(check_query(operation, Some("alt=sse")).is_err());
+        }
+        assert!(check_query(Operation::Messages, Some("alt=anything&fields=a")).is_ok());
+        assert_eq!(
+            check_query(Operation::GenerateContent, Some("%24fields=a")),
+            Err("`$fields` is not offered here, leave it out".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_provider_gets_what_may_pass_as_it_is_written() {
+        let key = ServiceKey::generate(&KeyPrefix::new("weir").unwrap(), &mut rand::rng());
+        let presented = PresentedKey::new(&key);
+        let text = format!("beta=true&a={key}&%62=c%20d&access_token=t&&{key}", key = key.as_str());
+        let pass = |operation, query| forwarded_query(operation, query, &presented);
+        assert_eq!(
+            pass(Operation::Messages, Some(&text)).as_deref(),
+            Some("beta=true&%62=c%20d")
+        );
+        assert_eq!(pass(Operation::Messages, Some("access_token=t")), None);
+        assert_eq!(pass(Operation::Messages, None), None);
+        let gemini = "x=1&%61lt=sse&prettyPrint=true&alt=sse&key=2";
+        assert_eq!(
+            pass(Operation::StreamGenerateContent, Some(gemini)).as_deref(),
+            Some("%61lt=sse&alt=sse")
+        );
+        assert_eq!(pass(Operation::GenerateContent, Some("x=1")), None);
+    }
+
+    #[test]
+    fn a_secret_is_found_at_both_ends_and_in_full_only() {
+        for text in ["abcab", "xabcab", "abcabx", "ababcab"] {
+            assert!(contains_secret(text.as_bytes(), b"abcab"), "{text}");
+        }
+        for text in ["", "abca", "bcab", "abcaxb", "abca-abca"] {
+            assert!(!contains_secret(text.as_bytes(), b"abcab"), "{text}");
+        }
+        assert!(!contains_secret(b"abc", b""));
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_search_of_the_standard_library_finds(text in "[ab]{0,40}", secret in "[ab]{1,6}") {
+            prop_assert_eq!(contains_secret(text.as_bytes(), secret.as_bytes()), text.contains(&secret));
+        }
+    }
+}

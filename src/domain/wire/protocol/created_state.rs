@@ -1,0 +1,129 @@
+//! Finds the state that an answer has created at the provider: items, containers, files. A later request may name it.
+//!
+//! Only fields that the provider fills are read: text that a model writes, such as a tool's input, could contain any name.
+
+use std::borrow::Cow;
+
+use crate::domain::wire::json_pick::PickSegment::{Each, Key};
+use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
+use crate::domain::wire::provider_state::StateId;
+
+/// The maximum number of identifiers recorded of one answer, in each list of [`CreatedState`].
+pub(super) const MADE_MAX: usize = 256;
+
+/// The paths in a stream's events, and in a complete body.
+pub(super) const MESSAGES: &[PickPath] = &[
+    single_path(&[Key("message"), Key("container"), Key("id")]),
+    single_path(&[Key("delta"), Key("container"), Key("id")]),
+    single_path(&[Key("container"), Key("id")]),
+    list_path(&[
+        Key("content_block"),
+        Key("content"),
+        Key("content"),
+        Each,
+        Key("file_id"),
+    ]),
+    list_path(&[
+        Key("content"),
+        Each,
+        Key("content"),
+        Key("content"),
+        Each,
+        Key("file_id"),
+    ]),
+];
+
+/// The paths in a stream's events, and in a complete body. The state of the first [`KEPT_RESPONSES`] exists only if the answer is
+/// kept.
+pub(super) const RESPONSES: &[PickPath] = &[
+    single_path(&[Key("item"), Key("id")]),
+    list_path(&[Key("output"), Each, Key("id")]),
+    single_path(&[Key("response"), Key("conversation"), Key("id")]),
+    single_path(&[Key("conversation"), Key("id")]),
+    single_path(&[Key("item"), Key("container_id")]),
+    single_path(&[Key("item"), Key("environment"), Key("container_id")]),
+    list_path(&[
+        Key("item"),
+        Key("content"),
+        Each,
+        Key("annotations"),
+        Each,
+        Key("file_id"),
+    ]),
+    list_path(&[Key("output"), Each, Key("container_id")]),
+    list_path(&[Key("output"), Each, Key("environment"), Key("container_id")]),
+    list_path(&[
+        Key("output"),
+        Each,
+        Key("content"),
+        Each,
+        Key("annotations"),
+        Each,
+        Key("file_id"),
+    ]),
+];
+/// The number of paths whose state exists only if the answer is kept.
+const KEPT_RESPONSES: usize = 4;
+
+/// The paths in every chunk.
+pub(super) const GEMINI: &[PickPath] = &[list_path(&[
+    Key("candidates"),
+    Each,
+    Key("content"),
+    Key("parts"),
+    Each,
+    Key("fileData"),
+    Key("fileUri"),
+])];
+
+const fn single_path(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::Scalar)
+}
+
+const fn list_path(segments: &'static [PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::List)
+}
+
+/// The state that an answer has created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CreatedState {
+    /// State that exists only if the answer is kept: items, conversations.
+    pub kept: Vec<StateId>,
+    /// State that always exists: containers, files.
+    pub always: Vec<StateId>,
+}
+
+impl CreatedState {
+    /// Records the state that an event or a body names; `first` is the index of [`MESSAGES`] in the picker's set.
+    pub(super) fn record_messages(&mut self, picks: &Picks<'_>, first: usize) {
+        record_ids(&mut self.always, picks, first, MESSAGES);
+    }
+
+    /// The same for [`RESPONSES`].
+    pub(super) fn record_responses(&mut self, picks: &Picks<'_>, first: usize) {
+        let (kept, always) = RESPONSES.split_at(KEPT_RESPONSES);
+        record_ids(&mut self.kept, picks, first, kept);
+        record_ids(&mut self.always, picks, first + KEPT_RESPONSES, always);
+    }
+
+    /// The same for [`GEMINI`].
+    pub(super) fn record_gemini(&mut self, picks: &Picks<'_>, first: usize) {
+        record_ids(&mut self.always, picks, first, GEMINI);
+    }
+
+    /// The bytes of heap memory in use.
+    pub(super) fn heap_bytes(&self) -> usize {
+        (self.kept.capacity() + self.always.capacity()) * size_of::<StateId>()
+    }
+}
+
+fn record_ids(ids: &mut Vec<StateId>, picks: &Picks<'_>, first: usize, paths: &[PickPath]) {
+    for path in first..first + paths.len() {
+        picks.each_text(path).for_each(|text: Cow<'_, str>| {
+            let id = StateId::new(&text);
+            if !text.is_empty() && ids.len() < MADE_MAX && !ids.contains(&id) {
+                ids.push(id);
+            }
+        });
+    }
+}

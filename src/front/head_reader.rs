@@ -1,0 +1,266 @@
+//! Waits for a client's next request, reads its head within limits of time and size, and answers a request that it refuses.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    future::poll_fn,
+    io::ErrorKind,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use http::StatusCode;
+use pingora::{http::ResponseHeader, protocols::http::ServerSession, server::ShutdownWatch};
+use rand::RngExt;
+use tokio::{io::AsyncWriteExt, time::Sleep};
+
+use crate::{
+    domain::{
+        faults::refusal::Refusal,
+        wire::{
+            http1::head::{self, HeadEnd, HeadFault, HeadLimits},
+            operation,
+        },
+    },
+    front::connection::ClientConnection,
+    telemetry::metrics::CloseReason,
+};
+
+/// How an HTTP/2 connection begins (RFC 9113 section 3.4).
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The protocol that a client may begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpectedProtocol {
+    /// A request of HTTP/1.1 or the preface of HTTP/2: the first bytes decide.
+    Either,
+    /// A request of HTTP/1.1.
+    Http1,
+    /// The preface of HTTP/2, as agreed on by TLS.
+    Http2,
+}
+
+/// The limits of a request's arrival.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivalLimits {
+    /// The longest silence before the first byte.
+    pub silence: Duration,
+    /// The longest time from the first byte to the end of the head.
+    pub head: Duration,
+    /// How large the head may be.
+    pub size: HeadLimits,
+}
+
+/// The end of waiting for a request, because the process shuts down.
+#[derive(Clone, Debug)]
+pub(crate) struct Closing {
+    /// Turns true when the process accepts nothing new.
+    pub shutdown: ShutdownWatch,
+    /// How long after that the client may still send its request.
+    pub patience: Duration,
+}
+
+impl Closing {
+    /// Returns when the client's time is over.
+    pub(crate) async fn expired(mut self) {
+        // An error means that the sender is gone: the process ends as well.
+        let _ = self.shutdown.wait_for(|closing| *closing).await;
+        tokio::time::sleep(self.patience).await;
+    }
+}
+
+/// What has arrived on a connection.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A request's checked head, with the part of the body that arrived with it.
+    Request(BytesMut),
+    /// The preface of HTTP/2, still unread.
+    Http2,
+    /// Nothing: the client has left, or the process shuts down.
+    Nothing,
+}
+
+/// Waits for the trailers of the last request and then for the next one. An error names the client's fault; the bytes received so
+/// far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection: a request that arrives in time leaves
+/// them as they are for the next one.
+pub(crate) async fn next_request(
+    connection: &mut ClientConnection,
+    spoken: ExpectedProtocol,
+    limits: ArrivalLimits,
+    timer: Pin<&mut Sleep>,
+    over: Pin<&mut impl Future<Output = ()>>,
+) -> Result<Arrival, CloseReason> {
+    tokio::select! {
+        biased;
+        arrived = arrive(connection, spoken, limits, timer) => arrived,
+        () = over => Ok(Arrival::Nothing),
+    }
+}
+
+async fn arrive(
+    connection: &mut ClientConnection,
+    spoken: ExpectedProtocol,
+    limits: ArrivalLimits,
+    mut timer: Pin<&mut Sleep>,
+) -> Result<Arrival, CloseReason> {
+    if !connection.finish_request().await {
+        return Ok(Arrival::Nothing);
+    }
+    if connection.ahead().is_empty() {
+        match within(timer.as_mut(), limits.silence, connection.read_head()).await {
+            None => return Err(CloseReason::Silent),
+            Some(Err(_) | Ok(0)) => return Ok(Arrival::Nothing),
+            Some(Ok(_)) => {}
+        }
+    }
+    let whole = within(timer, limits.head, read_whole_head(connection, spoken, limits.size)).await;
+    whole.unwrap_or(Err(CloseReason::HeadLate))
+}
+
+/// The result of `reading`; `None` if it takes longer than `wait`. The timer is set only if there is something to wait for, and
+/// postponing it costs little.
+async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Future<Output = T>) -> Option<T> {
+    let mut reading = pin!(reading);
+    let mut is_set = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = reading.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if !is_set {
+            is_set = true;
+            timer.as_mut().reset(tokio::time::sleep(wait).deadline());
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
+
+async fn read_whole_head(
+    connection: &mut ClientConnection,
+    spoken: ExpectedProtocol,
+    limits: HeadLimits,
+) -> Result<Arrival, CloseReason> {
+    let mut end = HeadEnd::default();
+    let mut may_skip_line = true;
+    loop {
+        let ahead = connection.ahead();
+        // RFC 9112 section 2.2: one empty line may precede a request.
+        if may_skip_line && ahead.starts_with(b"\r\n") {
+            connection.skip_ahead(2);
+            may_skip_line = false;
+            continue;
+        }
+        let is_preface = spoken != ExpectedProtocol::Http1 && H2_PREFACE.starts_with(prefix(ahead));
+        if is_preface && ahead.len() >= H2_PREFACE.len() {
+            connection.begin_http2();
+            return Ok(Arrival::Http2);
+        }
+        let undecided = is_preface || ahead.is_empty() || may_skip_line && ahead == b"\r";
+        if !undecided {
+            if spoken == ExpectedProtocol::Http2 {
+                return Err(CloseReason::Handshake);
+            }
+            if let Some(length) = end.find(ahead, limits).map_err(CloseReason::Head)? {
+                let head = ahead.get(..length).unwrap_or_default();
+                let framing = head::check(head, limits).map_err(CloseReason::Head)?;
+                let request = connection.begin_request(length, framing);
+                return request.map(Arrival::Request).map_err(|_| CloseReason::ChunksInvalid);
+            }
+        }
+        match connection.read_head().await {
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(CloseReason::HeadBudgetExhausted),
+            _ => return Ok(Arrival::Nothing),
+        }
+    }
+}
+
+/// The beginning of `bytes`, at most as long as the preface.
+fn prefix(bytes: &[u8]) -> &[u8] {
+    bytes.get(..H2_PREFACE.len()).unwrap_or(bytes)
+}
+
+/// How long the client may go on sending after its answer. Closing a connection with unread bytes resets it, and the answer may
+/// be lost.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Tells the client why its connection is closed, if there is an HTTP/1.1 answer for `reason`, in the form of the requested
+/// path's protocol.
+pub(super) async fn send_refusal(connection: &mut ClientConnection, reason: CloseReason) {
+    let refusal = match reason {
+        CloseReason::Head(HeadFault::TooLarge) => Refusal::HeadersTooLarge,
+        CloseReason::Head(fault) => Refusal::HeadInvalid(fault),
+        CloseReason::HeadLate => Refusal::HeadTimeout,
+        CloseReason::HeadBudgetExhausted => Refusal::HeadGaveWay,
+        CloseReason::ChunksInvalid => Refusal::BodyFramingInvalid,
+        _ => return,
+    };
+    let form = operation::error_protocol(requested_path(connection.ahead()));
+    connection.forget_ahead();
+    let reply = refusal.reply(form, &request_id());
+    let phrase = StatusCode::from_u16(reply.status)
+        .ok()
+        .and_then(|status| status.canonical_reason());
+    let mut answer = format!("HTTP/1.1 {} {}\r\n", reply.status, phrase.unwrap_or_default());
+    for (name, value) in &reply.headers {
+        answer.push_str(&format!("{name}: {value}\r\n"));
+    }
+    answer.push_str(&format!(
+        "content-length: {}\r\nconnection: close\r\n\r\n",
+        reply.body.len()
+    ));
+    let answer = [answer.as_bytes(), &reply.body].concat();
+    // An error means that the client does not read its answer.
+    let _ = tokio::time::timeout(LINGER, async {
+        connection.write_all(&answer).await?;
+        connection.flush().await?;
+        AsyncWriteExt::shutdown(connection).await?;
+        while connection.read_ahead().await? > 0 {
+            connection.skip_ahead(usize::MAX);
+        }
+        std::io::Result::Ok(())
+    })
+    .await;
+}
+
+/// Answers a request over HTTP/2 with `refusal`, in the form of its path's protocol, and leaves its body unread.
+pub(super) async fn refuse_http2(mut session: ServerSession, refusal: &Refusal) {
+    let form = operation::error_protocol(session.req_header().uri.path());
+    let reply = refusal.reply(form, &request_id());
+    let Ok(mut head) = ResponseHeader::build(reply.status, Some(reply.headers.len() + 1)) else {
+        return;
+    };
+    let length = ("content-length", reply.body.len().to_string());
+    for (name, value) in reply.headers.into_iter().chain([length]) {
+        if head.insert_header(name, value).is_err() {
+            return;
+        }
+    }
+    // An error means that the client does not read its answer.
+    let _ = tokio::time::timeout(LINGER, async move {
+        session.write_response_header(Box::new(head)).await?;
+        session.write_response_body(reply.body.into(), true).await?;
+        session.finish().await
+    })
+    .await;
+}
+
+/// The path in a request line, which may be malformed; empty if there is none.
+fn requested_path(bytes: &[u8]) -> &str {
+    let mut words = bytes.split(|byte| b" \r\n".contains(byte));
+    let target = words.nth(1).unwrap_or_default();
+    let path = target.split(|byte| b"?#".contains(byte)).next().unwrap_or_default();
+    std::str::from_utf8(path).unwrap_or_default()
+}
+
+/// A new request id, in the form of `gateway/exchange.rs`.
+fn request_id() -> String {
+    let random = rand::rng()
+        .sample_iter(rand::distr::Alphanumeric)
+        .take(24)
+        .map(char::from);
+    format!("req_{}", random.collect::<String>())
+}

@@ -1,0 +1,96 @@
+//! The caller of a request, identified by its key.
+
+use std::sync::Arc;
+
+use pingora_proxy::Session;
+
+use crate::{
+    domain::{
+        faults::refusal::Refusal,
+        keys::{
+            self, CredentialError,
+            key::{KeyInvalid, KeyRecord},
+            secret::{KeyDigest, ServiceKey},
+        },
+    },
+    edges::clock,
+    gateway::{
+        exchange::Exchange,
+        parts::Gateway,
+        request::head::{self, QueryKeys},
+    },
+    money::billing::FoundKey,
+    store::key_cache::{KeyLookupError, shard::PresentedCaller},
+};
+
+/// The authenticated caller of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// The digest of the key's current or previous text; never that of an access token that stands for the key.
+    pub digest: KeyDigest,
+    /// The key's record, as this node knew it at authentication.
+    pub key: Arc<KeyRecord>,
+    /// The key's text, or the token that stands for it, so that it can be kept from providers.
+    pub presented: ServiceKey,
+}
+
+impl Caller {
+    /// Checks that the key is not revoked, replaced or expired.
+    ///
+    /// # Errors
+    /// The refusal of such a key.
+    pub(crate) fn check(&self, now_unix: i64) -> Result<(), Refusal> {
+        Ok(self.key.check(&self.digest, now_unix)?)
+    }
+
+    /// The same, but the key may have expired: its usage can still be read.
+    ///
+    /// # Errors
+    /// The refusal of a revoked or replaced key.
+    pub(crate) fn check_except_expiry(&self, now_unix: i64) -> Result<(), Refusal> {
+        match self.key.check(&self.digest, now_unix) {
+            Ok(()) | Err(KeyInvalid::Expired) => Ok(()),
+            Err(denied) => Err(denied.into()),
+        }
+    }
+
+    /// The caller's key in billing's form.
+    pub(crate) fn key_for_billing(&self) -> FoundKey<'_> {
+        FoundKey {
+            digest: &self.digest,
+            record: &self.key,
+        }
+    }
+}
+
+/// Finds the record of the key that the request's head presents. Does not read the body.
+pub(crate) async fn identify(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &Exchange,
+    keys: &QueryKeys,
+) -> Result<Caller, Refusal> {
+    let offered = head::presented_keys(session.req_header(), keys);
+    let prefix = &exchange.live.config.gateway.key_prefix;
+    let presented = keys::choose_key(exchange.protocol, &offered, prefix).map_err(|error| match error {
+        CredentialError::Missing => Refusal::CredentialMissing,
+        CredentialError::Ambiguous => Refusal::CredentialAmbiguous,
+        CredentialError::Malformed => Refusal::KeyUnknown,
+    })?;
+    let now = clock::instant();
+    let now_unix = gateway.billing.time().now_seconds(now);
+    let asker = || head::client(session, &gateway.limits.trusted_proxies);
+    let found = gateway.keys.lookup(&presented.digest(), (now, now_unix), asker).await;
+    let found = found.map_err(|error| match error {
+        KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
+        KeyLookupError::Store(error) => {
+            tracing::warn!(%error, "the key store did not answer");
+            Refusal::StoreUnavailable
+        }
+    })?;
+    match found {
+        None => Err(Refusal::KeyUnknown),
+        Some(PresentedCaller::Key(digest, key)) => Ok(Caller { digest, key, presented }),
+        Some(PresentedCaller::TokenExpired) => Err(Refusal::KeyExpired),
+    }
+}

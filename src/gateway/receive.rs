@@ -1,0 +1,233 @@
+//! A request's arrival: reads its head, and decides whether a provider or weir itself answers it.
+
+use std::time::Duration;
+
+use pingora::{Error, ErrorType, Result};
+use pingora_proxy::Session;
+
+use crate::{
+    domain::{
+        faults::{
+            End,
+            refusal::{Refusal, RefusalReply},
+        },
+        keys::key::KeyRecord,
+        ledger::reports,
+        wire::operation::RequestTarget,
+    },
+    edges::clock,
+    gateway::{
+        admission,
+        answer::fields,
+        caller::{self, Caller},
+        client_stream,
+        exchange::{Exchange, RequestStage},
+        forward::Forward,
+        parts::Gateway,
+        reply,
+        request::head::{self, QueryKeys},
+    },
+    stability::public::PublicResponse,
+};
+
+/// How a request is answered.
+enum RequestDecision {
+    /// A provider answers it.
+    Forward(Box<Forward>),
+    /// weir answers it.
+    Reply(RefusalReply),
+    /// The public stability service or the portal answers it; the log names the operation so.
+    Publish(&'static str, PublicResponse),
+}
+
+/// Receives a request's head: sets the connection's timeouts and takes keys out of the query.
+pub(crate) fn receive_head(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
+    let limits = &exchange.live.config.gateway;
+    client_stream::offer_keepalive(session, limits.keepalive);
+    client_stream::withdraw_keepalive(session, &gateway.drain);
+    if session.is_http2() {
+        // Over HTTP/1.1 the client's connection limits writing (`ClientConnection`).
+        session.set_write_timeout(Some(limits.write));
+    }
+    session.set_total_drain_timeout(Some(Duration::from_secs(1)));
+    fields::suppress_interim_heads(session);
+    head::forget_spelling(session.req_header_mut());
+    let query_keys = head::strip_query_keys(session.req_header_mut());
+    exchange.protocol = head::protocol(session.req_header(), &query_keys);
+    let record = &mut exchange.log.record;
+    record.protocol = Some(exchange.protocol.as_str());
+    record.client_version = if session.is_http2() { 2 } else { 1 };
+    exchange.stage = RequestStage::Arrived(query_keys);
+}
+
+/// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
+pub(crate) async fn respond(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+    fail::fail_point!("request_filter");
+    let RequestStage::Arrived(query_keys) = exchange.take_stage() else {
+        return Error::e_explain(ErrorType::InternalError, "the request has no arrival stage");
+    };
+    let decision = decide(gateway, session, exchange, &query_keys).await;
+    client_stream::withdraw_keepalive(session, &gateway.drain);
+    match decision {
+        Ok(RequestDecision::Forward(forward)) => {
+            head::end_connection(session.req_header_mut());
+            exchange.stage = RequestStage::Forwarding(forward);
+            return Ok(false);
+        }
+        Ok(RequestDecision::Reply(answer)) => reply::send_reply(session, exchange, answer).await,
+        Ok(RequestDecision::Publish(operation, answer)) => {
+            reply::send_published(session, exchange, operation, answer).await
+        }
+        Err(End::Refused(refusal)) => reply::refuse(session, exchange, refusal).await?,
+        Err(end) => {
+            exchange.log.close(&end);
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client left while sending").into_down());
+        }
+    }
+    Ok(true)
+}
+
+async fn decide(
+    gateway: &Gateway,
+    session: &mut Session,
+    exchange: &mut Exchange,
+    keys: &QueryKeys,
+) -> Result<RequestDecision, End> {
+    head::check_size(session.req_header(), &exchange.live.config.gateway)?;
+    if let Some(answer) = reply::find_published(&gateway.pages.public, gateway.billing.time(), session) {
+        return Ok(RequestDecision::Publish("stability", answer));
+    }
+    if let Some(portal) = &gateway.pages.portal
+        && let Some((operation, answer)) = reply::find_portal_response(portal, session).await
+    {
+        return Ok(RequestDecision::Publish(operation, answer));
+    }
+    let target = head::target(session.req_header())?;
+    exchange.log.record.operation = match &target {
+        RequestTarget::Forward { operation, .. } => Some(operation.as_str()),
+        RequestTarget::ListModels | RequestTarget::ShowModel { .. } => Some("models"),
+        RequestTarget::OwnUsage => Some("own_usage"),
+        RequestTarget::ManagedSettings | RequestTarget::Spend => Some("agents"),
+        RequestTarget::Hello => Some("hello"),
+    };
+    let reply = match target {
+        RequestTarget::Hello => reply::hello_reply(),
+        RequestTarget::OwnUsage => Box::pin(own_usage_reply(gateway, session, exchange, keys)).await?,
+        RequestTarget::ManagedSettings | RequestTarget::Spend => {
+            Box::pin(agent_reply(gateway, session, exchange, keys, &target)).await?
+        }
+        RequestTarget::Forward { operation, model } => {
+            let caller = authenticate(gateway, session, exchange, keys).await?;
+            if gateway.drain.running() > gateway.limits.running_max {
+                return Err(Refusal::TooManyRunning.into());
+            }
+            let forward = admission::admit(gateway, session, exchange, caller, operation, model).await?;
+            return Ok(RequestDecision::Forward(forward));
+        }
+        RequestTarget::ListModels => {
+            let caller = authenticate(gateway, session, exchange, keys).await?;
+            model_list_reply(gateway, session, exchange, &caller, None)?
+        }
+        RequestTarget::ShowModel { model } => {
+            let caller = authenticate(gateway, session, exchange, keys).await?;
+            model_list_reply(gateway, session, exchange, &caller, Some(&model))?
+        }
+    };
+    Ok(RequestDecision::Reply(reply))
+}
+
+/// Finds the caller, and checks that its key is valid. The access log names the key even if it is not.
+async fn authenticate(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &mut Exchange,
+    keys: &QueryKeys,
+) -> Result<Caller, Refusal> {
+    let caller = caller::identify(gateway, session, exchange, keys).await?;
+    exchange.log.name_key(&caller.key);
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    caller.check(now)?;
+    gateway.keys.record_use(&caller.key.id, now);
+    Ok(caller)
+}
+
+async fn own_usage_reply(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &mut Exchange,
+    keys: &QueryKeys,
+) -> Result<RefusalReply, Refusal> {
+    let asker = head::client(session, &gateway.limits.trusted_proxies);
+    gateway.pages.own_usage.admit(asker, clock::instant())?;
+    let caller = caller::identify(gateway, session, exchange, keys).await?;
+    exchange.log.name_key(&caller.key);
+    caller.check_except_expiry(gateway.billing.time().now_seconds(clock::instant()))?;
+    let now_ms = gateway.billing.time().now_ms(clock::instant());
+    let is_off = |provider: &str| gateway.switches.is_off(provider);
+    let (head, usage) = (session.req_header(), &gateway.pages.own_usage);
+    let base = usage.site.base(head, head::peer_address(session));
+    let asked = (head.uri.query(), base.as_deref());
+    let catalogue = &exchange.live.catalogue;
+    usage.reply(&caller.key, catalogue, is_off, asked, now_ms).await
+}
+
+fn model_list_reply(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &Exchange,
+    caller: &Caller,
+    wanted: Option<&str>,
+) -> Result<RefusalReply, Refusal> {
+    let query = session.req_header().uri.query();
+    let is_off = |provider: &str| gateway.switches.is_off(provider);
+    reply::reply(
+        &exchange.live.catalogue,
+        is_off,
+        &caller.key,
+        exchange.protocol,
+        wanted,
+        query,
+    )
+}
+
+/// Answers a request of an agent that is signed in.
+///
+/// # Errors
+/// The refusal if agents cannot sign in here, the address asks too often, the key is invalid or the store does not answer.
+pub(crate) async fn agent_reply(
+    gateway: &Gateway,
+    session: &Session,
+    exchange: &mut Exchange,
+    keys: &QueryKeys,
+    target: &RequestTarget,
+) -> Result<RefusalReply, Refusal> {
+    let agents = gateway.pages.agents.as_ref().ok_or(Refusal::UnknownPath)?;
+    let asker = head::client(session, &gateway.limits.trusted_proxies);
+    gateway.pages.own_usage.admit(asker, clock::instant())?;
+    let caller = caller::identify(gateway, session, exchange, keys).await?;
+    exchange.log.name_key(&caller.key);
+    let now = gateway.billing.time().now_seconds(clock::instant());
+    if let RequestTarget::Spend = target {
+        caller.check_except_expiry(now)?;
+        return spend_reply(gateway, &caller.key).await;
+    }
+    caller.check(now)?;
+    gateway.keys.record_use(&caller.key.id, now);
+    let settings = agents.settings.as_ref().ok_or(Refusal::UnknownPath)?;
+    Ok(reply::managed_settings_reply(settings, &session.req_header().headers))
+}
+
+async fn spend_reply(gateway: &Gateway, key: &KeyRecord) -> Result<RefusalReply, Refusal> {
+    let spend = gateway.pages.own_usage.spend(key).await?;
+    let now_ms = gateway.billing.time().now_ms(clock::instant());
+    Ok(RefusalReply {
+        status: 200,
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("cache-control", "no-store".to_owned()),
+        ],
+        body: reports::quota_report(&key.terms, &spend, now_ms)
+            .to_string()
+            .into_bytes(),
+    })
+}

@@ -1,0 +1,283 @@
+//! Reads a request's whole body, whatever its size and framing, and scans it.
+//!
+//! Pingora replays a body that a filter has read only from a buffer of 64 KiB, and drops that buffer when it overflows.
+//! So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt. That hook
+//! replaces Pingora's bytes by the stored body:
+//! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail. Such a body is
+//!   complete when it has that length; nothing waits for another end, such as trailers over HTTP/2.
+//! - Without one, reading stops when the JSON value (and the compressed stream that it ends in) is complete, and Pingora's own
+//!   loop reads the end of the body, within the same time limit (`front/unread.rs`, `gateway/client_h2.rs`). A compressed body
+//!   that fits the buffer is read to its end, because another compressed stream may follow.
+
+use std::io::ErrorKind;
+
+use bytes::{Bytes, BytesMut};
+use pingora::{Error, ErrorType};
+use pingora_proxy::Session;
+
+use crate::{
+    config::limits::BodiesConfig,
+    domain::{
+        faults::{BodyTime, End, refusal::Refusal},
+        wire::{
+            json_scan::{self, JsonEnd, JsonEndProgress, Scan, ScanError, ScanLimits},
+            protocol::Protocol,
+        },
+    },
+    edges::{body_budget::BodyReservation, clock},
+    gateway::{
+        coding::Coding,
+        request::{
+            body::{self, BodyFraming, REPLAY_BYTES_MAX, RequestBody},
+            body_work::{FREE_BYTES_MAX, KeyWork},
+            compressed_body::{AT_ONCE_DECODED_BYTES_MAX, CompressedBody},
+            head::{BodyHead, Expectation},
+        },
+    },
+};
+
+/// The first allocation for a body is at most this.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// The second allocation is at least this: large enough that the allocator returns it to the system once it is free.
+const LARGE_BYTES_MIN: usize = 1024 * 1024;
+
+/// Reads the body within `limits`: of its size, both as received and decoded, of the wait for bytes, and of the total time.
+/// `lease` grows with the bytes that have arrived, not with the announced length.
+pub(crate) async fn read_body(
+    session: &mut Session,
+    head: BodyHead,
+    limits: &BodiesConfig,
+    lease: BodyReservation,
+    work: &KeyWork,
+) -> Result<RequestBody, End> {
+    let mut gathering = BodyReader {
+        text: BodyText::new(head, limits.bytes_max, lease)?,
+        received: 0,
+        coding: head.coding,
+        bytes_max: limits.bytes_max,
+        work,
+        time: BodyTime::new(limits.time(), clock::instant()),
+    };
+    session.set_read_timeout(Some(limits.read));
+    if head.expectation == Expectation::Continue {
+        session.write_continue_response().await.map_err(|_| End::ClientLeft)?;
+    }
+    let form = match head.length {
+        Some(length) => read_sized(session, length, &mut gathering).await?,
+        None => read_open(session, &mut gathering).await?,
+    };
+    let body = gathering.finish(form)?;
+    if session.is_body_done() && !body.can_resend() {
+        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. So nothing is left that would
+        // make Pingora call the body's hook.
+        return Err(Refusal::LengthRequired.into());
+    }
+    Ok(body)
+}
+
+/// A body being read.
+struct BodyReader<'a> {
+    text: BodyText,
+    received: usize,
+    coding: Option<Coding>,
+    bytes_max: usize,
+    work: &'a KeyWork,
+    time: BodyTime,
+}
+
+/// The bytes that have arrived, with the lease of their memory.
+enum BodyText {
+    Plain(BytesMut, BodyReservation),
+    Coded(CompressedBody),
+}
+
+impl BodyText {
+    fn new(head: BodyHead, bytes_max: usize, lease: BodyReservation) -> Result<Self, Refusal> {
+        Ok(match head.coding {
+            None => Self::Plain(BytesMut::new(), lease),
+            Some(coding) => Self::Coded(CompressedBody::new(coding, bytes_max, lease)?),
+        })
+    }
+}
+
+/// Adds a piece to a text. The capacity grows to about twice the bytes that have arrived, but not beyond the declared `length`.
+fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
+    let whole = text.len() + piece.len();
+    if text.capacity() < whole {
+        let end = usize::try_from(length.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let room = match text.capacity() {
+            0 => SMALL_BYTES_MAX,
+            capacity => (2 * capacity).max(LARGE_BYTES_MIN),
+        };
+        let room = room.min(end).max(whole);
+        if text.capacity() <= SMALL_BYTES_MAX {
+            let small = std::mem::replace(text, BytesMut::with_capacity(room));
+            text.extend_from_slice(&small);
+        } else {
+            text.reserve(room - text.len());
+        }
+    }
+    text.extend_from_slice(piece);
+}
+
+impl BodyReader<'_> {
+    /// Adds bytes that have arrived. Returns true if a compressed body may end here.
+    async fn push(&mut self, piece: Bytes, length: Option<u64>) -> Result<bool, Refusal> {
+        self.received += piece.len();
+        if self.received > self.bytes_max {
+            return Err(Refusal::BodyTooLarge {
+                limit_bytes: self.bytes_max as u64,
+            });
+        }
+        match &mut self.text {
+            BodyText::Plain(text, lease) => {
+                body::grow_lease(lease, piece.len())?;
+                extend(text, &piece, length);
+                Ok(false)
+            }
+            // Boxed, so that the futures of requests with plain bodies do not have the room for it.
+            BodyText::Coded(compressed) => Box::pin(compressed.push(piece, self.work)).await,
+        }
+    }
+
+    fn finish(self, form: BodyFraming) -> Result<RequestBody, End> {
+        let (bytes, lease) = match self.text {
+            BodyText::Plain(text, lease) => (text.freeze(), lease),
+            BodyText::Coded(compressed) => compressed.finish()?,
+        };
+        Ok(RequestBody::new(bytes, form, self.received, self.coding, lease))
+    }
+}
+
+async fn read_sized(session: &mut Session, length: u64, body: &mut BodyReader<'_>) -> Result<BodyFraming, End> {
+    loop {
+        let left = length.saturating_sub(body.received as u64);
+        if left <= REPLAY_BYTES_MAX as u64 {
+            session.enable_retry_buffering();
+        }
+        if left == 0 {
+            break;
+        }
+        let Some(piece) = read_piece(session, body).await? else {
+            break;
+        };
+        body.push(piece, Some(length)).await?;
+    }
+    Ok(BodyFraming::Sized)
+}
+
+async fn read_open(session: &mut Session, body: &mut BodyReader<'_>) -> Result<BodyFraming, End> {
+    session.enable_retry_buffering();
+    let mut end = JsonEnd::new();
+    while let Some(piece) = read_piece(session, body).await? {
+        let may_end = body.push(piece.clone(), None).await?;
+        let is_complete = match body.coding {
+            None => matches!(end.push(&piece), JsonEndProgress::CompleteAt(_)),
+            Some(_) => may_end && body.received > REPLAY_BYTES_MAX,
+        };
+        if is_complete {
+            break;
+        }
+    }
+    Ok(BodyFraming::Open)
+}
+
+/// Reads a piece within the time limit; Pingora's own has no effect over HTTP/2.
+async fn read_piece(session: &mut Session, body: &mut BodyReader<'_>) -> Result<Option<Bytes>, End> {
+    let due = body.time.begin_wait(clock::instant());
+    let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
+    let late = |_| End::Refused(Refusal::BodyTimeout);
+    let gone = |error: Box<Error>| refusal_of(&error).map_or(End::ClientLeft, End::Refused);
+    let piece = reading.await.map_err(late)?.map_err(gone)?;
+    body.time.on_moved(piece.as_ref().map_or(0, Bytes::len), clock::instant);
+    Ok(piece)
+}
+
+/// The refusal for a body that could not be read; `None` if its client has left.
+pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
+    if *error.etype() == ErrorType::ReadTimedout {
+        return Some(Refusal::BodyTimeout);
+    }
+    // The front uses these kinds (`ClientConnection`).
+    match error.root_cause().downcast_ref::<std::io::Error>()?.kind() {
+        ErrorKind::TimedOut => Some(Refusal::BodyTimeout),
+        ErrorKind::InvalidData => Some(Refusal::BodyFramingInvalid),
+        _ => None,
+    }
+}
+
+/// The largest body whose work is not offloaded: usually about a millisecond, as much as a few requests take anyway.
+pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
+
+/// Scans the body: at once if it is small and the debt of its key is low, or else offloaded and in a turn of the key. The key is
+/// charged unless the body is small. The result is boxed, because it is moved often and lives as long as the request.
+///
+/// # Errors
+/// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if the key has too many
+/// large bodies.
+pub(crate) async fn scan(
+    body: &RequestBody,
+    protocol: Protocol,
+    limits: ScanLimits,
+    work: &KeyWork,
+) -> Result<Box<Scan>, Refusal> {
+    let at_once = match body.is_coded() {
+        true => AT_ONCE_DECODED_BYTES_MAX,
+        false => AT_ONCE_BYTES_MAX,
+    };
+    let scan = |bytes: &[u8]| json_scan::scan(bytes, protocol, &limits);
+    let scanned = match body.bytes.len() {
+        0..=FREE_BYTES_MAX => scan(&body.bytes),
+        length if length <= at_once && work.can_run_now() => work.run_charged(|| scan(&body.bytes)),
+        _ => {
+            let bytes = body.bytes.clone();
+            work.run_in_turn(move || json_scan::scan(&bytes, protocol, &limits))
+                .await?
+        }
+    };
+    scanned.map(Box::new).map_err(invalid)
+}
+
+fn invalid(error: ScanError) -> Refusal {
+    Refusal::BodyInvalid {
+        reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_room_for_what_has_arrived_and_not_for_what_is_announced() {
+        let mut text = BytesMut::new();
+        extend(&mut text, b"{", Some(32 << 20));
+        assert!(text.capacity() <= SMALL_BYTES_MAX, "{}", text.capacity());
+        let mut most = 0;
+        while text.len() < 8 << 20 {
+            extend(&mut text, &[b' '; 10_000], Some(32 << 20));
+            most = most.max(text.capacity());
+            assert!(most <= (2 * text.len()).max(SMALL_BYTES_MAX).max(LARGE_BYTES_MIN));
+        }
+        for size in [1, 1000, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1, 3_000_000] {
+            let (mut text, piece) = (BytesMut::new(), vec![b'x'; size / 3 + 1]);
+            for piece in piece
+                .iter()
+                .cycle()
+                .take(size)
+                .copied()
+                .collect::<Vec<u8>>()
+                .chunks(10_000)
+            {
+                extend(&mut text, piece, Some(size as u64));
+            }
+            assert_eq!(text.len(), size);
+            let most = if size < LARGE_BYTES_MIN { size.max(64) } else { 2 * size };
+            assert!(text.capacity() <= most, "{size}: {}", text.capacity());
+        }
+        let mut unknown = BytesMut::new();
+        extend(&mut unknown, &[b'x'; 3_000_000], None);
+        extend(&mut unknown, b"y", None);
+        assert_eq!((unknown.len(), unknown[3_000_000]), (3_000_001, b'y'));
+    }
+}

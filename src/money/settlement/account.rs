@@ -1,0 +1,322 @@
+//! Settles one account: sends its steps in order until the store has them all. Settlements of requests that were admitted from
+//! leases are collected for a moment, since nobody waits for them; any other step among them has all sent at once. At a start,
+//! requests that an ended process left open are settled first, and the start waits for the balances.
+
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use smol_str::SmolStr;
+
+use crate::{
+    domain::ledger::{
+        AccountChange, AdmittedRequest, Checkpoint, NodeId, Settlement, settlement_after_crash, settlement_of_charged,
+    },
+    journal::{Journal, JournalError, OpenedJournal, STEP_BYTES_MAX, UncertainSettlement, UnsentSteps},
+    money::settlement::{APPLY_STEPS_MAX, Settler, back_off},
+    store::{StoreError, ledger::LedgerStore},
+};
+
+/// The minimum number of steps per call, if there are as many.
+const STEPS_MIN: usize = 3;
+/// How long settlements of leases may wait for others, unless there are [`LedgerStore::batch_steps_max`].
+const GATHER_MS: u32 = 250;
+/// How often the queue is checked for a step that must not wait.
+const LOOK_EVERY_MS: u32 = 25;
+
+impl Settler {
+    /// Sends the account's steps until all are acknowledged. With `ask`, reads the store's watermark first.
+    pub(super) async fn settle_account(&self, account: &str, ask: bool) {
+        let mut ask = ask;
+        // A reply from before the store lost writes may arrive afterwards; its watermark is too high then.
+        let mut epochs = self.store.epochs();
+        let mut pause = self.pause;
+        // Lost steps are skipped only after the store was asked, and logged once.
+        let mut asked_for_lost = false;
+        loop {
+            if epochs.has_changed().unwrap_or(false) {
+                epochs.mark_unchanged();
+                ask = true;
+            }
+            if ask {
+                match self.read_watermark(account).await {
+                    Ok(()) => {
+                        ask = false;
+                        pause = self.pause;
+                    }
+                    Err(error) => {
+                        log_failure(account, &error);
+                        back_off(&mut pause).await;
+                    }
+                }
+                continue;
+            }
+            self.gather(account).await;
+            let unsent = match self.unsent(account).await {
+                Ok(unsent) => unsent,
+                Err(error) => {
+                    tracing::error!(account, %error, "steps cannot be read from the journal");
+                    back_off(&mut pause).await;
+                    continue;
+                }
+            };
+            if unsent.steps.is_empty() {
+                return;
+            }
+            if unsent.lost == 0 {
+                asked_for_lost = false;
+            } else if !asked_for_lost {
+                (ask, asked_for_lost) = (true, true);
+                continue;
+            }
+            let Ok(call) = self.calls.acquire().await else { return };
+            let (node, steps) = (self.journal.node(), &unsent.steps);
+            let applied = self.store.apply(node, account, steps, unsent.last_row).await;
+            drop(call);
+            match applied {
+                Ok(watermark) => {
+                    pause = self.pause;
+                    self.charged.record(account);
+                    let forward = self.journal.acknowledge(account, watermark);
+                    let taken = unsent.steps.first().is_some_and(|first| watermark >= first.seq);
+                    if forward && taken {
+                        self.journal.report_lost(account, unsent.lost);
+                        asked_for_lost = false;
+                    } else if forward {
+                        // A store that applies nothing and has lost nothing is broken; it must not be asked in a loop.
+                        tracing::error!(account, watermark, "the store did not apply the account's next step");
+                        back_off(&mut pause).await;
+                    }
+                }
+                Err(error) => {
+                    log_failure(account, &error);
+                    back_off(&mut pause).await;
+                }
+            }
+        }
+    }
+
+    /// Waits a little for more steps, as long as nobody waits for any of them.
+    async fn gather(&self, account: &str) {
+        for _ in 0..GATHER_MS / LOOK_EVERY_MS {
+            let waiting = self.journal.patient_steps(account).unwrap_or(0);
+            if waiting == 0 || waiting >= self.store.batch_steps_max() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(LOOK_EVERY_MS.into())).await;
+        }
+    }
+
+    /// The next steps, from memory or else from the disk.
+    async fn unsent(&self, account: &str) -> Result<UnsentSteps, JournalError> {
+        let most = match self.journal.patient_steps(account) {
+            Some(gathered) => gathered.clamp(STEPS_MIN, self.store.batch_steps_max()),
+            None => steps_at_once(self.journal.unacknowledged_steps_of(account)),
+        };
+        if let Some(unsent) = self.journal.unsent_in_memory(account, most) {
+            return Ok(unsent);
+        }
+        let name = account.to_owned();
+        self.blocking(move |journal| journal.unsent(&name, most)).await
+    }
+
+    /// Reads the account's watermark from the store and records it in the journal.
+    pub(super) async fn read_watermark(&self, account: &str) -> Result<(), StoreError> {
+        // The semaphore is never closed.
+        let _call = self.calls.acquire().await;
+        let watermark = self.store.watermark(self.journal.node(), account).await?;
+        self.journal.acknowledge(account, watermark);
+        Ok(())
+    }
+}
+
+/// How many of `waiting` steps go into one call. The store runs the calls one by one, and an admission may wait for the longest:
+/// so few steps per call while few wait, and many when the store is behind.
+fn steps_at_once(waiting: usize) -> usize {
+    (waiting / 8).clamp(STEPS_MIN, APPLY_STEPS_MAX)
+}
+
+fn log_failure(account: &str, error: &StoreError) {
+    match error {
+        StoreError::Unavailable(_) | StoreError::Busy(_) => {
+            tracing::debug!(account, %error, "settlements wait for the store")
+        }
+        StoreError::NotFound | StoreError::Duplicate | StoreError::Deleted | StoreError::Corrupt(_) => {
+            tracing::error!(account, %error, "the store rejects settlements; they are sent again");
+        }
+    }
+}
+
+/// The timeout for reading a watermark from the store.
+const WATERMARK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The timeout for ending the holds of these requests at the store.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Charges the requests that are still open in a journal that was just opened, and ends their holds.
+///
+/// # Errors
+/// As for [`settle_left_over`].
+pub(crate) async fn charge_left_over(
+    opened: OpenedJournal,
+    ledger: &dyn LedgerStore,
+) -> Result<Arc<Journal>, JournalError> {
+    let OpenedJournal {
+        journal,
+        unsettled,
+        possibly_settled,
+        lessees,
+    } = opened;
+    let mut cut: BTreeSet<(NodeId, SmolStr)> = unsettled
+        .iter()
+        .map(|(admitted, _)| {
+            let holder = admitted.lease.as_ref().map_or(journal.node(), |lease| &lease.holder);
+            (holder.clone(), admitted.row.account.clone())
+        })
+        .collect();
+    cut.extend(lessees);
+    settle_left_over(&journal, unsettled)?;
+    if !possibly_settled.is_empty() {
+        settle_possibly_settled(&journal, ledger, possibly_settled).await?;
+    }
+    release(ledger, &cut).await;
+    Ok(journal)
+}
+
+/// Ends the holds of requests that died with their process, and the leases that they were admitted from. The nodes in `cut`
+/// hold nothing for other requests yet.
+async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
+    let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
+    match tokio::time::timeout(RELEASE_TIMEOUT, all).await {
+        Ok(ended) if ended.iter().all(Result::is_ok) => {}
+        // Their settlements end them as well.
+        Ok(_) | Err(_) => {
+            tracing::debug!("the holds of requests that ended with their process could not be ended at once")
+        }
+    }
+}
+
+/// Settles requests by what the journal has of each. Call it once, before anything is admitted.
+///
+/// # Errors
+/// The journal is full. The next start finds the requests that are not settled yet.
+pub(super) fn settle_left_over(
+    journal: &Journal,
+    unsettled: Vec<(AdmittedRequest, Option<Checkpoint>)>,
+) -> Result<u64, JournalError> {
+    let mut count = 0;
+    for (admitted, checkpoint) in unsettled {
+        let account = admitted.row.account.clone();
+        settle(journal, &account, settlement_after_crash(admitted, checkpoint))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Settles requests whose settlement may be in a damaged part of the journal. A request that the store has charged, or may have
+/// charged because it cannot be asked, is not charged again; a lost step is reported when it is skipped.
+///
+/// # Errors
+/// As for [`settle_left_over`].
+pub(super) async fn settle_possibly_settled(
+    journal: &Journal,
+    store: &dyn LedgerStore,
+    possibly_settled: Vec<UncertainSettlement>,
+) -> Result<(), JournalError> {
+    let told = possibly_settled.into_iter().map(|one| async move {
+        let account = &one.request.0.row.account;
+        let asked = tokio::time::timeout(WATERMARK_TIMEOUT, store.watermark(journal.node(), account)).await;
+        let charged = asked
+            .ok()
+            .and_then(Result::ok)
+            .is_none_or(|applied| applied >= one.step);
+        (one.request, charged)
+    });
+    let (mut charged, mut lost) = (0_u64, Vec::new());
+    for (request, was_charged) in join_all(told).await {
+        if was_charged {
+            let account = request.0.row.account.clone();
+            settle(journal, &account, settlement_of_charged(request.0))?;
+            charged += 1;
+        } else {
+            lost.push(request);
+        }
+    }
+    let charged_now = settle_left_over(journal, lost)?;
+    if charged + charged_now > 0 {
+        tracing::warn!(
+            charged,
+            charged_now,
+            "requests with their settlements in a damaged part of the journal: `charged` were most likely charged by the store, `charged_now` are charged now"
+        );
+    }
+    Ok(())
+}
+
+fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<(), JournalError> {
+    let mut room = journal.reserve(STEP_BYTES_MAX)?;
+    // The store has no step that is not on this disk, so the journal's own number is right.
+    journal.append_step(account, AccountChange::Settle(Box::new(settlement)), 0, &mut room)?;
+    Ok(())
+}
+
+/// The maximum time that a start waits for [`wait_for_balances`].
+pub(super) const BALANCES_WAIT: Duration = Duration::from_secs(10);
+
+/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have now; their settlers send them.
+/// A store that writes behind may have lost the last steps that it had applied: until they are sent again, its balances are
+/// slightly out of date.
+pub(crate) async fn wait_for_balances(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
+    if tokio::time::timeout(BALANCES_WAIT, wait_until_settled(journals, store))
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            waited_seconds = BALANCES_WAIT.as_secs(),
+            "the store does not have all steps of the journal yet; requests are admitted anyway, and balances may lack the last \
+             charges"
+        );
+    }
+}
+
+/// Waits until the store has every step that these journals have now.
+pub(super) async fn wait_until_settled(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
+    for journal in journals {
+        for (account, last) in journal.last_steps() {
+            wait_for_step(journal, store, &account, last).await;
+        }
+    }
+}
+
+/// Waits until the store has applied a step of an account. An acknowledgement in the journal is not enough: the store may have
+/// lost the step since.
+async fn wait_for_step(journal: &Journal, store: &dyn LedgerStore, account: &str, step: u64) {
+    let is_there = async || {
+        let applied = store.watermark(journal.node(), account).await;
+        applied.is_ok_and(|applied| applied >= step)
+    };
+    if is_there().await {
+        return;
+    }
+    let acknowledgements = journal.acknowledgements(account);
+    loop {
+        let mut acknowledged = pin!(acknowledgements.notified());
+        // From here on no acknowledgement is missed.
+        acknowledged.as_mut().enable();
+        if is_there().await {
+            return;
+        }
+        acknowledged.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_steps_go_into_a_call_while_few_wait() {
+        for (waiting, steps) in [(0, 3), (24, 3), (32, 4), (800, 100), (usize::MAX, APPLY_STEPS_MAX)] {
+            assert_eq!(steps_at_once(waiting), steps, "{waiting}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Copies rows from the former log backend to the current one: those from before the change.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashSet,
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
+
+use thiserror::Error;
+
+use crate::{
+    domain::ledger::{NodeId, consumption::Row},
+    journal::NumberedRow,
+    sinks::{
+        Batch, FedLogBackend, LogBackend, Sink, SinkError,
+        asks::{LogBackendError, LogPageQuery, PAGE_ROWS_MAX, RowPage},
+    },
+    store::{
+        StoreError,
+        ledger::{LOG_ROWS_MAX, LogLists},
+    },
+};
+
+/// The maximum number of rows in a batch.
+pub(super) const BATCH_ROWS: usize = 10_000;
+/// How often a batch is renumbered because another process has added rows meanwhile.
+const ATTEMPTS_MAX: usize = 16;
+
+/// Why not all rows were copied. Copied rows stay; calling [`fill`] again continues with the others.
+#[derive(Debug, Error)]
+pub(crate) enum FillError {
+    #[error(transparent)]
+    Home(#[from] LogBackendError),
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// Copies the rows of an account and day that ended before `before_ms` from the former log backend, if `home` lacks them; returns
+/// their number. No journal may have rows of that time that `home` still lacks. At most [`ROWS_AT_ONCE`] hashes of ids are in
+/// memory.
+pub(crate) async fn fill(
+    home: &dyn FedLogBackend,
+    former: &dyn LogBackend,
+    place: (&str, i64),
+    before_ms: i64,
+) -> Result<u64, FillError> {
+    let (mut brought, mut rows) = (0, DayRows::new(former, place));
+    while !rows.has_ended() {
+        let begin = rows.clone();
+        let mut missing = MissingRows::find(home, &mut rows, ROWS_AT_ONCE).await?;
+        brought += copy_missing(home, begin, &mut missing, before_ms).await?;
+    }
+    Ok(brought)
+}
+
+/// Copies the missing ones of `rows`; returns their number.
+async fn copy_missing(
+    home: &dyn FedLogBackend,
+    mut rows: DayRows<'_>,
+    missing: &mut MissingRows,
+    before_ms: i64,
+) -> Result<u64, FillError> {
+    let (mut lacking, mut brought) = (Vec::new(), 0);
+    while !missing.is_empty() && !rows.has_ended() {
+        let page = rows.next(PAGE_ROWS_MAX).await?;
+        let of_page = page.rows.into_iter().filter(|row| missing.remove(row));
+        lacking.extend(of_page.filter(|row| row.time_ms < before_ms));
+        if lacking.len() >= BATCH_ROWS {
+            brought += append_copied(home, std::mem::take(&mut lacking)).await?;
+        }
+    }
+    if !lacking.is_empty() {
+        brought += append_copied(home, lacking).await?;
+    }
+    Ok(brought)
+}
+
+/// Appends rows in the lane for copied rows; returns their number.
+pub(super) async fn append_copied(home: &dyn Sink, rows: Vec<Row>) -> Result<u64, SinkError> {
+    let node = NodeId::none();
+    let mut after = home.watermark(&node).await?;
+    let mut attempts = ATTEMPTS_MAX;
+    loop {
+        let numbers = after + 1..;
+        let numbered = std::iter::zip(numbers, &rows).map(|(number, row)| NumberedRow {
+            number,
+            row: row.clone(),
+        });
+        let rows: Vec<Arc<NumberedRow>> = numbered.map(Arc::new).collect();
+        let count = rows.len() as u64;
+        let batch = Batch {
+            node: node.clone(),
+            after,
+            upto: after + 1 + count,
+            rows,
+        };
+        attempts -= 1;
+        match home.append(&batch).await {
+            Ok(()) => return Ok(count),
+            Err(SinkError::OutOfOrder { watermark }) if attempts > 0 => after = watermark,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The maximum number of rows whose requests are in memory at once: their hashes take some 16 MB.
+pub(super) const ROWS_AT_ONCE: usize = 1_000_000;
+
+/// Reads a log backend's rows of a day, duplicates included.
+#[derive(Clone)]
+pub(super) struct DayRows<'h> {
+    home: &'h dyn LogBackend,
+    place: (&'h str, i64),
+    ask: LogPageQuery,
+    ends: bool,
+}
+
+impl<'h> DayRows<'h> {
+    /// Begins at the first row of an account and day.
+    pub(super) fn new(home: &'h dyn LogBackend, (account, day): (&'h str, i64)) -> Self {
+        Self {
+            home,
+            place: (account, day),
+            ask: LogPageQuery::for_day(account, day, PAGE_ROWS_MAX),
+            ends: false,
+        }
+    }
+
+    /// Reads the next rows: at least `limit`, unless they are the last.
+    pub(super) async fn next(&mut self, limit: usize) -> Result<RowPage, LogBackendError> {
+        if self.ends {
+            return Ok(RowPage::default());
+        }
+        self.ask.limit = limit.min(PAGE_ROWS_MAX);
+        let mut page = self.home.page(&self.ask).await?;
+        match page.next.take() {
+            Some(next) => self.ask.after = next,
+            None => self.ends = true,
+        }
+        Ok(page)
+    }
+
+    /// Whether the last rows have been read.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ends
+    }
+}
+
+/// Visits each row of an account and day in a log backend.
+pub(super) async fn for_each_row(
+    home: &dyn LogBackend,
+    place: (&str, i64),
+    mut visit: impl FnMut(&Row) + Send,
+) -> Result<(), LogBackendError> {
+    let mut rows = DayRows::new(home, place);
+    while !rows.has_ended() {
+        rows.next(PAGE_ROWS_MAX).await?.rows.iter().for_each(&mut visit);
+    }
+    Ok(())
+}
+
+/// Visits each row of a store's list of an account and day after the first `skip`; returns the number of rows, including these.
+pub(super) async fn for_each_listed_row(
+    lists: &dyn LogLists,
+    (account, day): (&str, i64),
+    skip: usize,
+    mut visit: impl FnMut(&Row) + Send,
+) -> Result<usize, StoreError> {
+    let mut read = skip;
+    loop {
+        let rows = lists.rows(account, day, read, LOG_ROWS_MAX).await?;
+        rows.iter().for_each(&mut visit);
+        read += rows.len();
+        if rows.len() < LOG_ROWS_MAX {
+            return Ok(read);
+        }
+    }
+}
+
+/// Rows missing from a log backend, among the rows compared.
+pub(super) struct MissingRows {
+    hashes: RandomState,
+    ids: HashSet<u64>,
+}
+
+impl MissingRows {
+    /// Compares a log backend with the next rows of another one, `wanted` of them or a few more.
+    pub(super) async fn find(
+        home: &dyn LogBackend,
+        rows: &mut DayRows<'_>,
+        wanted: usize,
+    ) -> Result<Self, LogBackendError> {
+        let mut missing = Self {
+            hashes: RandomState::new(),
+            ids: HashSet::new(),
+        };
+        let mut looked_for = 0;
+        while looked_for < wanted && !rows.has_ended() {
+            let page = rows.next(wanted - looked_for).await?;
+            looked_for += page.rows.len();
+            let ids = page.rows.iter().map(|row| missing.hashes.hash_one(&row.request_id));
+            missing.ids.extend(ids);
+        }
+        if !missing.is_empty() {
+            for_each_row(home, rows.place, |row| {
+                missing.remove(row);
+            })
+            .await?;
+        }
+        Ok(missing)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Removes a row from the missing ones; returns whether it was missing.
+    pub(super) fn remove(&mut self, row: &Row) -> bool {
+        self.ids.remove(&self.hashes.hash_one(&row.request_id))
+    }
+}

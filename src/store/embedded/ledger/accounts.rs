@@ -1,0 +1,380 @@
+//! All accounts in memory, with their changes that are not on disk yet.
+//!
+//! Each account has its own lock, under which it changes. The names of changed accounts are recorded. Writing an account
+//! copies its durable part under its lock, so that one transaction has counters, watermarks and daily sums of one moment.
+
+pub(crate) mod daily_sums;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Bound,
+    path::Path,
+    sync::Arc,
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    domain::{
+        keys::key::KeyId,
+        ledger::{
+            Account, AccountChange, AccountRecord, AccountView, AdmitCall, AdmitReply, NodeId, Step, VolatileState,
+            consumption::{RETENTION_DAYS, Row},
+            daily_sums::day_of,
+            notice::{NoticeId, TakenNotices},
+            retention::RetentionProgress,
+        },
+    },
+    store::{
+        StoreError, StoreOpenError,
+        embedded::ledger::{
+            CommitSignals, FAILING_MAX_MS,
+            accounts::daily_sums::OpenDays,
+            file::{LedgerFile, PendingAccountWrite, retention::first_hour},
+        },
+    },
+};
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// All accounts, and their file.
+pub(crate) struct AccountTable {
+    file: LedgerFile,
+    accounts: RwLock<BTreeMap<String, Arc<SharedAccountSlot>>>,
+    /// The names of the accounts that have changed since they were last written.
+    changed: Mutex<Vec<String>>,
+    /// Held while changes are written, and while days are opened, closed or removed: a day is open, or the file has all of
+    /// it.
+    writing: Mutex<()>,
+    /// When writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
+    failing_since: Mutex<Option<i64>>,
+    signals: Arc<CommitSignals>,
+}
+
+pub(super) type SharedAccountSlot = Mutex<AccountSlot>;
+
+#[derive(Default)]
+pub(super) struct AccountSlot {
+    pub(super) account: Account,
+    /// The sums of the days that receive rows.
+    days: OpenDays,
+    changed_keys: HashSet<KeyId>,
+    /// Whether the operations it remembers differ from those on disk.
+    changed_operations: bool,
+    /// Whether the waiting notices differ from those on disk.
+    changed_notices: bool,
+    /// Whether its name is among the changed ones.
+    is_listed: bool,
+}
+
+pub(super) enum ApplyOutcome {
+    To(u64),
+    /// Nothing was applied: this day must be opened first ([`AccountTable::open_day`]).
+    NeedsDay(i64),
+}
+
+impl AccountTable {
+    pub(super) fn open(folder: &Path, signals: Arc<CommitSignals>) -> Result<Self, StoreOpenError> {
+        LedgerFile::open(folder).map(|(file, accounts)| Self::new(file, accounts, signals))
+    }
+
+    pub(super) fn new(file: LedgerFile, accounts: BTreeMap<String, Account>, signals: Arc<CommitSignals>) -> Self {
+        let slot = |account| {
+            Arc::new(Mutex::new(AccountSlot {
+                account,
+                ..AccountSlot::default()
+            }))
+        };
+        let accounts = accounts.into_iter().map(|(id, account)| (id, slot(account)));
+        Self {
+            file,
+            accounts: RwLock::new(accounts.collect()),
+            changed: Mutex::default(),
+            writing: Mutex::default(),
+            failing_since: Mutex::default(),
+            signals,
+        }
+    }
+
+    pub(super) fn file(&self) -> &LedgerFile {
+        &self.file
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let accounts = self.accounts.read();
+        accounts.is_empty()
+    }
+
+    pub(super) fn slot(&self, id: &str) -> Option<Arc<SharedAccountSlot>> {
+        let accounts = self.accounts.read();
+        accounts.get(id).map(Arc::clone)
+    }
+
+    /// The last step of a node that was applied to an account, in memory.
+    pub(crate) fn watermark(&self, node: &NodeId, account: &str) -> u64 {
+        let slot = self.slot(account);
+        slot.map_or(0, |slot| slot.lock().account.watermark(node))
+    }
+
+    fn slot_or_new(&self, id: &str) -> Arc<SharedAccountSlot> {
+        if let Some(slot) = self.slot(id) {
+            return slot;
+        }
+        let mut accounts = self.accounts.write();
+        Arc::clone(accounts.entry(id.to_owned()).or_default())
+    }
+
+    /// Checks that steps may be applied.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when writing has failed for [`FAILING_MAX_MS`]: the steps must stay in the journal.
+    pub(super) fn check_written(&self, now_ms: i64) -> Result<(), StoreError> {
+        let since = *self.failing_since.lock();
+        match since {
+            Some(since) if now_ms.saturating_sub(since) >= FAILING_MAX_MS => {
+                let what = "the ledger's file cannot be written; no steps are applied until it can";
+                Err(StoreError::Unavailable(what.to_owned()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) fn admit(&self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
+        let id = ask.key.account.as_str();
+        let Some(slot) = self.slot(id) else {
+            return Account::default().admit(ask, now_ms);
+        };
+        let mut book = slot.lock();
+        let known = book.account.key_revision(&ask.key.id);
+        let answer = book.account.admit(ask, now_ms);
+        if book.account.key_revision(&ask.key.id) != known {
+            book.changed_keys.insert(ask.key.id.clone());
+            self.mark_changed(id, &mut book);
+        }
+        answer
+    }
+
+    pub(super) fn apply(&self, node: &NodeId, id: &str, steps: &[Step], upto: u64, now_ms: i64) -> ApplyOutcome {
+        let slot = self.slot_or_new(id);
+        let mut book = slot.lock();
+        let before = book.account.watermark(node);
+        let new = steps.iter().filter(|step| step.seq > before);
+        let mut days = new.filter_map(settled_row).map(day_of);
+        if let Some(day) = days.find(|day| !book.days.contains(*day)) {
+            return ApplyOutcome::NeedsDay(day);
+        }
+        let (watermark, rows) = book.account.apply(node, steps, upto);
+        if watermark != before {
+            let applied = steps.iter().filter(|step| step.seq > before && step.seq <= watermark);
+            for step in applied {
+                if let AccountChange::Settle(settlement) = &step.change {
+                    book.changed_keys.insert(settlement.key.clone());
+                    book.changed_notices |= !book.account.notices().is_empty();
+                }
+                book.changed_operations |= step.change.operation().is_some();
+            }
+            book.days.count(&rows, now_ms);
+            self.mark_changed(id, &mut book);
+        }
+        ApplyOutcome::To(watermark)
+    }
+
+    pub(super) fn set_terms(&self, id: &str, from: &AccountRecord, to: &AccountRecord) -> bool {
+        let slot = self.slot_or_new(id);
+        let mut book = slot.lock();
+        let before = book.account.record();
+        let holds = book.account.set_terms(from, to);
+        if book.account.record() != before {
+            self.mark_changed(id, &mut book);
+        }
+        holds
+    }
+
+    /// Takes the notices that are due. How often they were taken is written, too.
+    pub(super) fn take_notices(&self, id: &str, pause_ms: i64, now_ms: i64) -> TakenNotices {
+        let Some(slot) = self.slot(id) else {
+            return TakenNotices::default();
+        };
+        let mut book = slot.lock();
+        let taken = book.account.notices_mut().claim_due(pause_ms, now_ms);
+        if !taken.notices.is_empty() || taken.lost > 0 {
+            book.changed_notices = true;
+            self.mark_changed(id, &mut book);
+        }
+        taken
+    }
+
+    /// Removes notices that were delivered.
+    pub(super) fn acknowledge_notices(&self, id: &str, told: &[NoticeId]) {
+        let Some(slot) = self.slot(id) else { return };
+        let mut book = slot.lock();
+        if book.account.notices_mut().acknowledge(told) {
+            book.changed_notices = true;
+            self.mark_changed(id, &mut book);
+        }
+    }
+
+    /// Records that an account has changed.
+    fn mark_changed(&self, id: &str, book: &mut AccountSlot) {
+        if !book.is_listed {
+            book.is_listed = true;
+            let mut changed = self.changed.lock();
+            if changed.is_empty() {
+                self.signals.changed.notify_one();
+            }
+            changed.push(id.to_owned());
+        }
+    }
+
+    /// Writes all changes. Everything applied before the call is on disk when it returns.
+    pub(super) fn flush(&self, now_ms: i64) -> Result<(), StoreError> {
+        let _writing = self.writing.lock();
+        let names = std::mem::take(&mut *self.changed.lock());
+        if names.is_empty() {
+            return Ok(());
+        }
+        let slots = names.into_iter().filter_map(|id| Some((self.slot(&id)?, id)));
+        let (slots, changes): (Vec<Arc<SharedAccountSlot>>, Vec<PendingAccountWrite>) = slots
+            .map(|(slot, id)| {
+                let changed = slot.lock().take_changed(id);
+                (slot, changed)
+            })
+            .unzip();
+        let outcome = self.file.commit(&changes);
+        if outcome.is_ok() {
+            *self.failing_since.lock() = None;
+            return outcome;
+        }
+        self.failing_since.lock().get_or_insert(now_ms);
+        for (slot, changed) in slots.iter().zip(changes) {
+            let mut book = slot.lock();
+            self.mark_changed(&changed.account, &mut book);
+            book.mark_unwritten(changed);
+        }
+        outcome
+    }
+
+    pub(super) fn views(&self, after: Option<&str>, limit: usize, now_ms: i64) -> Vec<AccountView> {
+        let accounts = self.accounts.read();
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = accounts.range::<str, _>((start, Bound::Unbounded));
+        let views = behind.filter_map(|(id, slot)| slot.lock().account.view(id, now_ms));
+        views.take(limit).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let accounts = self.accounts.read();
+        accounts.keys().cloned().collect()
+    }
+}
+
+impl AccountSlot {
+    fn take_changed(&mut self, account: String) -> PendingAccountWrite {
+        self.is_listed = false;
+        let ids = std::mem::take(&mut self.changed_keys);
+        let keys = ids.into_iter().filter_map(|id| {
+            let key = self.account.key(&id)?.clone();
+            Some((id, key))
+        });
+        let operations = std::mem::take(&mut self.changed_operations);
+        let notices = std::mem::take(&mut self.changed_notices);
+        PendingAccountWrite {
+            account,
+            standing: self.account.summary().cloned(),
+            operations: operations.then(|| self.account.operations().iter().cloned().collect()),
+            notices: notices.then(|| self.account.notices().clone()),
+            keys: keys.collect(),
+            sums: self.days.take_changed(),
+        }
+    }
+
+    /// Marks these changes as not written.
+    fn mark_unwritten(&mut self, unwritten: PendingAccountWrite) {
+        self.changed_keys.extend(unwritten.keys.into_iter().map(|(id, _)| id));
+        self.changed_operations |= unwritten.operations.is_some();
+        self.changed_notices |= unwritten.notices.is_some();
+        self.days.mark_unwritten(unwritten.sums);
+    }
+}
+
+fn settled_row(step: &Step) -> Option<&Row> {
+    match &step.change {
+        AccountChange::Settle(settlement) => settlement.row.as_deref(),
+        AccountChange::Open { .. } | AccountChange::Credit { .. } | AccountChange::Adjust { .. } => None,
+    }
+}
+
+/// The first day whose sums are retained.
+pub(super) fn first_kept_day(now_ms: i64) -> i64 {
+    now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
+}
+
+/// The state of accounts that no file keeps, by account.
+pub(crate) type HandoverState = Vec<(String, VolatileState)>;
+
+impl AccountTable {
+    /// The current state of the accounts.
+    pub(in crate::store::embedded::ledger) fn handover_state(&self) -> HandoverState {
+        let accounts = self.accounts.read();
+        let of = accounts
+            .iter()
+            .map(|(id, slot)| (id.clone(), slot.lock().account.volatile_state()));
+        of.filter(|(_, transient)| !transient.is_empty()).collect()
+    }
+
+    /// Takes over the state that another process has read by [`Self::handover_state`], for accounts that exist.
+    pub(in crate::store::embedded::ledger) fn take_over(&self, carried: HandoverState, now_ms: i64) {
+        for (account, transient) in carried {
+            if let Some(slot) = self.slot(&account) {
+                slot.lock().account.restore_volatile_state(transient, now_ms);
+            }
+        }
+    }
+}
+
+impl AccountTable {
+    /// Removes the sums and hours older than the retention period, at most one day more than the last time.
+    pub(in crate::store::embedded::ledger) fn remove_old(&self, now_ms: i64) -> Result<(), StoreError> {
+        let keep_days = i64::from(RETENTION_DAYS);
+        let names = self.names();
+        let oldest = self.file.oldest_day(&names)?;
+        let before = self.file.retention()?;
+        let after = match before {
+            Some(retention) => retention.next_run(now_ms, keep_days, oldest),
+            None => RetentionProgress::first_run(now_ms, keep_days, oldest),
+        };
+        if before != Some(after) {
+            self.file.put_retention(after)?;
+            let behind_days = after.days_behind(now_ms);
+            if behind_days > 0 {
+                tracing::warn!(
+                    behind_days,
+                    "retention of daily sums and hours advances one day at a time: weir was not running for days, or the clock \
+                     has jumped; check the clock, and if it is right, `weir store prune` removes the rest at once"
+                );
+            }
+        }
+        self.remove_before(&names, after.first_kept(now_ms)).map(drop)
+    }
+
+    /// Removes everything before a day on an operator's order, and returns the number of sums removed.
+    pub(in crate::store::embedded::ledger) fn prune(&self, day: i64, now_ms: i64) -> Result<usize, StoreError> {
+        let word = RetentionProgress::forced_until(day, now_ms, i64::from(RETENTION_DAYS));
+        self.file.put_retention(word)?;
+        self.remove_before(&self.names(), day)
+    }
+
+    fn remove_before(&self, names: &[String], first: i64) -> Result<usize, StoreError> {
+        let mut removed = 0;
+        for id in names {
+            // Nothing of these days is written meanwhile.
+            let _writing = self.writing.lock();
+            if let Some(slot) = self.slot(id) {
+                slot.lock().days.forget_before(first);
+            }
+            removed += self.file.remove_sums(id, first)?;
+        }
+        self.file.remove_hours(first_hour(first))?;
+        Ok(removed)
+    }
+}

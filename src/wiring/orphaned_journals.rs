@@ -1,0 +1,255 @@
+//! Orphaned journals: those of processes that have ended. Their open requests are charged, their steps are settled, also again
+//! after the store has lost writes, and their counts are published.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::{
+    config::{JournalConfig, JournalSink},
+    journal::{Journal, JournalError, OpenedJournal, handle},
+    money::{
+        notices::ChargedAccounts,
+        settlement::{Settler, charge_left_over},
+    },
+    stability::Publisher,
+    store::{
+        KeyStore,
+        embedded::ledger::AccountTable,
+        ledger::{LedgerStore, StabilityStore},
+    },
+    wiring::log_sinks::LogSinks,
+};
+
+/// How often orphaned journals are looked for: while another process has a journal in the folder, and otherwise.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
+/// The timeout for ending the tasks of a journal.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// Settles the orphaned journals.
+pub(crate) struct OrphanedJournals {
+    settings: JournalConfig,
+    ledger: Arc<dyn LedgerStore>,
+    keys: Arc<dyn KeyStore>,
+    stability: Arc<dyn StabilityStore>,
+    charged: Arc<ChargedAccounts>,
+    sinks: LogSinks,
+    open: Mutex<Vec<OrphanedJournal>>,
+    /// Whether further journals are looked for. Locked while some are opened.
+    looking: tokio::sync::Mutex<bool>,
+    /// Notified when they are looked for again.
+    again: Notify,
+}
+
+/// An open orphaned journal, and the tasks that settle it.
+struct OrphanedJournal {
+    journal: Arc<Journal>,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl OrphanedJournals {
+    /// Starts without any journal.
+    pub(super) fn new(
+        settings: JournalConfig,
+        ledger: Arc<dyn LedgerStore>,
+        keys: Arc<dyn KeyStore>,
+        stability: Arc<dyn StabilityStore>,
+        charged: Arc<ChargedAccounts>,
+        sinks: LogSinks,
+    ) -> Self {
+        Self {
+            settings,
+            ledger,
+            keys,
+            stability,
+            charged,
+            sinks,
+            open: Mutex::default(),
+            looking: tokio::sync::Mutex::new(true),
+            again: Notify::new(),
+        }
+    }
+
+    /// Adopts a journal: charges its open requests, and starts to settle it.
+    ///
+    /// # Errors
+    /// The journal has no room for the charges, which are then made when it is opened again.
+    pub(super) async fn adopt(&self, opened: OpenedJournal) -> Result<(), JournalError> {
+        let journal = charge_left_over(opened, &*self.ledger).await?;
+        let stop = watch::Sender::new(false);
+        let settler = Settler::new(
+            Arc::clone(&journal),
+            Arc::clone(&self.ledger),
+            Arc::clone(&self.keys) as _,
+        )
+        .with_charged(Arc::clone(&self.charged));
+        let (settled, told) = (stop.subscribe(), stop.subscribe());
+        let publisher = Publisher::new(
+            Arc::clone(&journal) as _,
+            Arc::clone(&self.stability),
+            journal.node().clone(),
+        );
+        let mut tasks = vec![
+            tokio::spawn(async move { settler.run(settled).await }),
+            tokio::spawn(Arc::new(publisher).run(told)),
+        ];
+        tasks.extend(self.sinks.feeds(&journal, &stop.subscribe()).map(tokio::spawn));
+        self.open.lock().push(OrphanedJournal { journal, stop, tasks });
+        Ok(())
+    }
+
+    /// Looks for further orphaned journals until `stopped` turns true.
+    pub(super) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        let (mut refused, mut pause) = (BTreeSet::new(), LOOK_EVERY);
+        loop {
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                () = self.again.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = LOOK_EVERY_ALONE;
+            let looking = self.looking.lock().await;
+            if !*looking {
+                continue;
+            }
+            let settings = self.settings.clone();
+            let found =
+                tokio::task::spawn_blocking(move || (handle::open_orphaned(&settings, &mut refused), refused)).await;
+            let Ok((found, refused_now)) = found else { return };
+            refused = refused_now;
+            // One of those in use is this process's own, the others are open here.
+            if found.in_use > self.open.lock().len() + 1 {
+                pause = LOOK_EVERY;
+            }
+            for opened in found.opened {
+                let node = opened.journal.node().clone();
+                match self.adopt(opened).await {
+                    Ok(()) => {
+                        tracing::info!(%node, "a process has ended: its journal is settled here")
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "open requests in the journal of an ended process cannot be charged yet")
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes all journals for the successor, and stops looking for others.
+    pub(super) async fn close_all(&self) {
+        *self.looking.lock().await = false;
+        let lanes = std::mem::take(&mut *self.open.lock());
+        for lane in &lanes {
+            lane.stop.send_replace(true);
+        }
+        for lane in lanes {
+            for task in lane.tasks {
+                // A task that does not end keeps the journal open; the successor then opens it later.
+                let _ = timeout(END_WAIT, task).await;
+            }
+        }
+    }
+
+    /// Starts looking for orphaned journals again.
+    pub(super) async fn resume_looking(&self) {
+        *self.looking.lock().await = true;
+        self.again.notify_one();
+    }
+
+    /// Waits until the store has all steps that these journals have now.
+    pub(super) async fn drained(&self) {
+        for journal in self.journals() {
+            journal.wait_until_acknowledged().await;
+        }
+    }
+
+    /// The open journals.
+    pub(super) fn journals(&self) -> Vec<Arc<Journal>> {
+        let open = self.open.lock();
+        open.iter().map(|lane| Arc::clone(&lane.journal)).collect()
+    }
+}
+
+/// Records which steps the ledger has applied, as far as each journal knows; the returned closure tells the journals that all
+/// of these are in the store's file. A journal that believes more steps to be applied than the ledger has is left out: its
+/// settlement has not read the watermark yet.
+pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
+    let known = journals.into_iter().filter_map(|journal| {
+        let before = journal.acknowledged_before();
+        let has = |account| books.watermark(journal.node(), account) >= journal.acknowledged_step(account);
+        let has_all = journal.account_names().iter().all(|account| has(account));
+        has_all.then_some((journal, before))
+    });
+    let known: Vec<(Arc<Journal>, u64)> = known.collect();
+    move || {
+        for (journal, before) in known {
+            journal.set_sink_position(JournalSink::EMBEDDED_STORE.name, before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::ledger::{AccountChange, Step},
+        journal::STEP_BYTES_MAX,
+        store::embedded::ledger::EmbeddedLedger,
+    };
+
+    /// How much of the journal the store is not known to have written.
+    fn unwritten(journal: &Journal) -> u64 {
+        journal.sink_lag_bytes(JournalSink::EMBEDDED_STORE.name)
+    }
+
+    #[tokio::test]
+    async fn a_journal_is_told_of_steps_that_the_ledger_has_and_of_none_that_it_lacks() {
+        let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(|| 0_i64));
+        let settings = JournalConfig {
+            path: folder.path().join("journal"),
+            segment_bytes: 1 << 20,
+            keep: Duration::from_secs(86_400),
+            sync: Duration::from_millis(1),
+            sinks: vec![JournalSink::EMBEDDED_STORE],
+        };
+        let journal = Journal::open(&settings).unwrap().journal;
+        let ledger = EmbeddedLedger::open(&folder.path().join("store"), clock).unwrap();
+        let mut room = journal.reserve(STEP_BYTES_MAX).unwrap();
+        journal
+            .append_step("acme", AccountChange::nothing(), 0, &mut room)
+            .unwrap();
+        let tell = || record_applied(vec![Arc::clone(&journal)], &ledger.books());
+
+        // Its process before had an answer of which the file has nothing.
+        journal.acknowledge("acme", 1);
+        tell()();
+        assert!(unwritten(&journal) > 0);
+
+        let step = Step {
+            seq: 1,
+            change: AccountChange::nothing(),
+        };
+        assert_eq!(ledger.apply(journal.node(), "acme", &[step], 0).await, Ok(1));
+        let written = tell();
+        let last = journal.end();
+        // What comes behind it is not in the file with it.
+        journal
+            .append_step(
+                "acme",
+                AccountChange::nothing(),
+                0,
+                &mut journal.reserve(STEP_BYTES_MAX).unwrap(),
+            )
+            .unwrap();
+        ledger.flush().await.unwrap();
+        written();
+        assert_eq!(unwritten(&journal), journal.end().offset - last.offset);
+    }
+}
