@@ -53,6 +53,44 @@ impl Protocol {
     }
 }
 
+/// A protocol that weir speaks to providers: one of its clients' protocols, or `chat/completions`, which clients cannot use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum UpstreamProtocol {
+    /// The Messages protocol.
+    Messages,
+    /// The Responses protocol.
+    Responses,
+    /// The Gemini-style GenerateContent protocol.
+    Gemini,
+    /// The `chat/completions` protocol.
+    Chat,
+}
+
+impl UpstreamProtocol {
+    /// Every protocol, in the order in which a translation prefers them: the first loses least of reasoning and tools.
+    pub(crate) const ALL: [Self; 4] = [Self::Messages, Self::Responses, Self::Gemini, Self::Chat];
+
+    /// The label in logs, metrics and headers.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+impl From<Protocol> for UpstreamProtocol {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Messages => Self::Messages,
+            Protocol::Responses => Self::Responses,
+            Protocol::Gemini => Self::Gemini,
+        }
+    }
+}
+
 /// The number of bytes that are searched at a time in short strings.
 const WORD_BYTES: usize = 8;
 /// The number of words to search before a string counts as long: the search in long strings is slow to start.
