@@ -11,6 +11,7 @@ pub(crate) mod members;
 pub(crate) mod read;
 pub(crate) mod reasoning;
 pub(crate) mod tool_names;
+pub(crate) mod translator;
 pub(crate) mod write;
 
 use crate::domain::{
