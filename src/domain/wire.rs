@@ -55,7 +55,7 @@ impl Protocol {
 
 /// A protocol that weir speaks to providers: one of its clients' protocols, or `chat/completions`, which clients cannot use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum UpstreamProtocol {
+pub enum UpstreamProtocol {
     /// The Messages protocol.
     Messages,
     /// The Responses protocol.

@@ -35,10 +35,16 @@ enum AnswerInput {
     Body(Vec<u8>),
 }
 
-/// A stream of server-sent events, with the data of the current one.
+/// A stream of server-sent events.
 #[derive(Debug, Default)]
 struct EventInput {
     framer: SseFramer,
+    event: EventData,
+}
+
+/// The data of the current event.
+#[derive(Debug, Default)]
+struct EventData {
     data: Vec<u8>,
     name: Vec<u8>,
     has_ended: bool,
@@ -56,7 +62,7 @@ struct AnswerEvents {
     lost: Vec<&'static str>,
 }
 
-impl EventSink for EventInput {
+impl EventSink for EventData {
     fn on_data(&mut self, bytes: &[u8]) {
         if self.data.len() <= EVENT_BYTES_MAX {
             self.data.extend_from_slice(bytes);
@@ -149,22 +155,16 @@ impl AnswerTranslator {
             AnswerInput::Events(input) => {
                 let mut rest = bytes;
                 while !rest.is_empty() {
-                    // The framer borrows its own sink's neighbour, so it is taken out for the call.
-                    let mut framer = std::mem::take(&mut input.framer);
-                    let read = framer.push_event(rest, &mut **input);
-                    input.framer = framer;
+                    let EventInput { framer, event } = &mut **input;
+                    let read = framer.push_event(rest, event);
                     rest = rest.get(read..).unwrap_or_default();
-                    if input.data.len() > EVENT_BYTES_MAX {
+                    if event.data.len() > EVENT_BYTES_MAX {
                         return Err(AnswerFault::EventTooLarge);
                     }
-                    if !std::mem::take(&mut input.has_ended) {
-                        continue;
+                    if std::mem::take(&mut event.has_ended) {
+                        pass_event(&mut self.events, &event.name, &event.data, out)?;
+                        event.data.clear();
                     }
-                    let data = std::mem::take(&mut input.data);
-                    let result = pass_event(&mut self.events, &input.name, &data, out);
-                    input.data = data;
-                    input.data.clear();
-                    result?;
                 }
                 Ok(())
             }

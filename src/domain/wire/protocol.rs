@@ -1,5 +1,6 @@
 //! The three wire protocols: what their answers report, and the shapes of lists and errors.
 
+mod chat;
 mod created_state;
 mod dialect;
 mod error_form;

@@ -2,10 +2,11 @@
 //! a wrong content type, or none.
 
 use crate::domain::wire::{
+    UpstreamProtocol,
     json_array::ArrayFramer,
     operation::Operation,
     protocol::{
-        Break, Protocol,
+        Break,
         observer::{
             Observer,
             sink::{AnswerProgress, AnswerReader, BodyProgress, DONE_MARKER, DoneMarkerMatch},
@@ -58,7 +59,7 @@ pub(crate) fn framing_from_content_type(operation: Operation, content_type: Opti
 /// The first bytes of an answer, until they determine its framing.
 #[derive(Clone, Debug)]
 pub(super) struct FirstBytes {
-    protocol: Protocol,
+    protocol: UpstreamProtocol,
     announced: AnswerFraming,
     /// The framing of an answer whose first bytes are neither JSON nor an event.
     otherwise: AnswerFraming,
@@ -69,7 +70,7 @@ pub(super) struct FirstBytes {
 impl FirstBytes {
     /// For an answer that has not begun. `announced` is the framing by its head; `otherwise` is its framing if the first bytes
     /// are neither JSON nor an event.
-    pub(super) fn new(protocol: Protocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
+    pub(super) fn new(protocol: UpstreamProtocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
         Self {
             protocol,
             announced,
@@ -108,7 +109,7 @@ impl FirstBytes {
             // An object instead of an array is read as an element.
             [b'{', ..] if self.announced == AnswerFraming::JsonArray => Some(AnswerFraming::JsonArray),
             [b'{', ..] => Some(AnswerFraming::Json),
-            [b'[', ..] if self.protocol == Protocol::Gemini => Some(AnswerFraming::JsonArray),
+            [b'[', ..] if self.protocol == UpstreamProtocol::Gemini => Some(AnswerFraming::JsonArray),
             [b'[', ..] => Some(AnswerFraming::Json),
             [b':', ..] => Some(AnswerFraming::Sse),
             seen if FIELDS.contains(&seen) => Some(AnswerFraming::Sse),
