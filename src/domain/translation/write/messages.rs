@@ -1,5 +1,5 @@
-//! Writes a request of Messages: its head, tools and options. Instructions and messages stand before everything that changes between
-//! requests of one conversation.
+//! Writes a request of Messages: its head, tools and options. Instructions and messages stand before everything that changes
+//! between requests of one conversation.
 
 mod thinking;
 mod turns;
@@ -36,7 +36,9 @@ pub(super) fn write(
     push_object(&mut body, |object| {
         object.text("model", target.model);
         write_system(&conversation.system, object);
-        object.array("messages", |messages| turns::write_messages(&conversation.turns, losses, messages))?;
+        object.array("messages", |messages| {
+            turns::write_messages(&conversation.turns, losses, messages)
+        })?;
         if !conversation.tools.is_empty() {
             object.array("tools", |tools| {
                 for tool in &conversation.tools {
@@ -98,7 +100,11 @@ fn schema_with_type(schema: &str) -> Option<String> {
 }
 
 fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWriter<'_>) {
-    let is_serial = conversation.options.parallel_calls.as_ref().is_some_and(|option| !option.value);
+    let is_serial = conversation
+        .options
+        .parallel_calls
+        .as_ref()
+        .is_some_and(|option| !option.value);
     let has_tools = !conversation.tools.is_empty();
     let (word, name) = match &conversation.tool_choice {
         ToolChoice::Unset if has_tools && is_serial => ("auto", None),

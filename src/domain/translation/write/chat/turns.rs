@@ -94,7 +94,7 @@ enum ChatUserPart<'b> {
     Image(Cow<'b, str>),
 }
 
-/// Writes turns one behind the other. What it writes for a turn never depends on later turns.
+/// Writes turns one behind the other.
 struct ChatTurnWriter<'w, 'o> {
     traits: &'w ChatTraits,
     losses: &'w mut TranslationLosses,
@@ -122,7 +122,9 @@ impl ChatTurnWriter<'_, '_> {
 
     /// Writes a text of the system behind the first message.
     fn write_system(&mut self, block: &ContentBlock<'_>) {
-        let BlockContent::Text(text) = &block.content else { return };
+        let BlockContent::Text(text) = &block.content else {
+            return;
+        };
         if self.traits.system_inside {
             self.write_text("system", text);
         } else {
@@ -132,11 +134,7 @@ impl ChatTurnWriter<'_, '_> {
     }
 
     /// Writes the results of a turn, then the texts of the system that waited for them, then everything else as one message.
-    fn write_user(
-        &mut self,
-        turn: &ConversationTurn<'_>,
-        waiting: &[&ContentBlock<'_>],
-    ) -> Result<(), Untranslatable> {
+    fn write_user(&mut self, turn: &ConversationTurn<'_>, waiting: &[&ContentBlock<'_>]) -> Result<(), Untranslatable> {
         let last_result = turn.blocks.iter().rposition(is_result);
         let mut parts: Vec<ChatUserPart<'_>> = Vec::new();
         let mut own_parts: Vec<ChatUserPart<'_>> = Vec::new();
@@ -321,7 +319,9 @@ fn write_answer(
         message.array("content", |content| {
             content.object(|part| {
                 part.text("type", "thinking");
-                part.array("thinking", |inner| inner.object(|item| write_text_part(reasoning, item)));
+                part.array("thinking", |inner| {
+                    inner.object(|item| write_text_part(reasoning, item))
+                });
             });
             if !text.is_empty() {
                 content.object(|part| write_text_part(text, part));

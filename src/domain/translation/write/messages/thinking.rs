@@ -103,7 +103,11 @@ fn form_and_effort(
     let Some(option) = &conversation.options.reasoning else {
         // A client that wants to see reasoning wants the model to reason.
         let wants_thinking = conversation.options.shows_reasoning == Some(true) && !is_forced;
-        let form = if wants_thinking { ThinkingForm::Adaptive } else { ThinkingForm::Unset };
+        let form = if wants_thinking {
+            ThinkingForm::Adaptive
+        } else {
+            ThinkingForm::Unset
+        };
         return (form, None);
     };
     let request = option.value;
@@ -143,7 +147,10 @@ fn effort_word(effort: ReasoningEffort) -> Option<&'static str> {
 fn has_call_without_thinking(turns: &[ConversationTurn<'_>]) -> bool {
     let last = turns.iter().rev().find(|turn| turn.role == TurnRole::Assistant);
     last.is_some_and(|turn| {
-        let has_calls = turn.blocks.iter().any(|block| matches!(block.content, BlockContent::Call(_)));
+        let has_calls = turn
+            .blocks
+            .iter()
+            .any(|block| matches!(block.content, BlockContent::Call(_)));
         let first = turn.blocks.first().map(|block| &block.content);
         let begins_with_thinking = matches!(
             first,

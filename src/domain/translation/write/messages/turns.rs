@@ -52,7 +52,10 @@ pub(super) fn write_messages(
                 if let Some(path) = write_assistant(turn, losses, messages)? {
                     prefill = Some(path);
                 }
-                has_open_calls = turn.blocks.iter().any(|block| matches!(block.content, BlockContent::Call(_)));
+                has_open_calls = turn
+                    .blocks
+                    .iter()
+                    .any(|block| matches!(block.content, BlockContent::Call(_)));
             }
         }
     }
@@ -85,7 +88,8 @@ fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, c
     }
 }
 
-/// Writes a user's turn: the results, the texts of the system that waited for them, and everything else. Whether there was anything.
+/// Writes a user's turn: the results, the texts of the system that waited for them, and everything else. Returns whether there
+/// was anything to write.
 fn write_user(
     turn: &ConversationTurn<'_>,
     waiting: &[&ContentBlock<'_>],
@@ -223,8 +227,8 @@ fn write_reasoning(state: &ReasoningState<'_>, content: &mut JsonArrayWriter<'_>
     }
 }
 
-/// Writes a call. Returns whether its arguments had to be wrapped. An id that another protocol's provider made may have characters
-/// that this one refuses; then it gets the form that clients get.
+/// Writes a call. Returns whether its arguments had to be wrapped. An id that another protocol's provider made may have
+/// characters that this one refuses; then it gets the form that clients get.
 fn write_call(call: &ToolCall<'_>, content: &mut JsonArrayWriter<'_>) -> bool {
     let (input, is_wrapped) = call.object_arguments();
     content.object(|item| {
