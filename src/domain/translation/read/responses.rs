@@ -64,7 +64,11 @@ pub(super) fn read<'a>(
     };
     reader.read_options(&mut object)?;
     if let Some(instructions) = object.text("instructions")? {
-        reader.push(TurnRole::System, "instructions".to_owned(), BlockContent::Text(instructions));
+        reader.push(
+            TurnRole::System,
+            "instructions".to_owned(),
+            BlockContent::Text(instructions),
+        );
     }
     let tools = object.array("tools")?.unwrap_or_default();
     reader.read_tools(tools, &mut Vec::new())?;

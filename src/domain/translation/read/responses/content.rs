@@ -167,7 +167,9 @@ fn split_file_data<'a>(data: Cow<'a, str>, name: Option<&str>) -> Option<(Cow<'a
     if is_data_url(&data) {
         return split_data_url(data);
     }
-    let ending = name.and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());
+    let ending = name
+        .and_then(|name| name.rsplit_once('.'))
+        .map(|(_, ending)| ending.to_ascii_lowercase());
     let ending = ending.as_deref().unwrap_or_default();
     let media_type = if ending == "pdf" || data.starts_with(PDF_BASE64) {
         "application/pdf"
@@ -180,7 +182,8 @@ fn split_file_data<'a>(data: Cow<'a, str>, name: Option<&str>) -> Option<(Cow<'a
 }
 
 fn is_data_url(url: &str) -> bool {
-    url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("data"))
+    url.split_once(':')
+        .is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("data"))
 }
 
 /// The media type and the data of a data URL; `None` if it is not in base64 or has no media type.
@@ -188,7 +191,9 @@ fn split_data_url(url: Cow<'_, str>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     fn split(url: &str) -> Option<(&str, &str)> {
         let (head, data) = url.split_once(',')?;
         let (_, head) = head.split_once(':')?;
-        let (media_type, _) = head.strip_suffix(";base64").map(|head| head.split_once(';').unwrap_or((head, "")))?;
+        let (media_type, _) = head
+            .strip_suffix(";base64")
+            .map(|head| head.split_once(';').unwrap_or((head, "")))?;
         (!media_type.is_empty()).then_some((media_type, data))
     }
     Some(match url {

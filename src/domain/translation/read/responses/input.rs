@@ -1,6 +1,6 @@
 //! Reads the input: messages, reasoning, and items that change the tools or the options.
 
-use std::{borrow::Cow, mem};
+use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
@@ -74,10 +74,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                 object.path(),
                 "this model's provider cannot read items kept elsewhere; send the item itself",
             )),
-            kind if Self::is_hosted_item(kind) => self.read_hosted_item(kind, object),
+            kind if Self::is_hosted_item(kind) => self.read_hosted_item(kind, &mut object),
             kind => {
                 let kind: String = kind.chars().take(TYPE_CHARS_MAX).collect();
-                let reason = format!("weir cannot translate items of type `{kind}` to the protocol of this model's provider");
+                let reason =
+                    format!("weir cannot translate items of type `{kind}` to the protocol of this model's provider");
                 Err(Untranslatable::new(object.path(), reason))
             }
         }
@@ -132,16 +133,17 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             let BlockContent::Text(text) = content else {
                 return Err(Untranslatable::new(path, "a message between agents can have only text"));
             };
-            let text = mem::take(&mut head) + &text;
-            self.push(TurnRole::User, path, BlockContent::Text(Cow::Owned(text)));
+            let text = Cow::Owned(format!("{head}{text}"));
+            head.clear();
+            self.push(TurnRole::User, path, BlockContent::Text(text));
         }
         self.finish_item(object)
     }
 
     /// The model's reasoning, which only its own maker gets back.
     fn read_reasoning(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
-        let summary = reasoning_text(&mut object, "summary")?;
-        let content = reasoning_text(&mut object, "content")?;
+        let summary = reasoning_text(&mut object, "summary");
+        let content = reasoning_text(&mut object, "content");
         let visible = if summary.is_empty() { content } else { summary };
         let carrier = object.text("encrypted_content")?.unwrap_or_default();
         match CarriedReasoning::unwrap(&carrier, &visible, self.target.maker) {
@@ -160,7 +162,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         let CarriedReasoning::Own(ReasoningState::Text { text }) =
             CarriedReasoning::unwrap(&carrier, "", self.target.maker)
         else {
-            let reason = "only the provider that made this compaction can read it; compact locally, or begin anew";
+            let reason =
+                "only the provider that made this compaction can read it; compact locally, or start a new conversation";
             return Err(Untranslatable::new(object.path_of("encrypted_content"), reason));
         };
         let path = object.path().to_owned();
@@ -192,18 +195,19 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 }
 
-/// The texts of a reasoning item's list, with a blank line between them.
-fn reasoning_text(object: &mut ObjectReader<'_>, name: &str) -> Result<String, Untranslatable> {
+/// The texts of a reasoning item's list, with a blank line between them. What is no text is left out, as reasoning may be.
+fn reasoning_text(object: &mut ObjectReader<'_>, name: &str) -> String {
     let mut joined = String::new();
-    for (path, part) in object.array(name)?.unwrap_or_default() {
-        let mut part = ObjectReader::new(part.get(), path)?;
-        let Some(text) = part.text("text")? else { continue };
+    let Some(list) = object.take(name) else { return joined };
+    for (path, part) in elements(list, name).unwrap_or_default() {
+        let text = ObjectReader::new(part.get(), path).and_then(|mut part| part.text("text"));
+        let Ok(Some(text)) = text else { continue };
         if !joined.is_empty() {
             joined.push_str("\n\n");
         }
         joined.push_str(&text);
     }
-    Ok(joined)
+    joined
 }
 
 /// Whether a state's text was left to the visible text, and the client has not returned that.

@@ -55,7 +55,8 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             object.refuse(name, reason)?;
         }
         if object.flag("background")? == Some(true) {
-            let reason = "an answer in the background is kept by its provider, which is not available for translated models";
+            let reason =
+                "an answer in the background is kept by its provider, which is not available for translated models";
             return Err(Untranslatable::new("background", reason));
         }
         object.ignore(&["model"]);
@@ -101,7 +102,9 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     /// Takes `effort` of a `reasoning` object; the last one of a request counts.
     pub(super) fn read_effort(&mut self, reasoning: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
-        let Some(word) = reasoning.text("effort")? else { return Ok(()) };
+        let Some(word) = reasoning.text("effort")? else {
+            return Ok(());
+        };
         match ReasoningEffort::from_word(&word) {
             Some(effort) => {
                 let request = ReasoningRequest::by_effort(effort);
@@ -114,7 +117,9 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     /// Takes `format` of a `text` object; the last one of a request counts.
     pub(super) fn read_format(&mut self, text: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
-        let Some(mut format) = text.object("format")? else { return Ok(()) };
+        let Some(mut format) = text.object("format")? else {
+            return Ok(());
+        };
         let value = match &*format.required_text("type")? {
             "text" => None,
             "json_object" => Some(AnswerFormat::Json),
@@ -167,7 +172,9 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     /// Takes `prompt_cache_options`.
     fn read_cache_options(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
-        let Some(mut cache) = object.object("prompt_cache_options")? else { return Ok(()) };
+        let Some(mut cache) = object.object("prompt_cache_options")? else {
+            return Ok(());
+        };
         let reason = "this model's provider does not keep answers of translated requests; leave this out";
         cache.refuse("comparison_response_id", reason)?;
         if cache.flag("prewarm")? == Some(true) {
