@@ -1,4 +1,4 @@
-//! `[connections]` and `[own_usage]`: limits of clients' connections and addresses.
+//! `[connections]`, `[own_usage]`, `[key_cache]`, the limits of request bodies in `[gateway]`, and `[journal]`.
 
 use std::{path::PathBuf, time::Duration};
 

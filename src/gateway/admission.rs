@@ -308,7 +308,7 @@ fn is_stream(operation: Operation, scan: &Scan) -> bool {
     }
 }
 
-/// Refuses a request whose usage weir could not observe, such as a background response.
+/// Refuses a Responses request whose usage weir could not observe, such as a background response.
 fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     match scan.unseen_usage {
         Some(place) if operation == Operation::Responses => Err(Refusal::UsageUnseen { place }),

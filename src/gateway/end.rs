@@ -1,4 +1,5 @@
-//! The end of a failed attempt, and of every request: sends the client's last bytes, settles and records the request.
+//! The end of a failed attempt, and of every request that was forwarded: sends the client's last bytes, settles and records the
+//! request. A refusal before that is sent by [`reply::refuse`].
 
 use bytes::Bytes;
 use pingora::{Error, ErrorSource, ErrorType};

@@ -1,4 +1,4 @@
-//! Sends weir's own answers.
+//! Sends weir's own answers: refusals of requests that were not forwarded, model lists, and the public pages.
 
 pub(crate) mod own_usage;
 
@@ -229,7 +229,7 @@ async fn write_published(session: &mut Session, answer: PublicResponse, request_
     send(session, head, answer.body).await
 }
 
-/// The requested page of the list, or the entry of the `wanted` model.
+/// The answer to a request for the list of models: the requested page, or the entry of the `wanted` model.
 pub(crate) fn reply(
     catalogue: &Catalogue,
     is_off: impl Fn(&str) -> bool,

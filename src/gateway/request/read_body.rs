@@ -42,7 +42,7 @@ const SMALL_BYTES_MAX: usize = 64 * 1024;
 const LARGE_BYTES_MIN: usize = 1024 * 1024;
 
 /// Reads the body within `limits`: of its size, both as received and decoded, of the wait for bytes, and of the total time.
-/// `lease` grows with the bytes that have arrived, not with the announced length.
+/// `lease`, the reservation of their memory, grows with the bytes that have arrived, not with the announced length.
 pub(crate) async fn read_body(
     session: &mut Session,
     head: BodyHead,
@@ -85,7 +85,7 @@ struct BodyReader<'a> {
     time: BodyTime,
 }
 
-/// The bytes that have arrived, with the lease of their memory.
+/// The bytes that have arrived, with the reservation of their memory.
 enum BodyText {
     Plain(BytesMut, BodyReservation),
     Coded(CompressedBody),

@@ -1,5 +1,5 @@
-//! The limits that a request can reach, and their form in each protocol: agents shall stop and show the reason where only an
-//! operator or a new period helps, and wait where waiting helps. ARCHITECTURE.md describes how agents react.
+//! The limits of keys and accounts that a request can reach, and their form in each protocol: agents should stop and show the
+//! reason where only an operator or a new period helps, and wait where waiting helps. ARCHITECTURE.md describes how agents react.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

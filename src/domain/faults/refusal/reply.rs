@@ -15,7 +15,7 @@ use crate::domain::wire::provider_state::StateKind;
 /// Seconds until a retry after a lack of memory or an unreachable store. Short, because some clients wait exactly this long.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A complete answer by weir itself, ready to send.
+/// A complete answer of weir's own, ready to send: a refusal, and also a model list, a key's usage or another small answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusalReply {
     /// The HTTP status.

@@ -5,7 +5,7 @@ use crate::domain::{
     wire::operation,
 };
 
-/// The message: what is wrong, with what, and what to do.
+/// The message: what is wrong, with what, and what to do. The last arm is that of [`Refusal::BodyBudgetExhausted`].
 pub(super) fn message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::BodyTooLarge { limit_bytes } => {
