@@ -300,9 +300,8 @@ fn no_two_refusals_have_the_same_message() {
     let mut messages: HashMap<String, Refusal> = HashMap::new();
     for refusal in all() {
         let message = body(&refusal, Protocol::Messages)["error"]["message"].to_string();
-        if let Some(other) = messages.insert(message, refusal.clone()) {
-            panic!("{other:?} and {refusal:?} have the same message");
-        }
+        let other = messages.insert(message, refusal.clone());
+        assert_eq!(other, None, "has the same message as {refusal:?}");
     }
 }
 
