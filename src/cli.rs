@@ -123,11 +123,15 @@ pub struct ServeArgs {
 #[derive(Args, Debug)]
 pub struct DemoArgs {
     /// The address for clients; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080", value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Print one JSON line once ready, for scripts
     #[arg(long)]
     pub json: bool,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give IP:PORT, such as 127.0.0.1:8080")
 }
 
 /// `weir check`

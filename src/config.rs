@@ -114,7 +114,8 @@ settings! {
     /// `[rules]`
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct RulesConfig {
-        /// Whether to use the provider files inside the binary (lua-free-rules/*.toml).
+        /// Whether to use the provider files inside the binary (lua-free-rules/*.toml). If you use none of them, `false` also
+        /// ends the warning about those without a secret.
         shipped: bool = flag(true),
         /// A folder with further *.toml files; a file with the name of a shipped one replaces it.
         folder: Option<PathBuf> = path().optional("rules"),
@@ -171,7 +172,7 @@ fn settled(mut read: Config, from: &Section<'_>) -> Config {
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
     /// The file could not be read.
-    #[error("cannot read the configuration {path}: {reason}; name another with --conf FILE")]
+    #[error("cannot read the configuration {path}: {reason}; name a readable file with --conf FILE")]
     Unreadable {
         /// The configuration file.
         path: String,
@@ -259,8 +260,8 @@ fn check_distinct<const N: usize>(all: [(&str, &str, Option<SocketAddr>); N], fr
         let fixed = address.filter(|address| address.port() != 0);
         let mut before = all.iter().take(count);
         let there = fixed.and_then(|_| before.find(|(_, _, taken)| taken == address));
-        if let Some((who, theirs, _)) = there {
-            let message = format_args!("{who} already listens there: give this one another port");
+        if let (Some(address), Some((who, theirs, _))) = (fixed, there) {
+            let message = format_args!("{who} already listens at {address}: give this one another port");
             from.report_fault(key, &[theirs], message);
         }
     }

@@ -84,7 +84,7 @@ pub(crate) enum JournalError {
     #[error("the journal segment {} was written by another node or another version of weir: move it out of the folder", .0.display())]
     Foreign(PathBuf),
     /// An operation of the file system failed.
-    #[error("journal {}: {source}; check that it exists, has space, and that weir may write there", path.display())]
+    #[error("{}: {source}; check that it exists, has space, and that weir may write there", path.display())]
     Io {
         /// The folder or file.
         path: PathBuf,

@@ -49,6 +49,7 @@ use crate::{
     },
     config::Config,
     domain::rules::shipped,
+    store::ledger::LedgerStore,
     telemetry::diagnostics::{self, Diagnostics},
     wiring::{
         running::RunningWeir,
@@ -178,6 +179,7 @@ fn start_serving(
         conf: args.conf.clone(),
         ready_file: args.ready_file.clone(),
     };
+    let is_successor = predecessor.is_some();
     let (running, addresses) = server::start(config, &args.conf, Some(launch), predecessor)?;
     diagnostics.observe(&running.parts.sinks.metrics);
     if let Some(path) = &args.ready_file {
@@ -197,7 +199,15 @@ fn start_serving(
             .map_err(|error| StartError::failed("the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", listeners::ready_text(&addresses, tls, &args.conf));
+    let ledger = &running.parts.money.ledger;
+    let has_no_account = || {
+        running
+            .background
+            .block_on(ledger.accounts(None, 1))
+            .is_ok_and(|some| some.is_empty())
+    };
+    let is_first = !is_successor && has_no_account();
+    tracing::info!("{}", listeners::ready_text(&addresses, tls, &args.conf, is_first));
     Ok((running, diagnostics))
 }
 

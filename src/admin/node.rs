@@ -107,7 +107,7 @@ async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result
     if !on && known.iter().all(|provider| provider.name != name) {
         let names: Vec<&str> = known.iter().map(|provider| provider.name.as_str()).collect();
         return Err(AdminError::not_found(format!(
-            "this provider does not exist; the providers are {}",
+            "provider `{name}` does not exist; the providers are {}",
             names.join(", ")
         )));
     }

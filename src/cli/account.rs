@@ -312,19 +312,20 @@ async fn update(
 }
 
 async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    if !json {
-        writeln!(
-            out,
-            "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  RUNNING",
-            "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
-        )?;
-    }
     let mut page = ListAccounts {
         after: None,
         limit: Some(PAGE),
     };
+    let mut has_heading = json;
     loop {
         let answer = client.request(&page).await?.read()?;
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(
+                out,
+                "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  RUNNING",
+                "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
+            )?;
+        }
         for account in &answer.accounts {
             if json {
                 write_json(out, account)?;

@@ -339,22 +339,23 @@ async fn delete(args: &ChangeArgs, client: &AdminClient, out: &mut impl Write) -
     if args.client.json {
         writeln!(out, "{}", reply.text)?;
     } else {
-        writeln!(out, "{:<12} {}\n{:<12} true", "id", reply.read()?.id, "deleted")?;
+        writeln!(out, "{:<14} {}\n{:<14} true", "id", reply.read()?.id, "deleted")?;
     }
     Ok(())
 }
 
 async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    if !args.client.json {
-        writeln!(
-            out,
-            "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  LAST USED",
-            "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
-        )?;
-    }
     let mut page = args.first_page();
+    let mut has_heading = args.client.json;
     loop {
         let answer = client.request(&page).await?.read()?;
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(
+                out,
+                "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  LAST USED",
+                "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
+            )?;
+        }
         for key in &answer.keys {
             if args.client.json {
                 writeln!(out, "{}", serde_json::to_string(key).map_err(std::io::Error::other)?)?;

@@ -68,7 +68,7 @@ pub struct QueryArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
-    /// Maximum number of rows
+    /// Maximum number of rows [default: all]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     #[command(flatten)]
@@ -116,15 +116,16 @@ async fn rows(
     as_json: bool,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    if !as_json {
-        writeln!(out, "{}", heading())?;
-    }
+    let mut has_heading = as_json;
     let mut left = limit.unwrap_or(usize::MAX);
     // A model that is no longer in the catalogue may still have rows.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         asked.limit = Some(left.min(PAGE));
         let page = client.request_within(PAGE_WAIT, None, &asked).await?.read()?;
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(out, "{}", heading())?;
+        }
         unknown_model = unknown_model.or(page.unknown_model);
         for row in &page.rows {
             left = left.saturating_sub(1);
@@ -158,7 +159,7 @@ fn heading() -> String {
 }
 
 fn line(LogRow { time, row, .. }: &LogRow) -> String {
-    let time = time.map_or_else(|| row.time_ms.to_string(), |time| time.to_string());
+    let time = time.map_or_else(|| row.time_ms.to_string(), |time| format!("{time:.3}"));
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
         time,

@@ -66,7 +66,7 @@ pub(crate) enum RulesCommandError {
     #[error("{0}")]
     Configuration(String),
     /// A file cannot be read.
-    #[error("{}: {why}", file.display())]
+    #[error("cannot read {}: {why}", file.display())]
     Unreadable {
         /// The file's path.
         file: PathBuf,
@@ -95,7 +95,7 @@ pub(crate) fn run(
     out: &mut impl Write,
 ) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
-    let (file, mut compiled) = provider(&args.provider, files)?;
+    let (file, mut compiled) = provider(args, files)?;
     // A model of weir.toml replaces one of the same name.
     let is_replaced = |name: &str| models.iter().any(|model| model.name == name);
     compiled.models.retain(|(_, model)| !is_replaced(&model.name));
@@ -125,23 +125,28 @@ pub(crate) fn run(
 }
 
 fn provider<'a>(
-    name: &str,
+    args: &ExplainArgs,
     files: &'a [RuleFile],
 ) -> Result<(&'a RuleFile, compile::CompiledProvider), RulesCommandError> {
-    let mut names = Vec::new();
+    let (name, mut names) = (&args.provider, Vec::new());
     for file in files {
         let compiled = compile::compile(file).map_err(|errors| {
             let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
             RulesCommandError::Configuration(lines.join("\n"))
         })?;
-        if compiled.provider.name == name {
+        if compiled.provider.name == *name {
             return Ok((file, compiled));
         }
         names.push(compiled.provider.name);
     }
     Err(RulesCommandError::Configuration(format!(
-        "there is no provider `{name}`; the providers are {}",
-        names.join(", ")
+        "there is no provider `{name}`; the providers are {}{}",
+        names.join(", "),
+        if args.conf.is_some() {
+            ""
+        } else {
+            "; name the configuration of others with --conf FILE"
+        }
     )))
 }
 

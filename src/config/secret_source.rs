@@ -16,8 +16,9 @@ pub(crate) const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
 /// the content.
 pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
-    match read_or_empty(reference)? {
-        Some(secret) if secret.is_empty() => Err(format!("secret {reference}: is empty")),
+    let named = |why: String| format!("secret {reference}: {why}");
+    match read_or_empty(reference).map_err(named)? {
+        Some(secret) if secret.is_empty() => Err(named("is empty".to_owned())),
         read => Ok(read),
     }
 }
@@ -25,12 +26,11 @@ pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
 /// Like [`read`], but an empty secret is not an error.
 ///
 /// # Errors
-/// As for [`read`].
+/// As for [`read`], but without the reference.
 pub(crate) fn read_or_empty(reference: &SecretRef) -> Result<Option<Secret>, String> {
     // Three more bytes than a secret may have: its line break, and one that shows that it is too long.
-    let text = read_bytes(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
-    text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
-        .transpose()
+    let text = read_bytes(reference, SECRET_BYTES_MAX + 3)?;
+    text.map(|bytes| checked(&bytes)).transpose()
 }
 
 /// Reads at most `bytes_max` of what a reference names, whatever it contains. `Ok(None)` as for [`read`].

@@ -58,7 +58,7 @@ pub(super) fn facts(key: &KeyDetails) -> Markup {
         div class="card" {
             dl class="facts" {
                 dt { "Account" } dd { (layout::name(&key.account)) }
-                dt { "Quota resets" } dd { (key.reset.as_str()) @if key.resets_at.is_some() { ", next at " (layout::timestamp(key.resets_at, "")) " UTC" } }
+                dt { "Quota resets" } dd { (if key.reset == QuotaReset::None { "never" } else { key.reset.as_str() }) @if key.resets_at.is_some() { ", next at " (layout::timestamp(key.resets_at, "")) " UTC" } }
                 dt { "Expires" } dd { (layout::timestamp(key.expires_at, "never")) }
                 dt { "Models" } dd {
                     @match &key.models {
@@ -83,11 +83,12 @@ pub(super) fn facts(key: &KeyDetails) -> Markup {
 
 /// What happens then to a running answer.
 fn when_used_up(key: &KeyDetails) -> Markup {
+    let limit = if key.quota_usd.is_some() { "quota" } else { "balance" };
     html! {
         @match (key.on_exhausted, key.finish_factor) {
             (OnExhausted::Cut, _) => "a running answer is cut off",
             (OnExhausted::Finish, None) => "a running answer finishes",
-            (OnExhausted::Finish, Some(factor)) => { "a running answer finishes, unless it costs more than " (factor) " times the quota" },
+            (OnExhausted::Finish, Some(factor)) => { "a running answer finishes, unless it costs more than " (factor) " times the " (limit) },
         }
     }
 }

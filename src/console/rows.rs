@@ -52,7 +52,7 @@ pub(super) fn list(rows: &[LogRow]) -> Markup {
                 thead { tr {
                     th scope="col" { "Ended (UTC)" } th scope="col" { "Account" } th scope="col" { "Model" }
                     th scope="col" { "Status" } th scope="col" class="figure" { "In" } th scope="col" class="figure" { "Out" }
-                    th scope="col" class="figure" { "Cost" } th scope="col" { "Explanation" }
+                    th scope="col" class="figure" { "Cost" } th scope="col" { "Outcome" }
                 } }
                 tbody { @for row in rows { (line(row)) } }
             }
@@ -138,7 +138,7 @@ fn explanation(told: &LogRow) -> Markup {
         (price_lines_table(told))
         dl class="facts" {
             @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (layout::thousands(count)) } } }
-            dt { "Counted by" } dd { (row.usage_source.as_str()) }
+            dt { "Source of the usage" } dd { (row.usage_source.as_str()) }
             dt { "Cost" } dd { (layout::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
             @for (text, name) in [
                 (&modifiers.service_tier, "Service tier"), (&modifiers.speed, "Speed"), (&modifiers.geo, "Geography"),
@@ -149,7 +149,7 @@ fn explanation(told: &LogRow) -> Markup {
                 dt { "Of which " (layout::name(&part.model)) }
                 dd { @for (name, count) in counts(&part.usage) { (name) " " (layout::thousands(count)) "; " } }
             }
-            dt { "Requested" } dd { (layout::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
+            dt { "Requested" } dd { (layout::name(&row.model_asked)) ", protocol " (row.protocol) @if row.stream { ", as a stream" } }
             dt { "Served by" } dd { (layout::name(&row.provider)) }
             (hold_and_attempts(row))
             dt { "Took" }

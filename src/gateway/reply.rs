@@ -62,6 +62,9 @@ pub(crate) async fn refuse(session: &mut Session, exchange: &mut Exchange, refus
 /// Sends an answer of weir that is not a refusal, and closes the line in the access log.
 pub(crate) async fn send_reply(session: &mut Session, exchange: &mut Exchange, mut reply: RefusalReply) {
     exchange.log.record.status = reply.status;
+    if session.req_header().method != Method::HEAD {
+        exchange.log.record.response_bytes = reply.body.len() as u64;
+    }
     let id_header = exchange.protocol.request_id_header();
     reply.headers.push((id_header, exchange.request_id.to_string()));
     let sent = write(session, reply, &exchange.request_id).await;

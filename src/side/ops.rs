@@ -93,9 +93,18 @@ impl Readiness {
     /// What is wrong, where, and what to do, as far as known.
     pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
-        of_store.chain(self.journal.as_ref().map(ToString::to_string)).collect()
+        let is_unexplained = !self.store_reachable && self.store_trouble.details.is_empty();
+        let unexplained = is_unexplained.then(|| NO_ANSWER.to_owned());
+        of_store
+            .chain(unexplained)
+            .chain(self.journal.as_ref().map(ToString::to_string))
+            .collect()
     }
 }
+
+/// The detail of a store that is connected, and yet no key can be looked up in it.
+const NO_ANSWER: &str =
+    "no key can be looked up in the store: run `weir store init` if it is a new Redis, otherwise see the messages";
 
 #[derive(Serialize)]
 struct ReadyReply {

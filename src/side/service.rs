@@ -138,7 +138,12 @@ impl SideService {
     }
 
     fn set_bound(&self, to: BoundAddress, ready: ServiceReadyNotifier) {
-        tracing::info!(service = %self.name, at = ?to, "listening");
+        let at = match &to {
+            BoundAddress::Tcp(address) => address.to_string(),
+            BoundAddress::Unix(path) => path.display().to_string(),
+            BoundAddress::Waiting | BoundAddress::Failed(_) => String::new(),
+        };
+        tracing::info!(service = %self.name, %at, "listening");
         self.bound.send_replace(to);
         ready.notify_ready();
     }

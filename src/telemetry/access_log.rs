@@ -40,7 +40,7 @@ pub(crate) enum AccessLogTarget {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccessLogError {
     /// The file cannot be opened for appending.
-    #[error("access log {path}: {source}; check that the folder exists and that weir may write there")]
+    #[error("{path}: {source}; check that the folder exists and that weir may write there")]
     Open {
         /// The configured path.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) enum AccessLogError {
         source: io::Error,
     },
     /// The writer thread cannot be started.
-    #[error("access log: the writer thread cannot be started: {0}")]
+    #[error("the writer thread cannot be started: {0}")]
     Thread(io::Error),
 }
 

@@ -28,10 +28,18 @@ pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     for warning in warnings.iter().filter(|warning| !warning.is_provider_off()) {
         tracing::warn!("{warning}");
     }
-    if let Some(line) = providers_off(&warnings, catalogue.providers().any(|provider| provider.is_on())) {
+    let off = providers_off(&warnings, catalogue.providers().any(|provider| provider.is_on()));
+    for line in off.into_iter().chain(no_model(&catalogue)) {
         tracing::warn!("{line}");
     }
     Ok(catalogue)
+}
+
+/// The warning that no model can be used although a provider is on.
+pub(super) fn no_model(catalogue: &Catalogue) -> Option<String> {
+    let is_on = catalogue.providers().any(|provider| provider.is_on());
+    let is_empty = catalogue.served_models().next().is_none();
+    (is_on && is_empty).then(|| "no model can be used: the providers that are on have no [[model]]".to_owned())
 }
 
 /// The providers that are off, in one line: most operators have keys of only a few.
@@ -164,10 +172,11 @@ pub(crate) fn folder_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 fn read_folder(folder: &Path) -> std::io::Result<Vec<RuleFile>> {
     let mut files = Vec::new();
     for path in folder_files(folder)? {
-        if fs::metadata(&path)?.len() > RULE_FILE_BYTES_MAX {
+        let named = |error: std::io::Error| std::io::Error::other(format!("{}: {error}", path.display()));
+        if fs::metadata(&path).map_err(named)?.len() > RULE_FILE_BYTES_MAX {
             return Err(std::io::Error::other(format!("{}: larger than 1 MiB", path.display())));
         }
-        let text = fs::read_to_string(&path)?;
+        let text = fs::read_to_string(&path).map_err(named)?;
         files.push(RuleFile {
             name: path.to_string_lossy().into_owned(),
             text,

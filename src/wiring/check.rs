@@ -23,6 +23,8 @@ struct CheckedConfig {
     models: usize,
     certificates: tls::Identities,
     warnings: Vec<String>,
+    /// What was asked of the store; `None` without `--store`.
+    store: Option<&'static str>,
     /// The providers that are off; printed last, since most operators have keys of only a few.
     off: Option<String>,
 }
@@ -38,6 +40,10 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
         (Some(mut sound), Some(config)) if errors.is_empty() => {
             if args.store {
                 sound.warnings.extend(store_advice(config)?);
+                sound.store = Some(match &config.store {
+                    StoreConfig::Redis(_) => "Redis answered",
+                    StoreConfig::Embedded(_) => "embedded, nothing to connect to",
+                });
             }
             sound.warnings.extend(sound.off.take());
             print_result(print_check(args, &sound, out))
@@ -94,8 +100,10 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig
                 on,
                 models: catalogue.served_models().count(),
                 off,
+                store: None,
                 warnings: others
                     .map(ToString::to_string)
+                    .chain(catalogue::no_model(&catalogue))
                     .chain(log_sinks::warning(config).map(str::to_owned))
                     .chain(parts::template_warning(config))
                     .chain(expiring)
@@ -121,6 +129,7 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
         models,
         certificates,
         warnings,
+        store,
         off: _,
     } = sound;
     let certificates = certificates.iter().flat_map(|(listener, identity)| {
@@ -158,6 +167,9 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
     }
     for warning in warnings {
         writeln!(out, "warning: {warning}")?;
+    }
+    if let Some(store) = store {
+        writeln!(out, "store: {store}")?;
     }
     let conf = args.conf.display();
     writeln!(

@@ -56,7 +56,10 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
 
     let conf = folder.path().join("weir.toml");
     let config = demo_config(folder.path(), args.listen, provider_address)?;
-    let (running, addresses) = server::start(config, &conf, None, None)?;
+    let (running, addresses) = server::start(config, &conf, None, None).map_err(|error| match error {
+        StartError::Listen(why) => StartError::Listen(format!("{why} with --listen")),
+        other => other,
+    })?;
     let key = first_key(&running)?;
     let told = if args.json {
         json_line(&addresses, &key)
@@ -201,7 +204,9 @@ fn welcome_text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) 
          -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n\n\
          Agents:\n\
          ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
-         GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n",
+         GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n\n\
+         Codex, SDKs: the portal shows their settings; sign in with the key.\n\
+         What it cost: {weir} log query --admin unix:{admin}\n",
         weir = program(),
         stability = addresses.stability,
         ops = addresses.ops,

@@ -67,7 +67,7 @@ pub(super) fn gateway(
     if connections_max < wanted {
         tracing::info!(
             connections_max,
-            "fewer connections than [connections] max: raise the limit of open files (LimitNOFILE=, ulimit -n)"
+            "the limit of open files allows fewer connections than [connections] max: raise it (LimitNOFILE=, ulimit -n)"
         );
     }
     let layers = Layers {

@@ -2,6 +2,7 @@
 //! weir keeps its own handles of them, so that it can pass them to its successor.
 
 use std::{
+    io::ErrorKind,
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, IntoRawFd, OwnedFd},
     path::{Path, PathBuf},
@@ -67,6 +68,18 @@ pub(super) struct InheritedSocket {
     pub(super) socket: TcpListener,
 }
 
+/// The error of a listener whose address cannot be used, and what to do.
+fn unusable_address(listener: &RequestedListener, error: &std::io::Error) -> StartError {
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "a port below 1024 needs systemd/weir.socket or CAP_NET_BIND_SERVICE; or configure another one"
+        }
+        ErrorKind::AddrNotAvailable => "this machine does not have the address, configure another one",
+        _ => "free the address, or configure another one",
+    };
+    StartError::Listen(format!("{} at {}: {error}; {advice}", listener.name, listener.at))
+}
+
 /// The sockets of a running process.
 pub(super) struct ListeningSockets {
     /// Empty once no new connections are accepted.
@@ -88,9 +101,7 @@ impl ListeningSockets {
         let (mut open, mut bound) = (Vec::new(), Vec::new());
         for listener in wanted {
             let at = listener.at;
-            let unusable = |error: std::io::Error| {
-                StartError::Listen(format!("{at}: {error}; free the address, or configure another one"))
-            };
+            let unusable = |error: std::io::Error| unusable_address(&listener, &error);
             let own = |one: &InheritedSocket| one.name == listener.name && one.at == at;
             let here = |one: &TcpListener| one.local_addr().is_ok_and(|address| address == at);
             let socket = if let Some(place) = inherited.iter().position(own) {
@@ -327,13 +338,17 @@ pub(super) fn program() -> String {
     }
 }
 
-/// The message of a start: the address for clients, and the next commands of a first start.
-pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path) -> String {
-    let (conf, scheme, weir) = (conf.display(), if tls { "https" } else { "http" }, program());
+/// The message of a start: the address for clients, and the next commands where there is no account yet.
+pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path, is_first: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let ready = format!("ready at {scheme}://{}", addresses.gateway);
+    if !is_first {
+        return ready;
+    }
+    let (conf, weir) = (conf.display(), program());
     format!(
-        "ready at {scheme}://{gateway}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
+        "{ready}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
          `{weir} key create --conf {conf} --account me --name laptop`",
-        gateway = addresses.gateway,
     )
 }
 
@@ -353,9 +368,11 @@ mod tests {
             redirect: None,
             console: None,
         };
-        let tls = ready_text(&addresses, true, Path::new("conf/weir.toml"));
+        let tls = ready_text(&addresses, true, Path::new("conf/weir.toml"), true);
         assert!(tls.starts_with("ready at https://127.0.0.1:8080, next: "), "{tls}");
-        let line = ready_text(&addresses, false, Path::new("conf/weir.toml"));
+        let later = ready_text(&addresses, true, Path::new("conf/weir.toml"), false);
+        assert_eq!(later, "ready at https://127.0.0.1:8080");
+        let line = ready_text(&addresses, false, Path::new("conf/weir.toml"), true);
         assert!(line.starts_with("ready at http://127.0.0.1:8080, next: "), "{line}");
         assert!(line.contains("--conf conf/weir.toml --id me"), "{line}");
         assert!(line.contains(&format!("`{} key create --conf", program())), "{line}");

@@ -169,7 +169,10 @@ impl Reloader {
     async fn put_in_force(&mut self, mut config: Config, catalogue: Catalogue, stop: &watch::Receiver<bool>) {
         let before = self.live.get();
         for setting in config.needs_restart(&self.started) {
-            tracing::warn!(setting, "a setting was changed that takes effect with the next start");
+            tracing::warn!(
+                setting,
+                "a setting was changed that takes effect with the next start or `weir upgrade`"
+            );
         }
         let repriced = catalogue.repriced_under_one_version(&before.catalogue);
         if !repriced.is_empty() {

@@ -131,7 +131,7 @@ async fn drain_requests(
     let StopTimeouts { time, close } = waits;
     tracing::info!(
         running = drain.running(),
-        seconds = time.as_secs(),
+        drain_seconds = time.as_secs(),
         "stopping: no new requests are accepted"
     );
     let stopping = async {

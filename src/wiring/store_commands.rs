@@ -186,8 +186,9 @@ async fn copy(archives: &Archives, header: &BackupHeader, out: &mut impl Write) 
 
 /// Reads a backup to its end to check that it is complete.
 fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTrailer), BackupError> {
-    let backup = File::open(path)?;
-    let size = backup.metadata()?.len();
+    let named = |error: std::io::Error| std::io::Error::other(format!("{}: {error}", path.display()));
+    let backup = File::open(path).map_err(named)?;
+    let size = backup.metadata().map_err(named)?.len();
     let progress = CommandProgress::start(progress, "Checking", ProgressUnit::Bytes, Some(size));
     file::check(progress.count_reads(backup))
 }
@@ -195,7 +196,7 @@ fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTra
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let checked = check(&args.from, args.progress);
-    let (header, end) = checked.map_err(|error| StartError::failed("weir store restore", error))?;
+    let (header, end) = checked.map_err(|error| StartError::failed("restore", error))?;
     let keeps_rows = keeps_rows(&config);
     let rows = match &config.store {
         StoreConfig::Embedded(embedded) => {
@@ -289,8 +290,8 @@ async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
 
 fn not_empty() -> StartError {
     StartError::failed(
-        "weir store restore",
-        "the store is not empty, and nothing was changed; restore a backup into an empty store that no weir has open",
+        "restore",
+        "the store is not empty, and nothing was changed; stop weir and move the store's folder away, or empty its Redis",
     )
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The text for no quota.
-const UNLIMITED: &str = "Unlimited";
+const UNLIMITED: &str = "unlimited";
 
 /// The quota and its period as a short text.
 pub(super) fn quota(key: &KeyDetails) -> String {
@@ -38,7 +38,7 @@ fn or(value: Option<impl Display>, none: &str) -> String {
 
 /// Prints a key, one line for each property; a new key's text comes last, with a warning.
 pub(super) fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
-    let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<12} {value}");
+    let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<14} {value}");
     line("id", &key.id)?;
     line("version", &key.version)?;
     line("name", &key.name)?;

@@ -26,13 +26,13 @@ use crate::{
 /// `weir log verify`
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
-    /// The first day, in UTC
+    /// The first day, in UTC; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) from: Option<UtcDay>,
-    /// Only days before this one
+    /// Only days before this one; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) until: Option<UtcDay>,
-    /// The number of days, ending yesterday
+    /// The number of days, ending yesterday, instead of --from and --until
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
     pub days: Option<u16>,
     /// Only this account
@@ -116,6 +116,9 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     if !faults.is_empty() {
         return Err(AdminClientError::Refused(faults.join("; ")));
     }
+    if !json && found.open == 0 {
+        writeln!(out, "nothing differs from {from} to before {until}")?;
+    }
     // Only a complete comparison proves that the log is complete.
     if account.is_some() || found.open > 0 {
         return Ok(());
@@ -165,7 +168,7 @@ impl VerifyTotals {
 
     /// Prints how much was compared.
     fn print_totals(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(out, "{accounts} accounts")?;
+        writeln!(out, "{accounts} account{}", if accounts == 1 { "" } else { "s" })?;
         writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
         if self.on_their_way > 0 {
             let what = "compared with the same sums";

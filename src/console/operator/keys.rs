@@ -106,7 +106,10 @@ fn table(keys: &[KeyDetails]) -> Markup {
                             td { code { (key.hint) } }
                             td { (state_label(key)) }
                             td class="figure" { (layout::money(key.spent_usd, "unknown")) }
-                            td class="figure" { (layout::money(key.quota_usd, "Unlimited")) }
+                            td class="figure" {
+                                (layout::money(key.quota_usd, "Unlimited"))
+                                @if key.quota_usd.is_some() && key.resets_at.is_some() { " " (key.reset.as_str()) }
+                            }
                             td { (layout::timestamp(key.expires_at, "never")) }
                             td { (layout::timestamp(key.last_used, "never")) }
                         }

@@ -122,7 +122,7 @@ impl LimitRefusal {
     /// The message for the client: what is wrong, and what to do.
     pub(super) fn message(&self) -> String {
         match (self.remedy(), self.resets_at().and_then(time)) {
-            (Some(act), Some(time)) => format!("{act}, or wait until it begins anew at {time}."),
+            (Some(act), Some(time)) => format!("{act}, or wait until it is reset at {time}."),
             (Some(act), None) => format!("{act}."),
             (None, _) => self.wait_message(),
         }

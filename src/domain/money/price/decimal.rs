@@ -87,7 +87,7 @@ impl PriceFactor {
 pub(crate) enum DecimalError {
     /// Not a decimal number in quotes.
     #[error(
-        "write a decimal number in quotes, such as \"0.25\": a number without quotes would be a float, which is not exact"
+        "write a decimal number in quotes, such as \"0.25\": digits and at most one point, without a sign or a comma"
     )]
     Malformed,
     /// More decimal places than can be represented; contains the maximum number.
