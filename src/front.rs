@@ -44,7 +44,7 @@ use crate::{
 /// The bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version and line ends.
 const UNCOUNTED_BYTES: usize = 64;
 
-/// The time after the begin of the shutdown during which an accepted connection can still bring its first request, which its
+/// The time after the beginning of the shutdown during which an accepted connection can still bring its first request, which its
 /// client is about to send. A connection that has carried a request may be closed at any time.
 pub(crate) const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(3);
 

@@ -305,7 +305,7 @@ impl Handler for GatewayHandler {
     }
 }
 
-/// The error type of a caught panic.
+/// Pingora's error type for a panic that weir has caught.
 pub(crate) const PANICKED: ErrorType = ErrorType::Custom(log_entry::PANICKED);
 
 /// Runs an async hook and turns a panic into an error, so that the panic ends one request instead of the process.

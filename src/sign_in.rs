@@ -75,7 +75,7 @@ pub(crate) enum SignInError {
     /// The code or token was never issued, has already been used, or has expired.
     #[error("this code or token is invalid or has expired: sign in again")]
     InvalidGrant,
-    /// The store failed.
+    /// A call to the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -237,7 +237,11 @@ impl AgentSignIns {
         let step = |all: &mut SignIns| {
             let refreshed = all.refresh(token, is_good, prefix, lifetimes, now, &mut rand::rng());
             if refreshed.outcome.as_ref().err() == Some(&RefreshError::Reused) {
-                tracing::warn!(key = %token.key(), "a refresh token was used a second time: it may have been stolen, so its sign-in has ended and the agent must sign in again");
+                tracing::warn!(
+                    key = %token.key(),
+                    "a refresh token was used a second time: it may have been stolen, so its sign-in has ended and the agent must \
+                     sign in again"
+                );
             }
             let outcome = refreshed.outcome.map_err(|_| SignInError::InvalidGrant);
             (outcome, refreshed.ended)

@@ -1,8 +1,8 @@
 //! A client's connection between the socket and Pingora's parsers.
 //!
-//! The connection stores the bytes that have arrived too early, so the front always has the begin of the next head. A request can
-//! be read only to its own end. The bytes after it wait until it is answered. The front also closes the connection of a client
-//! that does not read its answer.
+//! The connection stores bytes that arrive too early, so it always finds the beginning of the next head. A request can be read
+//! only to its own end. The bytes after it wait until it is answered. The front also closes the connection of a client that does
+//! not read its answer.
 
 #[cfg(test)]
 mod tests;

@@ -60,7 +60,7 @@ pub(crate) struct ArrivalLimits {
 pub(crate) struct Closing {
     /// Becomes true when the process accepts nothing new.
     pub shutdown: ShutdownWatch,
-    /// The time after the begin of the shutdown during which the client can still send its request.
+    /// The time after the beginning of the shutdown during which the client can still send its request.
     pub patience: Duration,
 }
 

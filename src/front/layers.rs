@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Layers {
     /// The peers whose connections begin with a header of the PROXY protocol. Other peers must not send one.
     pub announced_by: Vec<IpNet>,
-    /// TLS; `None` for a listener without it.
+    /// The listener's TLS; `None` for a listener without TLS.
     pub tls: Option<Arc<TlsListener>>,
 }
 

@@ -178,15 +178,15 @@ pub(crate) enum CertificateError {
     #[error("certificate {0} of the chain is damaged")]
     Damaged(usize),
     /// The certificate names no host, so no client would accept it.
-    #[error("the certificate names no host in its subjectAltName, and clients check only that: use one that names the host")]
+    #[error("the certificate's subjectAltName names no host, and clients check only that: use one with a host")]
     NoName,
     /// The key's file contains no private key, or an encrypted one.
     #[error("the key's file holds no private key: give an unencrypted one as PEM (PKCS #8, PKCS #1 or SEC 1)")]
     NoKey,
-    /// The key belongs to another certificate.
+    /// The private key belongs to another certificate.
     #[error("the key is not that of the first certificate of the chain")]
     OtherKey,
-    /// The key's kind or size is not supported.
+    /// The private key's kind or size is not supported.
     #[error("the key cannot be used: give RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
     UnusableKey,
 }
@@ -259,7 +259,7 @@ impl Certificate {
         self.until
     }
 
-    /// Whether each certificate of the chain is followed by its issuer. Some clients refuse any other order.
+    /// Whether each certificate of the chain is followed by its issuer's. Some clients refuse any other order.
     pub(crate) fn is_in_order(&self) -> bool {
         self.in_order
     }
@@ -391,7 +391,7 @@ impl TlsListener {
             .any(|one| one.names().covers(host).is_some())
     }
 
-    /// The certificates in use.
+    /// Returns the certificates that are in use.
     pub(crate) fn certificates(&self) -> Vec<Certificate> {
         self.version.load().choice.certificates().to_vec()
     }

@@ -47,14 +47,14 @@ pub(crate) struct ClientH2 {
     length: Option<u64>,
     /// Limits the time in which the rest of the request's body must arrive.
     sending: BodyTime,
-    /// Limits how slowly the client may read its answer.
+    /// Enforces the minimum speed at which the client has to read its answer.
     write_pace: PeerPace,
     /// The answer's head, if it was due after the client had disconnected.
     discarded_head: Option<Box<ResponseHeader>>,
 }
 
 impl ClientH2 {
-    /// Wraps `session`.
+    /// Wraps Pingora's session of one request.
     pub(crate) fn new(
         session: HttpSession,
         presence: Option<Arc<Presence>>,

@@ -63,7 +63,7 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    /// Wraps a connection.
+    /// Wraps a connection for one request.
     pub(crate) fn new(stream: Box<ClientConnection>, parking: Weak<ConnectionParking>) -> Self {
         Self {
             id: stream.id(),
@@ -77,7 +77,7 @@ impl ClientStream {
         }
     }
 
-    /// The connection, for the next request; `None` if it has been given up.
+    /// Returns the connection for the next request; `None` if its socket has been closed.
     pub(crate) fn into_connection(self) -> Option<Box<ClientConnection>> {
         self.stream
     }
@@ -88,7 +88,7 @@ impl ClientStream {
         self.parking.upgrade()
     }
 
-    /// Lets this request outlive its client: a disconnect while it runs is reported to `presence`.
+    /// Lets this request outlive its client: while the request runs, a disconnect is reported to `presence`.
     pub(crate) fn watch(&self, presence: &Arc<Presence>) {
         *self.presence.lock() = Arc::downgrade(presence);
     }
@@ -338,7 +338,7 @@ impl ConnectionParking {
         Arc::downgrade(self)
     }
 
-    /// Parks the connection.
+    /// Stores the connection until [`Self::take`] removes it.
     pub(crate) fn put(&self, stream: Stream) {
         *self.0.lock() = Some(stream);
     }

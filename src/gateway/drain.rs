@@ -8,8 +8,8 @@ use std::sync::{
 
 use tokio::sync::{Notify, watch};
 
-/// The state of the graceful shutdown. It counts running requests and connections, and notifies their tasks of the shutdown's
-/// begin and end. Clones share the state.
+/// The state of the graceful shutdown. It counts running requests and connections, and notifies their tasks of the beginning and
+/// the end of the drain. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drain {
     shared: Arc<DrainState>,

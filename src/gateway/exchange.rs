@@ -18,7 +18,7 @@ use crate::{
     providers::ConfigSnapshot,
 };
 
-/// One request and its answer: Pingora's per-request context.
+/// The data of one request and its answer: Pingora's per-request context.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// The config snapshot that the request uses to its end.

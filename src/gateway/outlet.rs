@@ -81,7 +81,7 @@ pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
 /// short.
 pub(crate) const UNBEGUN_BYTES_MAX: usize = 64 * 1024;
 
-/// A success whose head is held: the client has got nothing of it.
+/// A successful answer whose head is held, so that the client has received nothing of it.
 #[derive(Debug)]
 pub(crate) struct UnbegunAnswer {
     /// The framing that the answer's head announces.
@@ -174,7 +174,7 @@ const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// An error answer that is withheld from the client until its end.
 #[derive(Debug)]
 pub(crate) struct WithheldError {
-    /// The provider's head.
+    /// The head of the provider's answer.
     pub head: ResponseHeader,
     coded: MessageCoding,
     body: BytesMut,
@@ -215,7 +215,7 @@ impl WithheldError {
         }
     }
 
-    /// Adds a piece of the body.
+    /// Appends a piece of the answer's body.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         if self.body.len() + piece.len() > ERROR_BODY_BYTES_MAX {
             self.too_large = true;
@@ -284,7 +284,7 @@ impl Masking {
         }
     }
 
-    /// Observes decoded bytes of a compressed body, before [`Masking::pass_coded`].
+    /// Observes decoded bytes of a compressed body. Called before [`Masking::pass_coded`].
     pub(crate) fn observe_decoded(&mut self, text: &[u8], boundaries: MessageBoundaries, credential: &str) {
         // The masked text is discarded, because the client gets the compressed bytes. Only whether text waits or was masked
         // matters.

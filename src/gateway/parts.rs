@@ -31,7 +31,7 @@ pub(crate) struct Gateway {
     pub live: Arc<CurrentConfig>,
     /// The providers that an operator has switched off on this node.
     pub switches: Arc<ProviderSwitches>,
-    /// Looks up keys, first in the local cache, then in the store.
+    /// Looks up key records, first in the local cache, then in the store.
     pub keys: Arc<KeyCache>,
     /// Records which account owns which state at a provider, and which provider and credential serve the state.
     pub sessions: Arc<StateRegistry>,
@@ -45,7 +45,7 @@ pub(crate) struct Gateway {
     pub limits: Arc<GatewayLimits>,
     /// The metrics and the access log.
     pub reporters: Arc<RequestReporters>,
-    /// Counts running requests and connections, and stops them at shutdown.
+    /// Counts running requests and connections, and ends them at shutdown.
     pub drain: Drain,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct LocalServices {
     pub public: Arc<PublicService>,
     /// Answers requests for a key's own usage.
     pub own_usage: OwnUsage,
-    /// The answers for agents that are signed in; `None` if agents cannot sign in.
+    /// The data for answers to signed-in agents; `None` if agents cannot sign in.
     pub agents: Option<SignedInAgents>,
     /// The portal for owners of keys; `None` if it is switched off.
     pub portal: Option<Arc<Portal>>,

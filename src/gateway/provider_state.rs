@@ -182,7 +182,7 @@ impl StateRecorder {
 /// waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
 #[derive(Default)]
 pub(crate) struct WriteGate {
-    /// The answer's head.
+    /// Holds the answer's head until the body begins.
     pub head: HeldHead,
     /// Whether the gate is shut. Read before each write; `until` is locked only while the gate is shut.
     is_shut: AtomicBool,

@@ -31,7 +31,7 @@ use crate::{
 /// The client's request. Admission creates it, and nothing changes it afterwards.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The config snapshot that the request keeps to its end.
+    /// The config snapshot that the request uses to its end.
     pub live: Arc<ConfigSnapshot>,
     /// The requested operation, which implies the protocol.
     pub operation: Operation,
@@ -39,7 +39,7 @@ pub(crate) struct Request {
     pub stream: bool,
     /// The model's name as the client sent it.
     pub asked: String,
-    /// The catalogue's model for `asked`.
+    /// The catalogue's model for the requested name.
     pub model: Arc<Model>,
     /// The client's key in clear. Headers and queries that contain it are not forwarded.
     pub presented: ServiceKey,

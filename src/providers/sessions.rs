@@ -265,7 +265,10 @@ impl StateWriter {
     async fn write(&self, names: &[(StateKey, ServedBy)], stop: &mut watch::Receiver<bool>) {
         while let Err(error) = self.store.remember(names, clock::unix_seconds()).await {
             self.fails.send_replace(true);
-            tracing::warn!(%error, names = names.len(), "cannot write to the store which accounts own state at providers: the write is repeated");
+            tracing::warn!(
+                %error, names = names.len(),
+                "cannot write to the store which accounts own state at providers: the write is repeated"
+            );
             let stopping = stop.wait_for(|stop| *stop);
             if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {
                 return;

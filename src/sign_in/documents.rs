@@ -118,5 +118,5 @@ pub(super) fn read_document<T: serde::de::DeserializeOwned>(text: &str) -> Resul
 }
 
 pub(super) fn contention_error() -> StoreError {
-    StoreError::Unavailable("cannot change the sign-ins, because too many others change them at the same time: try again".to_owned())
+    StoreError::Unavailable("cannot change these sign-ins: too many others change them now, try again".to_owned())
 }

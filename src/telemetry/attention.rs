@@ -99,13 +99,13 @@ facts! {
     /// a request cost {} USD more than was held for it, {ago}
     WeirOverspendBoundExceeded
         = Divided(|m| m.money.overspend_bound.read().with_label("part", "request"), 1_000_000_000), Grown(1.0, 60);
-    /// {} hours of this node are missing in the public record
+    /// the public record lacks {} hours of this node
     WeirStabilityRecordBehind = Value(|m| m.store.stability_untold_hours.read()), Over(0.0);
     /// the store's memory is full: {} of it is used
     WeirStoreMemoryExhausted = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.95);
     /// the store's memory is nearly full: {} of it is used
     WeirStoreMemoryLow = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.8);
-    /// the clock is {} seconds off from the store's
+    /// this node's clock differs from the store's by {} seconds
     WeirClockOff = Magnitude(|m| m.store.clock_offset.read()), Over(30.0);
     /// {provider} refused weir's own credential {ago} ({} since the start)
     WeirProviderCredentialRefused = Value(|m| m.providers.credential_refused.read()), Grown(0.0, 10);

@@ -330,7 +330,7 @@ impl ReopenableFile {
             Err(error) => {
                 self.misplaced = true;
                 let path = self.path.display();
-                tracing::error!(%path, %error, "cannot open a log file again after it was renamed: lines still go to the old file");
+                tracing::error!(%path, %error, "cannot open a log file again: lines still go to the old file");
             }
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct AttemptPlan {
     route: Arc<Route>,
     /// The current endpoint.
     visit: EndpointVisit,
-    /// The index of the current endpoint in the route.
+    /// The route index of the current endpoint.
     index: usize,
     /// The route indexes of the endpoints that have not been tried, in order of preference.
     others: SmallVec<[usize; 4]>,

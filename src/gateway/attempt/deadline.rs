@@ -78,9 +78,9 @@ pub(crate) fn socket_handle(digest: Option<&Digest>) -> Option<Arc<SocketHandle>
 pub(crate) enum Fate {
     /// The deadline has not ended the attempt.
     Running = 0,
-    /// A time limit has passed.
+    /// A time limit has passed, which has ended the attempt.
     Expired = 1,
-    /// The drain has ended.
+    /// The drain has ended, which has ended the attempt.
     Stopped = 2,
 }
 

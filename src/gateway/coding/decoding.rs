@@ -20,9 +20,9 @@ pub enum DecodingError {
 /// The data that is allowed after the end of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// Nothing.
+    /// No data.
     Nothing,
-    /// Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1), in the codings that have them.
+    /// Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1), if the coding has them.
     Member,
 }
 

@@ -247,7 +247,11 @@ impl ProviderBackends {
             .is_none()
         {
             let name = &place.origin.host;
-            tracing::warn!(%name, address = %place.address, used = %winner, "a provider's host does not answer, or answers later, over the preferred address family: weir connects over the other one first");
+            tracing::warn!(
+                %name, address = %place.address, used = %winner,
+                "a provider's host does not answer, or answers later, over the preferred address family: weir connects over the \
+                 other one first"
+            );
         }
     }
 

@@ -233,8 +233,8 @@ impl EndpointVisit {
         {
             tracing::info!(
                 provider = %self.endpoint.provider.name,
+                model = %self.endpoint.upstream_model,
                 "the provider serves this model again: further requests for the model go there as before"
-                "the model works again at this provider: requests go there as before"
             );
         }
     }
@@ -250,7 +250,8 @@ impl EndpointVisit {
             tracing::warn!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "this provider failed several requests for this model in a row: until a probe succeeds, the model's other providers are preferred, if it has any"
+                "this provider failed several requests for this model in a row: until a probe succeeds, the model's other \
+                 providers are preferred, if it has any"
             );
         }
     }
