@@ -96,7 +96,7 @@ impl std::fmt::Debug for AgentSignIns {
 }
 
 impl AgentSignIns {
-    /// Creates the service on these stores.
+    /// Creates the service, which uses these stores.
     pub(crate) fn new(
         documents: Arc<dyn SignInStore>,
         keys: Arc<dyn KeyStore>,

@@ -22,7 +22,7 @@ use crate::{
     edges::clock,
 };
 
-/// The empty line at the end of a chunked body without trailers.
+/// The empty line that ends a chunked body, after its last chunk.
 const BODY_END: &[u8] = b"\r\n";
 
 /// The bytes that may be read from a client's connection now.

@@ -27,7 +27,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Handles the head of the provider's answer, final or interim. An error return ends the attempt.
+/// Handles the head of the provider's answer, final or interim. An `Err` result ends the attempt.
 pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     forward.attempt.on_byte(clock::instant());
     if head.status == StatusCode::SWITCHING_PROTOCOLS {

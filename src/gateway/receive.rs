@@ -30,7 +30,7 @@ use crate::{
     stability::public::PublicResponse,
 };
 
-/// The decision who answers a request.
+/// The way in which a request is answered.
 enum RequestDecision {
     /// A provider answers it.
     Forward(Box<Forward>),

@@ -54,7 +54,7 @@ pub(crate) fn hold_head(
 }
 
 /// Handles a piece of the body, or its end, after the meter has observed it. Returns true if the answer has begun; `piece` then
-/// contains the bytes for the client. An error return ends the attempt.
+/// contains the bytes for the client. An `Err` result ends the attempt.
 pub(crate) fn on_piece(
     metrics: &Metrics,
     session: &mut Session,

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Withholds an error answer whose head has arrived. Replaces `head` by an interim head for Pingora, which the client never gets.
-/// An error return ends the attempt.
+/// An `Err` result ends the attempt.
 pub(crate) fn withhold(
     metrics: &Metrics,
     forward: &mut Forward,
@@ -56,7 +56,7 @@ pub(crate) fn withhold(
     }
 }
 
-/// Buffers a piece of a withheld error answer, or handles the answer's end. The client gets nothing yet. An error return ends the
+/// Buffers a piece of a withheld error answer, or handles the answer's end. The client gets nothing yet. An `Err` result ends the
 /// attempt.
 pub(crate) fn buffer_piece(
     metrics: &Metrics,
@@ -81,7 +81,7 @@ pub(crate) fn buffer_piece(
 }
 
 /// Ends a withheld error answer whose body broke off or was late. Uses the part that has arrived, because the answer's status
-/// says more than the broken body. An error return ends the attempt.
+/// says more than the broken body. An `Err` result ends the attempt.
 pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
         forward.attempt.on_end();
@@ -91,7 +91,7 @@ pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     Ok(())
 }
 
-/// Decides what a complete error answer means, and prepares it for the client. An error return ends the attempt.
+/// Decides what a complete error answer means, and prepares it for the client. An `Err` result ends the attempt.
 pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<ErrorReply> {
     let text = error.take_text();
     let WithheldError {

@@ -121,7 +121,7 @@ pub(crate) fn decide<'f>(
     &forward.attempt.verdict
 }
 
-/// Does the same as [`decide`] for an answer of which the client has received nothing. An error return ends the attempt.
+/// Does the same as [`decide`] for an answer of which the client has received nothing. An `Err` result ends the attempt.
 pub(crate) fn decide_after_answer(metrics: &Metrics, forward: &mut Forward, event: AttemptEvent<'_>) -> Result<()> {
     let (etype, context) = match decide(metrics, forward, false, event) {
         Verdict::Proceed => return Ok(()),
