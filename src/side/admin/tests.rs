@@ -283,7 +283,7 @@ async fn what_cannot_be_set_is_named() {
         ),
         (json!({ "name": "n", "account": "a b" }), "account:"),
         (json!({ "name": "", "account": "a" }), "name:"),
-        (json!({ "name": "n" }), "account: it is missing"),
+        (json!({ "name": "n" }), "account: the field is missing"),
         (
             json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }),
             "in the past",

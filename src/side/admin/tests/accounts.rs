@@ -88,7 +88,7 @@ async fn what_an_account_cannot_be_is_said() {
     let before = admin.audit();
     let cases = [
         ("/v1/accounts", json!({ "id": "a" }), "weir account credit --id a"),
-        ("/v1/accounts", json!({}), "id: it is missing"),
+        ("/v1/accounts", json!({}), "id: the field is missing"),
         ("/v1/accounts", json!({ "id": "x y" }), "id: 1 to 64"),
         ("/v1/accounts", json!({ "id": "." }), "neither `.` nor `-`"),
         ("/v1/accounts", json!({ "id": ".." }), "neither `.` nor `-`"),
