@@ -258,7 +258,9 @@ json_value!(OverlapSeconds, OverlapSeconds::expected(), |value| Ok(Self::of(
 
 impl OverlapSeconds {
     fn expected() -> String {
-        format!("a whole number of seconds up to {OVERLAP_MAX_SECONDS} (30 days), 0 to end the old secret at once")
+        format!(
+            "give a whole number of seconds up to {OVERLAP_MAX_SECONDS} (30 days); with 0 the old secret ends at once"
+        )
     }
 
     fn of(seconds: Option<u64>) -> Option<Self> {

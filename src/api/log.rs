@@ -35,7 +35,7 @@ impl FromStr for UtcDay {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let date = text.parse().map(Self);
-        date.map_err(|_| "a date such as 2027-01-31".to_owned())
+        date.map_err(|_| "give a date such as 2027-01-31".to_owned())
     }
 }
 
@@ -61,7 +61,7 @@ impl FromStr for StatusRange {
             None => text.parse::<u16>().map(|status| status..=status),
         };
         let range = range.ok().filter(|range| (100..=999).contains(range.start()));
-        let wanted = || "a status such as 429, or a class of them such as 5xx".to_owned();
+        let wanted = || "give an HTTP status such as 429, or a class of statuses such as 5xx".to_owned();
         range.map(Self).ok_or_else(wanted)
     }
 }

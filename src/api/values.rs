@@ -40,7 +40,7 @@ impl FromStr for Usd {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("an amount in USD as a text, such as \"12.50\"".to_owned());
+            return Err("give an amount in USD as a string, such as \"12.50\"".to_owned());
         }
         NanoUsd::parse_usd(text).map(Self).map_err(|error| error.to_string())
     }
@@ -84,7 +84,7 @@ impl FromStr for Moment {
             Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
         };
         let time = text.parse().ok().or_else(of_date);
-        let wanted = || "a time such as 2027-01-31T00:00:00Z, or a date".to_owned();
+        let wanted = || "give a time such as 2027-01-31T00:00:00Z, or a date".to_owned();
         time.map(Self).ok_or_else(wanted)
     }
 }
@@ -107,13 +107,16 @@ impl FromStr for LimitInput {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(text.parse().ok())?.ok_or_else(|| format!("a whole number from 1 to {}", RateLimits::MAX))
+        Self::of(text.parse().ok())?.ok_or_else(|| format!("give a whole number from 1 to {}", RateLimits::MAX))
     }
 }
 
 impl LimitInput {
     fn expected() -> String {
-        format!("a whole number from 1 to {}, or null for no limit", RateLimits::MAX)
+        format!(
+            "give a whole number from 1 to {}, or null for no limit",
+            RateLimits::MAX
+        )
     }
 
     fn of(number: Option<u64>) -> Result<Option<Self>, String> {
@@ -133,7 +136,10 @@ pub(crate) struct FactorInput(pub(crate) FinishFactor);
 schema!(FactorInput, { "type": "integer", "minimum": 1, "maximum": 1000 });
 json_value!(
     FactorInput,
-    format!("a whole number from 1 to {}, or null for no bound", FinishFactor::MAX),
+    format!(
+        "give a whole number from 1 to {}, or null for no limit",
+        FinishFactor::MAX
+    ),
     |value| Ok(value.as_u64().and_then(FinishFactor::new).map(Self))
 );
 
@@ -144,7 +150,7 @@ impl FromStr for FactorInput {
         let factor = text.parse().ok().and_then(FinishFactor::new);
         factor
             .map(Self)
-            .ok_or_else(|| format!("a whole number from 1 to {}", FinishFactor::MAX))
+            .ok_or_else(|| format!("give a whole number from 1 to {}", FinishFactor::MAX))
     }
 }
 
@@ -158,7 +164,7 @@ json_value!(
     Percents,
     {
         let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-        format!("a list of {known}, empty for no notices, or null for the default")
+        format!("give a list with any of {known}, an empty list for no notices, or null for the default")
     },
     |value| {
         let percents = value.as_array();
@@ -193,7 +199,7 @@ impl FromStr for Percents {
         let chosen = percents.and_then(|percents| Thresholds::of(percents).ok());
         chosen.map(Self).ok_or_else(|| {
             let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-            format!("some of {known}, separated by commas, or none")
+            format!("give any of {known}, separated by commas, or none")
         })
     }
 }
@@ -221,7 +227,7 @@ impl FromStr for AccountId {
         let is_long = text.is_empty() || text.len() > ACCOUNT_CHARS_MAX;
         if is_long || !text.bytes().all(plain) || text.starts_with(['.', '-']) {
             return Err(format!(
-                "1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
+                "give 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
             ));
         }
         Ok(Self(text.to_owned()))
@@ -292,7 +298,7 @@ fn check_line(text: &str, most: usize) -> Result<String, String> {
     let length = text.chars().count();
     if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
         return Err(format!(
-            "1 to {most} characters, one of them visible and none of them a control character"
+            "give 1 to {most} characters, one of them visible and none of them a control character"
         ));
     }
     Ok(text.to_owned())
@@ -342,7 +348,7 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let is_fit = text.len() == Self::CHARS && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let wanted = || format!("{} letters or digits, drawn at random", Self::CHARS);
+        let wanted = || format!("give {} letters or digits, drawn at random", Self::CHARS);
         is_fit.then(|| Self(text.to_owned())).ok_or_else(wanted)
     }
 }
@@ -367,7 +373,7 @@ pub(crate) struct ModelNames(pub(crate) Vec<String>);
 schema!(ModelNames, { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 1000 });
 json_value!(
     ModelNames,
-    format!("1 to {MODELS_MAX} model names, or null for all"),
+    format!("give 1 to {MODELS_MAX} model names, or null for all"),
     |value| {
         let list = value.as_array().filter(|list| (1..=MODELS_MAX).contains(&list.len()));
         let plausible = |name: &Value| {
@@ -388,7 +394,7 @@ impl FromStr for ModelNames {
         let names = text.split([',', '\n']).map(str::trim);
         let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let is_fit = (1..=MODELS_MAX).contains(&names.len()) && names.iter().all(|name| operation::is_plausible(name));
-        let wanted = || format!("1 to {MODELS_MAX} model names, separated by commas");
+        let wanted = || format!("give 1 to {MODELS_MAX} model names, separated by commas");
         is_fit.then_some(Self(names)).ok_or_else(wanted)
     }
 }

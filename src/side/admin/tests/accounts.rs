@@ -123,7 +123,7 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/a/adjust",
             json!({ "usd": "1", "reason": "\u{200b} " }),
-            "reason: 1 to 256 characters, one of them visible",
+            "reason: give 1 to 256 characters, one of them visible",
         ),
         (
             "/v1/accounts/a/adjust",

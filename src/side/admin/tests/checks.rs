@@ -69,7 +69,7 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
 #[tokio::test]
 async fn a_name_that_nobody_could_see_is_refused() {
     let admin = Fixture::new().await;
-    let wanted = "name: 1 to 128 characters, one of them visible";
+    let wanted = "name: give 1 to 128 characters, one of them visible";
     for name in [
         " ",
         "\u{a0}\u{3000}",
