@@ -337,7 +337,7 @@ mod tests {
                 "",
                 "field `rpn` is unknown here: did you mean `rpm`?",
             ),
-            ("/v1/keys/other", json!({}), "id", "a key id is"),
+            ("/v1/keys/other", json!({}), "id", "give a key id"),
         ] {
             let (told, said) = fault(asked::<UpdateKey>(target, &body).unwrap_err());
             assert_eq!(told, field, "{said}");

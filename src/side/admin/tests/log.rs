@@ -231,7 +231,7 @@ async fn rows_are_chosen_by_key_model_and_time() {
     assert_eq!(ids(&admin, "account=c&from=2020-01-01").await.0.len(), 6);
     for (filter, expected) in [
         ("account=nobody", "account `nobody` does not exist"),
-        ("key=weir-abc", "a key id is"),
+        ("key=weir-abc", "give a key id"),
         ("from=yesterday", "from: give a time"),
         ("from=2020-01-01&hours=2", "hours: it cannot be combined with `from`"),
         ("cursor=7", "cursor:"),
