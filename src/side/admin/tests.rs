@@ -298,7 +298,7 @@ async fn what_cannot_be_set_is_named() {
         (json!({ "name": "n", "account": "a", "rpm": 0 }), "revoke the key"),
         (
             json!({ "name": "n", "account": "a", "tpm": 1_000_000_001 }),
-            "tpm: a whole",
+            "tpm: give a whole",
         ),
         (
             json!({ "name": "n", "account": "a", "concurrency": "5" }),
