@@ -18,7 +18,7 @@ pub(crate) const NANOS_PER_USD: i64 = 1_000_000_000;
 pub struct NanoUsd(i64);
 
 impl NanoUsd {
-    /// Zero.
+    /// An amount of zero.
     pub const ZERO: Self = Self(0);
     /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. The Lua scripts in Redis compute with
     /// doubles, which are exact up to this number (ARCHITECTURE.md, "Invariants").

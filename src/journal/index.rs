@@ -431,7 +431,7 @@ impl JournalContents {
             })
     }
 
-    /// Removes a segment.
+    /// Removes the facts about a segment whose file was removed.
     pub(super) fn remove_segment(&mut self, number: u64, now_ms: i64) {
         self.segments.remove(&number);
         self.keys.retain(|_, position| position.segment != number);

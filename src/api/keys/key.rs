@@ -241,6 +241,6 @@ impl FormerTextView {
 pub(crate) struct DeletedKey {
     /// The id of the deleted key.
     pub(crate) id: KeyId,
-    /// Always true.
+    /// Always true, because the key was deleted.
     pub(crate) deleted: bool,
 }

@@ -89,7 +89,7 @@ pub(crate) struct MendedDay {
     pub(crate) account: String,
     /// The day in UTC.
     pub(crate) day: UtcDay,
-    /// Always true.
+    /// Always true, because the sums now equal those of the rows.
     pub(crate) mended: bool,
 }
 

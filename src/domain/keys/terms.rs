@@ -87,7 +87,7 @@ impl std::str::FromStr for OnExhausted {
 pub struct FinishFactor(Option<u32>);
 
 impl FinishFactor {
-    /// The largest factor.
+    /// The largest finish factor.
     pub const MAX: u32 = 1_000;
     /// No limit: an answer is never cut off.
     pub const NONE: Self = Self(None);

@@ -161,7 +161,7 @@ impl Account {
         self.keys.get(id)?.revision()
     }
 
-    /// See [`crate::store::ledger::LedgerStore::admit`].
+    /// Decides whether a request is admitted, as [`crate::store::ledger::LedgerStore::admit`] describes.
     pub(crate) fn admit(&mut self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
@@ -277,7 +277,7 @@ impl Account {
         used.quota.saturating_sub(used.spent).saturating_sub(held)
     }
 
-    /// See [`crate::store::ledger::LedgerStore::top_up`].
+    /// Enlarges the hold of a running request, as [`crate::store::ledger::LedgerStore::top_up`] describes.
     pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> TopUpReply {
         self.holds.drop_lapsed(now_ms);
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
@@ -359,7 +359,7 @@ impl Account {
         None
     }
 
-    /// See [`crate::store::ledger::LedgerStore::set_terms`].
+    /// Replaces the account's record, as [`crate::store::ledger::LedgerStore::set_terms`] describes.
     pub(crate) fn set_terms(&mut self, from: &AccountRecord, to: &AccountRecord) -> bool {
         let present = self.record();
         if present == *from && from != to {

@@ -195,7 +195,7 @@ pub enum TopUpReply {
     /// The hold has grown by this amount, which is the requested amount or the rest of the money if that is less. It is more than
     /// zero.
     Granted(NanoUsd),
-    /// Nothing remains.
+    /// Nothing remains of the balance or of the quota.
     Refused,
     /// The rest of the money is in leases, which are being recalled. The node should make the call again a moment later.
     Recalling,

@@ -52,9 +52,9 @@ mod kind {
     pub(super) const CHARGE: u8 = 3;
     /// A step with the settlement of a request that is not billed.
     pub(super) const RELEASE: u8 = 4;
-    /// Any other step.
+    /// A step of any other kind, as JSON.
     pub(super) const STEP: u8 = 5;
-    /// Any other record.
+    /// A record of any other kind, as JSON.
     pub(super) const OTHER: u8 = 6;
 }
 

@@ -16,7 +16,7 @@ use crate::domain::{
 pub struct Step {
     /// The number of the step, starting from 1. A store applies the step only if the number is the store's watermark plus one.
     pub seq: u64,
-    /// The change itself.
+    /// The change of the account.
     pub change: AccountChange,
 }
 

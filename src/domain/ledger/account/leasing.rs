@@ -43,7 +43,7 @@ use crate::domain::{
 };
 
 impl Account {
-    /// See [`crate::store::ledger::LedgerStore::lease`].
+    /// Begins, changes or ends a lease, as [`crate::store::ledger::LedgerStore::lease`] describes.
     pub(crate) fn lease(&mut self, ask: &LeaseCall, now_ms: i64) -> LeaseReply {
         self.holds.drop_lapsed(now_ms);
         let (holder, name) = (&ask.lease.holder, ask.lease.hold_name());

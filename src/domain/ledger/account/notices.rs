@@ -51,7 +51,7 @@ impl Notices {
         self.kept.insert(name, waiting);
     }
 
-    /// See [`crate::store::ledger::LedgerStore::take_notices`].
+    /// Claims the notices that are due, as [`crate::store::ledger::LedgerStore::take_notices`] describes.
     pub(crate) fn claim_due(&mut self, pause_ms: i64, now_ms: i64) -> TakenNotices {
         let mut due: Vec<(&String, &mut StoredNotice)> =
             self.kept.iter_mut().filter(|(_, one)| one.due_ms <= now_ms).collect();

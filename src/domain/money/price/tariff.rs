@@ -99,7 +99,7 @@ pub(crate) struct PerCallPrices {
 pub(crate) struct Multipliers {
     /// Factors by service tier.
     pub service_tier: BTreeMap<String, PriceFactor>,
-    /// Factors by speed.
+    /// Factors by the speed of the answer.
     pub speed: BTreeMap<String, PriceFactor>,
     /// Factors by the geography of the inference.
     pub geo: BTreeMap<String, PriceFactor>,
