@@ -395,10 +395,10 @@ mod tests {
         }
         let id = KeyId::parse("key_0000000000000001").unwrap();
         for (form, said) in [
-            ("tpm=many&was.tpm=", "tpm: a whole number from 1 to 1000000000"),
+            ("tpm=many&was.tpm=", "tpm: give a whole number from 1 to 1000000000"),
             (
                 "notify_percent=soon&was.notify_percent=",
-                "notify_percent: some of 50, 75, 80, 90, 95, 100",
+                "notify_percent: give any of 50, 75, 80, 90, 95, 100",
             ),
         ] {
             let refused = read_update(id.clone(), &FormFields::read(form.as_bytes())).unwrap_err();

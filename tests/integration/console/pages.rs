@@ -344,7 +344,7 @@ fn names_of_accounts_and_keys_can_be_seen_and_addressed() {
         let said = weir.cli(&["key", "create", "--account", "tests", "--name", name], &[]);
         let error = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(
-            !said.status.success() && error.contains("'--name <NAME>': 1 to 128 characters, one of them visible"),
+            !said.status.success() && error.contains("'--name <NAME>': give 1 to 128 characters, one of them visible"),
             "{name:?}: {error}"
         );
     }

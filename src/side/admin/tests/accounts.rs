@@ -88,8 +88,8 @@ async fn what_an_account_cannot_be_is_said() {
     let before = admin.audit();
     let cases = [
         ("/v1/accounts", json!({ "id": "a" }), "weir account credit --id a"),
-        ("/v1/accounts", json!({}), "id: it is missing"),
-        ("/v1/accounts", json!({ "id": "x y" }), "id: 1 to 64"),
+        ("/v1/accounts", json!({}), "id: the field is missing"),
+        ("/v1/accounts", json!({ "id": "x y" }), "id: give 1 to 64"),
         ("/v1/accounts", json!({ "id": "." }), "neither `.` nor `-`"),
         ("/v1/accounts", json!({ "id": ".." }), "neither `.` nor `-`"),
         ("/v1/accounts", json!({ "id": "-x" }), "neither `.` nor `-`"),
@@ -123,7 +123,7 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/a/adjust",
             json!({ "usd": "1", "reason": "\u{200b} " }),
-            "reason: 1 to 256 characters, one of them visible",
+            "reason: give 1 to 256 characters, one of them visible",
         ),
         (
             "/v1/accounts/a/adjust",
@@ -173,7 +173,7 @@ async fn the_same_operation_counts_once_and_another_amount_is_refused() {
     let message = admin
         .refused(Method::POST, path, Some(json!({ "usd": "1", "operation_id": "a b" })))
         .await;
-    assert!(message.contains("--operation-id: 1 to 64"), "{message}");
+    assert!(message.contains("--operation-id: give 1 to 64"), "{message}");
 }
 
 #[tokio::test]
