@@ -36,14 +36,14 @@ pub(crate) struct Catalogue {
     providers: Vec<Arc<Provider>>,
 }
 
-/// A model as clients see it.
+/// A model that clients can request.
 #[derive(Debug)]
 pub(crate) struct Model {
     /// The public name, which clients request. It is also the model's label in logs and metrics.
     pub name: String,
     /// The model's name as displayed to users.
     pub display_name: String,
-    /// Other names that clients may request.
+    /// Other names under which clients can request the model.
     pub aliases: Vec<String>,
     /// The model's name at its providers, unless `upstream_names` has another one for the provider.
     pub upstream_name: String,
@@ -53,9 +53,9 @@ pub(crate) struct Model {
     pub providers: Vec<Arc<Provider>>,
     /// The protocols in which clients can request the model.
     pub protocols: Vec<Protocol>,
-    /// The maximum number of input tokens, if known.
+    /// The maximum number of input tokens; `None` if it is unknown.
     pub context_tokens: Option<u64>,
-    /// The maximum number of output tokens, if known.
+    /// The maximum number of output tokens; `None` if it is unknown.
     pub output_tokens: Option<u64>,
     /// The name of the model's price in the price list: the model's public name, unless its definition sets `price`.
     pub price: String,

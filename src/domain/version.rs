@@ -19,7 +19,7 @@ pub struct Version {
 
 /// The error for a text that is not a [`Version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a version is a number and 8 hexadecimal digits, such as 17-5f3a9c21, as printed by `show`")]
+#[error("not a version: give a number and 8 hexadecimal digits, such as 17-5f3a9c21, as printed by `show`")]
 pub struct VersionError;
 
 impl Version {

@@ -55,14 +55,14 @@ pub(crate) enum BodyOp {
     },
     /// Removes the member or element, together with one comma.
     Remove,
-    /// Renames the member.
+    /// Renames the member at the edit's path.
     Rename {
         /// The new name, unescaped.
         to: String,
     },
     /// Replaces a number outside `range` by the bound that it exceeds.
     Clamp {
-        /// The allowed range.
+        /// The range of the numbers that stay unchanged.
         range: NumberRange,
     },
     /// Replaces the strings that are listed in `values`.
@@ -82,7 +82,7 @@ pub(crate) enum BodyOp {
 /// The values for which an edit refuses a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RefusedValues {
-    /// All values.
+    /// Any value of the member.
     Any,
     /// Numbers outside this range. Values that are not numbers pass, because the provider checks them.
     Outside(NumberRange),
@@ -133,12 +133,12 @@ impl BodyRules {
         Self { batches }
     }
 
-    /// Whether there are no edits.
+    /// Whether the rules contain no edits.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// All edits in order.
+    /// Returns all edits in the order of the provider file.
     pub(super) fn edits(&self) -> impl Iterator<Item = &Arc<BodyEdit>> {
         self.batches.iter().flatten()
     }

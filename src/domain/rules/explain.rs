@@ -114,7 +114,7 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
     };
     // The protocol is not known yet. It only determines which provider state the scan finds, and that is not used here.
     let facts = scan(question.body, Protocol::Messages, &limits)
-        .map_err(|error| ExplainError(format!("the request's body: {error}")))?;
+        .map_err(|error| ExplainError(format!("cannot read the request's body: {error}")))?;
     let provider = &compiled.provider;
     let operation = operation(question, provider)?;
     let template = provider.endpoints.get(operation).ok_or_else(|| {

@@ -71,7 +71,7 @@ pub(crate) struct RawProvider {
     pub model: Vec<Spanned<RawModel>>,
 }
 
-/// `[auth]`: the secret, by reference, and the header that carries it.
+/// `[auth]`: the secret, by reference, and the header that contains it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAuth {
@@ -88,13 +88,13 @@ pub(crate) struct RawAuth {
 /// The usual headers in which providers expect the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum AuthStyle {
-    /// `x-api-key: SECRET`
+    /// The header `x-api-key: SECRET`.
     #[serde(rename = "x-api-key")]
     XApiKey,
-    /// `authorization: Bearer SECRET`
+    /// The header `authorization: Bearer SECRET`.
     #[serde(rename = "bearer")]
     Bearer,
-    /// `x-goog-api-key: SECRET`
+    /// The header `x-goog-api-key: SECRET`.
     #[serde(rename = "x-goog-api-key")]
     XGoogApiKey,
 }
@@ -439,7 +439,7 @@ pub(crate) struct RawErrorRule {
     pub message: Option<String>,
     /// A text that the error's body must contain.
     pub contains: Option<String>,
-    /// The meaning of the error.
+    /// The meaning of the errors that match.
     pub means: ErrorMeaning,
 }
 

@@ -238,7 +238,7 @@ impl EventRewriter {
             self.is_passing = true;
         }
         if self.is_passing || (self.held.is_empty() && bytes == b"\n") {
-            // A lone LF while nothing is held passes at once.
+            // If nothing is buffered, a single LF passes at once.
             out.extend_from_slice(bytes);
         } else {
             self.held.extend_from_slice(bytes);

@@ -152,11 +152,11 @@ fn in_band_error(kind: Option<Cow<'_, str>>, fallback: &str, code: Option<Cow<'_
 pub enum Break {
     /// The provider closed or reset the connection.
     ProviderCut,
-    /// The provider ended the answer cleanly, but before it was complete by its protocol.
+    /// The provider ended the answer without an error, but before the answer was complete by its protocol.
     ProviderEnded,
     /// The provider was silent for longer than its timeout.
     ProviderTimeout,
-    /// The key's quota or the account's balance is used up.
+    /// The quota of the API key or the balance of its account is used up.
     LimitReached,
     /// weir is shutting down.
     Stopped,

@@ -66,7 +66,7 @@ impl CharClasses {
         self.row = FIRST_ROW;
     }
 
-    /// Whether nothing has been counted.
+    /// Whether the estimate is zero, as it is if no text was counted.
     pub fn is_empty(&self) -> bool {
         self.worth == 0
     }

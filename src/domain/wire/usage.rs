@@ -389,9 +389,9 @@ impl PriceModifiers {
 /// runs again after a call of a provider's own tool. Images are not included in the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnlimitedWork {
-    /// Calls of the provider's own tools, such as searches and code execution.
+    /// The number of calls of the provider's own tools, such as searches and code execution.
     pub tool_calls: u64,
-    /// Images in the answer.
+    /// The number of images in the answer.
     pub images: u64,
 }
 

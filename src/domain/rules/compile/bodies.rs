@@ -38,7 +38,7 @@ pub(super) fn response(raw: &[Spanned<RawBodyEdit>], faults: &mut Faults<'_>) ->
 fn rules(table: &str, raw: &[Spanned<RawBodyEdit>], direction: Direction, faults: &mut Faults<'_>) -> BodyRules {
     if raw.len() > BODY_EDITS_MAX {
         faults.add_for_file(format!(
-            "{} [[{table}]] edits, at most {BODY_EDITS_MAX} are allowed",
+            "the file has {} [[{table}]] edits, at most {BODY_EDITS_MAX} are allowed",
             raw.len()
         ));
     }

@@ -18,7 +18,7 @@ use crate::domain::{
 /// The maximum number of header edits in one file; also the maximum number of query edits.
 const EDITS_MAX: usize = 64;
 
-/// Headers of the connection and of the message framing (RFC 9110 section 7.6.1), which weir sets itself.
+/// The headers of the connection and of the message framing (RFC 9110 section 7.6.1). weir sets them, so edits cannot.
 const FRAMING: [&str; 14] = [
     "accept-encoding",
     "connection",

@@ -189,7 +189,7 @@ pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>
             }
         }
         if marks.iter().all(|(_, mark)| mark.is_none()) {
-            let message = "this matches every error of the status: give `code`, `message` or `contains`";
+            let message = "the rule matches every error with this status: add `code`, `message` or `contains`";
             faults.add_at(one, "error", message);
         }
         ErrorRule {
@@ -234,7 +234,10 @@ fn check_count<T>(all: &[Spanned<T>], key: &str, most: usize, faults: &mut Fault
         faults.add_at(
             over,
             key,
-            format!("{} [[{key}]] entries, at most {most} are allowed", all.len()),
+            format!(
+                "the file has {} [[{key}]] entries, at most {most} are allowed",
+                all.len()
+            ),
         );
     }
 }

@@ -270,7 +270,7 @@ impl FramingFields {
 
     fn framing(&self, version: Http1Version) -> Result<RequestFraming, Fault> {
         match (self.is_chunked, self.length) {
-            // An HTTP/1.0 client may omit the host.
+            // An HTTP/1.0 client is allowed to omit the host.
             _ if !self.has_host && version == Http1Version::Current => Err(Fault::Host),
             (true, Some(_)) => Err(Fault::TwoLengths),
             (true, None) if version == Http1Version::Old => Err(Fault::TransferEncoding),

@@ -67,9 +67,9 @@ pub(crate) enum PickRule {
     ListMarked,
     /// Count the objects that at their end have all bits of `all` and no bit of `none` in their marks.
     CountMarked {
-        /// The bits that must be set.
+        /// The bits that the object's marks must have.
         all: u8,
-        /// The bits that must not be set.
+        /// The bits that the object's marks must not have.
         none: u8,
     },
     /// Count the text of a string, with its escapes resolved, or the text of an object or array, as it is written. The text is

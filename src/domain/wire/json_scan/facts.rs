@@ -249,7 +249,7 @@ pub(super) struct TurnReader {
     is_in_conversation: bool,
     /// Whether the next string identifies the author of the turn.
     is_author_next: bool,
-    /// Whether the last turn was the model's.
+    /// Whether the last turn that was read is an answer of the model.
     in_answer: bool,
     /// The estimated number of tokens before the model's last answer; `None` if there is no answer.
     tokens_before_answer: Option<u64>,

@@ -19,7 +19,7 @@ pub struct JsonEnd {
 
 #[derive(Debug, Clone, Copy, Default)]
 enum JsonEndState {
-    /// Only white space so far.
+    /// Before the value: only white space has arrived.
     #[default]
     Before,
     Between,

@@ -20,7 +20,7 @@ const OWN_SKILL: &str = "skill_";
 /// A reference to state at a provider in a request body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The kind of state.
+    /// The kind of the state that the reference identifies.
     pub kind: StateKind,
     /// The digest of the state's identifier.
     pub id: StateId,
@@ -40,7 +40,7 @@ impl Reference {
 pub(super) struct ReferenceReader {
     found: Vec<Reference>,
     models: NamedModels,
-    /// The maximum number of references.
+    /// The maximum number of references that a body can have.
     found_max: usize,
     /// The positions of the open containers by depth. Index 0 has the position of the body itself.
     positions: [BodyPosition; DEPTH_MAX + 1],

@@ -1,16 +1,16 @@
 //! Determines the usage that a request is billed for. It is the usage that the provider reports, as far as that exists, is
 //! plausible, and stays within the request's limits; the rest is estimated.
 //!
-//! | what happened | billed | source |
+//! | what happened | what is billed | source |
 //! |---|---|---|
-//! | the provider reported its usage and ended its answer | as reported; a zero is a zero | `reported` |
-//! | the same, but the report lacks the output | the report; output the larger of it and the text that passed | `partial` |
-//! | it ended its answer without a report | the estimates of input and of the text that passed | `estimated` |
-//! | interrupted, or the client left, after a report | the report; output the larger of it and the text that passed | `partial` |
-//! | the same, before any report | the estimates; before the first byte, input only | `estimated` |
-//! | it answered 400 or above, without a report | nothing | `estimated` |
-//! | no answer (connection failed, silent, closed before the head), and the client had not left | nothing | `estimated` |
-//! | a report above the accepted maximum | the accepted maximum | `bounded` |
+//! | the provider reported its usage and completed its answer | the report; a zero is a zero | `reported` |
+//! | the same, but the report lacks the output | the report, with at least the estimated output | `partial` |
+//! | the provider completed its answer without a report | the estimates of input and output | `estimated` |
+//! | the answer was interrupted, or the client disconnected, after a report | the same as for `partial` above | `partial` |
+//! | the same, before any report | the estimates; before the first byte, only that of the input | `estimated` |
+//! | the provider answered with a status of 400 or above, without a report | nothing | `estimated` |
+//! | no answer (no connection, silence, closed before the head) while the client was connected | nothing | `estimated` |
+//! | the report exceeds the accepted maximum | the accepted maximum | `bounded` |
 //!
 //! A report is accepted up to these limits ([`ReportedRuns::cap`]):
 //!

@@ -22,7 +22,7 @@ const PLACES: u8 = 64;
 /// The JSON texts that mean no finish reason: the name and the number of that enum value.
 const NO_REASON: &[&str] = &["\"FINISH_REASON_UNSPECIFIED\"", "0"];
 
-/// The paths that mark candidates.
+/// The paths whose values mark the candidates of a chunk.
 pub(super) const CANDIDATE_PATHS: [PickPath; 3] = [
     PickPath::new(&[Key("candidates"), Each], PickRule::ListMarked),
     PickPath::new(&[Key("candidates"), Each, Key("index")], PickRule::MarkNumber),

@@ -76,7 +76,7 @@ impl<'a> AnswerEventSink<'a> {
         self.is_revocable
     }
 
-    /// Whether the event has ended and may have had more than text.
+    /// Whether the event has ended and did possibly more than add text.
     pub(super) fn has_more_than_text(&self) -> bool {
         self.has_more_than_text
     }
@@ -152,7 +152,7 @@ pub struct AnswerReport {
     pub in_band_error: Option<InBandError>,
     /// The model that answered, as the provider reported it.
     pub model: Option<SmolStr>,
-    /// The identifier under which the provider may keep the answer (Messages, Responses).
+    /// The identifier under which the provider may store the answer (Messages, Responses); `None` if it has none.
     pub answer_id: Option<SmolStr>,
     /// Whether the answer is complete by its protocol (see [`super::Observer::is_complete`]).
     pub complete: bool,

@@ -66,7 +66,7 @@ impl<'c> CredentialSearch<'c> {
         Self { credential, filter }
     }
 
-    /// Calls `found` with each part of the text that resembles the credential. Parts may overlap, and are not ordered.
+    /// Calls `found` with each part of the text that resembles the credential. Parts can overlap, and are not ordered.
     pub(super) fn for_each_match(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
         self.for_each_run(text, &mut found);
         self.for_each_echo(text, &mut found);
@@ -289,7 +289,7 @@ impl PassingMask {
         out
     }
 
-    /// Whether anything was masked.
+    /// Whether a part of the answer was masked.
     pub(crate) fn has_masked(&self) -> bool {
         self.has_masked
     }
