@@ -36,7 +36,7 @@ fn a_certificate_that_is_not_whole_is_told_with_its_line() {
     let text = GATEWAY_CERTIFICATE.replace("file:c.key", "/etc/private.key");
     assert_eq!(
         one_error(&text),
-        "weir.toml:3: key `gateway.tls.certificate.1.key`: a secret is given by reference: env:NAME, file:PATH or credential:NAME"
+        "weir.toml:3: key `gateway.tls.certificate.1.key`: expected a reference to a secret: env:NAME, file:PATH or credential:NAME"
     );
 }
 
