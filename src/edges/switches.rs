@@ -28,7 +28,7 @@ impl ProviderSwitches {
         let off: BTreeSet<String> = match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 io::Error::other(format!(
-                    "cannot read the switched-off providers from {}: {error}; delete this file to switch all providers on",
+                    "cannot parse {}: {error}; delete this file to switch all providers on",
                     path.display()
                 ))
             })?,
