@@ -135,7 +135,7 @@ impl MasterLane {
                 }
                 let missing = timeout(PROBE_WAIT_MAX, self.dialer.missing_rights(server)).await;
                 if let Some(reason) = missing.ok().flatten().and_then(|missing| self.record_rights(missing)) {
-                    tracing::error!(reason, "redis cannot be used");
+                    tracing::error!(reason, "cannot use redis; trying again");
                     self.give_up(number, LaneState::Down { reason });
                 }
             }
@@ -180,7 +180,7 @@ impl MasterLane {
         let report = report?;
         if let Some(reason) = report.refusal() {
             let reason = self.refuse(format!("redis at {server} {reason}"));
-            tracing::error!(reason, "redis cannot be used");
+            tracing::error!(reason, "cannot use redis; trying again");
             return Some(LaneState::Down { reason });
         }
         if report.is_replica() && !finder.accepts_replicas() {
@@ -189,7 +189,7 @@ impl MasterLane {
         }
         let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
-            tracing::warn!(%server, "redis has another history now, acknowledged changes are being checked");
+            tracing::warn!(%server, "redis now has another data history; checking that no acknowledged change is lost");
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
         None
