@@ -175,9 +175,9 @@ pub(crate) enum ConfigError {
     /// The file could not be read.
     #[error("cannot read the configuration file {path}: {reason}; give another file with --conf FILE")]
     Unreadable {
-        /// The configuration file.
+        /// The path of the configuration file.
         path: String,
-        /// The operating system's error.
+        /// Why the file cannot be read.
         reason: String,
     },
     /// The file has invalid values; one error for each, in the order of the file.

@@ -36,7 +36,7 @@ settings! {
         handshake("handshake_seconds"): Duration = seconds(10, 1..=60),
         /// Timeout for the first byte on a new connection.
         first_byte("first_byte_seconds"): Duration = seconds(10, 1..=600),
-        /// Maximum time from the first byte of a request's head to the last.
+        /// Maximum time between the first and the last byte of a request's head.
         head("head_seconds"): Duration = seconds(20, 1..=600),
         /// Memory for incomplete heads of requests, in bytes. Beyond it, the largest heads are dropped, with 503 over HTTP/1.1.
         /// Heads of up to 4096 bytes are always read, and do not count. At least four times [gateway] header_bytes_max.

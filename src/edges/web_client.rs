@@ -57,7 +57,7 @@ pub(crate) enum WebError {
     /// The request timed out. The server may have received it.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
-    /// The response is too large.
+    /// The response's body has more than this number of bytes.
     #[error("the answer has more than {0} bytes")]
     TooLong(usize),
 }

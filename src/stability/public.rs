@@ -283,9 +283,9 @@ fn check_hours(query: Option<&str>) -> Result<(), PublicRefusal> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AcceptedCoding {
     Identity,
-    /// The coding `br` (RFC 7932).
+    /// The coding `gzip` (RFC 1952).
     Gzip,
-    /// RFC 7932.
+    /// The coding `br` (RFC 7932).
     Brotli,
 }
 

@@ -67,7 +67,7 @@ const SLOT_PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Link {
     route: LinkTopology,
     dialer: Arc<RedisDialer>,
-    /// Changes at every reconnect and every change of a master, whichever task notices it.
+    /// The epoch, which changes at every reconnect and every change of a master, whichever task notices it.
     epochs: watch::Sender<u64>,
     /// The timeout of a call in total, including the wait behind other calls.
     queue: Duration,

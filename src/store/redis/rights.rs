@@ -68,7 +68,7 @@ struct AclRight {
 /// The rights that weir needs at a server that holds data.
 pub(super) struct RequiredRights {
     user: String,
-    /// The prefix of all keys.
+    /// The prefix of all of weir's Redis keys.
     prefix: String,
     rights: Vec<AclRight>,
 }

@@ -28,7 +28,7 @@ use crate::{
 
 /// Maximum number of items that one round of scripts restores, so that no script blocks the server for long.
 const LOAD_ITEMS_MAX: usize = 200;
-/// How often an account is read again because rows were added to past days meanwhile.
+/// How often an account is read again because rows were added to days before yesterday meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Why a dump ends early.

@@ -32,9 +32,9 @@ pub(super) struct StoredAccount {
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
     /// The days that have rows in the log, with the number of rows.
     pub(super) logs: Vec<LogDay>,
-    /// The account's own sums of each past day.
+    /// The account's own sums of each day before yesterday.
     pub(super) past_days: BTreeMap<i64, DailySums>,
-    /// All sums of the days that are not past days.
+    /// All sums of yesterday and later days.
     pub(super) latest: DailySums,
 }
 

@@ -25,7 +25,7 @@ use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 pub(super) struct MasterLane {
     pub(super) state: watch::Sender<LaneState>,
     pub(super) dialer: Arc<RedisDialer>,
-    /// Changes when acknowledged changes may be lost; shared by all lanes.
+    /// The epoch, which changes when acknowledged writes may be lost; shared by all lanes.
     pub(super) epochs: watch::Sender<u64>,
     /// The master that the sentinels name; `None` if there are no sentinels, or none has answered yet.
     pub(super) announced: watch::Sender<Option<RedisAddress>>,
