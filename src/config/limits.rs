@@ -100,12 +100,12 @@ pub(super) fn heads_fit(config: &ConnectionsConfig, one: &HeadsConfig, from: &Se
     for (key, bytes) in [(BUDGET, Some(all)), (ADDRESS, config.head_address_bytes)] {
         match bytes {
             Some(bytes) if bytes < one => {
-                let message =
-                    format_args!("less than one head may have: give at least four times header_bytes_max ({one})");
+                let message = format_args!("too small for one head: give at least four times header_bytes_max ({one})");
                 from.report_fault(key, &["gateway.header_bytes_max"], message);
             }
             Some(bytes) if bytes > all => {
-                let message = format_args!("more than all heads may have: give at most head_budget_bytes ({all})");
+                let message =
+                    format_args!("larger than the limit for all heads: give at most head_budget_bytes ({all})");
                 from.report_fault(key, &[BUDGET], message);
             }
             Some(_) | None => {}
@@ -230,11 +230,12 @@ fn shares_fit(read: BodiesConfig, from: &Section<'_>) -> BodiesConfig {
     ] {
         match bytes {
             Some(bytes) if bytes < one => {
-                let message = format_args!("less than one body may have: give at least body_bytes_max ({one})");
+                let message = format_args!("too small for one body: give at least body_bytes_max ({one})");
                 from.report_fault(key, &["body_bytes_max"], message);
             }
             Some(bytes) if bytes > all => {
-                let message = format_args!("more than all bodies may have: give at most body_budget_bytes ({all})");
+                let message =
+                    format_args!("larger than the limit for all bodies: give at most body_budget_bytes ({all})");
                 from.report_fault(key, &["body_budget_bytes"], message);
             }
             Some(_) | None => {}

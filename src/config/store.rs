@@ -87,7 +87,7 @@ settings! {
         ca_file: Option<PathBuf> = path().optional("redis-ca.pem"),
         /// The prefix of all Redis keys: 1 to 64 characters of A-Z, a-z, 0-9, _, . and -.
         namespace: String = text()
-            .fits("not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -", |name| {
+            .fits("not a namespace, give 1 to 64 characters of A-Z, a-z, 0-9, _, . and -", |name| {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
                 (1..=64).contains(&name.len()) && name.bytes().all(plain)
             })

@@ -65,7 +65,8 @@ fn a_redirect_needs_something_to_redirect_to_and_a_port_of_its_own() {
     assert!(one_error(&redirect(80)).contains("needs a listener with TLS to redirect to"));
     let taken = one_error(&format!("{}{GATEWAY_CERTIFICATE}", redirect(8080)));
     assert!(
-        taken.starts_with("weir.toml:2: key `gateway.tls.redirect_listen`: the gateway already listens there"),
+        taken
+            .starts_with("weir.toml:2: key `gateway.tls.redirect_listen`: the gateway already listens on this address"),
         "{taken}"
     );
     assert!(parse(&format!("{}{GATEWAY_CERTIFICATE}", redirect(80))).is_ok());

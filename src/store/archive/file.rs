@@ -203,7 +203,7 @@ pub(crate) async fn send_backup(
     to: mpsc::Sender<Vec<u8>>,
 ) -> Result<(), StoreError> {
     let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
-    let unwritable = |_| StoreError::Corrupt("an item cannot be written".to_owned());
+    let unwritable = |_| StoreError::Corrupt("cannot encode an item of the backup".to_owned());
     let encoding = async move {
         let mut encoder = BackupEncoder::default();
         let mut piece = encoder.header(header).map_err(unwritable)?;

@@ -283,7 +283,7 @@ impl Link {
             }
         }
         Err(StoreError::Unavailable(format!(
-            "redis redirected a call {REDIRECTS_MAX} times"
+            "redis redirected a call {REDIRECTS_MAX} times, so the call was given up"
         )))
     }
 
