@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether it has given way; asked once.
+    /// Whether the connection has given way to another one.
     fn is_gone(slot: &ConnectionSlot) -> bool {
         slot.given_way().now_or_never().is_some()
     }
@@ -261,8 +261,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever connections do: there are never more than there may be, those at work stay, and a new one gets a slot
-        /// whenever one waits for its client.
+        /// Whatever the connections do, there are never more than the maximum, connections with a request stay, and a new one
+        /// gets a slot whenever a connection waits for its client.
         #[test]
         fn who_is_at_work_stays_and_who_waits_gives_way(steps in prop::collection::vec((0_u8..6, 0_usize..8), 0..200)) {
             const MAX: usize = 5;

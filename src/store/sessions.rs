@@ -58,7 +58,7 @@ pub(crate) mod contract {
         }
     }
 
-    /// The latest word stands, and nobody else's is heard.
+    /// The latest call wins, and a state of another account is not returned.
     pub(crate) async fn sessions_are_remembered_by_their_latest_word(store: &dyn SessionStore, now: i64) {
         let key = |id: &str| StateKey::new("account", StateId::new(id));
         assert_eq!(store.recall(&[key("a")]).await.unwrap(), [None]);
@@ -123,7 +123,7 @@ pub(crate) mod sign_ins_contract {
         (digest(number), text.map(str::to_owned))
     }
 
-    /// Nothing changes unless everything is as expected, and of two that expect the same one wins.
+    /// Nothing changes unless all documents are as expected. Of two changes with the same expectation, only one wins.
     pub(crate) async fn documents_change_all_at_once_or_not_at_all(store: &dyn SignInStore) {
         let text = async |number| store.document(&digest(number)).await.unwrap();
         assert_eq!(text(1).await, None);
@@ -157,7 +157,7 @@ pub(crate) mod sign_ins_contract {
         );
     }
 
-    /// A document is there for its time only.
+    /// A document exists only until it expires.
     pub(crate) async fn a_document_ends_with_its_time(store: &dyn SignInStore) {
         let short = DocumentChange {
             put: vec![(digest(1), "short".to_owned(), 1), put(2, "long")],
@@ -175,7 +175,7 @@ pub(crate) mod sign_ins_contract {
         assert_eq!(store.exchange(&anew).await, Ok(true));
     }
 
-    /// A token is found where keys are, is no key, and every node hears of its end.
+    /// A token is found by the same call as keys, is not a key, and its end is announced to every node.
     pub(crate) async fn an_access_token_is_found_until_it_ends(store: &(impl SignInStore + KeyStore)) {
         store.create(&digest(1), &record(1, 100)).await.unwrap();
         let grant = AccessGrant {
@@ -336,7 +336,7 @@ pub(crate) mod web_sessions_contract {
         .await;
     }
 
-    /// All behaviours, on a store of its own.
+    /// All behaviours of browser sessions, on a new store.
     pub(crate) async fn web_sessions_are_kept(store: &dyn WebSessionStore) {
         let (mine, other) = (id("mine"), id("other"));
         assert_eq!(store.visit(&mine).await.unwrap(), None);

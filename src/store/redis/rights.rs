@@ -292,7 +292,7 @@ mod tests {
             .unwrap_err()
     }
 
-    /// What is missing where these are denied.
+    /// Returns the missing rights if the server denies these.
     fn missing(denied: &[(&str, &str)]) -> MissingUserRights {
         let rights = rights(RedisMode::Cluster);
         let answer = |right: &AclRight| {

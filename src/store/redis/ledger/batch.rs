@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// A piece: its steps' numbers, and of its groups how many rows they have and what they cost.
+    /// The shape of an item: the numbers of its steps, and for each of its groups the number of rows and their cost.
     type Shape = (std::ops::Range<u64>, Vec<(u64, i64)>);
 
     fn shapes(steps: &[Step]) -> Vec<Shape> {

@@ -270,7 +270,7 @@ mod tests {
         (0..count).map(|number| Arc::new(one(number))).collect()
     }
 
-    /// A day to which rows of two keys have come, all of it written.
+    /// Returns an open day with rows of two keys, of which everything is written.
     fn written() -> OpenDays {
         let mut days = OpenDays::default();
         days.open(DAY, Vec::new(), START_MS);
@@ -280,7 +280,7 @@ mod tests {
         days
     }
 
-    /// The names of what is to be written, and how many requests each counts.
+    /// Returns the names of the sums that are to be written, and the number of requests in each.
     fn changed(days: &mut OpenDays) -> Vec<(String, Option<u64>)> {
         let all = days.take_changed().into_iter();
         all.map(|one| (one.subject.store_name(), one.sums.map(|sums| sums.requests)))
