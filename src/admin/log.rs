@@ -179,7 +179,7 @@ impl QueryLog {
         if let (Some(from), Some(until)) = (from, until)
             && from >= until
         {
-            return Err(AdminError::of_field("until", "it must be after --from"));
+            return Err(AdminError::of_field("until", "the time must be after --from"));
         }
         Ok(LogFilter {
             account: self.account.as_ref().map(AccountId::to_string),
