@@ -169,7 +169,7 @@ async fn the_newest_rows_come_first_page_by_page() {
     assert_eq!(ids, ["b5", "b3"]);
     let wrong = admin.refused(Method::GET, "/v1/log/newest?cursor=7.0..", None).await;
     assert!(
-        wrong.contains("cursor: it is not a cursor of weir for this order"),
+        wrong.contains("cursor: the value is not a cursor of weir for this order"),
         "{wrong}"
     );
 }
@@ -233,7 +233,10 @@ async fn rows_are_chosen_by_key_model_and_time() {
         ("account=nobody", "account `nobody` does not exist"),
         ("key=weir-abc", "a key id is"),
         ("from=yesterday", "from: a time"),
-        ("from=2020-01-01&hours=2", "hours: it cannot be combined with `from`"),
+        (
+            "from=2020-01-01&hours=2",
+            "hours: the field cannot be combined with `from`",
+        ),
         ("cursor=7", "cursor:"),
         ("status=bad", "status:"),
     ] {
