@@ -123,7 +123,7 @@ impl ListeningSockets {
         let (_, socket) = found.ok_or_else(|| StartError::Listen(format!("there is no listener for the {name}")))?;
         socket
             .try_clone()
-            .map_err(|error| StartError::failed("the listening sockets", error))
+            .map_err(|error| StartError::failed("cannot duplicate a listening socket", error))
     }
 
     /// Adds services to the server, which find these sockets where Pingora looks for those of an upgrade.
@@ -140,7 +140,7 @@ impl ListeningSockets {
             .iter()
             .map(|(_, socket)| Ok((socket.local_addr()?, socket.try_clone()?)));
         let twins: std::io::Result<Vec<_>> = twins.collect();
-        let twins = twins.map_err(|error| StartError::failed("the listening sockets", error))?;
+        let twins = twins.map_err(|error| StartError::failed("cannot duplicate a listening socket", error))?;
         let services = add(server);
         let sockets = server.add_service(SocketTable(twins));
         services.iter().for_each(|service| service.add_dependency(&sockets));

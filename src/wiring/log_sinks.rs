@@ -184,7 +184,7 @@ pub(super) fn open_files(
 ) -> Result<LogFiles, StartError> {
     let mut files = LogFiles::open(&config.path, config.longest, config.rows_max).map_err(|error| {
         let what = format!("{}: {error}; give another folder", config.path.display());
-        StartError::failed("the folder of the log (log.files.path)", what)
+        StartError::failed("cannot use the folder of the log ([log.files] path)", what)
     })?;
     if let Some(bucket) = &config.bucket {
         let in_bucket = files.in_bucket(&bucket_settings(bucket)?, background.handle().clone());
@@ -249,7 +249,7 @@ pub(super) fn run_log_init(args: &LogInitArgs, out: &mut impl Write) -> Result<(
         readers: args.grant_reader.clone(),
     };
     let applied = client_runtime()?.block_on(set_up(&settings, &grants));
-    let applied = applied.map_err(|error| StartError::failed("weir log init", error))?;
+    let applied = applied.map_err(|error| StartError::failed("cannot set up the log's database", error))?;
     let text = if applied.is_empty() {
         "the database is already set up".to_owned()
     } else {

@@ -86,7 +86,7 @@ impl MoneyParts {
         } = stores;
         if let LedgerEngine::Embedded(embedded) = &engine {
             let begun = embedded.ledger.begin(lanes.accounts_known());
-            begun.map_err(|error| StartError::failed("the embedded ledger", error))?;
+            begun.map_err(|error| StartError::failed("cannot open the embedded ledger", error))?;
         }
         let ProcessJournals { own, orphaned: others } = lanes;
         let ledger = engine.store();
@@ -247,7 +247,7 @@ fn start_write_behind(
 }
 
 fn journal_failed(error: JournalError) -> StartError {
-    StartError::failed("the journal", error)
+    StartError::failed("cannot use the journal", error)
 }
 
 /// The free space on a folder's disk for a process without privileges.

@@ -30,7 +30,7 @@ impl Node {
         let end = std::thread::Builder::new()
             .name("weir".to_owned())
             .spawn(move || running.until_stopped())
-            .map_err(|error| StartError::failed("the thread that ends weir", error))?;
+            .map_err(|error| StartError::failed("cannot start the thread that ends weir", error))?;
         Ok(Self {
             gateway,
             metrics,

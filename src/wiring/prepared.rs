@@ -55,9 +55,9 @@ impl PreparedStart {
         let tls = Arc::new(tls::build(&config)?);
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let switches = ProviderSwitches::open(&config.admin.audit.with_file_name("providers-off.json"))
-            .map_err(|error| StartError::failed("the list of disabled providers", error))?;
-        let lanes =
-            ProcessJournals::open(&config.journal, place).map_err(|error| StartError::failed("the journal", error))?;
+            .map_err(|error| StartError::failed("cannot read the list of disabled providers", error))?;
+        let lanes = ProcessJournals::open(&config.journal, place)
+            .map_err(|error| StartError::failed("cannot open the journal", error))?;
         let (stop, stopped) = watch::channel(false);
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
         background.spawn(Arc::clone(&resolver).run(stopped.clone()));
@@ -106,14 +106,15 @@ fn resolver_settings(config: &Config) -> ResolverSettings {
 fn sinks(config: &Config, catalogue: &Catalogue) -> Result<RequestReporters, StartError> {
     let models: Vec<&str> = catalogue.served_models().map(|model| model.name.as_str()).collect();
     let providers: Vec<&str> = catalogue.providers().map(|provider| provider.name.as_str()).collect();
-    let metrics = Metrics::new(&models, &providers).map_err(|error| StartError::failed("the metrics", error))?;
+    let metrics =
+        Metrics::new(&models, &providers).map_err(|error| StartError::failed("cannot create the metrics", error))?;
     let target = match &config.log.access {
         AccessTarget::Stdout => AccessLogTarget::Stdout,
         AccessTarget::Off => AccessLogTarget::Off,
         AccessTarget::File(path) => AccessLogTarget::File(path.clone()),
     };
     let access_log = AccessLog::open(&target, config.log.access_queue_lines)
-        .map_err(|error| StartError::failed("the access log", error))?;
+        .map_err(|error| StartError::failed("cannot open the access log", error))?;
     Ok(RequestReporters {
         access_log,
         metrics: Arc::new(metrics),

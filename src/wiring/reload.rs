@@ -152,7 +152,7 @@ impl Reloader {
         let (candidate, content) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(error)) => return (Err(error), None),
-            Err(error) => return (Err(StartError::failed("the reload", error)), None),
+            Err(error) => return (Err(StartError::failed("cannot reload the configuration", error)), None),
         };
         let outcome = match content {
             Ok((catalogue, identities)) => {

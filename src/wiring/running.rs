@@ -58,7 +58,7 @@ impl RunningWeir {
     /// Tells the predecessor that this process serves, then handles its calls to the store until it ends.
     pub(super) fn announce_to(mut self, predecessor: Predecessor) -> Result<Self, StartError> {
         let line = predecessor.report_serving()?;
-        let unheard = |error| StartError::failed("the connection to the predecessor", error);
+        let unheard = |error| StartError::failed("cannot use the connection to the predecessor", error);
         let mut line = self
             .background
             .block_on(async { UnixStream::from_std(line) })

@@ -32,7 +32,7 @@ pub(super) fn start(
         .collect();
     let activated = listeners::take_activated(&at)?;
     let background = services::background()?;
-    let no_signals = |error| StartError::failed("listening for signals", error);
+    let no_signals = |error| StartError::failed("cannot listen for signals", error);
     let phase = background
         .block_on(async { running::watch_phase() })
         .map_err(no_signals)?;
@@ -81,7 +81,7 @@ fn run(server: Server, termination: TerminationWatch) -> Result<(), StartError> 
         });
     };
     let thread = std::thread::Builder::new().name("server".to_owned()).spawn(serve);
-    thread.map_err(|error| StartError::failed("the server's thread", error))?;
+    thread.map_err(|error| StartError::failed("cannot start the server's thread", error))?;
     Ok(())
 }
 

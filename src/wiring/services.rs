@@ -268,7 +268,7 @@ pub(super) fn background() -> Result<Runtime, StartError> {
         .thread_name("background")
         .enable_all()
         .build()
-        .map_err(|error| StartError::failed("background threads", error))
+        .map_err(|error| StartError::failed("cannot start the background threads", error))
 }
 
 /// Pingora's configuration for the gateway's proxy, which ignores the server's own configuration.

@@ -70,7 +70,7 @@ pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore,
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let files = EmbeddedFiles::open(&embedded.path, Arc::new(clock::unix_millis), carried)
-                .map_err(|error| StartError::failed("the embedded store", error))?;
+                .map_err(|error| StartError::failed("cannot open the embedded store", error))?;
             let files = Arc::new(files);
             Ok(OpenStore {
                 keys: Arc::clone(&files.keys) as Arc<dyn KeyStore>,
@@ -84,7 +84,7 @@ pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore,
         }
         StoreConfig::Redis(redis) => {
             let store = RedisStore::open(&redis_settings(redis)?)
-                .map_err(|error| StartError::failed("the Redis store", error))?;
+                .map_err(|error| StartError::failed("cannot open the Redis store", error))?;
             let store = Arc::new(store);
             let keeps_rows = config.log.home == LogBackendConfig::Store;
             Ok(OpenStore {

@@ -65,7 +65,7 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
 /// Accepts an embedded ledger as it is, no matter what a journal has.
 fn begin_ledger(folder: &Path) -> Result<(), StartError> {
     let begun = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).and_then(|ledger| ledger.begin(0));
-    begun.map_err(|error| StartError::failed("the embedded ledger", error))
+    begun.map_err(|error| StartError::failed("cannot open the embedded ledger", error))
 }
 
 /// The output for people, and for scripts.
@@ -96,7 +96,7 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
         InitOutcome::Made => Ok(told("the Redis is set up", true)),
         InitOutcome::Already => Ok(told("the Redis is already set up", false)),
         InitOutcome::HasData => Err(StartError::failed(
-            "weir store init",
+            "cannot set up the Redis",
             "this Redis has keys of weir but no generation, so part of its data was lost; empty it and restore a backup with `weir \
              store restore`, or accept what is left with --adopt",
         )),
@@ -111,7 +111,8 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let partial = partial_path(&args.out);
     let written = write_backup(&config, &partial, args.progress).and_then(|()| {
-        let (_, end) = check(&partial, args.progress).map_err(|error| StartError::failed("the backup", error))?;
+        let (_, end) = check(&partial, args.progress)
+            .map_err(|error| StartError::failed("cannot verify the written backup", error))?;
         std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
         Ok(end)
     });
@@ -180,7 +181,7 @@ async fn copy(archives: &Archives, header: &BackupHeader, out: &mut impl Write) 
         Ok::<_, std::io::Error>(())
     };
     let (encoded, written) = tokio::join!(file::send_backup(archives, header, to), writing);
-    written.map_err(|error| StartError::failed("the backup's file", error))?;
+    written.map_err(|error| StartError::failed("cannot write the backup's file", error))?;
     encoded.map_err(failed)
 }
 
@@ -195,14 +196,14 @@ fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTra
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let checked = check(&args.from, args.progress);
-    let (header, end) = checked.map_err(|error| StartError::failed("weir store restore", error))?;
+    let (header, end) = checked.map_err(|error| StartError::failed("cannot restore the backup", error))?;
     let keeps_rows = keeps_rows(&config);
     let rows = match &config.store {
         StoreConfig::Embedded(embedded) => {
             let archives = embedded_archives(&embedded.path)?;
             let rows = client_runtime()?.block_on(async {
                 must_be_empty(&archives).await?;
-                let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
+                let refused = |error: std::io::Error| StartError::failed("cannot write to the store's folder", error);
                 EmbeddedStore::begin_restore(&embedded.path).map_err(refused)?;
                 let rows = load_all(&archives, args, end.items).await?;
                 EmbeddedStore::finish_restore(&embedded.path).map_err(refused)?;
@@ -257,13 +258,13 @@ fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
         let text = "Redis itself removes old daily sums and rows, by its own clock".to_owned();
         return Ok((text, json!({ "engine": "redis", "sums": 0 })));
     };
-    let refused = |why: &str| StartError::failed("weir store prune", why);
+    let refused = |why: &str| StartError::failed("cannot prune the store", why);
     let midnight = args
         .before
         .to_zoned(TimeZone::UTC)
         .map_err(|error| refused(&error.to_string()))?;
     let day = midnight.timestamp().as_second().div_euclid(DAY_SECONDS);
-    let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
+    let opened = |error: StoreOpenError| StartError::failed("cannot open the embedded store", error);
     let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
     let sums = pruned.ok_or_else(|| {
@@ -289,7 +290,7 @@ async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
 
 fn not_empty() -> StartError {
     StartError::failed(
-        "weir store restore",
+        "cannot restore the backup",
         "the store is not empty, and nothing was changed; restore a backup into an empty store that no weir has open",
     )
 }
@@ -297,7 +298,7 @@ fn not_empty() -> StartError {
 /// Restores all items. Returns how many of them are rows of the log.
 async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) -> Result<u64, StartError> {
     let progress = CommandProgress::start(args.progress, "Restoring", ProgressUnit::Items, Some(items_in_all));
-    let unreadable = |error: BackupError| StartError::failed("the backup", error);
+    let unreadable = |error: BackupError| StartError::failed("cannot restore the backup", error);
     let mut items = BackupItems::open(&args.from).map_err(unreadable)?;
     let mut rows = 0;
     loop {
@@ -316,7 +317,7 @@ async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) ->
 
 /// Everything in an embedded store, opened for this process alone.
 fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
-    let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
+    let opened = |error: StoreOpenError| StartError::failed("cannot open the embedded store", error);
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
     let ledger = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).map_err(opened)?;
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
@@ -335,12 +336,13 @@ fn run_with_redis<T>(
     work: impl AsyncFnOnce(Arc<RedisStore>) -> Result<T, StartError>,
 ) -> Result<T, StartError> {
     let settings = store::redis_settings(redis)?;
-    let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
+    let store =
+        RedisStore::open(&settings).map_err(|error| StartError::failed("cannot open the Redis store", error))?;
     let store = Arc::new(store);
     client_runtime()?.block_on(async {
         let (_go_on, stop) = watch::channel(false);
         tokio::select! {
-            () = store.run(stop) => Err(StartError::failed("the Redis store", "it was closed")),
+            () = store.run(stop) => Err(StartError::failed("cannot use the Redis store", "the connection was closed")),
             done = async {
                 wait_for_redis(&store).await?;
                 work(Arc::clone(&store)).await
@@ -372,11 +374,11 @@ fn header(engine: &str, generation: Option<String>) -> BackupHeader {
 }
 
 fn file_failed(path: &Path, error: &std::io::Error) -> StartError {
-    StartError::failed("the backup's file", format!("{}: {error}", path.display()))
+    StartError::failed("cannot write the backup's file", format!("{}: {error}", path.display()))
 }
 
 fn failed(error: StoreError) -> StartError {
-    StartError::failed("the store", error)
+    StartError::failed("a call of the store failed", error)
 }
 
 #[cfg(test)]

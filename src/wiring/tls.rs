@@ -217,7 +217,9 @@ pub(crate) fn build(config: &Config) -> Result<TlsListeners, StartError> {
     log_warnings(&identities);
     let made = |speaks, identity: Option<TlsIdentity>| {
         let listener = identity.map(|identity| TlsListener::new(speaks, identity).map(Arc::new));
-        listener.transpose().map_err(|error| StartError::failed("TLS", error))
+        listener
+            .transpose()
+            .map_err(|error| StartError::failed("cannot set up TLS", error))
     };
     Ok(ByListener {
         gateway: made(HttpVersions::Http2, identities.gateway)?,
