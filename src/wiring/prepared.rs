@@ -1,5 +1,5 @@
-//! Everything that a start needs besides the store: read, opened and warmed up before the store is opened, so that an upgrade is
-//! without the store for as short a time as possible.
+//! Prepares everything that a start needs except the store. It is read, opened and warmed up before the store is opened, because
+//! during an upgrade requests wait while no process has the store open.
 
 use std::{path::Path, sync::Arc};
 
@@ -42,7 +42,7 @@ pub(crate) struct PreparedStart {
 }
 
 impl PreparedStart {
-    /// Reads what the configuration names, opens the journal and resolves the providers' names.
+    /// Reads the files that the configuration names, opens the journal and resolves the host names of providers.
     pub(super) fn build(
         config: Config,
         conf: &Path,
@@ -61,7 +61,7 @@ impl PreparedStart {
         let (stop, stopped) = watch::channel(false);
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
         background.spawn(Arc::clone(&resolver).run(stopped.clone()));
-        // Bounded by the timeout of lookups; the first request then finds addresses.
+        // The timeout of lookups limits this wait. Afterwards the first requests find addresses.
         background.block_on(resolver.first_pass());
         let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
         background.block_on(pools.update());
