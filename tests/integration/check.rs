@@ -387,7 +387,7 @@ fn certificates_are_told_with_their_names_and_ends() {
         "{text}"
     );
     assert!(
-        text.contains("warning: [stability] certificate for old.test: ended at 2021-01-01T00:00:00Z"),
+        text.contains("warning: [stability] certificate for old.test expired at 2021-01-01T00:00:00Z"),
         "{text}"
     );
 
