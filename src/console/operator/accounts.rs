@@ -1,4 +1,4 @@
-//! The pages of accounts: their balances, and the forms that change them.
+//! The console's pages of accounts: their balances, and the forms that change them.
 
 use std::cmp::Ordering;
 
@@ -29,11 +29,11 @@ use crate::{
     },
 };
 
-/// The number of days from which the current rate is computed.
+/// The number of days from which the current rate of spending is computed.
 const WEEK: i64 = 7;
-/// The maximum number of days for which an end is predicted.
+/// The maximum number of days for which it is predicted when a balance runs out.
 const YEAR: i64 = 365;
-/// Accounts on one page.
+/// The number of accounts on one page.
 const PAGE: u64 = 50;
 
 pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
@@ -170,16 +170,16 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
     })
 }
 
-/// When a balance runs out at the rate of the last seven days, or since the account was created.
+/// When a balance runs out at the account's rate of spending in the last seven days, or since the account was created.
 #[derive(Debug, PartialEq, Eq)]
 struct BalanceEnd {
     a_day: NanoUsd,
-    /// The days until then, and the date; `None` if it is more than a year away.
+    /// The number of days until the balance runs out, and the date. `None` if that is more than a year away.
     at: Option<(i64, Date)>,
 }
 
 impl BalanceEnd {
-    /// The prediction from an account's daily costs; `None` if no balance is left or nothing was spent.
+    /// Predicts the end of an account's balance from its daily costs. `None` if no balance is left or nothing was spent.
     fn predict(account: &AccountFacts, used: &CostsByDay) -> Option<Self> {
         let today = used.until.0.yesterday().ok()?;
         let age = account.created_at.map_or(WEEK, |Moment(created)| {
