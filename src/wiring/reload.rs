@@ -170,10 +170,7 @@ impl Reloader {
     async fn put_in_force(&mut self, mut config: Config, catalogue: Catalogue, stop: &watch::Receiver<bool>) {
         let before = self.live.get();
         for setting in config.needs_restart(&self.started) {
-            tracing::warn!(
-                setting,
-                "a changed setting does not take effect until weir is restarted"
-            );
+            tracing::warn!(setting, "a changed setting only takes effect with the next start");
         }
         let repriced = catalogue.repriced_under_one_version(&before.catalogue);
         if !repriced.is_empty() {

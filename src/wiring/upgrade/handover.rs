@@ -83,7 +83,7 @@ impl Predecessor {
             return Ok(());
         }
         Err(StartError::Configuration(format!(
-            "the running process uses {before}, but the configuration has {now}: restart weir for this change"
+            "the running process uses {before}, but the configuration has {now}: this change needs a restart"
         )))
     }
 
