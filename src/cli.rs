@@ -343,7 +343,7 @@ mod manual_tests {
         }
     }
 
-    /// The text as a page has it.
+    /// Returns a text in the form that it has in a manual page.
     fn roff(text: &str) -> String {
         text.replace('-', "\\-").replace('\'', "\\*(Aq")
     }

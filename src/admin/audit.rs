@@ -205,7 +205,7 @@ mod page_tests {
         file
     }
 
-    /// A line that is no change.
+    /// Returns the content of a line that is not a change.
     fn other(line: AuditLine) -> Value {
         match line {
             AuditLine::Other(line) => line,
@@ -213,7 +213,7 @@ mod page_tests {
         }
     }
 
-    /// All lines, page by page.
+    /// Reads all lines, page by page. Returns them with the number of pages.
     fn all(path: &Path) -> (Vec<Value>, usize) {
         let (mut lines, mut pages, mut before) = (Vec::new(), 0, None);
         loop {

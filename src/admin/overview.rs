@@ -223,7 +223,8 @@ mod tests {
         store::ledger::contract::{change_record, memory, node, record},
     };
 
-    /// So many accounts of 100 nano-USD: all of them low, the first one with a request that holds 30, the last one suspended.
+    /// Creates a ledger with this number of accounts, each with a balance of 100 nano-USD, which is low. The first account has a
+    /// request that holds 30; the last one is suspended.
     async fn ledger(accounts: usize) -> Arc<dyn LedgerStore> {
         let ledger = memory::ledger();
         for number in 0..accounts {
@@ -306,7 +307,7 @@ mod tests {
         };
         let mut all = OverviewTotals::new(0);
         let most = i64::try_from(LOW_MAX).unwrap();
-        // Upwards and downwards in turn: what comes late is named, too.
+        // Alternates between low and high numbers, because accounts that come late must be listed too.
         for step in 0..2 * most {
             let number = if step % 2 == 0 { step } else { -step };
             all.add_account(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
@@ -322,7 +323,7 @@ mod tests {
             (named, all.low_count),
             (lowest.iter().map(String::as_str).collect(), 2 * LOW_MAX as u64)
         );
-        // Where nothing is said of it, nothing left is low.
+        // Without a limit for low balances, a balance is low when nothing is left.
         let mut all = OverviewTotals::new(0);
         for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
             all.add_account(&account(number, low_balance));

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// An answer that says how many were made.
+    /// Requests an answer, which contains the number of answers that were prepared.
     async fn ask(recent: &ResponseCache<u64>, path: &str, changes: &ChangeCounter, made: &AtomicU64) -> u64 {
         let make = async { made.fetch_add(1, Ordering::SeqCst) + 1 };
         recent.get(path, changes, make).await

@@ -355,7 +355,7 @@ mod tests {
     };
     use std::collections::BTreeMap;
 
-    /// Four days, and the lines of some names.
+    /// The costs of four days, with the lines of some names.
     fn costs(daily: &[(Option<&str>, [i64; 4])]) -> CostsByDay {
         let line = |(name, costs): &(Option<&str>, [i64; 4])| CostSeries {
             name: name.map(str::to_owned),
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// What stands in an attribute of each bar.
+    /// Returns the values of an attribute of all bars.
     fn bars(drawn: &str, attribute: &str) -> Vec<i64> {
         let rects = drawn.split("<rect").skip(1);
         let read = |rect: &str| {

@@ -64,7 +64,7 @@ pub struct RowPage {
     pub numbers: Vec<(NodeId, u64)>,
     /// The position up to which all rows are on this page or an earlier one. `None` if the day has no further rows.
     pub next: Option<LogPosition>,
-    /// The number of rows that were scanned of the account at `next`, and that the next page need not scan again.
+    /// The number of rows of the account at `next` that were scanned for this page. The next page need not scan them again.
     pub looked_at: usize,
 }
 

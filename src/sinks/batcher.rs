@@ -86,7 +86,7 @@ pub(crate) struct SinkStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SinkLag {
     Nothing,
-    /// The rows from a certain one on. It ended at this time, in milliseconds since the Unix epoch.
+    /// The sink lacks all rows from a certain row on. That row ended at this time, in milliseconds since the Unix epoch.
     Since(i64),
     /// Not known, because the sink has not reported its watermark. Contains the time at which the journal's oldest row ended, in
     /// milliseconds since the Unix epoch; `None` if the journal has no row or has not been read.

@@ -63,7 +63,7 @@ pub(crate) struct ProofFindings {
 pub(crate) struct RowCounts {
     /// The number of rows in the log backend.
     pub(crate) stored: u64,
-    /// The number of rows that the log backend has not acknowledged and does not have.
+    /// The number of rows that are still on their way to the log backend: it neither has nor has acknowledged them.
     pub(crate) pending: u64,
     /// The number of duplicates: rows whose request has another row already.
     pub(crate) duplicates: u64,

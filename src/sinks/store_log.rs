@@ -220,7 +220,8 @@ mod latest_tests {
 
     const DAY_MS: i64 = 24 * 3_600_000;
 
-    /// Lists with a row a day of one key, so many days, behind one of another key.
+    /// Creates lists with one row per day of one account. The row of the first day is of one key, those of the following `days`
+    /// days are of another key.
     async fn lists(days: i64) -> Arc<dyn LogLists> {
         let ledger = memory::ledger();
         let rows = (0..=days).map(|day| Row {

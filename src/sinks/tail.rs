@@ -80,7 +80,7 @@ struct TailState {
     rows: VecDeque<Arc<NumberedRow>>,
     /// The sink's watermark. `None` until the sink has reported it.
     after: Option<u64>,
-    /// A number: all rows of the lane from `after` to below this number are in `rows`.
+    /// The number before which all rows of the lane, from `after` on, are in `rows`.
     read_to: u64,
     /// Whether the most recent reading found no further rows on disk.
     is_at_end: bool,

@@ -125,7 +125,8 @@ pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     let Some(folder) = &config.rules.folder else {
         return Ok(files);
     };
-    let mut own = read_folder(folder).map_err(|error| format!("[rules] folder {}: {error}", folder.display()))?;
+    let mut own =
+        read_folder(folder).map_err(|error| format!("[rules] folder: cannot read {}: {error}", folder.display()))?;
     own.sort_by(|left, right| left.name.cmp(&right.name));
     files.retain(|file| own.iter().all(|own| base_name(&own.name) != base_name(&file.name)));
     files.extend(own);
@@ -215,7 +216,7 @@ pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     };
     let name = path.display().to_string();
     let text = read_price_list(path).map_err(|error| {
-        let message = format!("[prices] file {name}: {error}; name a readable price list");
+        let message = format!("[prices] file: cannot read {name}: {error}; name a readable price list");
         vec![config.catalogue.places.fault("prices.file", message)]
     })?;
     Ok(list.extended_by(PriceList::read(&name, &text)?))

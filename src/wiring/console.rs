@@ -47,7 +47,7 @@ use crate::{
 /// How long a result of searching for this node's problems is reused, for all users of the console.
 const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
-/// Adds links that open the console to the admin API, if the console is configured.
+/// Lets the admin API issue links that open the console, if the console is configured. Returns the API and the links.
 pub(super) fn with_links(state: Admin, parts: &NodeParts) -> (Admin, Option<Arc<Links>>) {
     if parts.config.console.listen.is_none() {
         return (state, None);

@@ -206,7 +206,7 @@ mod tests {
         store::embedded::ledger::EmbeddedLedger,
     };
 
-    /// How much of the journal the store is not known to have written.
+    /// Returns the number of bytes of the journal that the store is not known to have written.
     fn unwritten(journal: &Journal) -> u64 {
         journal.sink_lag_bytes(JournalSink::EMBEDDED_STORE.name)
     }
@@ -229,7 +229,7 @@ mod tests {
             .unwrap();
         let tell = || record_applied(vec![Arc::clone(&journal)], &ledger.books());
 
-        // Its process before had an answer of which the file has nothing.
+        // The journal's former process had an acknowledgement whose change is not in the store's file.
         journal.acknowledge("acme", 1);
         tell()();
         assert!(unwritten(&journal) > 0);
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(ledger.apply(journal.node(), "acme", &[step], 0).await, Ok(1));
         let written = tell();
         let last = journal.end();
-        // What comes behind it is not in the file with it.
+        // Records that follow later are not in the file with it.
         journal
             .append_step(
                 "acme",

@@ -253,7 +253,7 @@ mod tests {
         let mut phases = ServerPhases::follow(announced, &Handle::current());
         let say = |phase| assert!(server.send(phase).is_ok());
         say(ExecutionPhase::Running);
-        // The next process is given its sockets: this one serves until that one has had time to begin.
+        // The successor gets the sockets. This process serves until the successor has had time to begin.
         say(ExecutionPhase::GracefulUpgradeTransferringFds);
         say(ExecutionPhase::GracefulUpgradeCloseTimeout);
         tokio::task::yield_now().await;

@@ -106,7 +106,10 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
 
 fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     if !args.force && args.out.exists() {
-        let what = format!("{} already exists; --force replaces it", args.out.display());
+        let what = format!(
+            "cannot write {}: the file exists; --force replaces it",
+            args.out.display()
+        );
         return Err(StartError::Client(what));
     }
     let config = load(&args.store.conf)?;

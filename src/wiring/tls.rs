@@ -152,10 +152,11 @@ fn certificate(of: &CertificateConfig) -> Result<Certificate, String> {
     let chain = bounded(&of.chain).map_err(|why| format!("chain {path}: {why}"))?;
     let key = match secret_source::read_bytes(&of.key, FILE_BYTES_MAX) {
         Ok(Some(key)) => key,
-        Ok(None) => return Err(format!("key {}: is missing", of.key)),
+        Ok(None) => return Err(format!("key {}: the secret does not exist", of.key)),
         Err(why) => return Err(format!("key {}: {why}", of.key)),
     };
-    Certificate::read(&chain, &key, &crypto()).map_err(|error| format!("chain {path}, key {}: {error}", of.key))
+    Certificate::read(&chain, &key, &crypto())
+        .map_err(|error| format!("cannot use chain {path} with key {}: {error}", of.key))
 }
 
 fn bounded(path: &Path) -> Result<Vec<u8>, String> {

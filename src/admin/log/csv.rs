@@ -205,7 +205,7 @@ mod tests {
             (of("usage_source"), of("price_version"), of("ttft_ms")),
             ("reported", "1", "")
         );
-        // Columns that came later stand at the end.
+        // Columns that were added later are at the end.
         assert_eq!(lines[0][33..36], ["tags", "hold_nano_usd", "attempts"]);
         assert_eq!(lines[0][36..], Usage::NAMES[12..]);
         assert_eq!(lines[1][36..], ["0", "0", "0", "0", "0", "1290"]);

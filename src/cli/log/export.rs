@@ -62,7 +62,7 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         return download(args, client, out).await;
     };
     if !args.force && path.exists() {
-        let what = format!("{} already exists; --force replaces it", path.display());
+        let what = format!("cannot write {}: the file exists; --force replaces it", path.display());
         return Err(AdminClientError::Usage(what));
     }
     // The file gets its final name when it is complete, so that an incomplete file is never taken for a complete one.

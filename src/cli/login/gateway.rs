@@ -116,7 +116,7 @@ impl SignInGateway {
             let endpoint = SecureUrl::parse(text).filter(|endpoint| endpoint.origin() == self.base)?;
             Some(format!("{}{}", self.base, endpoint.path))
         };
-        let odd = || TokenError::Odd(format!("{status} without endpoints of its own"));
+        let odd = || TokenError::Odd(format!("status {status}, and no endpoints on the same server"));
         Ok(SignInEndpoints {
             device: address("device_authorization_endpoint").ok_or_else(odd)?,
             token: address("token_endpoint").ok_or_else(odd)?,

@@ -233,7 +233,7 @@ mod tests {
         let place = SignInFileLocation::find(Some(path.clone())).unwrap();
         let locked = place.lock().unwrap();
         assert!(matches!(locked.read(), Err(SignInFileError::NotSignedIn(_))));
-        // An open file of that name is not written into.
+        // A file with this name that others can read is not written into.
         fs::write(partial_path(&path), "").unwrap();
         for access in ["first", "second"] {
             locked.write(&signed_in(access)).unwrap();

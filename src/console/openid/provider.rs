@@ -367,7 +367,8 @@ mod tests {
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// What a provider's address for keys is asked, and what it has: the key of a seed, or nothing that anybody could read.
+    /// A provider's endpoint for keys. It counts requests, and returns the key that is derived from a seed, or an invalid
+    /// response.
     #[derive(Default)]
     struct Site {
         seed: AtomicU8,
@@ -415,12 +416,12 @@ mod tests {
         let moment = Duration::from_secs(1);
         site.seed.store(1, Ordering::SeqCst);
         assert_eq!(believed(1, Duration::ZERO).await, (true, 1));
-        // The provider has another key from now on, and nobody comes with a token of that one.
+        // The provider replaces its key here. No token that the new key has signed is verified yet.
         site.seed.store(2, Ordering::SeqCst);
         assert_eq!(believed(1, FRESH - moment).await, (true, 1), "not asked each time");
         assert_eq!(believed(1, FRESH).await, (false, 2), "somebody else may have it");
         assert_eq!(believed(2, FRESH).await, (true, 2));
-        // A provider that is away keeps nobody out for a day, and after that it does.
+        // An unreachable provider has no effect for a day; after that, nobody can sign in.
         site.seed.store(0, Ordering::SeqCst);
         assert_eq!(believed(2, 2 * FRESH).await, (true, 3));
         assert_eq!(believed(1, 2 * FRESH).await, (false, 4), "it is not back again");

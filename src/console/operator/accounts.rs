@@ -31,7 +31,7 @@ use crate::{
 
 /// The number of days from which the current rate of spending is computed.
 const WEEK: i64 = 7;
-/// The maximum number of days for which it is predicted when a balance runs out.
+/// The end of a balance is predicted for at most this number of days.
 const YEAR: i64 = 365;
 /// The number of accounts on one page.
 const PAGE: u64 = 50;
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(end(39, old), sentence("runs out tomorrow, 2026-11-27."));
         assert_eq!(end(20 * 366, old), sentence("lasts for more than a year."));
         assert_eq!(end(0, old), None);
-        // Made yesterday: 140 in two days.
+        // The account was created yesterday, and has spent 140 in two days.
         let young = end(140, "2026-11-25T10:00:00Z").unwrap();
         assert!(
             young.contains("$0.00000007 a day") && young.contains("in 2 days"),

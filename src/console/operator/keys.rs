@@ -349,7 +349,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What a form changes, as the body that asks for it.
+    /// Returns what a form changes, as the body of the call that makes the change.
     fn changed(form: &str) -> Value {
         let id = KeyId::parse("key_0000000000000001").unwrap();
         let update = read_update(id, &FormFields::read(form.as_bytes())).unwrap();

@@ -46,7 +46,7 @@ pub(crate) struct PostgresLog {
     reading: PostgresReader,
 }
 
-/// A connection for writing, to a database that has all migrations, with the partitions that are known to exist.
+/// A connection for writing to a database that has all migrations, with the partitions that are known to exist there.
 struct WriteSession {
     connection: PostgresConnection,
     partitions: KnownPartitions,
@@ -392,7 +392,7 @@ mod tests {
         known.0 = known.lacking(&at(&[BEGIN_MS]));
         assert!(lacking(&known, &[BEGIN_MS, BEGIN_MS + 3 * day_ms]).is_empty());
         assert_eq!(lacking(&known, &[BEGIN_MS - 1]), ["2026-10-31"]);
-        // Clocks that are off by ages name a day all the same.
+        // Times that are off by ages still have a day that can be named.
         assert_eq!(lacking(&known, &[i64::MIN])[0], "1970-01-01");
         assert_eq!(lacking(&known, &[i64::MAX]), ["9999-12-30", "9999-12-31"]);
     }

@@ -227,7 +227,7 @@ pub(super) fn message_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Sends a message.
+/// Sends a message of the upgrade as a line of JSON.
 pub(super) fn send(to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     send_line(to, &message_line(message)?)
 }

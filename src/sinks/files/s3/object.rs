@@ -173,7 +173,7 @@ impl ObjectState {
 pub(in super::super) struct ObjectReader {
     parts: Arc<ObjectState>,
     at: u64,
-    /// Bytes that were fetched already and come next.
+    /// The next bytes of the object, which have been fetched already.
     ahead: Bytes,
 }
 
