@@ -192,7 +192,7 @@ impl MoneyParts {
         }
     }
 
-    /// Waits until everything is written. Must be called after the background tasks were told to stop.
+    /// Waits until everything is written. Must be called after the background tasks were stopped.
     pub(crate) async fn end(self) {
         let _ = self.billing_task.await;
         join(self.left.close_all(), join_all(self.feeds)).await;

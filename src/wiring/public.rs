@@ -95,7 +95,7 @@ impl StabilityParts {
         });
     }
 
-    /// Waits for the last publication. Must be called after the background tasks were told to stop.
+    /// Waits for the last publication. Must be called after the background tasks were stopped.
     pub(crate) async fn end(self) {
         let _ = self.publishing.await;
     }
