@@ -213,7 +213,7 @@ fn check_range(account: &AccountView, amount: NanoUsd) -> Result<(), AdminError>
         return Err(AdminError::of_field(
             "usd",
             format!(
-                "the amount is too large: the balance is {} USD, and its maximum is {} USD",
+                "the amount is too large: the balance is {} USD, and the maximum is {} USD",
                 account.balance,
                 NanoUsd::MAX
             ),
