@@ -102,7 +102,7 @@ fn rotated(tab: &mut Tab, path: &str, first: &str, works: impl Fn(&str) -> bool)
         .fill(&page, &format!("{path}/rotate"), &[("overlap_seconds", "3600")])
         .text();
     let second = shown_key(&rotated);
-    assert!(rotated.contains("The old text, which ends in") && second != first);
+    assert!(rotated.contains("The old secret, which ends in") && second != first);
     assert!(works(&second) && works(first), "both work for an hour");
     let page = tab.page(path);
     assert!(page.contains("works until"), "{page}");
