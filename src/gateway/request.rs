@@ -159,7 +159,8 @@ pub(crate) fn check_named_models(
     }
     match named.has_more() {
         true => Err(Refusal::BodyInvalid {
-            reason: "the body names more models than weir checks for a key that is limited to certain models".to_owned(),
+            reason: "the body names more models than weir checks for a key that is limited to certain models"
+                .to_owned(),
         }),
         false => Ok(()),
     }

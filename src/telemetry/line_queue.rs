@@ -156,7 +156,9 @@ enum SinkEvent {
 /// Logs an event of the queue with this `name`.
 fn log_event(name: &str, event: SinkEvent) {
     match event {
-        SinkEvent::Failed(error) => tracing::error!(%error, "cannot write to {name}: lines are lost until writes work again"),
+        SinkEvent::Failed(error) => {
+            tracing::error!(%error, "cannot write to {name}: lines are lost until writes work again")
+        }
         SinkEvent::Recovered => tracing::info!("writes to {name} work again"),
         // This is an error, because the lost lines may have been errors.
         SinkEvent::LinesLost(lost) => tracing::error!(
