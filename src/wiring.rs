@@ -49,7 +49,6 @@ use crate::{
     },
     config::Config,
     domain::rules::shipped,
-    store::ledger::LedgerStore,
     telemetry::diagnostics::{self, Diagnostics},
     wiring::{
         running::RunningWeir,
