@@ -95,7 +95,7 @@ mod tests {
             ProviderSwitches::open(&path)
                 .unwrap_err()
                 .to_string()
-                .contains("delete it")
+                .contains("delete this file")
         );
         assert_eq!(std::fs::read(&path).unwrap(), b"no");
     }

@@ -378,7 +378,7 @@ mod tests {
         assert!(check_query(Operation::Messages, Some("alt=anything&fields=a")).is_ok());
         assert_eq!(
             check_query(Operation::GenerateContent, Some("%24fields=a")),
-            Err("`$fields` is not offered here, leave it out".to_owned())
+            Err("the query parameter `$fields` is not supported: leave it out".to_owned())
         );
     }
 

@@ -304,7 +304,7 @@ async fn what_cannot_be_set_is_named() {
             json!({ "name": "n", "account": "a", "concurrency": "5" }),
             "concurrency:",
         ),
-        (json!({ "name": "n", "account": "a", "quota_usd": 5 }), "as a text"),
+        (json!({ "name": "n", "account": "a", "quota_usd": 5 }), "as a string"),
         (
             json!({ "name": "n", "account": "a", "quota_usd": "-1" }),
             "zero or more",

@@ -309,7 +309,7 @@ fn a_files_models_name_no_providers() {
 fn an_error_rule_says_which_error_it_means() {
     let rule = |marks: &str| format!("[[error]]\nstatus = 403\n{marks}\nmeans = \"request_refused\"\n");
     for (marks, what) in [
-        ("", "give `code`, `message` or `contains`"),
+        ("", "add `code`, `message` or `contains`"),
         ("code = \"\"", "key `code` is empty or only"),
         ("message = \"**\"", "key `message` is empty or only"),
         ("contains = \"\"", "key `contains` is empty or only"),
