@@ -1,5 +1,5 @@
-//! The admin API without its listeners: it answers the questions of the subcommands, the console and the portal. Every change is
-//! in the audit record before it is made.
+//! Handles the calls of the admin API, without its listeners. Callers are the subcommands, the console and the portal. Every
+//! change is written to the audit record before it is made.
 
 mod accounts;
 pub(crate) mod audit;
@@ -43,77 +43,78 @@ pub(crate) use crate::admin::log_backend::AdminLogBackends;
 pub(crate) use crate::admin::peer::AdminPeer;
 pub(crate) use crate::admin::peer::ConnectionExtension;
 
-/// The served models and the providers, with their switches.
+/// Lists the models and providers of this node, and switches providers on and off.
 pub(crate) trait ProviderDirectory: Send + Sync {
-    /// The served models. A model whose providers are all switched off is left out.
+    /// Returns the models that are served now. A model whose providers are all switched off is left out.
     fn models(&self) -> Vec<ModelView>;
-    /// The public name of the model with this name or alias, whether it is served now or not.
+    /// Returns the public name of the model that has this name or alias, whether it is served now or not.
     ///
     /// # Errors
-    /// No model has it. Contains the most similar name, if one is similar enough.
+    /// No model has this name or alias. Contains the most similar name, or `None` if no name is similar enough.
     fn model_named(&self, name: &str) -> Result<String, Option<String>>;
-    /// The current price of a model at a provider, by the model's public name; `None` if the provider does not have the model.
+    /// Returns the current price of a model at a provider. `model` is the model's public name. `None` if the provider does not
+    /// have the model.
     fn price(&self, provider: &str, model: &str) -> Option<Arc<Price>>;
-    /// All providers, whether they are on or off.
+    /// Returns all providers, including those that are switched off.
     fn providers(&self) -> Vec<ProviderView>;
-    /// Switches a provider on or off. Returns whether that changed anything.
+    /// Switches a provider on or off. Returns whether the provider was in the other position before.
     ///
     /// # Errors
-    /// The switch cannot be saved, and nothing has changed.
+    /// The position cannot be saved. Nothing has changed.
     fn switch(&self, provider: &str, on: bool) -> std::io::Result<bool>;
 }
 
-/// Makes links that open a session in the console.
+/// Issues links that open sessions of the console.
 pub(crate) trait ConsoleLinks: Send + Sync {
-    /// A link that opens one session of `opener` with this role, within a minute.
+    /// Issues a link that must be opened within a minute and then opens one session, with this role, on behalf of `opener`.
     ///
     /// # Errors
-    /// Why no link can be made.
+    /// No link can be issued. Contains the reason.
     fn issue(&self, opener: &AdminPeer, role: Role) -> Result<ConsoleLink, String>;
 }
 
-/// Starts the successor of this process.
+/// Upgrades weir by starting a successor of this process.
 #[async_trait]
 pub(crate) trait Upgrades: Send + Sync {
-    /// Returns when the successor serves. The upgrade continues even if the caller stops waiting.
+    /// Starts the successor and returns when it serves. The upgrade continues even if the returned future is dropped.
     ///
     /// # Errors
-    /// Why the successor does not start. This process continues to serve.
+    /// The successor does not serve; contains the reason. This process continues to serve.
     async fn upgrade(self: Arc<Self>) -> Result<UpgradedProcess, String>;
 }
 
-/// How many pieces of exports are written concurrently.
+/// The number of threads that write exports of the log.
 const EXPORTING_THREADS: usize = 2;
 
-/// The admin API, with the parts that it works on.
+/// The handler of all calls of the admin API, with the parts that calls read and change.
 #[derive(Clone)]
 pub(crate) struct Admin {
     store: Arc<dyn KeyStore>,
     ledger: Arc<dyn LedgerStore>,
     changes: Arc<dyn AccountChanges>,
     archive: Option<Arc<dyn Archive>>,
-    /// The log backends.
+    /// The current and the former log backend.
     homes: AdminLogBackends,
-    /// Reads the log from all backends.
+    /// Reads the log from all log backends.
     log: Arc<LogReader>,
-    /// Writes exports of the log. Its threads are reused, so that an export reuses the memory of the previous one.
+    /// The threads that write exports of the log. They are reused, so that an export reuses the memory of the previous one.
     exporting: LowPriorityThreads,
     providers: Arc<dyn ProviderDirectory>,
     prefix: KeyPrefix,
     audit: Audit,
-    /// Makes links into the console; `None` if the console is off.
+    /// Issues links that open the console. `None` if the console is off.
     console: Option<Arc<dyn ConsoleLinks>>,
-    /// The sessions of people in browsers.
+    /// The sessions of users of the console and the portal.
     web_sessions: Arc<dyn WebSessionStore>,
-    /// Signs agents in; `None` if that is off.
+    /// The sign-ins of agents. `None` if agents cannot sign in.
     sign_ins: Option<Arc<AgentSignIns>>,
-    /// Starts a successor; `None` if this process cannot be upgraded.
+    /// Starts a successor of this process. `None` if this process cannot be upgraded.
     upgrades: Option<Arc<dyn Upgrades>>,
-    /// Held while an account is changed, one at a time.
+    /// Locked while an account is changed, so that this process changes one account at a time.
     changing: Arc<Mutex<()>>,
-    /// Counts the changes made through this node.
+    /// The number of changes that were made through this node.
     changes_seen: ChangeCounter,
-    /// The recent answers.
+    /// The most recent answers, which callers share.
     recent: Arc<ResponseCache<SharedAnswer>>,
 }
 
@@ -121,20 +122,20 @@ pub(crate) struct Admin {
 #[derive(Clone)]
 pub(crate) struct AdminStores {
     pub keys: Arc<dyn KeyStore>,
-    /// Reads accounts and the consumption log.
+    /// The ledger, from which accounts and the consumption log are read.
     pub ledger: Arc<dyn LedgerStore>,
-    /// Changes accounts, and records changes of keys.
+    /// Submits changes of accounts, and records changes of keys in the journal.
     pub changes: Arc<dyn AccountChanges>,
-    /// The whole store, for backups; `None` if other processes can read the store directly.
+    /// Backs up the complete store. `None` if other processes can read the store directly.
     pub archive: Option<Arc<dyn Archive>>,
-    /// The log backends.
+    /// The current and the former log backend.
     pub homes: AdminLogBackends,
-    /// The sessions of people in browsers.
+    /// The sessions of users of the console and the portal.
     pub web_sessions: Arc<dyn WebSessionStore>,
 }
 
 impl Admin {
-    /// The API on these parts.
+    /// Creates the handler. The console and the sign-in of agents are off until they are added.
     pub(crate) fn new(
         stores: AdminStores,
         providers: Arc<dyn ProviderDirectory>,
@@ -164,12 +165,12 @@ impl Admin {
         }
     }
 
-    /// Reads the log from all backends.
+    /// Returns the reader of the log in all log backends.
     pub(crate) fn log(&self) -> &Arc<LogReader> {
         &self.log
     }
 
-    /// Adds links into the console.
+    /// Lets callers request links that open the console.
     pub(crate) fn with_console(self, links: Arc<dyn ConsoleLinks>) -> Self {
         Self {
             console: Some(links),
@@ -177,12 +178,12 @@ impl Admin {
         }
     }
 
-    /// Adds the sign-in of agents.
+    /// Lets agents sign in; `None` leaves that off.
     pub(crate) fn with_sign_ins(self, sign_ins: Option<Arc<AgentSignIns>>) -> Self {
         Self { sign_ins, ..self }
     }
 
-    /// Records a change and its author, before it is made.
+    /// Writes a change and its author to the audit record. Must be called before the change is made.
     async fn audit(
         &self,
         peer: AdminPeer,
@@ -200,10 +201,11 @@ impl Admin {
         self.audit.record(change).await
     }
 
-    /// Records a sign-in before it takes place. Not a question of the API: only pages of this process may call it.
+    /// Writes a sign-in to the audit record, before it takes place. This is not a call of the API: only pages of this process
+    /// make it.
     ///
     /// # Errors
-    /// The record cannot be written, so nobody must be signed in.
+    /// The audit record cannot be written. The sign-in must not take place.
     pub(crate) async fn record_sign_in(&self, peer: AdminPeer, role: Role) -> Result<(), AdminError> {
         let _change = self.changes_seen.begin();
         let written = self.audit(peer, "console.sign_in", "", &AuditedSignIn { role }).await;
@@ -211,7 +213,7 @@ impl Admin {
     }
 }
 
-/// The values of a sign-in in the audit record.
+/// The values that the audit record has for a sign-in.
 #[derive(Serialize)]
 struct AuditedSignIn {
     role: Role,

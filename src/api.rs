@@ -1,5 +1,5 @@
-//! The admin API as types: each question, its answer and its HTTP method and path. Client and server share them, so that no field
-//! name is written as text.
+//! The request and answer types of the admin API, each request with its HTTP method and path. The server and the clients share
+//! these types, so neither spells the name of a field in a string.
 
 pub(crate) mod accounts;
 pub(crate) mod error;
@@ -23,32 +23,33 @@ use crate::domain::{
     version::Version,
 };
 
-/// A question of the admin API. Its fields are the path's `{segments}`; the others are in the query of a GET or DELETE, and in
-/// the JSON body of any other method.
+/// A request to the admin API. The fields that the path names as `{segments}` are sent in the path. All other fields are sent in
+/// the query of a GET or DELETE, and in the JSON body of any other method.
 pub(crate) trait AdminQuestion: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
-    /// The answer.
+    /// The type of the answer to this request.
     type Answer: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// The HTTP method. With GET, the question changes nothing, and a recent answer may be reused.
+    /// The HTTP method of this request. A GET changes nothing, and a recent answer to it may be reused.
     const METHOD: Method;
-    /// The path, such as `/v1/keys/{id}`.
+    /// The path of this request, such as `/v1/keys/{id}`.
     const PATH: &'static str;
-    /// The lowest role of a console session that may ask it.
+    /// The lowest role of a console session that is allowed to make this request.
     const ROLE: Role;
-    /// The HTTP status of the answer.
+    /// The HTTP status of a successful answer.
     const STATUS: u16 = 200;
-    /// The media types of the answer. An answer other than JSON is sent in pieces, and its [`Answer`](Self::Answer) is a text.
+    /// The media types of the answer. An answer other than JSON is streamed in pieces, and its type [`Answer`](Self::Answer) is
+    /// `String`.
     const MEDIA: &'static [&'static str] = &["application/json"];
-    /// Whether it may take longer than a connection's normal lifetime.
+    /// Whether this request is allowed to take longer than the normal lifetime of a connection.
     const IS_LONG: bool = false;
 
-    /// The version of the object in the answer, for `ETag`.
+    /// Returns the version of the object in the answer, for the header `ETag`; `None` if the object has no version.
     fn version(_: &Self::Answer) -> Option<Version> {
         None
     }
 }
 
 /// Implements [`AdminQuestion`] for a type: `question!(ShowKey => Key: GET "/v1/keys/{id}", Viewer)`. Items that differ from the
-/// trait's defaults may follow.
+/// trait's defaults can follow after a semicolon.
 macro_rules! question {
     ($question:ty => $answer:ty: $method:ident $path:literal, $role:ident $(; $($more:tt)*)?) => {
         impl $crate::api::AdminQuestion for $question {
@@ -62,7 +63,7 @@ macro_rules! question {
 }
 pub(crate) use question;
 
-/// Reads and writes a type as a JSON string.
+/// Serializes a type as a JSON string by its `Display`, deserializes it by its `FromStr`, and describes it by a JSON Schema.
 macro_rules! text_value {
     ($name:ident, $description:literal) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -82,7 +83,7 @@ macro_rules! text_value {
     };
 }
 
-/// Describes a type by a JSON Schema.
+/// Implements `JsonSchema` for a type by a JSON literal.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
         impl schemars::JsonSchema for $name {
@@ -101,7 +102,8 @@ macro_rules! schema {
     };
 }
 
-/// Reads a type from a JSON value by `$read`. If that returns `None`, the error is `$message`.
+/// Implements `Deserialize` for a type by `$read`, a function of a JSON value. If `$read` returns `None`, the error is
+/// `$message`.
 macro_rules! json_value {
     ($name:ident, $message:expr, $read:expr) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -123,4 +125,4 @@ schema!(NanoUsd, { "type": "integer", "description": "nano-USD, 10^-9 USD" });
 schema!(QuotaReset, { "type": "string", "enum": ["none", "daily", "weekly", "monthly"] });
 schema!(OnExhausted, { "type": "string", "enum": ["finish", "cut"] });
 schema!(ProviderState, { "type": "string", "enum": ["own", "any"] });
-text_value!(UserCode, "the eight letters that the agent shows");
+text_value!(UserCode, "the eight letters that the agent displays");

@@ -1,4 +1,4 @@
-//! The command line: its definition, and the subcommands that call the admin API.
+//! The command line of weir: its definition, and the subcommands that call the admin API.
 
 pub(crate) mod account;
 pub(crate) mod admin_client;
@@ -45,30 +45,30 @@ pub(crate) use crate::cli::left_out::SampleProviderArgs;
 #[cfg(feature = "sample-provider")]
 use crate::sample_provider::SampleProviderArgs;
 
-/// weir: an authenticated, metering gateway in front of generative-model providers.
+/// weir: an authenticating and metering gateway in front of providers of generative models.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, about, propagate_version = true)]
 pub(crate) struct CommandLine {
-    /// The subcommand.
+    /// The subcommand, with its arguments.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
+/// The subcommands of weir.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the gateway
     Serve(ServeArgs),
-    /// Run a gateway with a sample provider, with nothing to install and nothing left behind
+    /// Run a gateway with a sample provider; nothing must be installed, and nothing is left behind
     Demo(DemoArgs),
-    /// Replace a running weir, without interruption, by a new process with the current program and configuration
+    /// Replace a running weir by a new process with the current program and configuration, without interruption
     Upgrade(ClientArgs),
-    /// Check the configuration and all rule files
+    /// Check the configuration and all provider files
     Check(CheckArgs),
     /// Create, credit, correct, limit, suspend, list and show accounts
     #[command(subcommand)]
     Account(account::AccountCommand),
-    /// Create, list, show, change, rotate, revoke and delete service keys
+    /// Create, list, show, change, rotate, revoke and delete the keys of accounts
     #[command(subcommand)]
     Key(key::KeyCommand),
     /// Query and export the consumption log, and set up its database
@@ -76,22 +76,22 @@ pub enum Command {
     Log(log::LogSubcommand),
     /// Show the usage of accounts, keys, models and tags
     Usage(usage::UsageArgs),
-    /// List providers, and disable and enable them while weir runs
+    /// List providers, and switch them on and off while weir runs
     #[command(subcommand)]
     Provider(providers::ProviderCommand),
-    /// List the agents that are signed in with a key, and sign them out
+    /// List the sign-ins of agents with a key, and end them
     #[command(subcommand)]
     SignIn(sign_in::SignInCommand),
-    /// Sign this machine in at a gateway, so that agents here get tokens without a key
+    /// Sign in to a gateway, so that agents on this machine can use a token instead of a key
     Login(login::LoginArgs),
-    /// Print a token for the gateway that this machine is signed in at, to use in place of a key
+    /// Print a token for the gateway that this machine is signed in to, which agents can use instead of a key
     Token(login::SignInFile),
-    /// Sign this machine out
+    /// End this machine's sign-in
     Logout(login::SignInFile),
-    /// Open the operators' console
+    /// Open the operators' console, and list and end its sessions
     #[command(subcommand)]
     Console(console::ConsoleCommand),
-    /// List the models that are served
+    /// List the models that are served now
     Models(ClientArgs),
     /// Set up, back up and restore the store
     #[command(subcommand)]
@@ -99,44 +99,48 @@ pub enum Command {
     /// Show what provider files do
     #[command(subcommand)]
     Rules(rules::RulesCommand),
-    /// Run a scripted provider of all three protocols, for tests and benches
+    /// Run a scripted provider with all three protocols, for tests and benchmarks
     SampleProvider(SampleProviderArgs),
     /// Write man pages and shell completions
     Manual(ManualArgs),
 }
 
-/// `weir serve`
+/// The arguments of `weir serve`.
 #[derive(Args, Debug)]
 pub struct ServeArgs {
-    /// The configuration
+    /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// A file to write once all listeners are open: JSON with the addresses of gateway, ops and admin
+    /// A file that is written once all listeners are open. It contains JSON with the addresses of gateway, ops and admin
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Replace the weir at the other end of the standard input
+    /// Take over from the running weir at the other end of standard input
     #[arg(long, hide = true)]
     pub successor: bool,
 }
 
-/// `weir demo`
+/// The arguments of `weir demo`.
 #[derive(Args, Debug)]
 pub struct DemoArgs {
     /// The address for clients; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080", value_parser = listen_address)]
     pub listen: SocketAddr,
-    /// Print one JSON line once ready, for scripts
+    /// Print one line of JSON when the gateway is ready, for scripts
     #[arg(long)]
     pub json: bool,
 }
 
-/// `weir check`
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give IP:PORT, such as 127.0.0.1:8080")
+}
+
+/// The arguments of `weir check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The configuration
+    /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// Also connect to the store, and report missing rights and settings
+    /// Also connect to the store, and report rights and settings that are missing there
     #[arg(long)]
     pub store: bool,
     /// Print JSON, for scripts
@@ -144,7 +148,8 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Parses the arguments, the program's name first. The error contains the text to print; help and version are not usage errors.
+/// Parses the arguments; the first one is the program's name. An error contains the text to print. Help and version are returned
+/// as errors too, but are not failures.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let takes_conf = args
@@ -165,7 +170,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::
         })
 }
 
-/// Runs `weir key ...`.
+/// Runs a subcommand of `weir key`.
 pub(crate) async fn run_key(
     command: &key::KeyCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -175,7 +180,7 @@ pub(crate) async fn run_key(
     key::run(command, &client, out).await
 }
 
-/// Runs `weir account ...`.
+/// Runs a subcommand of `weir account`.
 pub(crate) async fn run_account(
     command: &account::AccountCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -185,7 +190,7 @@ pub(crate) async fn run_account(
     account::run(command, &client, out).await
 }
 
-/// Runs `weir log ...`.
+/// Runs a subcommand of `weir log` that calls a running weir.
 pub(crate) async fn run_log(
     command: &log::LogCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -205,7 +210,7 @@ pub(crate) async fn run_usage(
     usage::run(args, &client, out).await
 }
 
-/// Runs `weir provider ...`.
+/// Runs a subcommand of `weir provider`.
 pub(crate) async fn run_provider(
     command: &providers::ProviderCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -215,7 +220,7 @@ pub(crate) async fn run_provider(
     providers::run(command, &client, out).await
 }
 
-/// Runs `weir sign-in ...`.
+/// Runs a subcommand of `weir sign-in`.
 pub(crate) async fn run_sign_in(
     command: &sign_in::SignInCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -225,7 +230,7 @@ pub(crate) async fn run_sign_in(
     sign_in::run(command, &client, out).await
 }
 
-/// Runs `weir console ...`.
+/// Runs a subcommand of `weir console`.
 pub(crate) async fn run_console(
     command: &console::ConsoleCommand,
     socket_of: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -260,10 +265,10 @@ pub(crate) fn write_manual(args: &ManualArgs) -> io::Result<()> {
     write_manual_pages(CommandLine::command(), &args.folder)
 }
 
-/// The timeout until the new process serves: longer than the running one waits for it.
+/// The timeout of `weir upgrade`. It is longer than the time that the running process waits for the new one.
 const UPGRADE_WAIT: Duration = Duration::from_secs(900);
 
-/// Runs `weir upgrade`.
+/// Requests the upgrade from the running process, and prints which process serves now.
 pub(crate) async fn upgrade_process(
     args: &ClientArgs,
     client: &AdminClient,
@@ -284,18 +289,18 @@ pub(crate) async fn upgrade_process(
     Ok(())
 }
 
-/// `weir manual`
+/// The arguments of `weir manual`.
 #[derive(Args, Debug)]
 pub struct ManualArgs {
-    /// The folder for the new folders `man` and `completions`
+    /// The folder in which the folders `man` and `completions` are created
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
 }
 
-/// Writes `man/*.1`, one page for each subcommand, and `completions/` for bash, zsh and fish.
+/// Writes the manual pages of all subcommands to `man/` and the completions for bash, zsh and fish to `completions/`.
 ///
 /// # Errors
-/// A folder or a file cannot be written.
+/// A folder cannot be created, or a file cannot be written.
 pub(crate) fn write_manual_pages(mut line: clap::Command, folder: &Path) -> io::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     fs::create_dir_all(&man)?;
@@ -342,7 +347,7 @@ mod manual_tests {
         }
     }
 
-    /// The text as a page has it.
+    /// Returns a text in the form that it has in a manual page.
     fn roff(text: &str) -> String {
         text.replace('-', "\\-").replace('\'', "\\*(Aq")
     }

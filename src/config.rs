@@ -1,8 +1,8 @@
-//! The configuration: reads `weir.toml` strictly, checks all of it, and turns it into values that cannot be wrong.
+//! The configuration: reads `weir.toml` strictly, checks all of it, and turns it into values that cannot be invalid.
 //!
-//! [`Config::load`] is the only entry. Its result has all defaults filled in, all limits checked and all paths absolute;
-//! secrets are still references (see [`secret_source`]). Each key is declared once, with its kind, its default, its bounds and
-//! its comment in `conf/weir.toml`, which is generated from these declarations ([`crate::domain::settings`]).
+//! [`Config::load`] is the only entry. Its result has all defaults filled in, all limits checked and all paths absolute; secrets
+//! are still references (see [`secret_source`]). Each setting is declared once, with its type, its default, its bounds and its
+//! comment. `conf/weir.toml` is generated from these declarations ([`crate::domain::settings`]).
 
 mod admin;
 mod console;
@@ -52,11 +52,11 @@ pub(crate) use self::{
 };
 pub(crate) use crate::config::limits::{JournalConfig, JournalSink};
 
-/// The configuration file if no `--conf` is given.
+/// The path of the configuration file if `--conf` is not given.
 pub(crate) const DEFAULT_PATH: &str = "/etc/weir/weir.toml";
 
 settings! {
-    /// The whole configuration, checked.
+    /// The complete, checked configuration.
     #[derive(Clone, Debug, PartialEq)]
     pub(crate) struct Config {
         /// The listener for clients and its limits.
@@ -64,81 +64,84 @@ settings! {
         /// Limits of clients' connections, at the gateway and at the public stability service. A connection that exceeds a
         /// limit is closed and counted (weir_connections_closed_total).
         connections: ConnectionsConfig = table(),
-        /// How often one address may read the usage of keys at /web/v1/me.
+        /// The rate limit per IP address for reading the usage of keys at /web/v1/me.
         own_usage: OwnUsageConfig = table().restart(),
-        /// How providers are reached.
+        /// Connections to providers, and their timeouts.
         upstream: UpstreamConfig = table(),
-        /// Retries and failover. Each provider's file says what is retried and how often ([retry]). After a status that is
-        /// retried, 429, a refused credential or a failed connection, a request may go on to the next of its model's
-        /// `providers`. A backend, or a model at a provider, that has failed three times in a row is skipped by later requests
-        /// for 5 seconds, then for twice as long each time, up to 5 minutes; after that, one request at a time tries whether
-        /// it works again.
+        /// Retries and failover. Each provider's file says which failures are retried, and how often ([retry]). After a status
+        /// that is retried, 429, a refused credential or a failed connection, weir can send a request to the next of its model's
+        /// `providers`. If a backend, or a model at a provider, has failed three times in a row, later requests avoid it for 5
+        /// seconds, then for twice as long each time, up to 5 minutes. After that, one request at a time tests whether it works
+        /// again.
         retry: RetryConfig = table(),
         /// The store of keys and accounts.
         store: StoreConfig = table().restart(),
         /// The local cache of keys in front of the store.
         key_cache: KeyCacheConfig = table().restart(),
-        /// Grace while the store is unreachable, and the queue for what running requests hold.
+        /// Grace while the store is unreachable, and the queue of requests that wait for money held by running requests.
         money: MoneyConfig = table(),
-        /// With a Redis store, a key with many requests gets a lease: budget that Redis reserves for this node, from which the
-        /// node admits the key's requests by itself, with a share of the rates and slots of key and account. Near a limit,
-        /// Redis is asked for each request (docs/money.md, Leases). Without effect with the embedded store.
+        /// With a Redis store, a key with many requests gets a lease: budget that Redis reserves for this node, and a share of
+        /// the rates and slots of key and account. From it, the node admits the key's requests without a call of Redis. Near a
+        /// limit, the node calls Redis for each request (docs/money.md, Leases). With the embedded store, this section has no
+        /// effect.
         leases: LeasesConfig = table().restart(),
-        /// Notices before the money runs out: that a key has spent a part of its quota, once per period over all nodes, and
-        /// that a charge has brought an account to its low balance. Each notice is logged.
+        /// Notices before the money runs out: one when a key has spent a certain percentage of its quota, once per period over
+        /// all nodes, and one when a charge has brought an account to its low balance. Each notice is logged.
         notices: NoticesConfig = table().restart(),
-        /// This node's record of requests and charges.
+        /// This node's journal of requests and charges.
         journal: JournalConfig = table().restart(),
-        /// The listener for metrics and health.
+        /// The listener for metrics and health checks.
         ops: OpsConfig = table().restart(),
-        /// The public record of the models' stability.
+        /// The public service that shows the models' stability.
         stability: StabilityConfig = table().restart(),
         /// The admin API.
         admin: AdminConfig = table(),
-        /// The operators' console and the owners' portal.
+        /// The operators' console, and the portal of keys' owners.
         console: ConsoleConfig = table().restart(),
-        /// Sign-in of agents, which people approve.
+        /// Sign-in of agents, which users approve in the portal.
         sign_in: SignInConfig = table().restart(),
-        /// The access log, messages, and where the consumption log is kept.
+        /// The access log, the messages of the process, and the log backend of the consumption log.
         log: LogConfig = table().restart(),
-        /// The provider files to read.
+        /// The provider files that are read.
         rules: RulesConfig = table(),
-        /// The price lists to read.
+        /// The price lists that are read.
         prices: PricesConfig = table(),
-        /// `[provider.NAME]` and `[[model]]`.
+        /// The changes to providers (`[provider.NAME]`) and the additional models (`[[model]]`).
         catalogue: CatalogueSettings = flat(),
     } checked by settled
 }
 
 settings! {
-    /// `[rules]`
+    /// The section `[rules]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct RulesConfig {
-        /// Whether to use the provider files inside the binary (lua-free-rules/*.toml).
+        /// Whether to use the provider files inside the binary (lua-free-rules/*.toml). If you use none of them, `false` also
+        /// ends the warning about those without a secret.
         shipped: bool = flag(true),
-        /// A folder with further *.toml files; a file with the name of a shipped one replaces it.
+        /// A folder with additional *.toml files. A file with the name of a built-in one replaces it.
         folder: Option<PathBuf> = path().optional("rules"),
     }
 }
 
 settings! {
-    /// `[prices]`
+    /// The section `[prices]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct PricesConfig {
-        /// Whether to use the price list inside the binary (conf/prices.toml, which explains the format).
+        /// Whether to use the price list that is built into the binary (conf/prices.toml, which explains the format).
         shipped: bool = flag(true),
-        /// A further list; its entries replace those with the same name and provider. Reloaded when it changes.
+        /// The file of an additional price list. Its entries replace those with the same name and provider. Reloaded when it
+        /// changes.
         file: Option<PathBuf> = path().optional("prices.toml"),
     }
 }
 
 impl Config {
-    /// The memory limits for incomplete heads of requests.
+    /// Returns the memory limits for incomplete heads of requests.
     pub(crate) fn heads(&self) -> HeadsConfig {
         HeadsConfig::from_connections(&self.connections, self.gateway.header_bytes_max)
     }
 
-    /// The settings that differ from `started` and take effect only at a start, by their names in the file.
+    /// Returns the names in the file of all settings that differ from `started` and take effect only at a start.
     pub(crate) fn needs_restart(&self, started: &Self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
         self.differing(started, "", false, &mut keys);
@@ -146,7 +149,7 @@ impl Config {
     }
 }
 
-/// Checks the sections against each other, and derives what depends on several of them.
+/// Checks the sections against each other, and sets the values that depend on several of them.
 fn settled(mut read: Config, from: &Section<'_>) -> Config {
     limits::heads_fit(&read.connections, &read.heads(), from);
     console::has_portal(&read.sign_in, &read.console, from);
@@ -167,36 +170,36 @@ fn settled(mut read: Config, from: &Section<'_>) -> Config {
     read
 }
 
-/// Why a configuration cannot be used. Never contains a value from the place of a secret.
+/// Why a configuration cannot be used. The message never contains a value from a place where a secret belongs.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
     /// The file could not be read.
-    #[error("cannot read the configuration {path}: {reason}; name another with --conf FILE")]
+    #[error("cannot read the configuration file {path}: {reason}; give another file with --conf FILE")]
     Unreadable {
-        /// The configuration file.
+        /// The path of the configuration file.
         path: String,
-        /// The operating system's error.
+        /// Why the file cannot be read.
         reason: String,
     },
-    /// Values are wrong; one error each, in the order of the file.
+    /// The file has invalid values; one error for each, in the order of the file.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Invalid(Vec<FileError>),
 }
 
-/// Maximum size of a configuration file; a larger one is not read.
+/// Maximum size of a configuration file, in bytes; a larger one is not read.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Config {
     /// Reads and checks a configuration file. Relative paths in it are relative to its folder.
     ///
     /// # Errors
-    /// The file is unreadable, not TOML, has unknown keys, or has values out of their limits; all of these are reported.
+    /// The file is unreadable, is not TOML, or has unknown settings or values outside their bounds; all of these are reported.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(&file_name(path), &read_file(path)?, file_folder(path))
     }
 
-    /// Reads a configuration file and returns everything that is wrong with it; wrong values have their defaults. `None` if it is
-    /// not TOML.
+    /// Reads a configuration file, and returns the configuration with all errors in the file. Invalid values are replaced by
+    /// their defaults. The configuration is `None` if the file is not TOML.
     ///
     /// # Errors
     /// The file is unreadable.
@@ -204,7 +207,7 @@ impl Config {
         Ok(parse_file(&file_name(path), &read_file(path)?, file_folder(path)))
     }
 
-    /// Checks a configuration given as text. `file` names it in errors; relative paths are relative to `folder`.
+    /// Checks a configuration given as text. `file` is the file name for error messages; relative paths are relative to `folder`.
     /// An empty text gives the defaults.
     fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ConfigError> {
         match parse_file(file, text, folder) {
@@ -214,7 +217,7 @@ impl Config {
     }
 }
 
-/// The file's name in errors: its absolute path, as for all files that it names.
+/// Returns the configuration file's name for error messages: its absolute path, like those of all files named in it.
 fn file_name(path: &Path) -> String {
     let whole = std::path::absolute(path);
     whole.as_deref().unwrap_or(path).display().to_string()
@@ -233,7 +236,9 @@ fn read_file(path: &Path) -> Result<String, ConfigError> {
         .map_err(|error| unreadable(error.to_string()))?
         .len();
     if bytes > FILE_BYTES_MAX {
-        return Err(unreadable(format!("it has {bytes} bytes, more than {FILE_BYTES_MAX}")));
+        return Err(unreadable(format!(
+            "the file has {bytes} bytes, but at most {FILE_BYTES_MAX} are allowed"
+        )));
     }
     std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }
@@ -252,32 +257,32 @@ fn parse_file(file: &str, text: &str, folder: &Path) -> (Option<Config>, Vec<Fil
     (understood.value, understood.errors)
 }
 
-/// Reports each listener with the address of an earlier one. A listener is given by its name, its key and its address; port 0
-/// never conflicts.
+/// Reports each listener that has the same address as an earlier one. Each entry of `all` is a listener's name, its setting and
+/// its address. Port 0 never conflicts.
 fn check_distinct<const N: usize>(all: [(&str, &str, Option<SocketAddr>); N], from: &Section<'_>) {
     for (count, (_, key, address)) in all.iter().enumerate() {
         let fixed = address.filter(|address| address.port() != 0);
         let mut before = all.iter().take(count);
         let there = fixed.and_then(|_| before.find(|(_, _, taken)| taken == address));
-        if let Some((who, theirs, _)) = there {
-            let message = format_args!("{who} already listens there: give this one another port");
+        if let (Some(address), Some((who, theirs, _))) = (fixed, there) {
+            let message = format_args!("{who} already listens at {address}: give this one another port");
             from.report_fault(key, &[theirs], message);
         }
     }
 }
 
-/// `IP:PORT` to listen on.
+/// A setting with an address to listen on, `IP:PORT`.
 fn address() -> SettingKind<SocketAddr> {
     const HINT: &str = "not an address to listen on, give IP:PORT, such as 127.0.0.1:8080 or [::]:8080";
     text().then(|text| text.parse().map_err(|_| HINT.to_owned()))
 }
 
-/// A path, made absolute by the file's folder.
+/// A setting with a path. A relative path is made absolute: it begins at the folder of the configuration file.
 fn path() -> SettingKind<PathBuf> {
     SettingKind::of(|given| given.path())
 }
 
-/// A list of networks, each `ADDRESS/BITS` or a single address; empty by default.
+/// A setting with a list of networks, each `ADDRESS/BITS` or a single address. Empty by default.
 fn networks() -> SettingKind<Vec<IpNet>> {
     const HINT: &str = "not a network, give ADDRESS/BITS or an address, such as 10.0.0.0/8 or ::1";
     let network = text().then(|text| {
@@ -288,7 +293,7 @@ fn networks() -> SettingKind<Vec<IpNet>> {
     list_of(network).or(Vec::<String>::new())
 }
 
-/// An amount in USD that is not negative.
+/// A setting with an amount of 0 USD or more.
 fn usd() -> SettingKind<NanoUsd> {
     text().then(|text| match NanoUsd::parse_usd(&text) {
         Ok(amount) if amount >= NanoUsd::ZERO => Ok(amount),
@@ -297,7 +302,7 @@ fn usd() -> SettingKind<NanoUsd> {
     })
 }
 
-/// An `http` or `https` URL without a user.
+/// A setting with an `http` or `https` URL without a user. `refusal` is the error message for any other value.
 fn web_address(refusal: &'static str) -> SettingKind<Uri> {
     text().then(move |text| {
         let url = text
@@ -313,18 +318,18 @@ fn is_web_url(url: &Uri) -> bool {
     matches!(url.scheme_str(), Some("http" | "https")) && url.authority().is_some()
 }
 
-/// Whether the URL contains a user, and maybe a password.
+/// Whether the URL contains a user name, with or without a password.
 fn names_user(url: &Uri) -> bool {
     url.authority()
         .is_some_and(|authority| authority.as_str().contains('@'))
 }
 
-/// Whether requests to this URL go to another machine without encryption.
+/// Whether requests to this URL are sent to another machine without encryption.
 fn is_unencrypted(url: &Uri) -> bool {
     url.scheme_str() == Some("http") && !matches!(url.host(), Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
-/// `HOST:PORT`, with an IPv6 address in brackets.
+/// A setting with a server's `HOST:PORT`; an IPv6 address is in brackets.
 fn host_port() -> SettingKind<HostPort> {
     const HINT: &str = "not a server's address, give HOST:PORT, such as 127.0.0.1:6379 or redis.example:6379";
     text().then(|text| HostPort::parse(&text).ok_or_else(|| HINT.to_owned()))
@@ -340,7 +345,7 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    /// Parses `HOST:PORT`, with an IPv6 address in brackets.
+    /// Parses `HOST:PORT`; an IPv6 address is in brackets. Returns `None` for any other text.
     fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = match host.strip_prefix('[') {

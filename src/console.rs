@@ -1,7 +1,8 @@
-//! Pages for people: the operators' console on its own listener, and the portal for key owners on the gateway's listeners.
+//! The HTML pages for users: the operators' console on a listener of its own, and the portal for key owners on the gateway's
+//! listeners.
 //!
-//! Both consist of complete HTML documents without scripts. All their changes go through the admin API ([`crate::admin`]), with
-//! its checks and its audit lines.
+//! Pages are complete HTML documents without scripts. All changes go through the admin API ([`crate::admin`]), with its checks
+//! and its audit record.
 
 mod alerts;
 mod forms;
@@ -55,17 +56,17 @@ pub(crate) use crate::console::{
     snippet::Examples,
 };
 
-/// What the console reads in addition to the admin API. No method may block.
+/// What the console reads besides the admin API. No method blocks.
 pub(crate) trait ConsoleSource: Send + Sync {
-    /// How the models did in the last 24 hours; `None` before the first read from the store.
+    /// Returns how the models performed in the last 24 hours. `None` until the public record has been read from the store.
     fn window(&self) -> Option<StabilityWindow>;
-    /// This node's problems, one sentence each.
+    /// Returns this node's current problems, each as a sentence.
     fn troubles(&self) -> Vec<String>;
-    /// The alerts of Prometheus, to be awaited; `None` if its address is not configured.
+    /// Returns a future that resolves to the alerts of Prometheus. `None` if its URL is not configured.
     fn alerts(&self) -> Option<AlertsReply>;
-    /// The provider files in force.
+    /// Returns the provider files that are in force.
     fn rule_files(&self) -> Vec<RuleFile>;
-    /// The gateway's address for clients, such as `http://127.0.0.1:8080`.
+    /// Returns the gateway's address for clients, such as `http://127.0.0.1:8080`.
     fn gateway(&self) -> String;
 }
 
@@ -73,28 +74,29 @@ pub(crate) trait ConsoleSource: Send + Sync {
 struct PageContext<'a> {
     /// The admin API.
     api: &'a Admin,
-    /// This node's own knowledge.
+    /// What this node reports about itself.
     source: &'a dyn ConsoleSource,
-    /// The session of the request.
+    /// The session to which the request belongs.
     session: &'a BrowserSession<Operator>,
-    /// Makes the page's forms.
+    /// Renders the forms of the page.
     forms: Forms<'a, Operator>,
-    /// The page's query.
+    /// The query of the request.
     query: &'a FormFields,
 }
 
 impl PageContext<'_> {
-    /// Answers a read-only question; all sessions share the answer for a moment ([`Admin::call_cached`]).
+    /// Makes a call of the admin API that only reads. All sessions share the answer for some seconds ([`Admin::call_cached`]).
     async fn fetch<Q: AdminHandler>(&self, question: Q) -> Result<Arc<Q::Answer>, AdminError> {
         self.api.call_cached(self.peer().into(), question).await
     }
 
-    /// Makes a change.
+    /// Makes a call of the admin API that changes something.
     async fn change<Q: AdminHandler>(&self, question: Q) -> Result<Q::Answer, AdminError> {
         self.api.call(self.peer().into(), question).await
     }
 
-    /// Makes a change of an object that was shown at `version`, unless it has changed since.
+    /// Makes a call that changes an object. If the object no longer has the version that its page was rendered from, it is not
+    /// changed. `None` for any version.
     async fn change_seen<Q: AdminHandler>(&self, version: Option<&str>, question: Q) -> Result<Q::Answer, AdminError> {
         let version = version.map(str::parse).transpose();
         let version = version.map_err(|error: VersionError| AdminError::invalid(error.to_string()))?;
@@ -105,7 +107,7 @@ impl PageContext<'_> {
         self.api.call(author, question).await
     }
 
-    /// Rows of the log as a file, at most `rows_max`.
+    /// Returns at most `rows_max` rows of the log as a file.
     async fn log_file(&self, export: ExportLog, rows_max: usize) -> Result<LogExportFile, AdminError> {
         self.api.log_file(&self.peer().into(), export, rows_max).await
     }
@@ -115,24 +117,24 @@ impl PageContext<'_> {
     }
 }
 
-/// Encodes everything in a path segment but the unreserved characters of RFC 3986.
+/// The characters that are encoded in a path segment: all except the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A path with one more segment, encoded.
+/// Appends an encoded segment to a path.
 fn below(path: &str, segment: &str) -> String {
     format!("{path}/{}", utf8_percent_encode(segment, SEGMENT))
 }
 
-/// The maximum size of a form. The largest is a request pasted on the rules page.
+/// The maximum size of a form, in bytes. The largest form has a request that was pasted into the page about provider files.
 const FORM_BYTES_MAX: usize = 256 * 1024;
 
-/// Serves the console's connections.
+/// Serves connections to the console's listener.
 pub(crate) struct ConsoleHandler {
     app: Arc<ConsoleApp>,
 }
 
 impl ConsoleHandler {
-    /// Serves `console`, which browsers reach at `site`.
+    /// Creates the handler of `console`. `site` says how browsers reach it.
     pub(crate) fn new(console: Console, site: Site) -> Self {
         let entrance = ListenerContext {
             site,
@@ -155,7 +157,7 @@ impl Handler for ConsoleHandler {
     fn on_connection(&self) {}
 }
 
-/// Answers Pingora's sessions.
+/// Answers the requests that Pingora has read.
 pub(crate) struct ConsoleApp {
     console: Console,
     entrance: ListenerContext,
@@ -163,7 +165,7 @@ pub(crate) struct ConsoleApp {
 
 #[async_trait]
 impl HttpServerApp for ConsoleApp {
-    // A failed connection is the client's concern and says nothing about weir, so errors are ignored.
+    // Errors of a connection are ignored, because the client notices them and they say nothing about weir.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,

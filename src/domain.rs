@@ -1,4 +1,5 @@
-//! The pure core: bytes and values in, decisions and bytes out. Time and randomness are passed in as arguments.
+//! weir's logic without any input or output: its functions compute decisions and bytes from their arguments. Time and randomness
+//! are arguments, too.
 
 pub(crate) mod catalogue;
 pub(crate) mod faults;
@@ -16,7 +17,7 @@ pub(crate) mod wire;
 
 use std::collections::HashMap;
 
-/// A map whose keys are chosen by weir or an operator: names of accounts and models, ids of keys and requests. Its hash takes
-/// a fifth of the instructions of the standard one. Each map has a random seed as well, so clients cannot make keys collide
-/// even where they influence them (<https://github.com/tkaitchuck/aHash>, "Goals and Non-Goals").
+/// A hash map for keys that weir or an operator chooses, such as names of accounts and models, or ids of API keys and requests.
+/// Its hash function takes a fifth of the instructions of the standard one. Each map has a random seed, so clients cannot force
+/// collisions even where they influence the keys (<https://github.com/tkaitchuck/aHash>, "Goals and Non-Goals").
 pub(crate) type QuickMap<K, V> = HashMap<K, V, ahash::RandomState>;

@@ -1,5 +1,5 @@
-//! Small parts at the edges of the process: clock, resolver, memory for bodies, connection slots, provider switches, rate
-//! limits of clients, low-priority threads, a web client.
+//! Small parts that connect the gateway to the operating system and the network: clock, name resolver, memory budget for bodies,
+//! connection slots, switches for providers, rate limits of clients, low-priority threads and a web client.
 
 pub(crate) mod body_budget;
 pub(crate) mod clock;

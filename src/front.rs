@@ -1,8 +1,9 @@
 //! The front: accepts clients' connections, and reads and checks the heads of their requests.
 //!
-//! It runs before Pingora's parsers, at the gateway and at the public stability service. A connection needs a permit
-//! ([`ConnectionPermit`]) and becomes a stream of HTTP ([`Transport`]). Its requests are read head by head, within limits ([`Arrival`]);
-//! each head is checked (`domain/wire/http1/head.rs`) before anything else sees it. A [`Handler`] answers the requests.
+//! The gateway and the public stability service use the front, which works before Pingora's parsers. A connection needs a permit
+//! ([`ConnectionPermit`]). A [`Transport`] turns the connection into a stream of HTTP. The heads of its requests are read one at
+//! a time, within limits ([`Arrival`]). Each head is checked (`domain/wire/http1/head.rs`) before any other code reads it. A
+//! [`Handler`] answers the requests.
 
 pub(crate) mod connection;
 pub(crate) mod head_budget;
@@ -40,14 +41,14 @@ use crate::{
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// Bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version and line ends.
+/// The bytes of a head that the gateway's own limit does not count (`gateway/request/head.rs`): method, version and line ends.
 const UNCOUNTED_BYTES: usize = 64;
 
-/// How long after the begin of the shutdown an accepted connection may still bring its first request, which its client is about
-/// to send. A connection that has carried a request may be closed at any time.
+/// The time after the beginning of the shutdown during which an accepted connection can still bring its first request, which its
+/// client is about to send. A connection that has carried a request may be closed at any time.
 pub(crate) const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(3);
 
-/// The application that a listening service passes connections to.
+/// The application to which a listening service passes its connections.
 pub(crate) struct Front<H> {
     handler: H,
     live: Arc<CurrentConfig>,
@@ -58,7 +59,7 @@ pub(crate) struct Front<H> {
 }
 
 impl<H: Handler> Front<H> {
-    /// A front for `handler`. A connection keeps the configuration that it began with.
+    /// Creates a front for `handler`. Each connection uses the configuration that was current when the connection began.
     pub(crate) fn new(
         handler: H,
         live: Arc<CurrentConfig>,
@@ -76,7 +77,7 @@ impl<H: Handler> Front<H> {
         }
     }
 
-    /// Turns the connection into a stream of HTTP, and counts its permit for its client.
+    /// Turns a connection into a stream of HTTP, and counts the connection's permit for its client.
     async fn open(
         &self,
         stream: Stream,
@@ -143,7 +144,7 @@ impl<H: Handler> Front<H> {
                 Ok(Arrival::Request(bytes)) => bytes,
                 Ok(Arrival::Http2) => {
                     let settings = Http2Settings::new(config);
-                    // Boxed, because few connections come here and the future of each would have the room for it.
+                    // Boxed: otherwise the future of every connection would reserve memory for the few that use HTTP/2.
                     let served = http2::serve(self.handler.app(), connection, settings, closing.clone());
                     return Box::pin(served).await;
                 }
@@ -175,7 +176,7 @@ impl<H: Handler> Front<H> {
 }
 
 fn claim(place: &mut ConnectionPermit, client: Option<IpAddr>) -> Result<(), CloseReason> {
-    // A connection without an address, as over a unix socket, is not counted for any client.
+    // A connection without an IP address, for example over a Unix socket, is not counted for any client.
     let claimed = client.is_none_or(|client| place.claim(client));
     claimed.then_some(()).ok_or(CloseReason::TooManyOfAddress)
 }
@@ -187,13 +188,13 @@ fn address(stream: &Stream) -> Option<IpAddr> {
 }
 
 impl<H: Handler> Front<H> {
-    /// Serves a connection from when it is accepted to its end.
+    /// Acquires a permit for an accepted connection, and serves the connection to its end.
     pub(crate) async fn serve_connection(&self, visit: &H::Visit, stream: Stream, shutdown: &ShutdownWatch) {
         let Some(place) = self.permits.acquire() else {
             return self.figures.record_close(CloseReason::TooMany);
         };
         let given_way = place.slot().map(|slot| slot.given_way());
-        // Pinned once for both branches, so that this future has it only once.
+        // Pinned once for both branches, so that this future contains it only once.
         let mut attended = pin!(self.serve_with_permit(visit, stream, place, shutdown));
         match given_way {
             None => attended.await,
@@ -205,7 +206,7 @@ impl<H: Handler> Front<H> {
         }
     }
 
-    /// Serves a connection that has a permit to its end.
+    /// Serves a connection that has a permit, to the connection's end.
     async fn serve_with_permit(
         &self,
         visit: &H::Visit,
@@ -232,7 +233,8 @@ impl<H: Handler> Front<H> {
 
 #[async_trait]
 impl<H: Handler> ServerApp for Front<H> {
-    /// Serves the connection in a task of its own: Pingora's task keeps 8 KiB for a TLS handshake's state as long as it runs.
+    /// Serves the connection in a task of its own, because Pingora's task keeps 8 KiB for the state of a TLS handshake as long as
+    /// it runs.
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let visit = self.handler.on_connection();
         let (front, shutdown) = (Arc::clone(self), shutdown.clone());
@@ -247,17 +249,17 @@ impl<H: Handler> ServerApp for Front<H> {
     }
 }
 
-/// A request whose head has been checked.
+/// A request over HTTP/1.1 whose head has been checked.
 #[derive(Debug)]
 pub(crate) struct CheckedRequest {
-    /// The head, with the part of the body that arrived with it.
+    /// The head, followed by the part of the body that arrived together with it.
     pub bytes: BytesMut,
-    /// It is the last request of its connection.
+    /// Whether this is the last request of its connection.
     pub is_last: bool,
 }
 
 impl CheckedRequest {
-    /// Pingora's session for the request over `stream`.
+    /// Creates Pingora's session for the request over `stream`.
     pub(crate) fn session(self, stream: Stream) -> ServerSession {
         let mut session = ServerSession::new_http1(stream);
         session.set_pipelined_prefix(self.bytes);
@@ -266,19 +268,19 @@ impl CheckedRequest {
     }
 }
 
-/// Answers requests.
+/// Answers the requests that the front has checked.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// The application that gets Pingora's sessions.
     type App: HttpServerApp + Send + Sync + 'static;
-    /// What the handler holds of a connection while it is served.
+    /// The data that the handler stores for a connection while the connection is served.
     type Visit: Send + Sync + 'static;
 
     fn app(&self) -> &Arc<Self::App>;
 
-    /// A connection begins.
+    /// Called when a connection begins. Returns the handler's data for the connection.
     fn on_connection(&self) -> Self::Visit;
 
-    /// Answers one request over HTTP/1.1; the connection comes back if it can carry another.
+    /// Answers one request over HTTP/1.1. Returns the connection if it can carry another request; `None` otherwise.
     fn request<'a>(
         &'a self,
         _visit: &'a Self::Visit,
@@ -294,26 +296,26 @@ pub(crate) trait Handler: Send + Sync + 'static {
     }
 }
 
-/// The layers between an accepted socket and HTTP, such as TLS or a header of the PROXY protocol.
+/// The layers between an accepted socket and HTTP, such as TLS or the header of the PROXY protocol.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync {
-    /// Whether connections from this peer begin by naming their client. The client is then counted instead of the peer, once
-    /// [`Transport::open`] has returned.
+    /// Whether a connection from this peer begins with a header that names the client. If so, the connection is counted for that
+    /// client and not for the peer, once [`Transport::open`] has returned.
     fn announces_client(&self, _peer: IpAddr) -> bool {
         false
     }
 
-    /// Turns the socket into a stream of HTTP, whose socket digest has the client's address. The caller limits the time. An error
-    /// closes the connection without an answer.
+    /// Turns the socket into a stream of HTTP. The stream's socket digest contains the client's address. The caller limits the
+    /// time. An error closes the connection without an answer.
     async fn open(&self, stream: Stream) -> io::Result<Stream>;
 }
 
-/// How long a client may take for a request's body and for the answer.
+/// The time limits on a client for sending a request's body and for receiving the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientTimes {
-    /// For sending the body of a request, its trailers included.
+    /// The limit on sending the body of a request, including its trailers.
     pub body: BodyTimeLimit,
-    /// For receiving an answer.
+    /// The minimum speed for receiving an answer.
     pub answer: MinimumSpeed,
 }
 

@@ -1,5 +1,5 @@
-//! The gateway: Pingora's hooks. Each is a few lines that call a function of a module below. ARCHITECTURE.md follows one request
-//! through them.
+//! The gateway: implements Pingora's hooks. Each hook is a few lines that call a function of a module below. ARCHITECTURE.md
+//! follows one request through the hooks.
 
 pub(crate) mod admission;
 pub(crate) mod answer;
@@ -64,7 +64,7 @@ impl ProxyHttp for Gateway {
         Exchange::begin(self.live.get(), &self.reporters, self.drain.enter())
     }
 
-    // weir compresses nothing, so it leaves out Pingora's compression module.
+    // weir does not compress answers, so it leaves out Pingora's compression module.
     fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
@@ -75,7 +75,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
-        // Pinned here, because passing such a large future on by value would copy it.
+        // Pinned here, because moving such a large future would copy it.
         let handled = pin!(receive::respond(self, session, exchange));
         catch_async_panic(self.metrics(), handled).await
     }
@@ -157,7 +157,7 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Exchange,
     ) -> Result<()> {
-        // The only hook that gets `end`: whether the answer consists of its head.
+        // Only this hook gets `end`, which says whether the answer consists of its head.
         let attempt = &mut exchange.forward()?.attempt;
         attempt.set_bodiless(end && !head.status.is_informational());
         Ok(())
@@ -198,7 +198,7 @@ impl ProxyHttp for Gateway {
         Ok(None)
     }
 
-    /// Trailers end an answer over HTTP/2. The client gets the end of the body, but no trailers.
+    /// Handles the trailers that end an answer over HTTP/2. The client gets the end of the body, but no trailers.
     async fn response_trailer_filter(
         &self,
         session: &mut Session,
@@ -214,7 +214,7 @@ impl ProxyHttp for Gateway {
         client_stream::withdraw_keepalive(session, &self.drain);
         FailToProxy {
             error_code: end::fail(&self.sessions, session, error, exchange).await,
-            // Pingora uses this for some failures only; `keepalive` handles all of them.
+            // Pingora reads this value after some failures only; the session's keep-alive setting covers all of them.
             can_reuse_downstream: false,
         }
     }
@@ -223,7 +223,8 @@ impl ProxyHttp for Gateway {
         end::finish(&self.sessions, session, exchange).await;
     }
 
-    // Pingora's lines quote providers, and report a client that disconnects as an error: see `log_entry`.
+    // Pingora's own log lines are switched off, because they quote providers and report a disconnected client as an error.
+    // `log_entry` writes weir's lines.
 
     fn suppress_error_log(&self, _session: &Session, _exchange: &Exchange, _error: &Error) -> bool {
         true
@@ -239,22 +240,23 @@ impl ProxyHttp for Gateway {
         true
     }
 
-    /// Method, path and request id only: the query may contain a key, and Pingora's default would write it to the error log.
+    /// Describes a request by its method, path and request id only. The query may contain a key, and Pingora's default would
+    /// write the query to the error log.
     fn request_summary(&self, session: &Session, exchange: &Exchange) -> String {
         let head = session.req_header();
         format!("{} {}, {}", head.method, head.uri.path(), exchange.request_id)
     }
 }
 
-/// The gateway's state of one connection.
+/// The gateway's data about one client connection.
 pub(crate) struct GatewayConnection {
-    /// Holds the connection while the session of a failed request ends.
+    /// Keeps the connection while the session of a failed request ends.
     parking: Arc<ConnectionParking>,
     #[expect(dead_code, reason = "held until the connection ends")]
     connected: OpenConnection,
 }
 
-/// The gateway behind its front.
+/// The gateway as the [`Handler`] of the connections that the front accepts.
 pub(crate) struct GatewayHandler {
     proxy: Arc<HttpProxy<Gateway>>,
     drain: Drain,
@@ -295,7 +297,7 @@ impl Handler for GatewayHandler {
         let stream = ClientStream::new(over, visit.parking.weak());
         let answering = self.proxy.process_new_http(arrived.session(Box::new(stream)), shutdown);
         async move {
-            // Pingora may drop a connection that can go on: then it is parked.
+            // If Pingora drops a connection that can carry further requests, `park_connection` has saved it.
             let reused = answering.await.map(|reused| reused.consume().0);
             let stream = reused.or_else(|| visit.parking.take())?;
             stream.into_any().downcast::<ClientStream>().ok()?.into_connection()
@@ -303,10 +305,10 @@ impl Handler for GatewayHandler {
     }
 }
 
-/// The error type of a caught panic.
+/// Pingora's error type for a panic that weir has caught.
 pub(crate) const PANICKED: ErrorType = ErrorType::Custom(log_entry::PANICKED);
 
-/// Runs an async hook and turns a panic into an error: it ends one request, not the process.
+/// Runs an async hook and turns a panic into an error, so that the panic ends one request instead of the process.
 pub(crate) async fn catch_async_panic<T>(metrics: &Metrics, hook: impl Future<Output = Result<T>>) -> Result<T> {
     // The request's state may be inconsistent after a panic, so it is only used to answer and to settle.
     match AssertUnwindSafe(hook).catch_unwind().await {
@@ -315,7 +317,7 @@ pub(crate) async fn catch_async_panic<T>(metrics: &Metrics, hook: impl Future<Ou
     }
 }
 
-/// Runs a synchronous hook and turns a panic into an error.
+/// Runs a synchronous hook and turns a panic into an error, so that the panic ends one request instead of the process.
 pub(crate) fn catch_panic<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>) -> Result<T> {
     match std::panic::catch_unwind(AssertUnwindSafe(hook)) {
         Ok(result) => result,
@@ -323,7 +325,8 @@ pub(crate) fn catch_panic<T>(metrics: &Metrics, hook: impl FnOnce() -> Result<T>
     }
 }
 
-/// Counts the panic. Its text is not logged, because it may quote a request; the panic hook logs its location.
+/// Counts the panic and returns Pingora's error for it. The panic's message is not logged, because it may quote a request; the
+/// panic hook logs where the panic happened.
 fn record_panic(metrics: &Metrics, _panic: &Box<dyn Any + Send>) -> Box<Error> {
     metrics.program.panics.inc();
     Error::new_in(PANICKED)

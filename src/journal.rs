@@ -1,14 +1,14 @@
-//! The journal: this node's own durable record of what it owes to accounts.
+//! The journal: a node's own durable record of its requests and of what accounts owe for them.
 //!
-//! It is a folder of append-only segments. Each is allocated in full before it is written, so a full disk is found at
-//! admission ([`Journal::reserve`]) and never at the end of an answer. A record is in the page cache when
-//! [`Journal::append`] returns, so the end of the process loses nothing. It is on disk at most
-//! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most that; only operators' changes wait for it
-//! ([`Journal::wait_until_synced`]).
+//! A journal is a folder of append-only segments. A segment is allocated completely before it is written, so a full disk is
+//! noticed at a request's admission ([`Journal::reserve`]) and never at the end of its answer. When [`Journal::append`] returns,
+//! the record is in the page cache, so the end of the process loses nothing. The record is on disk at most
+//! [`crate::config::JournalConfig::sync`] later, so a power cut loses at most the records of that time. Only operators' changes
+//! wait until they are on disk ([`Journal::wait_until_synced`]).
 //!
-//! The journal numbers the steps of each account; their order in the file is the order of their numbers. In memory it keeps
-//! the positions of steps that the store has not acknowledged, which [`crate::money::settlement`] sends, and the counts of
-//! settled rows by hour and model, for the stability record.
+//! The journal numbers the steps of each account, in the order in which it records them. In memory it holds the positions of the
+//! steps that the store has not acknowledged, which [`crate::money::settlement`] sends, and the counters of settled rows by hour
+//! and model, for the stability record.
 
 mod accounts;
 mod damage;
@@ -51,18 +51,19 @@ pub(crate) use crate::journal::replay::UncertainSettlement;
 pub use crate::journal::sinks::NumberedRow;
 pub(crate) use crate::journal::sinks::RowReader;
 
-/// Why nothing can be recorded, so nothing is admitted. The journal works again as soon as the cause has gone.
+/// Why the journal can record nothing, so that no request is admitted. The journal works again as soon as the cause is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum JournalUnavailable {
-    /// There is no room, and no segment can be made.
-    #[error("the journal has no room: {0}; free some space on its disk, nothing is served until then")]
+    /// The journal has no room, and no further segment can be created. The text says why.
+    #[error("the journal has no room: {0}; free some space on its disk, because no request is served until then")]
     Full(String),
-    /// A write or sync failed. The journal opens again when a new segment works.
-    #[error("the journal's disk has failed, see the earlier messages; nothing is served until a new segment works")]
+    /// A write or a sync failed. The journal works again as soon as a new segment does.
+    #[error("the journal's disk has failed; earlier messages say how; no request is served until a new segment works")]
     Failed,
-    /// The folder or the current segment was removed or replaced: no start would find what is recorded now.
+    /// The folder or the current segment was removed or replaced, so no later start would find what is recorded now. Contains the
+    /// path.
     #[error(
-        "{} was removed or replaced while weir runs: nothing is served until it is put back or weir is restarted",
+        "{} was removed or replaced while weir runs: no request is served until it is put back or weir is restarted",
         .0.display()
     )]
     Gone(PathBuf),
@@ -71,42 +72,42 @@ pub(crate) enum JournalUnavailable {
 /// An error of a journal operation.
 #[derive(Debug, Error)]
 pub(crate) enum JournalError {
-    /// Another process uses the folder.
+    /// Another process uses the folder, whose path this variant contains.
     #[error("another weir process uses the journal {}: stop it, or give this one its own folder (journal.path)", .0.display())]
     InUse(PathBuf),
-    /// The folder was created elsewhere.
-    #[error("the journal {path} was copied or moved here. If the original is lost for good, delete {path}/place and start again. If it is still in use, delete everything in this copy: the original settles its contents", path = .0.display())]
+    /// The folder was created in another place. Contains its path.
+    #[error("cannot open the journal {path}: it was copied or moved here. If the original is lost for good, delete {path}/place and start again. If it is still in use, delete everything in this copy: the original settles its contents", path = .0.display())]
     Copied(PathBuf),
-    /// The file `node` does not contain a node's name.
-    #[error("{} does not contain a node's name: restore it from a backup, or move the whole folder away to begin a new journal", .0.display())]
+    /// The file `node` does not contain the name of a node. Contains the file's path.
+    #[error("cannot open the journal: {} does not contain a node's name; restore the file from a backup, or move the complete folder away to start a new journal", .0.display())]
     InvalidNodeName(PathBuf),
-    /// A segment of another journal or another version of weir.
-    #[error("the journal segment {} was written by another node or another version of weir: move it out of the folder", .0.display())]
+    /// The segment was written by another node or another version of weir. Contains the segment's path.
+    #[error("cannot read the journal segment {}: it was written by another node or another version of weir; move it out of the folder", .0.display())]
     Foreign(PathBuf),
     /// An operation of the file system failed.
-    #[error("journal {}: {source}; check that it exists, has space, and that weir may write there", path.display())]
+    #[error("{}: {source}; check that it exists, has space, and that weir may write there", path.display())]
     Io {
-        /// The folder or file.
+        /// The path of the folder or file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
     },
-    /// The journal accepts no records now.
+    /// The journal cannot record anything now.
     #[error(transparent)]
     Unavailable(#[from] JournalUnavailable),
-    /// The record is larger than a frame may be.
-    #[error("a record of {bytes} bytes is too large for the journal: at most {max} are allowed")]
+    /// The record is larger than a frame can be.
+    #[error("cannot record {bytes} bytes in the journal: a record has at most {max} bytes")]
     TooLarge {
-        /// The record's size in bytes.
+        /// The size of the record in bytes.
         bytes: u64,
-        /// The largest size in bytes.
+        /// The maximum size in bytes.
         max: u64,
     },
-    /// The record is a step, which only [`crate::journal::Journal::append_step`] may record.
-    #[error("a step must be recorded with append_step, which numbers it")]
+    /// The record is a step, which only [`crate::journal::Journal::append_step`] is allowed to record.
+    #[error("cannot record a step without a number: use append_step")]
     UnnumberedStep,
-    /// The disk failed before the record was synced: it may be lost with the next power cut.
-    #[error("the journal's disk failed: the record may not be kept")]
+    /// The disk failed before the record was synced, so the next power cut may lose the record.
+    #[error("the journal's disk failed: the record may be lost; repeat the change")]
     NotDurable,
 }
 
@@ -119,50 +120,51 @@ impl JournalError {
     }
 }
 
-/// The largest record, in bytes.
+/// The maximum size of a record, in bytes.
 pub(crate) const RECORD_BYTES_MAX: u64 = 256 * 1024;
-/// The smallest segment that can be configured.
+/// The minimum size of a segment that can be configured, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
-/// The largest frame of a [`crate::domain::ledger::Record::Admit`] with the maximum number of tags and texts of at most 128
-/// bytes each.
+/// The maximum size of the frame of a [`crate::domain::ledger::Record::Admit`], in bytes, with the maximum number of tags and
+/// with texts of at most 128 bytes each.
 pub(crate) const ADMIT_BYTES_MAX: u64 = 2560;
-/// The largest frame of a settlement with such texts. It also suffices for one with the maximum number of parts and texts of at
-/// most 40 bytes each.
+/// The maximum size of the frame of a settlement, in bytes, with texts of at most 128 bytes each. It also suffices for a
+/// settlement with the maximum number of parts and texts of at most 40 bytes each.
 pub(crate) const STEP_BYTES_MAX: u64 = 2560;
-/// The room reserved for a request: its admission and its settlement. A larger record takes more room if there is any.
+/// The room reserved for a request, in bytes: for its admission and its settlement. Larger records take more room if there is
+/// any.
 pub(crate) const REQUEST_BYTES: u64 = ADMIT_BYTES_MAX + STEP_BYTES_MAX;
 
-/// The disk operations that records depend on. Tests replace them with a failing disk.
+/// The operations on the disk that recording depends on. Tests replace them by those of a failing disk.
 trait Disk: fmt::Debug + Send + Sync {
     /// Allocates a file's bytes.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
         allocate(file, bytes)
     }
 
-    /// Writes all bytes at an offset.
+    /// Writes all bytes at an offset of the file.
     fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         file.write_all_at(bytes, at)
     }
 
-    /// The percentage of the folder's disk that is free for an unprivileged process.
+    /// Returns the percentage of the folder's disk that is free for an unprivileged process.
     fn free_percent(&self, folder: &Path) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(folder)?;
         Ok(disk.f_bavail.saturating_mul(100) / disk.f_blocks.max(1))
     }
 
-    /// Returns once everything written to the file is on disk.
+    /// Returns when everything that was written to the file is on disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
 }
 
-/// The file system.
+/// The operations of the real file system.
 #[derive(Debug)]
 struct RealDisk;
 
 impl Disk for RealDisk {}
 
-/// Allocates the bytes with `fallocate`, or writes zeros if the file system does not support it.
+/// Allocates the bytes with `fallocate`, or writes zeros if the file system does not support that.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
@@ -180,11 +182,11 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// The bits of a position's number that are its offset.
+/// The number of low bits of a position's number that are its offset.
 const OFFSET_BITS: u32 = 32;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
-/// Where a record begins. Later records have greater positions.
+/// The position at which a record begins. Later records have greater positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Position {
     /// The number of the segment.
@@ -197,12 +199,12 @@ impl Position {
     /// The position before the first record.
     pub(crate) const START: Self = Self { segment: 0, offset: 0 };
 
-    /// The position as one number that sorts in the same order: a segment has less than 4 GiB.
+    /// Converts the position to a number that sorts in the same order, which is possible because a segment has less than 4 GiB.
     pub(crate) fn number(self) -> u64 {
         (self.segment << OFFSET_BITS) | (self.offset & OFFSET_MASK)
     }
 
-    /// The inverse of [`Position::number`].
+    /// Converts the number of a position, as [`Position::number`] returns it, back to the position.
     pub(crate) fn from_number(number: u64) -> Self {
         Self {
             segment: number >> OFFSET_BITS,
@@ -210,7 +212,7 @@ impl Position {
         }
     }
 
-    /// Parses the text that `Display` writes.
+    /// Parses the text that `Display` writes; `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (segment, offset) = text.trim().split_once(':')?;
         Some(Self {
@@ -226,11 +228,12 @@ impl fmt::Display for Position {
     }
 }
 
-/// The extent of the journal that is known to be on disk.
+/// The part of the journal that is known to be on disk.
 #[derive(Clone, Copy, Debug)]
 struct Synced {
     decided_end: Position,
-    /// The range in which the disk failed: its records may be lost.
+    /// The most recent range of positions in which the disk failed, so that its records may be lost; `None` if the disk has not
+    /// failed.
     lost: Option<(Position, Position)>,
 }
 
@@ -242,12 +245,12 @@ impl Synced {
         }
     }
 
-    /// Every record before this position is either on disk or counted as lost.
+    /// Returns the position before which every record is either on disk or recorded as lost.
     fn decided_end(&self) -> Position {
         self.decided_end
     }
 
-    /// Whether a record is either on disk or counted as lost.
+    /// Whether a record is either on disk or recorded as lost.
     fn is_decided(&self, position: Position) -> bool {
         position < self.decided_end || self.is_lost(position)
     }
@@ -257,9 +260,9 @@ impl Synced {
         position < self.decided_end && !self.is_lost(position)
     }
 
-    /// Counts everything from the last synced position to `end` as lost.
+    /// Records everything from the last synced position to `end` as lost.
     fn mark_lost(&mut self, end: Position) {
-        // Adjacent ranges are merged; otherwise only the last one is remembered.
+        // Adjacent lost ranges are merged. Of others, only the most recent one is remembered.
         let from = match self.lost {
             Some((from, to)) if to == self.decided_end => from,
             Some(_) | None => self.decided_end,
@@ -273,29 +276,31 @@ impl Synced {
     }
 }
 
-/// The device and inode of a file. Unique while the file is open.
+/// The device and inode of a file, which are unique while the file is open.
 type FileIdentity = (u64, u64);
 
 fn file_identity(meta: &fs::Metadata) -> FileIdentity {
     (meta.dev(), meta.ino())
 }
 
-/// The room that is not reserved. It is reserved and released without the journal's lock, under which others write.
+/// The room in the journal that is not reserved. It can be reserved and released without the journal's lock, under which records
+/// are written.
 #[derive(Debug, Default)]
 struct FreeRoom {
-    /// Negative if reserved room was lost.
+    /// The free room in bytes; negative if reserved room was lost.
     bytes: AtomicI64,
-    /// Only a lack of room can prevent a reservation.
+    /// Whether room can be reserved without the journal's lock. While it is true, a reservation fails only if there is no room.
     is_open: AtomicBool,
 }
 
 impl FreeRoom {
-    /// Reserves `bytes`. Returns `false` if fewer are free, or if the cause of a refusal must be found under the lock.
+    /// Reserves `bytes` without the journal's lock. Returns `false` if fewer bytes are free, or if the lock is necessary to find
+    /// out whether room can be reserved.
     fn reserve_if_open(&self, bytes: u64) -> bool {
         self.is_open.load(Ordering::Acquire) && self.reserve(bytes)
     }
 
-    /// Reserves `bytes`; returns `false` if fewer are free.
+    /// Reserves `bytes`. Returns `false` if fewer bytes are free.
     fn reserve(&self, bytes: u64) -> bool {
         let Ok(bytes) = i64::try_from(bytes) else { return false };
         let left = |free: i64| (free >= bytes).then(|| free - bytes);
@@ -313,20 +318,20 @@ impl FreeRoom {
         self.resize(0, bytes);
     }
 
-    /// Adjusts for a change of the total room, free and reserved.
+    /// Adjusts the free room to a change of the total room (free and reserved) from `before` to `after` bytes.
     fn resize(&self, before: u64, after: u64) {
         self.bytes
             .fetch_add(after.cast_signed().wrapping_sub(before.cast_signed()), Ordering::AcqRel);
     }
 
-    /// The reserved part of the total room.
+    /// Returns the reserved part of the total room `all`, in bytes.
     #[cfg(test)]
     fn promised(&self, all: u64) -> u64 {
         let free = self.bytes.load(Ordering::Acquire);
         u64::try_from(all.cast_signed().saturating_sub(free)).unwrap_or(0)
     }
 
-    /// Sets whether room may be reserved without the journal's lock.
+    /// Sets whether room can be reserved without the journal's lock.
     fn set_open(&self, is_open: bool) {
         self.is_open.store(is_open, Ordering::Release);
     }
@@ -344,7 +349,7 @@ impl Reservation {
         Self { free, remaining }
     }
 
-    /// The bytes that are still reserved.
+    /// Returns the number of bytes that are still reserved.
     pub(crate) fn remaining(&self) -> u64 {
         self.remaining
     }
@@ -366,22 +371,22 @@ impl Drop for Reservation {
     }
 }
 
-/// The position of a sink.
+/// A sink that reads the journal, and its position.
 #[derive(Debug)]
 struct Retainer {
     required: bool,
-    /// The sink has all rows before this position.
+    /// The position before which the sink has all rows.
     passed: Position,
-    /// The number of rows that were removed although the sink lacked them.
+    /// The number of rows that were removed from the journal although the sink lacked them.
     dropped: u64,
 }
 
-/// The sinks that read the journal, by name. Segments are kept for them in addition to settlement.
+/// The sinks that read the journal, by name. A segment is retained until they have its rows, in addition to settlement.
 #[derive(Debug, Default)]
 struct Retainers(BTreeMap<&'static str, Retainer>);
 
 impl Retainers {
-    /// Creates the sinks, all at the journal's start.
+    /// Creates the entries of the sinks, each with its position at the start of the journal.
     fn new(sinks: &[JournalSink]) -> Self {
         let holder = |sink: &JournalSink| Retainer {
             required: sink.required,
@@ -391,7 +396,8 @@ impl Retainers {
         Self(sinks.iter().map(|sink| (sink.name, holder(sink))).collect())
     }
 
-    /// Whether every sink that may keep the row's segment has the row: only required sinks may if the disk is `short`.
+    /// Whether the row at this position, and so its segment, is not needed by the sinks any more. If the disk is `short`, only
+    /// the required sinks matter.
     fn can_remove(&self, row: Position, short: bool) -> bool {
         let keeps = |holder: &&Retainer| holder.required || !short;
         self.0.values().filter(keeps).all(|holder| holder.passed > row)
@@ -405,7 +411,7 @@ impl Retainers {
         self.0.get_mut(sink)
     }
 
-    /// The sinks that lack the row at a position, with their own positions.
+    /// Returns the sinks that lack the row at this position, each with its own position.
     fn lagging(&self, row: Position) -> Vec<(&'static str, Position)> {
         let behind = self.0.iter().filter(|(_, holder)| holder.passed <= row);
         behind.map(|(name, holder)| (*name, holder.passed)).collect()

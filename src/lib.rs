@@ -1,17 +1,18 @@
-//! weir: an authenticated, metering gateway in front of generative-model providers, on [Pingora](pingora).
+//! weir is a gateway for generative models, built on [Pingora](pingora). It authenticates clients, forwards their requests to
+//! providers, and meters and bills the usage.
 //!
-//! It usually runs as a program: `weir serve --conf weir.toml`. This crate is that program, and a plugin for your own program
-//! that is built on Pingora:
+//! weir usually runs as a program of its own: `weir serve --conf weir.toml`. This crate contains that program. The crate is also
+//! a library with which another program that is built on Pingora can run weir in its own server:
 //!
 //! | item | for |
 //! |---|---|
 //! | [`Services`] | weir's services, built from a configuration and added to a `pingora::server::Server` |
 //! | [`Node`] | weir in that server: its addresses, metrics, reload and end |
-//! | [`StartError`] | why it cannot start |
+//! | [`StartError`] | the reason why weir cannot start |
 //! | [`parse`], [`run`], [`print_error`] | the program itself, in its own process |
 //!
-//! Nothing else is public. The interfaces for clients, operators and billing systems (protocols, metrics, the admin API, files)
-//! are described in `docs/`.
+//! The crate has no other public items. The interfaces for clients, operators and billing systems (protocols, metrics, the admin
+//! API, files) are described in `docs/`.
 //!
 //! # In your own server
 //!
@@ -34,17 +35,17 @@
 //! }
 //! ```
 //!
-//! `examples/plugin/` has a service of its own in addition to weir's. `docs/plugin.md` says how both are stopped, scraped and
-//! upgraded, and what weir leaves to the owner of the process: signals, the log, the allocator, the service manager and the exit
-//! code.
+//! `examples/plugin/` is a server that runs a service of its own in addition to weir's. `docs/plugin.md` describes how both are
+//! stopped, scraped and upgraded, and what weir leaves to the owner of the process: signals, the log, the allocator, the service
+//! manager and the exit code.
 
 #![allow(
     rustdoc::private_intra_doc_links,
     reason = "the documentation is that of the private items too: cargo doc --document-private-items"
 )]
 
-// ARCHITECTURE.md has the reading order and the directions of the modules. All of them are private, except for the items of the
-// table above and of `parts`, so that the compiler finds unused code.
+// ARCHITECTURE.md has the reading order of the modules and their allowed dependencies. All modules are private, so that the
+// compiler finds unused code. Public are only the items of the table above and those of `parts`.
 mod admin;
 mod api;
 mod cli;
@@ -70,7 +71,7 @@ mod wiring;
 pub use crate::cli::parse;
 pub use crate::wiring::{Node, Services, StartError, print_error, run};
 
-/// The parts that benches, fuzz targets and the browser test call directly. Nothing else may rely on them.
+/// The parts of weir that benches, fuzz targets and the browser test call directly. No other code may rely on them.
 #[doc(hidden)]
 pub mod parts {
     pub use crate::{
@@ -101,7 +102,7 @@ pub mod parts {
         },
     };
 
-    /// The log in files.
+    /// The consumption log that is stored in files.
     pub mod log {
         pub use crate::{
             domain::{

@@ -1,27 +1,28 @@
-//! The binary: parses the arguments, makes one call, decides the exit code.
+//! The `weir` binary: parses the command line, runs the command, and turns its result into the exit code.
 
 use std::process::ExitCode;
 
 use weir::StartError;
 
-// The cheapest per request of glibc's allocator, jemalloc and this one; the memory of open streams hardly differs
-// (docs/benchmarks.md, "Memory of an open stream").
+// Among glibc's allocator, jemalloc and mimalloc, mimalloc takes the least processor time per request. The memory of an open
+// stream is almost the same with all three (docs/benchmarks.md, "Memory of an open stream").
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bad usage, `EX_USAGE` of sysexits.h.
+/// The exit code for a wrong command line: `EX_USAGE` of sysexits.h.
 const USAGE: u8 = 64;
-/// Bad configuration, `EX_CONFIG` of sysexits.h.
+/// The exit code for an invalid configuration: `EX_CONFIG` of sysexits.h.
 const CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    // Reads FAILPOINTS; only in builds for tests.
+    // Reads the environment variable FAILPOINTS. Only builds for tests have this feature.
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let command = match weir::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(error) => {
-            // Help and version go to standard output and are not errors.
+            // The parser also returns the texts of `--help` and `--version` as errors. They go to standard output and are not
+            // failures.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::from(USAGE)

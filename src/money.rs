@@ -1,4 +1,5 @@
-//! Money: admission and bills, settlement with the store, operators' changes, and notices to operators.
+//! Everything about money: admission and bills of requests, settlement with the store, operators' changes of accounts, and
+//! notices to operators.
 
 pub(crate) mod account_changes;
 pub(crate) mod billing;

@@ -1,5 +1,6 @@
-//! What this node knows about providers: pools, endpoints, provider state and learnt usage; and the config snapshot, which a
-//! reload replaces as a whole. A request keeps the snapshot that it began with, so it never mixes two configurations.
+//! The node's data about providers: pools, endpoints, provider state and learned usage. The config snapshot combines a
+//! configuration with its pools and endpoints, and a reload replaces it as a unit. A request uses the same snapshot to its end,
+//! so it never mixes two configurations.
 
 pub(crate) mod endpoint;
 pub(crate) mod learnt_usage;
@@ -16,21 +17,21 @@ use crate::{
     providers::{endpoint::Routes, pools::Pools},
 };
 
-/// One version of all that a reload replaces. Made at the start and by each reload.
+/// One version of everything that a reload replaces. The start and each reload create one.
 #[derive(Debug)]
 pub(crate) struct ConfigSnapshot {
     /// The checked configuration.
     pub config: Arc<Config>,
     /// Models, providers and their rules.
     pub catalogue: Arc<Catalogue>,
-    /// The run-time state of the catalogue's providers: credentials, backends, circuits, retry budgets.
+    /// The run-time state of the catalogue's providers: credentials, backends, circuits and retry budgets.
     pub pools: Arc<Pools>,
-    /// The endpoints of the catalogue's models.
+    /// The routes to the catalogue's models.
     pub routes: Routes,
 }
 
 impl ConfigSnapshot {
-    /// A snapshot of checked parts. `pools` are those of the catalogue.
+    /// Creates a snapshot of parts that have been checked. `pools` are the pools of the catalogue's providers.
     pub(crate) fn new(config: Arc<Config>, catalogue: Arc<Catalogue>, pools: Arc<Pools>) -> Self {
         Self {
             routes: Routes::prepare(&catalogue, &pools),
@@ -41,22 +42,22 @@ impl ConfigSnapshot {
     }
 }
 
-/// The current snapshot; readers never block.
+/// The current config snapshot. Readers never block.
 #[derive(Debug)]
 pub(crate) struct CurrentConfig(ArcSwap<ConfigSnapshot>);
 
 impl CurrentConfig {
-    /// Starts with a first snapshot.
+    /// Creates the holder with the first snapshot.
     pub(crate) fn new(live: ConfigSnapshot) -> Self {
         Self(ArcSwap::from_pointee(live))
     }
 
-    /// The current snapshot.
+    /// Returns the current snapshot.
     pub(crate) fn get(&self) -> Arc<ConfigSnapshot> {
         self.0.load_full()
     }
 
-    /// Replaces the current snapshot. Running requests keep theirs.
+    /// Replaces the current snapshot. Running requests keep the one that they began with.
     pub(crate) fn set(&self, live: ConfigSnapshot) {
         self.0.store(Arc::new(live));
     }

@@ -1,12 +1,12 @@
-//! The sample provider: a scripted provider for all three protocols, used by `weir demo`, tests and benches.
+//! The sample provider: a scripted provider for all three protocols. `weir demo`, tests and benches use it.
 //!
-//! It answers any path that ends like a provider's, accepts any credential, derives its text from the prompt, counts its own
-//! tokens and keeps a ledger of what it would bill. Its behaviour (pace, status, cuts, stalls, odd usage) is scripted by flags,
-//! by the model name and by a mark in the prompt: see [`SampleScript`].
+//! The sample provider answers any path that ends like a provider's, and accepts any credential. It derives its text from the
+//! prompt, counts its own tokens, and records in a ledger what it would bill. Flags, the model's name and a mark in the prompt
+//! script its behaviour, for example its pace, a status, a break, a stall or odd usage (see [`SampleScript`]).
 //!
-//! Reading order: [`script`] (the scripted behaviour, also by a mark in a prompt), `ask` (the request), `answer` (the content
-//! of the answer), `messages`, `responses`, `gemini` (its form in each protocol), `performance` (the steps of one response),
-//! `ledger`, `server`. All but the last two are pure.
+//! Reading order: [`script`] (the scripted behaviour), `ask` (the request), `answer` (the content of the answer), `messages`,
+//! `responses` and `gemini` (the answer's form in each protocol), `performance` (the steps of one response), `ledger`, `server`.
+//! All but the last two are pure.
 
 mod answer;
 mod ask;
@@ -32,13 +32,13 @@ use crate::sample_provider::script::ScriptError;
 pub(crate) use crate::sample_provider::script::SampleScript;
 pub(crate) use crate::sample_provider::server::serve;
 
-/// The flags of `weir sample-provider`.
+/// The flags of the command `weir sample-provider`.
 #[derive(Args, Clone, Debug)]
 pub struct SampleProviderArgs {
     /// Address to listen on; port 0 chooses a free port.
     #[arg(long, default_value = "127.0.0.1:9000", value_name = "ADDR")]
     pub listen: SocketAddr,
-    /// Append the bill of each request to this file as JSON lines, each before the bytes it accounts for are sent.
+    /// Append the bill of each request to this file, as JSON lines. A line is written before the bytes that it bills are sent.
     #[arg(long, value_name = "PATH")]
     pub ledger: Option<PathBuf>,
     /// Number of text deltas in each answer (default: as many as the text needs).
@@ -50,28 +50,28 @@ pub struct SampleProviderArgs {
     /// Pause before each delta except the first, in milliseconds (default 0).
     #[arg(long, value_name = "MS")]
     pub gap_ms: Option<u64>,
-    /// Time to the first byte of the response, in milliseconds (default 0).
+    /// Time until the first byte of the response, in milliseconds (default 0).
     #[arg(long, value_name = "MS")]
     pub ttfb_ms: Option<u64>,
-    /// Report fixed token counts instead of counting, and reuse rendered answers: for benchmarks.
+    /// Report fixed token counts instead of counting, and reuse rendered answers. For benchmarks.
     #[arg(long)]
     pub no_token_count: bool,
-    /// If the client leaves, bill only what was generated until then, not the whole answer.
+    /// If the client disconnects, bill only what was generated until then, instead of the complete answer.
     #[arg(long)]
     pub stop_on_disconnect: bool,
-    /// Accept only the key in this environment variable, and answer 401 to any other (default: accept any key).
+    /// Accept only the API key in the environment variable NAME, and answer 401 to any other (default: accept any key).
     #[arg(long, value_name = "NAME")]
     pub require_key_env: Option<String>,
-    /// Seed of the word list.
+    /// Seed for the words of the answers.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// Number of threads that serve; 0: one per core.
+    /// Number of threads that serve requests; 0 means one per core.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
 }
 
 impl SampleProviderArgs {
-    /// The settings of these flags. Reads the environment variable named by `--require-key-env`.
+    /// Converts the flags to settings. Reads the environment variable that `--require-key-env` names.
     pub fn settings(&self) -> Result<SampleSettings, SampleProviderError> {
         let required_key = match &self.require_key_env {
             None => None,
@@ -107,7 +107,8 @@ impl SampleProviderArgs {
     }
 }
 
-/// Serves until SIGINT or SIGTERM. Prints the line `sample-provider listening on http://ADDR` to stdout once it listens.
+/// Serves requests until SIGINT or SIGTERM. Prints the line `sample-provider listening on http://ADDR` to standard output once it
+/// listens.
 pub(crate) async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderError> {
     let settings = args.settings()?;
     let address = args.listen;
@@ -122,7 +123,7 @@ pub(crate) async fn run(args: &SampleProviderArgs) -> Result<(), SampleProviderE
     serve(listener, settings, stop).await
 }
 
-/// Resolves at SIGINT or SIGTERM; the handlers are in place when this returns.
+/// Returns a future that completes at SIGINT or SIGTERM. The signal handlers are installed when this function returns.
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -135,75 +136,75 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Settings for [`serve`]. The default accepts any key, counts tokens and keeps no ledger.
+/// The settings for [`serve`]. The default accepts any key, counts tokens and writes no ledger.
 #[derive(Clone, Default)]
 pub struct SampleSettings {
-    /// The lowest layer of the script; the model name and the mark in the prompt override it.
+    /// The lowest layer of the script. The layers of the model's name and of the mark in the prompt override it.
     pub script: SampleScript,
-    /// The source of token counts.
+    /// The source of the token counts.
     pub counting: TokenCounting,
-    /// What to bill when the client leaves.
+    /// The part of the answer that is billed if the client disconnects.
     pub on_client_gone: ClientGoneBilling,
-    /// The only key that is accepted; `None`: any key.
+    /// The only API key that is accepted; `None` to accept any key.
     pub required_key: Option<String>,
-    /// The ledger file, which is appended to.
+    /// The file to which the ledger is appended; `None` for no ledger.
     pub ledger: Option<PathBuf>,
-    /// Seed of the word list.
+    /// The seed for the words of the answers.
     pub seed: u64,
 }
 
-/// The source of token counts.
+/// The source of the token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenCounting {
-    /// Counted from the texts, with o200k if the feature `exact-tokens` is on. Long parts are estimated, which the ledger
-    /// records.
+    /// The tokens are counted from the texts, with o200k if the feature `exact-tokens` is on. Long parts are estimated, and the
+    /// ledger records that.
     #[default]
     Text,
-    /// Fixed: 100 input tokens, and one output token per delta. Answers with a fixed number of deltas are then rendered once
-    /// and reused, with their ids.
+    /// The counts are fixed: 100 input tokens, and one output token per delta. Answers with a fixed number of deltas are then
+    /// rendered once and reused, including their ids.
     Fixed,
 }
 
-/// What the sample provider bills when a client leaves before the end.
+/// The part of an answer that the sample provider bills if the client disconnects before the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientGoneBilling {
-    /// The whole answer, because generation continues, as at real providers.
+    /// The complete answer, because generation continues, as at real providers.
     #[default]
     Finish,
-    /// Only what was generated until then.
+    /// Only the part that was generated until then.
     Stop,
 }
 
-/// Why the sample provider did not start or stopped.
+/// The reason why the sample provider did not start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleProviderError {
     /// A flag is out of range.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The variable named by `--require-key-env` is missing or empty.
+    /// The environment variable that `--require-key-env` names is missing or empty.
     #[error("environment variable {name} (--require-key-env) is not set or is empty: set it, or leave the flag out")]
     KeyEnv {
         /// The name of the environment variable.
         name: String,
     },
-    /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}; choose another --listen")]
+    /// The server cannot listen on the address.
+    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
     Listen {
         /// The configured address.
         address: SocketAddr,
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The ledger cannot be opened.
-    #[error("cannot open the ledger {}: {source}", path.display())]
+    /// The ledger's file cannot be opened.
+    #[error("cannot open the ledger {}: {source}; check --ledger", path.display())]
     Ledger {
         /// The ledger's path.
         path: PathBuf,
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The runtime, stdout or a signal handler failed.
-    #[error("sample provider: {0}")]
+    /// The runtime, standard output or a signal handler failed.
+    #[error("the sample provider failed: {0}")]
     Io(#[from] std::io::Error),
 }
 

@@ -1,4 +1,5 @@
-//! The services beside the gateway: the operators' endpoints, the public stability service and the admin API.
+//! The listeners beside the gateway's: the operators' endpoints, the public stability service, the redirect to HTTPS and the
+//! admin API.
 
 pub(crate) mod admin;
 mod connection;

@@ -1,5 +1,6 @@
-//! Sign-ins of agents: an agent requests a code, a person approves it, and the agent redeems it for tokens that stand for one
-//! key, refreshes them and revokes them. All state is in the store, as documents, so that any node can do any step.
+//! Sign-ins of agents. An agent requests a code, a user of the portal approves the code, and the agent redeems it for tokens that
+//! represent one key. The agent later refreshes or revokes the tokens. All data is in the store, as documents, so that any node
+//! can do any step.
 
 mod documents;
 mod pace;
@@ -34,16 +35,16 @@ use crate::{
 
 pub(crate) use self::pace::INTERVAL_SECONDS;
 
-/// The operator's settings.
+/// The operator's settings for sign-ins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignInSettings {
-    /// Lifetimes of tokens and sign-ins.
+    /// The lifetimes of tokens and sign-ins.
     pub lifetimes: TokenLifetimes,
-    /// Maximum number of codes that wait for a decision at one node.
+    /// The maximum number of codes that wait for a decision on one node.
     pub codes_max: usize,
 }
 
-/// Signs agents in.
+/// The service that signs agents in.
 pub(crate) struct AgentSignIns {
     documents: SignInDocuments,
     keys: Arc<dyn KeyStore>,
@@ -53,36 +54,36 @@ pub(crate) struct AgentSignIns {
     pace: CodePolling,
 }
 
-/// Why an agent gets no code or no tokens (RFC 6749, section 5.2; RFC 8628, section 3.5).
+/// The reason why an agent gets no code or no tokens (RFC 6749, section 5.2; RFC 8628, section 3.5).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum SignInError {
-    /// The request has not been decided yet.
-    #[error("nobody has approved this sign-in yet")]
+    /// No user has decided on the code yet.
+    #[error("the sign-in has not been approved yet: approve it in the portal")]
     Pending,
-    /// The agent polls too often.
-    #[error("polled too often: wait five seconds longer between two requests")]
+    /// The agent polls too frequently.
+    #[error("this code was polled too often: wait five seconds longer between two requests")]
     SlowDown,
-    /// The maximum number of codes is waiting.
+    /// The maximum number of codes waits for a decision.
     #[error("too many agents are waiting to sign in: try again in a few minutes")]
     TooMany,
-    /// A person has refused, or the key with which they approved does not work any more.
+    /// A user has refused the sign-in, or the key with which the user approved it is no longer valid.
     #[error("the sign-in was refused")]
     Denied,
     /// The code has expired.
     #[error("the code has expired: sign in again")]
     Expired,
-    /// The code or token was never issued, was used already, or has ended.
+    /// The code or token was never issued, has already been used, or has expired.
     #[error("this code or token is invalid or has expired: sign in again")]
     InvalidGrant,
-    /// The store failed.
+    /// A call to the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A request that waits for a decision.
+/// A sign-in request that waits for a user's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingSignIn {
-    /// How long it has waited, in seconds.
+    /// The time since the request was made, in seconds.
     pub seconds: i64,
 }
 
@@ -95,7 +96,7 @@ impl std::fmt::Debug for AgentSignIns {
 }
 
 impl AgentSignIns {
-    /// Signs agents in with these stores.
+    /// Creates the service, which uses these stores.
     pub(crate) fn new(
         documents: Arc<dyn SignInStore>,
         keys: Arc<dyn KeyStore>,
@@ -113,10 +114,10 @@ impl AgentSignIns {
         }
     }
 
-    /// Makes a code for an agent that wants to sign in, valid for ten minutes.
+    /// Creates a code for an agent that wants to sign in. The code is valid for ten minutes.
     ///
     /// # Errors
-    /// [`SignInError::TooMany`] if too many codes are waiting.
+    /// [`SignInError::TooMany`] if too many codes wait for a decision.
     pub(crate) async fn begin(&self) -> Result<DeviceCode, SignInError> {
         let (now, now_unix) = self.now();
         for _ in 0..CONFLICTS_MAX {
@@ -142,7 +143,7 @@ impl AgentSignIns {
         Err(contention_error().into())
     }
 
-    /// The request with this code; `None` if it does not wait for a decision.
+    /// Returns the sign-in request with this code; `None` if it does not wait for a decision.
     pub(crate) async fn pending(&self, code: &UserCode) -> Result<Option<PendingSignIn>, StoreError> {
         let (_, now) = self.now();
         let Some((_, request)) = self.request(code).await? else {
@@ -153,7 +154,7 @@ impl AgentSignIns {
         Ok(is_waiting.then_some(PendingSignIn { seconds }))
     }
 
-    /// Whether a person has made this decision already, and the agent has not redeemed it yet.
+    /// Whether a user has already made this decision, and the agent has not redeemed the code yet.
     pub(crate) async fn is_decided(
         &self,
         code: &UserCode,
@@ -165,8 +166,7 @@ impl AgentSignIns {
         Ok(standing == Some(DeviceRequestState::Decided(decision(key, is_approved))))
     }
 
-    /// Records whether a person lets the agent use this key. Returns false if the request does not wait for a decision any
-    /// more.
+    /// Records whether the user allows the agent to use this key. Returns false if the request no longer waits for a decision.
     pub(crate) async fn decide(&self, code: &UserCode, key: &KeyView, is_approved: bool) -> Result<bool, StoreError> {
         let (_, now) = self.now();
         let Some((before, request)) = self.request(code).await? else {
@@ -180,14 +180,14 @@ impl AgentSignIns {
             put: vec![(code.document_name(), to_document(&decided)?, request.kept_seconds(now))],
             ..DocumentChange::default()
         };
-        // If this fails, somebody else has decided in the meantime.
+        // If this fails, someone else has decided in the meantime.
         self.documents.store.exchange(&change).await
     }
 
-    /// Issues the tokens for an approved code, once.
+    /// Issues the tokens for an approved code. A code can be redeemed once.
     ///
     /// # Errors
-    /// [`SignInError`]; after [`SignInError::Pending`] the agent polls again.
+    /// A [`SignInError`]; after [`SignInError::Pending`] the agent polls again.
     pub(crate) async fn redeem(&self, code: &DeviceCode) -> Result<IssuedTokens, SignInError> {
         let (now, now_unix) = self.now();
         let found = self.request(code.user_code()).await?;
@@ -217,16 +217,16 @@ impl AgentSignIns {
             let begun = all.begin((&key, digest), prefix, lifetimes, now_unix, &mut rand::rng());
             (Ok(begun.outcome), begun.ended)
         };
-        // If the document has changed, somebody else has redeemed the code.
+        // If the document has changed, another agent has redeemed the code.
         let issued = self.documents.change_sign_ins(&key, &redeemed, now_unix, step).await?;
         self.pace.end(&code.digest());
         issued.unwrap_or(Err(SignInError::InvalidGrant))
     }
 
-    /// Issues new tokens for a refresh token, and replaces that token.
+    /// Issues new tokens for a refresh token, which they replace.
     ///
     /// # Errors
-    /// [`SignInError::InvalidGrant`] if the sign-in has ended.
+    /// [`SignInError::InvalidGrant`] if the sign-in has ended or the token is not valid.
     pub(crate) async fn refresh(&self, token: &RefreshToken) -> Result<IssuedTokens, SignInError> {
         let (_, now) = self.now();
         let Some(view) = self.working_key(token.key(), now).await? else {
@@ -237,7 +237,11 @@ impl AgentSignIns {
         let step = |all: &mut SignIns| {
             let refreshed = all.refresh(token, is_good, prefix, lifetimes, now, &mut rand::rng());
             if refreshed.outcome.as_ref().err() == Some(&RefreshError::Reused) {
-                tracing::warn!(key = %token.key(), "a refresh token was used again after it was replaced: its sign-in has ended");
+                tracing::warn!(
+                    key = %token.key(),
+                    "a refresh token was used a second time: it may have been stolen, so its sign-in has ended and the agent must \
+                     sign in again"
+                );
             }
             let outcome = refreshed.outcome.map_err(|_| SignInError::InvalidGrant);
             (outcome, refreshed.ended)
@@ -249,7 +253,7 @@ impl AgentSignIns {
         issued.unwrap_or(Err(SignInError::InvalidGrant))
     }
 
-    /// Ends the sign-in of an access token or refresh token. An unknown token ends nothing (RFC 7009, section 2.2).
+    /// Ends the sign-in to which an access token or refresh token belongs. An unknown token ends nothing (RFC 7009, section 2.2).
     pub(crate) async fn revoke(&self, token: &str) -> Result<(), StoreError> {
         let (_, now) = self.now();
         let refresh = RefreshToken::parse(&self.prefix, token);
@@ -268,12 +272,13 @@ impl AgentSignIns {
             .map(drop)
     }
 
-    /// How many agents are signed in with a key.
+    /// Returns the number of agents that are signed in with a key.
     pub(crate) async fn count(&self, key: &KeyId) -> Result<usize, StoreError> {
         Ok(self.active(key).await?.len())
     }
 
-    /// For each agent that is signed in with a key: when it was last given tokens, and when its sign-in ends.
+    /// Returns for each agent that is signed in with a key when it most recently got tokens, and when its sign-in ends. Both
+    /// times are in seconds since the Unix epoch.
     pub(crate) async fn active(&self, key: &KeyId) -> Result<Vec<(i64, i64)>, StoreError> {
         let (_, now) = self.now();
         let found = self.documents.store.document(&SignIns::document_name(key)).await?;
@@ -307,13 +312,13 @@ impl AgentSignIns {
         text.map(|text| read_document(&text)).transpose()
     }
 
-    /// The key, if it works.
+    /// Returns the key; `None` if it is unknown or not valid.
     async fn working_key(&self, key: &KeyId, now: i64) -> Result<Option<KeyView>, StoreError> {
         let view = self.keys.by_id(key).await?;
         Ok(view.filter(|view| view.record.check(&view.digest, now).is_ok()))
     }
 
-    /// The time, by the monotonic clock and by the store's, in seconds since the Unix epoch.
+    /// Returns the current time, by the monotonic clock and by the store's clock. The latter is in seconds since the Unix epoch.
     fn now(&self) -> (Instant, i64) {
         let now = clock::instant();
         (now, self.time.now_seconds(now))

@@ -1,12 +1,13 @@
-//! Writes rows of the consumption log to sinks, and reads the log.
+//! Passes rows of the consumption log to sinks, and reads the log.
 //!
-//! A row is in one place, the log backend: the store, which gets it with its settlement, or a sink that the journal feeds, never
-//! a request and never the store. A [`Feeder`] for each sink and each lane of the journal reads rows in the order of their
-//! numbers and hands them over in batches. A sink stores its watermark in the same transaction as the rows, so it has each row
-//! exactly once even after a crash. The journal keeps the rows that a sink lacks. Settlement does not wait for sinks.
+//! A row is stored in one place, the log backend. Either the store is the log backend and gets a row with its settlement, or a
+//! sink is and gets its rows from the journal. A request never writes rows to a sink itself. For each sink and each lane of the
+//! journal, a [`Feeder`] reads rows in the order of their numbers and hands them over in batches. A sink stores its watermark in
+//! the same transaction as the rows, so it has each row exactly once even after a crash. The journal retains the rows that a sink
+//! lacks. Settlement does not wait for sinks.
 //!
-//! The log backend is read together with the rows that it has not acknowledged yet ([`reading`]), and is compared with the
-//! daily sums ([`proof`]).
+//! A reader gets the rows in the log backend together with the rows that the log backend has not acknowledged yet ([`reading`]).
+//! The rows are compared with the daily sums in [`proof`].
 
 pub(crate) mod asks;
 pub(crate) mod backfill;
@@ -47,68 +48,71 @@ use crate::{
 pub(crate) use crate::sinks::batcher::SinkStats;
 pub(crate) use crate::sinks::feeder::Feeder;
 
-/// Rows of one lane of the journal. The node's name and the row's number identify a row, for ever and everywhere.
+/// Consecutive rows of one lane of the journal, handed to a sink together. A row is identified by the lane's name and its number
+/// in the lane; no other row ever has both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// The name of the lane.
+    /// The name of the lane that the rows come from.
     pub node: NodeId,
-    /// The sink's watermark before the batch: it has all rows of the lane with lower numbers, and no others.
+    /// The sink's watermark before the batch: the sink has all rows of the lane with lower numbers, and no others.
     pub after: u64,
-    /// The sink's watermark after the batch; greater than `after`.
+    /// The sink's watermark after the batch. It is greater than `after`.
     pub upto: u64,
-    /// The rows from `after` to below `upto`, in the order of their numbers; at least one. Numbers are not consecutive, and rows
-    /// lost to damage or a full disk are missing.
+    /// The rows whose numbers are at least `after` and less than `upto`, in the order of their numbers. There is at least one.
+    /// Numbers are not consecutive, and rows lost to damage or a full disk are missing.
     pub rows: Vec<Arc<NumberedRow>>,
 }
 
-/// Why a sink has not taken a batch.
+/// Why a sink did not append a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SinkError {
-    /// The batch does not begin at the sink's watermark. Nothing has changed.
-    #[error("the sink has the lane's rows up to {watermark}, but the batch begins elsewhere")]
+    /// The batch does not begin at the sink's watermark. The sink has not changed.
+    #[error(
+        "cannot append the batch: the sink has the lane's rows before number {watermark}, and the batch does not begin there"
+    )]
     OutOfOrder {
-        /// The sink's watermark.
+        /// The sink's current watermark for the lane.
         watermark: u64,
     },
-    /// The sink cannot be reached, or has refused the batch. It may have the batch. The text says what to do, if anything, and
-    /// contains no secret.
+    /// The sink cannot be reached, or has refused the batch. It is not known whether the sink has stored the batch. The message
+    /// says why, and what to do if an operator can help. It contains no secret.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// A consumer of rows.
+/// A consumer of rows: a log backend that the journal feeds, or the billing events.
 ///
-/// A dropped future leaves the sink consistent: it has the whole batch and its watermark, or neither. Lanes are independent:
-/// they may be fed at the same time, also by several processes. One lane is fed by one task at a time.
+/// Dropping the future of a call leaves the sink consistent: it has the complete batch and the new watermark, or neither. Lanes
+/// are independent: they can be fed concurrently, also by several processes. Only one task at a time feeds a lane.
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// Its name in metrics, messages and settings ([`crate::config::JournalSink::name`]).
+    /// Returns the sink's name in metrics, messages and settings ([`crate::config::JournalSink::name`]).
     fn name(&self) -> &'static str;
 
-    /// The size and age limits of its batches.
+    /// Returns the maximum size and age of the batches that this sink gets.
     fn batching(&self) -> BatchLimits;
 
-    /// The number before which it has all rows of a lane; 0 if it has none. Durable: it never decreases after an acknowledged
-    /// batch, unless the sink has lost rows.
+    /// Returns the sink's watermark for the lane of `node`: the sink has all rows of the lane with lower numbers. It is 0 if the
+    /// sink has no row of the lane. The watermark is durable: it decreases only if the sink loses rows.
     async fn watermark(&self, node: &NodeId) -> Result<u64, SinkError>;
 
-    /// Adds a batch and sets the lane's watermark to [`Batch::upto`], in one atomic and durable change.
+    /// Appends the rows of a batch and sets the lane's watermark to [`Batch::upto`], in one atomic and durable change.
     ///
-    /// If the watermark is at least [`Batch::upto`], the sink has the batch and nothing changes. Any other watermark than
-    /// [`Batch::after`] is [`SinkError::OutOfOrder`].
+    /// If the watermark is at least [`Batch::upto`], the sink has the batch already, and nothing changes. If the watermark is
+    /// neither that high nor equal to [`Batch::after`], the result is [`SinkError::OutOfOrder`].
     async fn append(&self, batch: &Batch) -> Result<(), SinkError>;
 }
 
-/// A log backend, for reading.
+/// The read access to a log backend.
 #[async_trait]
 pub trait LogBackend: Send + Sync {
-    /// Its name in `[log] home`, messages and answers.
+    /// Returns the log backend's name: its value in the setting `[log] home`, which messages and answers use too.
     fn name(&self) -> &'static str;
 
-    /// Reads a page of a day's rows, of all lanes.
+    /// Reads one page of the rows of all lanes that ended on the query's day.
     async fn page(&self, ask: &LogPageQuery) -> Result<RowPage, LogBackendError>;
 
-    /// Reads the last rows of a key that ended on one of these days, at most `limit` and
+    /// Reads the most recent rows of a key that ended on one of `days`: at most `limit`, and at most
     /// [`PAGE_ROWS_MAX`](crate::sinks::asks::PAGE_ROWS_MAX).
     async fn latest(
         &self,
@@ -118,51 +122,52 @@ pub trait LogBackend: Send + Sync {
         limit: usize,
     ) -> Result<LatestKeyRows, LogBackendError>;
 
-    /// Reads the newest rows; by default with pages of time slices.
+    /// Reads the most recent rows that match a filter. The default implementation reads pages of time slices.
     async fn newest(&self, ask: &NewestRowsQuery) -> Result<NewestRows, LogBackendError> {
         slices::newest(ask, |page| Box::pin(async move { self.page(&page).await })).await
     }
 
-    /// The watermark of each lane that has rows; `None` if a row is there as soon as it is settled.
+    /// Returns the watermark of each lane of which the log backend has rows. `None` means that the log backend has each row as
+    /// soon as it is settled, and so needs no watermarks.
     async fn watermarks(&self) -> Result<Option<BTreeMap<NodeId, u64>>, LogBackendError>;
 }
 
-/// A log backend that the journal feeds.
+/// A log backend that gets its rows from the journal.
 pub(crate) trait FedLogBackend: LogBackend + Sink {}
 
 impl<H: LogBackend + Sink> FedLogBackend for H {}
 
-/// The current log backend.
+/// The log backend that `[log] home` names, opened.
 #[derive(Clone)]
 pub(crate) enum OpenLogBackend {
-    /// A sink that the journal feeds.
+    /// A sink that gets its rows from the journal.
     Fed(FedLog),
-    /// The store, which gets rows with their settlement.
+    /// The store, which gets each row with its settlement.
     Store(Arc<StoreLog>),
 }
 
-/// A log backend that the journal feeds, with the state of its feeders.
+/// A log backend that gets its rows from the journal, with what its feeders report.
 #[derive(Clone)]
 pub(crate) struct FedLog {
-    /// The log backend.
+    /// The log backend itself.
     pub(crate) home: Arc<dyn FedLogBackend>,
-    /// The statistics of its feeders.
+    /// The statistics of the log backend's feeders.
     pub(crate) stats: Arc<SinkStats>,
-    /// The rows that it has not acknowledged.
+    /// The rows that were read from the journal and that the log backend has not acknowledged.
     pub(crate) tails: LogTails,
 }
 
-/// The former log backend, which is read as long as it has rows.
+/// The log backend that `[log] former_home` names. It is read in addition to the current one.
 #[derive(Clone)]
 pub(crate) enum FormerLogBackend {
-    /// The lists of a Redis store.
+    /// A Redis store with lists of rows.
     Store(Arc<StoreLog>),
-    /// Not the store.
+    /// Any log backend but the store.
     Elsewhere(Arc<dyn LogBackend>),
 }
 
 impl FedLog {
-    /// A log backend without feeders yet.
+    /// Wraps a log backend that has no feeders yet.
     pub(crate) fn new(home: Arc<dyn FedLogBackend>) -> Self {
         Self {
             home,
@@ -171,14 +176,14 @@ impl FedLog {
         }
     }
 
-    /// Its name in `[log] home`.
+    /// Returns the log backend's name in the setting `[log] home`.
     pub(crate) fn name(&self) -> &'static str {
         LogBackend::name(&*self.home)
     }
 }
 
 impl OpenLogBackend {
-    /// Its name in `[log] home`.
+    /// Returns the log backend's name in the setting `[log] home`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Fed(fed) => fed.name(),
@@ -186,7 +191,7 @@ impl OpenLogBackend {
         }
     }
 
-    /// Reads this log backend and the former one.
+    /// Creates a reader of this log backend and, if there is one, of the former log backend.
     pub(crate) fn reading(&self, former: Option<&FormerLogBackend>) -> LogReader {
         let former = former.map(|former| match former {
             FormerLogBackend::Store(store) => Arc::clone(store) as Arc<dyn LogBackend>,
@@ -200,7 +205,7 @@ impl OpenLogBackend {
 }
 
 impl FormerLogBackend {
-    /// The log backend, for reading.
+    /// Returns the log backend for reading, whichever it is.
     pub(crate) fn as_backend(&self) -> &dyn LogBackend {
         match self {
             Self::Store(store) => &**store,

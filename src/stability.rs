@@ -1,5 +1,5 @@
-//! The stability record between this node and the store. Each second, this node sends its counts ([`publisher`]); every few
-//! seconds, it reads the counts of all nodes ([`Snapshot`]). Readers only see the last snapshot.
+//! Exchanges the stability record with the store. Each second, this node sends its counts ([`publisher`]). Every few seconds, it
+//! reads the counts of all nodes ([`Snapshot`]). Clients of the public service only see the latest snapshot.
 
 pub(crate) mod public;
 pub(crate) mod publisher;
@@ -19,19 +19,19 @@ use crate::{
 
 pub(crate) use crate::stability::publisher::Publisher;
 
-/// The longest pause after a failed read.
+/// The maximum pause after a failed read, before the next one.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
-/// The hours of the window, as read from the store at one time.
+/// The counts of the window's hours, as read from the store at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// The time of the read by the store's clock, in milliseconds since the Unix epoch.
+    /// The time of the read, by the store's clock, in milliseconds since the Unix epoch.
     pub read_at_ms: i64,
-    /// The hours of the window. Hours without requests may be missing.
+    /// The counts of the window's hours, by hour. Hours without requests can be missing.
     pub buckets: BTreeMap<Hour, ModelCounters>,
 }
 
-/// Reads the record periodically for all readers.
+/// Reads the stability record from the store periodically, and retains the latest snapshot for all readers.
 pub(crate) struct Snapshots {
     store: Arc<dyn StabilityStore>,
     time: Arc<StoreTime>,
@@ -40,7 +40,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Will read `store`, whose clock is `time`, every `refresh`.
+    /// Creates a reader of `store`, whose clock is `time`. [`Snapshots::run`] then reads it every `refresh`.
     pub(crate) fn new(store: Arc<dyn StabilityStore>, time: Arc<StoreTime>, refresh: Duration) -> Self {
         Self {
             store,
@@ -50,13 +50,13 @@ impl Snapshots {
         }
     }
 
-    /// The last snapshot, of any age; `None` before the first.
+    /// The latest snapshot, of any age; `None` before the first successful read.
     pub(crate) fn get(&self) -> Option<Arc<Snapshot>> {
         self.latest.load_full()
     }
 
-    /// Reads at once and then every `refresh`, until `stopped` turns true or its sender is dropped. A failed read is repeated
-    /// soon; until then the last snapshot stays.
+    /// Reads the record at once and then every `refresh`, until `stopped` becomes true or its sender is dropped. A failed read is
+    /// repeated after at most [`RETRY_AFTER_MAX`]; until it succeeds, the previous snapshot stays.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut failing = false;
         loop {
@@ -66,9 +66,9 @@ impl Snapshots {
                 Err(_) => self.refresh.min(RETRY_AFTER_MAX),
             };
             match &outcome {
-                Ok(()) if failing => tracing::info!("the stability record can be read again"),
+                Ok(()) if failing => tracing::info!("the stability record is read from the store again"),
                 Err(error) if !failing => {
-                    tracing::warn!(%error, "the stability record cannot be read; the last one is shown");
+                    tracing::warn!(%error, "cannot read the stability record from the store; the status pages show the previous one");
                 }
                 Ok(()) | Err(_) => {}
             }

@@ -1,8 +1,8 @@
-//! Where keys are stored: one contract, two engines, one test suite for both.
+//! The stores of keys and accounts. The engines, Redis and embedded files, implement the same traits and pass the same tests.
 //!
-//! Invalidation: every change increments a version and adds the digests it concerns to a bounded feed, in one atomic step. A
-//! node remembers the version up to which it has processed the feed and reads on from there: at once when nudged, and at
-//! every poll. A lost nudge therefore costs at most one poll interval.
+//! How caches learn of changes: every change increments a version and adds the digests that it concerns to a bounded feed, in one
+//! atomic step. A node stores the version up to which it has processed the feed, and reads on from there: at once when the store
+//! notifies it (a nudge), and at every poll. A lost nudge therefore delays the node by at most one poll interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,147 +32,150 @@ pub(crate) mod sessions;
 
 pub(crate) mod time;
 
-/// The maximum number of changes in the feed. A node that is further behind flushes its whole cache.
+/// Maximum number of changes in the feed. A node that is further behind flushes its whole cache.
 pub(crate) const FEED_CHANGES_MAX: usize = 4096;
-/// The maximum number of keys on one page of a list.
+/// Maximum number of keys on one page of a list.
 pub(crate) const LIST_KEYS_MAX: usize = 1000;
 
 /// The keys of one installation.
 ///
-/// Every method is atomic and may be called from any number of tasks at once. Dropping its future leaves the store
-/// consistent: the change has happened completely or not at all. If a change returns [`StoreError::Unavailable`], it is
-/// unknown whether it happened.
+/// Every method is atomic and may be called from any number of tasks at once. If its future is dropped, the store stays
+/// consistent: the change has happened completely or not at all. If a change returns [`StoreError::Unavailable`], it is unknown
+/// whether it happened.
 #[async_trait]
 pub trait KeyStore: KeyHealer {
-    /// The record with this digest, and the store version at which it was read, in one atomic read.
+    /// Returns the record of the key with this digest, and the store version at which it was read, in one atomic read.
     ///
-    /// `record: None` makes the caller answer 401, so it must mean that the key does not exist. A store that is unreachable,
-    /// starting, or has lost its data returns [`StoreError::Unavailable`] (503): a wrong `None` rejects every customer as
-    /// unauthorised, and clients do not retry that. A version higher than the record's lets a revoked key live on in a cache
-    /// until its entry expires. A previous text of a key finds its record too, even after its time is over: the caller checks
-    /// that by [`KeyRecord::check`]. The digest of an access token belongs to no key; its grant is in [`KeyLookup::token`].
+    /// For `record: None` the caller answers 401, so it must mean that the key does not exist. A store that is unreachable or
+    /// starting, or has lost its data, returns [`StoreError::Unavailable`] (503): a wrong `None` would reject every customer as
+    /// unauthorised, and clients do not retry that. If the version were higher than the record's, a revoked key could live on in
+    /// a cache until its entry expires. A previous secret of a key finds the key's record too, even after it has expired: the
+    /// caller checks that with [`KeyRecord::check`]. The digest of an access token belongs to no key; its grant is in
+    /// [`KeyLookup::token`].
     async fn find(&self, digest: &KeyDigest) -> Result<KeyLookup, StoreError>;
 
-    /// Adds a key. On an error nothing has changed: [`StoreError::Duplicate`] if the digest or the id is taken,
-    /// [`StoreError::Deleted`] if the key is at revision 0 and its id is that of a deleted key, of which journals may know
-    /// later revisions.
+    /// Adds a key. On an error nothing has changed: [`StoreError::Duplicate`] if the digest or the id is taken;
+    /// [`StoreError::Deleted`] if the key is at revision 0 and a key with its id was deleted, since journals may contain later
+    /// revisions of that one.
     ///
-    /// An acknowledged key is durable by the engine's own measure: a key that its owner has seen and the store has then
-    /// forgotten cannot be shown again.
+    /// An acknowledged key is durable by the engine's own measure: if its owner has seen the key and the store then loses it, the
+    /// key cannot be shown again.
     async fn create(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
-    /// The key with this id.
+    /// Returns the key with this id; `None` if there is no such key.
     async fn by_id(&self, id: &KeyId) -> Result<Option<KeyView>, StoreError>;
 
-    /// Up to `limit` (at most [`LIST_KEYS_MAX`]) keys after `after`, ordered by creation time, then by id.
-    /// [`StoreError::NotFound`] if `after` no longer exists: the caller starts again instead of missing keys unknowingly.
+    /// Returns up to `limit` (at most [`LIST_KEYS_MAX`]) keys after `after`, ordered by creation time, then by id.
+    /// [`StoreError::NotFound`] if `after` no longer exists: the caller starts again, so that it does not miss keys.
     async fn list(&self, after: Option<&KeyId>, limit: usize) -> Result<Vec<KeyView>, StoreError>;
 
-    /// Changes a key as [`KeyView::apply_change`] decides on its current state, and returns the key after the change. If the key
-    /// already has that state, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if a new text
-    /// belongs to another key, or once belonged to this one. The digests of all texts that the key had and has enter the
-    /// feed: without an old one, the old text would keep working in caches; without the new one, a cached "unknown" would
-    /// refuse it. An acknowledged change is durable: losing a revocation would make a stolen key valid again.
+    /// Changes a key as [`KeyView::apply_change`] decides from its current state, and returns the key after the change. If the
+    /// key already has that state, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if a new
+    /// secret belongs to another key, or belonged to this one before. The digests of all secrets that the key had and has are
+    /// added to the feed: without an old one, the old secret would keep working in caches; without the new one, caches that have
+    /// it as unknown would refuse it. An acknowledged change is durable, because losing a revocation would make a stolen key
+    /// valid again.
     async fn change(&self, id: &KeyId, change: &KeyChange, from: &ChangePrecondition) -> Result<KeyView, ChangeError>;
 
-    /// Removes a key, if it is still in the state that the decision was based on, and everything known about it except that
-    /// it was deleted. Returns the key's last state; `None` if it was deleted before.
+    /// Deletes a key if it is still in the state on which the decision was based. The store then only has the fact that the key
+    /// was deleted. Returns the key's last state; `None` if it was deleted before.
     async fn delete(&self, id: &KeyId, from: &ChangePrecondition) -> Result<Option<KeyView>, ChangeError>;
 
-    /// Records when keys were last used (seconds since the Unix epoch). The later time wins; unknown keys are ignored. This
-    /// does not count as a change: if version and feed advanced, every request would flush every cache.
+    /// Records when keys were last used, in seconds since the Unix epoch. The later time wins; unknown keys are ignored. This is
+    /// not a change: if version and feed advanced, every request would flush every cache.
     async fn record_uses(&self, used: &[(KeyId, i64)]) -> Result<(), StoreError>;
 
-    /// The digests of all changes after `version`. Omitting one lets a revoked key work until its cached entry expires.
+    /// Returns the digests of all changes after `version`. If one were missing, a revoked key would work until its cached entry
+    /// expires.
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError>;
 
-    /// Changes whenever the feed should be read at once. A nudge may be spurious or lost; it carries no content.
+    /// Returns a receiver that changes whenever the feed should be read at once. Such a nudge may be spurious or lost, and has no
+    /// content.
     fn nudges(&self) -> watch::Receiver<u64>;
 
-    /// Whether every change is currently nudged, so that the feed need not be read at other times. A nudge announces the end
-    /// of that.
+    /// Whether there currently is a nudge for every change, so that the feed need not be read at other times. When this becomes
+    /// false, there is a nudge.
     fn nudges_all(&self) -> bool {
         false
     }
 
-    /// Configuration faults that do not stop the store from serving.
+    /// The faults in the store's configuration that do not keep it from serving.
     fn warnings(&self) -> BTreeSet<StoreWarning> {
         BTreeSet::new()
     }
 
-    /// The problems that keep the store from serving, or from serving completely.
+    /// The problems that keep the store from serving, or from serving all keys and accounts.
     fn trouble(&self) -> StoreTrouble {
         StoreTrouble::default()
     }
 
-    /// How full the store's memory is; `None` if memory does not limit it, or if this is unknown.
+    /// How full the store's memory is; `None` if memory does not limit the store, or if this is unknown.
     fn memory(&self) -> Option<StoreMemory> {
         None
     }
 
-    /// Runs the store's background work (connections) until `shutdown` turns true. [`crate::store::key_cache::KeyCache::run`]
-    /// drives it. A store without such work returns at once.
+    /// Runs the store's background work, which maintains connections, until `shutdown` becomes true.
+    /// [`crate::store::key_cache::KeyCache::run`] drives it. A store without background work returns at once.
     async fn run(&self, shutdown: watch::Receiver<bool>) {
         drop(shutdown);
     }
 }
 
-/// Repeats keys to a store that may have lost them.
+/// A store to which lost records of keys can be sent again.
 #[async_trait]
 pub trait KeyHealer: Send + Sync {
-    /// Repeats to the store that a key had this form, in case it has lost that: a failover loses acknowledged writes.
-    /// [`KeyRecord::merged_with`] decides what holds; a missing key is restored, unless it was deleted. If this is not news to the
-    /// store, nothing changes, and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to
-    /// another key.
+    /// Sends the store a former record of a key again, because a failover may have lost it. [`KeyRecord::merged_with`] decides
+    /// which parts are used. A missing key is restored, unless it was deleted. If the store already has this, nothing changes,
+    /// and neither version nor feed advance. [`StoreError::Duplicate`] if the digest belongs to another key.
     async fn heal(&self, digest: &KeyDigest, record: &KeyRecord) -> Result<(), StoreError>;
 
-    /// Repeats to the store that a key was deleted at this revision. A key at a later revision stays. Only
-    /// [`KeyStore::create`] brings back a key that was deleted, here or by [`KeyStore::delete`].
+    /// Sends the store again that a key was deleted at this revision. A key at a later revision stays. After this or
+    /// [`KeyStore::delete`], only [`KeyStore::create`] brings the key back.
     async fn heal_gone(&self, id: &KeyId, revision: u64) -> Result<(), StoreError>;
 }
 
-/// The answer to [`KeyStore::find`].
+/// The result of [`KeyStore::find`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyLookup {
     /// The key's record; `None` if no key has this digest.
     pub record: Option<KeyRecord>,
-    /// The grant, if the digest is that of an access token, which is not a key.
+    /// The grant of the access token with this digest; `None` if there is no such token. A token is not a key.
     #[serde(default)]
     pub token: Option<AccessGrant>,
-    /// The store version of this read.
+    /// The store version at which this was read.
     pub version: u64,
 }
 
-/// The answer to [`KeyStore::changes_since`].
+/// The result of [`KeyStore::changes_since`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The store's current version. Lower than the requested one after a restart or a failover.
+    /// The store's current version. After a restart or a failover, it can be lower than the requested one.
     pub version: u64,
-    /// The digests concerned, possibly repeated. `None` if the feed does not reach back that far, the store is behind the
-    /// requested version, or another server answers than the last time: then no cached entry can be trusted.
+    /// The digests that the changes concern, possibly repeated. `None` if no cached entry can be trusted any more: the feed does
+    /// not reach back that far, the store's version is lower than the requested one, or another server answers than before.
     pub digests: Option<Vec<KeyDigest>>,
 }
 
 /// The problems that keep a store from serving, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreTrouble {
-    /// A server is reachable but not used because of its configuration, which does not change by itself.
+    /// Whether weir can reach a server but does not use it because of its configuration, which does not change by itself.
     pub refused: bool,
-    /// The problems with their places and remedies; empty if all is well.
+    /// The problems with their places and remedies; empty if there are none.
     pub details: Vec<String>,
 }
 
-/// The memory of a store's fullest server.
+/// The memory of the store's server that is fullest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreMemory {
     /// Memory in use, in bytes.
     pub used: u64,
-    /// The memory limit in bytes: the server's own, or else its machine's memory.
+    /// The memory limit in bytes: the server's own limit, or otherwise its machine's memory.
     pub limit: u64,
 }
 
 impl StoreMemory {
-    /// The fuller of two servers.
+    /// Returns the memory of the fuller one of two servers.
     #[must_use]
     pub fn fuller(self, other: Self) -> Self {
         let share = |one: Self, by: Self| u128::from(one.used) * u128::from(by.limit);
@@ -184,7 +187,7 @@ impl StoreMemory {
     }
 }
 
-/// A fault in a store's configuration that does not stop it from serving.
+/// A fault in a store's configuration that does not keep it from serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreWarning {
     /// The store may evict data to make room.
@@ -193,9 +196,9 @@ pub enum StoreWarning {
     Evicted,
     /// The store does not write changes to disk.
     NoAppendOnlyFile,
-    /// A master accepts changes that no replica gets.
+    /// A master acknowledges changes that no replica has.
     NoMinReplicas,
-    /// Two masters of a cluster have keys of the same slot.
+    /// Two masters of a cluster have keys of the same hash slot.
     SplitSlot,
     /// The ACL user lacks rights that weir needs.
     MissingRights,
@@ -212,7 +215,7 @@ impl StoreWarning {
         Self::MissingRights,
     ];
 
-    /// The label in metrics and logs.
+    /// The label of this warning in metrics and logs.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Eviction => "eviction",
@@ -224,10 +227,10 @@ impl StoreWarning {
         }
     }
 
-    /// What is wrong and what to do.
+    /// A text that says what is wrong and what to do.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Eviction => "redis may evict keys: set maxmemory-policy to noeviction",
+            Self::Eviction => "redis may evict weir's data to free memory: set maxmemory-policy to noeviction",
             Self::Evicted => {
                 "redis has evicted keys, possibly weir's: restore what the journals still have, see \"Redis may evict\" in docs/operations.md; then clear this warning with CONFIG RESETSTAT"
             }
@@ -241,7 +244,7 @@ impl StoreWarning {
                 "a redis master has keys of a slot that belongs to another master: if no slots are being moved, an earlier move was interrupted; complete it with redis-cli --cluster fix, see \"Moving slots\" in docs/redis.md"
             }
             Self::MissingRights => {
-                "the redis user lacks rights that weir needs: grant those named in the log and in /readyz"
+                "the redis user lacks rights that weir needs: grant the rights that the log and /readyz name"
             }
         }
     }
@@ -251,21 +254,21 @@ impl StoreWarning {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// No key has this id.
-    #[error("no key has this id: `weir key list` shows all ids")]
+    #[error("no key has this id: `weir key list` prints all ids")]
     NotFound,
-    /// The id or the digest is taken.
-    #[error("a key with this id or text already exists: generate a new one")]
+    /// The id or the digest belongs to another key.
+    #[error("a key with this id or this secret already exists: generate a new one")]
     Duplicate,
     /// The id is that of a deleted key.
     #[error("the key with this id was deleted and cannot be created again: use another operation id")]
     Deleted,
-    /// The store cannot answer now.
+    /// The store is unreachable, or cannot answer now.
     #[error("the key store is unavailable: {0}")]
     Unavailable(String),
     /// The store is reachable but overloaded: too many calls wait already.
     #[error("the key store is overloaded: {0}")]
     Busy(String),
-    /// The store returned data that weir cannot have written.
+    /// The store contains data that weir cannot have written.
     #[error("the key store contains unreadable data: {0}")]
     Corrupt(String),
 }
@@ -290,16 +293,16 @@ impl From<KeyChangeError> for ChangeError {
     }
 }
 
-/// Why a store could not be opened. None of these errors goes away by waiting.
+/// Why a store could not be opened. Trying again later does not help.
 #[derive(Debug, Error)]
 pub enum StoreOpenError {
-    /// A setting is not valid.
+    /// A setting is invalid; the text says which one.
     #[error("{0}")]
     Settings(String),
-    /// Another process uses the embedded store.
+    /// Another process has the embedded store open.
     #[error("another weir process has this store open: {}; stop it first or configure a different path", .0.display())]
     InUse(PathBuf),
-    /// A restore was interrupted.
+    /// A restore into this folder was interrupted.
     #[error("a restore into {} did not finish: remove the store's files there and restore again", .0.display())]
     Unfinished(PathBuf),
     /// The store's file cannot be opened.
@@ -310,9 +313,9 @@ pub enum StoreOpenError {
         /// The operating system's error.
         reason: String,
     },
-    /// The ledger has no accounts and was never in use, but the journal knows accounts.
+    /// The ledger has no accounts and was never in use, but the journal has accounts.
     #[error(
-        "the ledger {} has no accounts, but the journal knows {accounts}: the file was removed or replaced. Put it back; or \
+        "the ledger {} has no accounts, but the journal has {accounts}: the file was removed or replaced. Put it back; or \
          move the store's folder away and restore a backup into a new one with `weir store restore`, to which the journal adds what \
          came after it; or continue with what the journal still has: `weir store init --adopt`",
         path.display()
@@ -320,15 +323,15 @@ pub enum StoreOpenError {
     Emptied {
         /// The ledger's file.
         path: PathBuf,
-        /// How many accounts the journal knows.
+        /// The number of accounts in the journal.
         accounts: usize,
     },
-    /// The data is damaged.
+    /// The data in the file is damaged.
     #[error("the key store {} is unreadable: {reason}; restore it from a backup", path.display())]
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// What is wrong with its content.
+        /// What is wrong with the file's content.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! weir's own telemetry: metrics, the access log, and messages on standard error.
+//! weir's own telemetry: metrics, the access log, and diagnostic messages on standard error.
 
 pub(crate) mod access_log;
 pub(crate) mod attention;

@@ -1,5 +1,5 @@
-//! Wiring: builds every part from the configuration and connects them; the only place where concrete types meet. Runs the
-//! commands.
+//! Builds all parts of weir from the configuration and connects them. Only this room has the concrete types of all parts. Also
+//! runs the commands of the program.
 
 mod assembly;
 pub(crate) mod catalogue;
@@ -65,13 +65,13 @@ use crate::wiring::left_out::{run_demo, run_sample_provider};
 pub use crate::wiring::node::Node;
 pub use crate::wiring::services::Services;
 
-/// Runs one command of the program `weir` to its end.
+/// Runs one command of the program `weir` until it ends.
 ///
-/// The process belongs to weir: signals, the service manager and standard error are its own. For weir in another process, use
-/// [`Services`].
+/// The command handles signals, notifies the service manager and writes to standard error, so the process must belong to weir
+/// alone. To run weir in another program's process, use [`Services`].
 ///
 /// # Errors
-/// The command failed, or weir did not start.
+/// The command has failed, or weir did not start.
 pub fn run(command: Command) -> Result<(), StartError> {
     let client = |done: Result<(), AdminClientError>| match done {
         Err(AdminClientError::Output(error)) => print_result(Err(error)),
@@ -105,16 +105,18 @@ pub fn run(command: Command) -> Result<(), StartError> {
         Command::Store(command) => store_commands::run(&command, &mut out),
         Command::Rules(command) => explain_rules(&command, &mut out),
         Command::SampleProvider(args) => run_sample_provider(&args),
-        Command::Manual(args) => cli::write_manual(&args).map_err(|error| StartError::failed("the manual", error)),
+        Command::Manual(args) => {
+            cli::write_manual(&args).map_err(|error| StartError::failed("cannot write the manual", error))
+        }
     }
 }
 
-/// Writes to standard error why a command failed. Does not wait for a reader that is stuck.
+/// Writes to standard error why a command failed. Returns even if the reader of standard error is stuck.
 pub fn print_error(error: &StartError) {
     diagnostics::print_last(&format!("weir: {error}"));
 }
 
-/// The result of `weir login`, `weir token` or `weir logout`.
+/// Converts the result of `weir login`, `weir token` or `weir logout`.
 fn login_result(done: Result<(), LoginError>) -> Result<(), StartError> {
     match done {
         Err(LoginError::Output(error)) => print_result(Err(error)),
@@ -123,7 +125,7 @@ fn login_result(done: Result<(), LoginError>) -> Result<(), StartError> {
     }
 }
 
-/// Runs `weir rules` with the files of a configuration, or with those inside the binary.
+/// Runs `weir rules` with the provider files that the configuration names, or with those inside the binary.
 fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), StartError> {
     let RulesCommand::Explain(args) = command;
     let (files, models) = match &args.conf {
@@ -142,7 +144,7 @@ fn explain_rules(command: &RulesCommand, out: &mut impl Write) -> Result<(), Sta
     }
 }
 
-/// Runs `weir serve` until a signal ends it or another process replaces it.
+/// Runs `weir serve` until a signal ends it or a successor replaces it.
 fn serve(args: &ServeArgs) -> Result<(), StartError> {
     let mut predecessor = args.successor.then(Predecessor::from_stdin).transpose()?;
     let line = predecessor.as_ref().map(Predecessor::failure_reporter).transpose()?;
@@ -166,7 +168,7 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts to serve; writes the ready file once all listeners are open.
+/// Starts weir, and writes the ready file once all listeners are open.
 fn start_serving(
     args: &ServeArgs,
     predecessor: Option<&mut Predecessor>,
@@ -178,6 +180,7 @@ fn start_serving(
         conf: args.conf.clone(),
         ready_file: args.ready_file.clone(),
     };
+    let is_successor = predecessor.is_some();
     let (running, addresses) = server::start(config, &args.conf, Some(launch), predecessor)?;
     diagnostics.observe(&running.parts.sinks.metrics);
     if let Some(path) = &args.ready_file {
@@ -190,40 +193,49 @@ fn start_serving(
             "redirect": addresses.redirect.map(|address| address.to_string()),
             "console": addresses.console.map(|address| address.to_string()),
         });
-        // Renamed into place, so that no reader gets half of it.
+        // The file is renamed to its final name, so that no reader gets an incomplete one.
         let partial = path.with_extension("partial");
         std::fs::write(&partial, ready.to_string())
             .and_then(|()| std::fs::rename(&partial, path))
-            .map_err(|error| StartError::failed("the ready file", error))?;
+            .map_err(|error| StartError::failed("cannot write the ready file", error))?;
     }
     let tls = running.parts.tls.gateway.is_some();
-    tracing::info!("{}", listeners::ready_text(&addresses, tls, &args.conf));
+    let ledger = &running.parts.money.ledger;
+    let has_no_account = || {
+        running
+            .background
+            .block_on(ledger.accounts(None, 1))
+            .is_ok_and(|some| some.is_empty())
+    };
+    let is_first = !is_successor && has_no_account();
+    tracing::info!("{}", listeners::ready_text(&addresses, tls, &args.conf, is_first));
     Ok((running, diagnostics))
 }
 
-/// Starts the log of messages. Of a panic only its place is logged: its text may quote what caused it.
+/// Starts the log of messages. For a panic it logs only the place in the code, because the panic's message may quote a request.
 fn start_diagnostics(level: &str) -> Result<Diagnostics, StartError> {
-    let diagnostics = Diagnostics::start(level).map_err(|error| StartError::failed("diagnostics", error))?;
+    let diagnostics =
+        Diagnostics::start(level).map_err(|error| StartError::failed("cannot start the log of messages", error))?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%place, "weir panicked; the request that it worked on has ended");
+        tracing::error!(%place, "weir panicked, which is a bug; the request that it was working on has ended");
     }));
     Ok(diagnostics)
 }
 
-/// A runtime with one thread, for a command.
+/// Starts a runtime with one thread, for a command that does not serve.
 fn client_runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| StartError::failed("the client's runtime", error))
+        .map_err(|error| StartError::failed("cannot start the runtime of the command", error))
 }
 
-/// The result of writing to standard output. A reader may close it early (`| head`), which is not a failure.
+/// Converts the result of writing to standard output. A reader may close it early (`weir ... | head`), which is not a failure.
 fn print_result(written: std::io::Result<()>) -> Result<(), StartError> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| StartError::failed("standard output", error)),
+        other => other.map_err(|error| StartError::failed("cannot write to standard output", error)),
     }
 }
 
@@ -231,7 +243,7 @@ fn load(conf: &Path) -> Result<Config, StartError> {
     Config::load(conf).map_err(|error| StartError::Configuration(error.to_string()))
 }
 
-/// The admin socket that a configuration names.
+/// Returns the path of the admin socket that the configuration names.
 fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
     let conf = conf.unwrap_or(Path::new("/etc/weir/weir.toml"));
     Config::load(conf).map(|config| config.admin.socket).map_err(|error| {
@@ -239,24 +251,24 @@ fn socket(conf: Option<&Path>) -> Result<PathBuf, String> {
     })
 }
 
-/// Why weir did not start, or a command failed.
+/// Why weir did not start, or why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration or a rule file is wrong: exit code 78.
+    /// The configuration or a provider file is invalid. The exit code is 78.
     #[error("{0}")]
     Configuration(String),
-    /// An address or a socket cannot be used.
+    /// The process cannot listen on an address or a socket.
     #[error("cannot listen: {0}")]
     Listen(String),
-    /// A client command failed.
+    /// A command that calls a running weir has failed.
     #[error("{0}")]
     Client(String),
-    /// Something else failed.
+    /// Another part or action has failed.
     #[error("{what}: {why}")]
     Failed {
-        /// The part or action that failed.
+        /// The action that failed.
         what: &'static str,
-        /// The error's text.
+        /// The reason of the failure.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Accounts in the admin API: create, list, show, credit, adjust, change. A change of a balance is a step in the journal; limits
-//! and state are in the account's record.
+//! Calls of the admin API that create, list, show, credit, adjust and change accounts. A change of a balance is a step in the
+//! journal. Limits and suspension are in the account's record.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// The default number of accounts in an answer.
+/// The default number of accounts in one answer.
 const LIST_DEFAULT: usize = 100;
 
 impl AdminHandler for CreateAccount {
@@ -52,7 +52,8 @@ impl AdminHandler for CreateAccount {
         let mut submitted = Submitted::Applied;
         let mut from = AccountRecord::default();
         if let Some(account) = admin.ledger.account(id).await? {
-            // The same call again: its answer was lost, and maybe the limits were not set.
+            // The account exists. If the same call created it, this is a repetition after a lost answer, and the limits may not
+            // be set yet.
             let is_same = match &self.operation_id {
                 Some(operation) => admin.ledger.operation_amount(id, operation).await? == Some(balance),
                 None => false,
@@ -70,7 +71,7 @@ impl AdminHandler for CreateAccount {
             let open = AccountChange::Open { balance, at, operation };
             submitted = admin.changes.submit(id, open).await?;
         }
-        // Also if they are set already, because they may not be in the journal yet.
+        // Also sets limits that the record has already, because they may not be in the journal yet.
         let is_unset = from.revision == 0 || with_limits(&from) == from;
         let none = AccountRecord::default();
         if is_unset && with_limits(&none) != none {
@@ -154,8 +155,8 @@ impl AdminHandler for AdjustAccount {
     }
 }
 
-/// Adds to a balance, once per operation that the account remembers. A repeated operation changes nothing and gets the same
-/// answer; with another amount it is refused.
+/// Adds an amount to an account's balance, once per operation id that the account remembers. A repeated operation changes nothing
+/// and gets the same answer. With another amount it is refused.
 async fn add_to_balance(
     admin: &Admin,
     author: Author,
@@ -176,7 +177,7 @@ async fn add_to_balance(
         audit_account(admin, author.peer, id, name, question).await?;
         admin.changes.submit(id, make(amount, at, operation.clone())).await?
     };
-    // Another node may have received the same operation with another amount at the same time.
+    // Checks again, because another node may have received the same operation with another amount at the same time.
     if submitted == Submitted::Applied && !is_repeated {
         is_recorded(admin, id, operation.as_ref(), amount).await?;
     }
@@ -187,7 +188,7 @@ async fn add_to_balance(
     })
 }
 
-/// Whether the account remembers this operation. An error if it remembers it with another amount.
+/// Returns whether the account remembers this operation. Returns an error if it remembers the operation with another amount.
 async fn is_recorded(
     admin: &Admin,
     id: &str,
@@ -199,20 +200,20 @@ async fn is_recorded(
         None => Ok(false),
         Some(recorded) if recorded == amount => Ok(true),
         Some(recorded) => Err(AdminError::conflict(format!(
-            "operation `{operation}` of account `{id}` is recorded with {recorded} USD, so {amount} USD were not added: use \
+            "operation `{operation}` of account `{id}` was made with {recorded} USD before, so {amount} USD were not added: use \
              another operation id for another amount"
         ))),
     }
 }
 
-/// Refuses a change after which the balance would exceed the exact range.
+/// Refuses a change after which the balance would be too large to be exact.
 fn check_range(account: &AccountView, amount: NanoUsd) -> Result<(), AdminError> {
     let after = account.balance.saturating_add(amount);
     if after.nanos().unsigned_abs() > NanoUsd::MAX.nanos().unsigned_abs() {
         return Err(AdminError::of_field(
             "usd",
             format!(
-                "the balance is {} USD, and the maximum is {} USD",
+                "the amount is too large: the balance is {} USD, and the maximum is {} USD",
                 account.balance,
                 NanoUsd::MAX
             ),
@@ -221,18 +222,18 @@ fn check_range(account: &AccountView, amount: NanoUsd) -> Result<(), AdminError>
     Ok(())
 }
 
-/// An existing account: a mistyped name must not create one.
+/// Returns the account with this id. Returns an error if it does not exist, so that a mistyped id does not create an account.
 pub(in crate::admin) async fn existing_account(admin: &Admin, id: &str) -> Result<AccountView, AdminError> {
     let id: AccountId = id.parse().map_err(|why: String| AdminError::of_field("account", why))?;
     let missing = || {
         AdminError::not_found(format!(
-            "account `{id}` does not exist: `weir account list` shows all accounts, `weir account create --id {id}` creates it"
+            "account `{id}` does not exist: `weir account list` lists all accounts, `weir account create --id {id}` creates this one"
         ))
     };
     admin.ledger.account(id.as_str()).await?.ok_or_else(missing)
 }
 
-/// Changes an account's record by `decide`, if the record still has the version that the author names, if any.
+/// Changes an account's record by `decide`. Refuses if the author's condition names another version than the record has.
 async fn change_record(
     admin: &Admin,
     author: Author,
@@ -252,9 +253,9 @@ async fn change_record(
     Ok(changed_account(admin, id.as_str(), Submitted::Applied).await)
 }
 
-/// Replaces an account's record by the result of `decide`, and decides again if another node has changed it in the meantime: so
-/// only the named fields change. Then writes the record to the journal, even if it was the same before, because the caller may be
-/// repeating a change whose write to the journal failed.
+/// Replaces an account's record by the result of `decide`. If another node has changed the record meanwhile, decides again on its
+/// current content, so that only the fields that the caller names change. Then writes the record to the journal, even if it is
+/// unchanged, because the caller may be repeating a change whose write to the journal failed.
 async fn put_record(
     admin: &Admin,
     (id, condition): (&AccountId, Option<Version>),
@@ -270,10 +271,14 @@ async fn put_record(
         }
         from = existing_account(admin, id.as_str()).await?.record;
     }
-    Err(StoreError::Busy(format!("account `{id}` keeps being changed by others")).into())
+    Err(StoreError::Busy(format!(
+        "cannot change account `{id}`: other callers change it at the same time"
+    ))
+    .into())
 }
 
-/// Refuses a change of another version than the present one, unless it would change nothing.
+/// Refuses a change that is conditional on another version than the record's current one. A change without an effect is never
+/// refused.
 fn check_version(
     id: &AccountId,
     condition: Option<Version>,
@@ -293,14 +298,14 @@ fn check_version(
     }
 }
 
-/// The store has made the change, but may lose it in a failover.
+/// Returns the error for a change that the store has made but the journal does not have. A failover of the store could undo it.
 fn maybe_undone(error: &AccountChangeError) -> AdminError {
     AdminError::failed(format!(
         "the account was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
     ))
 }
 
-/// Records a change before it is made: the question and the account's name.
+/// Writes a change to the audit record before it is made: the call's fields, with the account's id.
 async fn audit_account(
     admin: &Admin,
     peer: AdminPeer,
@@ -316,7 +321,7 @@ async fn audit_account(
     Ok(admin.audit(peer, operation, "", &values).await?)
 }
 
-/// The account after a change. If the store does not answer, only that the change is recorded.
+/// Returns the account after a change. If the store does not answer, the result only says that the change is recorded.
 async fn changed_account(admin: &Admin, id: &str, submitted: Submitted) -> ChangedAccount {
     let known = match (submitted, admin.ledger.account(id).await) {
         (Submitted::Applied, Ok(account)) => account,

@@ -1,4 +1,5 @@
-//! The audit record: who changed what. Each change is one JSON line, which is on disk before the change is made.
+//! The audit record: a file with one JSON line for each change, which says who changed what. The line is on disk before the
+//! change is made.
 
 #[cfg(test)]
 mod tests;
@@ -21,33 +22,34 @@ use tokio::{
 
 use crate::api::node::{AuditLine, AuditPage, AuditedChange};
 
-/// The owner may write, the group may read.
+/// The mode of the file: weir's user can read and write it, the group can read it.
 const FILE_MODE: u32 = 0o640;
-/// The mode of a folder that is created for the record.
+/// The mode of the file's folder, if weir creates it.
 const FOLDER_MODE: u32 = 0o750;
 
-/// How long a change waits until its line is on disk, including the lines before it. After that the change is not made.
+/// The maximum time that a change waits until its line is on disk, which includes waiting for other lines. After that the change
+/// is not made.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
-/// Why the record cannot be written.
+/// Why the audit record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("audit record {path}: {source}; check that its folder exists and has space, and that weir may write there", path = path.display())]
+#[error("audit record {path}: {source}; check that its folder exists and has space, and that weir is allowed to write there", path = path.display())]
 pub(crate) struct AuditError {
     path: PathBuf,
     source: io::Error,
 }
 
-/// The open record; clones share the file.
+/// The open file of the audit record. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Audit {
     path: PathBuf,
-    /// Held while a line is written, so a hanging disk blocks at most one thread.
+    /// Locked while a line is written, so that a hanging disk blocks at most one thread.
     file: Arc<Mutex<File>>,
     wait: Duration,
 }
 
 impl Audit {
-    /// Opens the file for appending. Creates its folder if it is missing.
+    /// Opens the file for appending. Creates the file and its folder if they do not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError {
             path: path.to_owned(),
@@ -60,9 +62,11 @@ impl Audit {
                 .create(folder)
                 .map_err(failed)?;
         }
-        // A FIFO stores nothing, and opening it may block forever.
+        // A FIFO stores nothing, and opening it could block forever.
         if path.metadata().is_ok_and(|there| there.file_type().is_fifo()) {
-            return Err(failed(io::Error::other("it is a FIFO: configure a file")));
+            return Err(failed(io::Error::other(
+                "the path is a FIFO, which stores nothing; set [admin] audit to the path of a file",
+            )));
         }
         let file = OpenOptions::new()
             .append(true)
@@ -77,20 +81,20 @@ impl Audit {
         })
     }
 
-    /// A page of changes, the latest first: those before the position `before`, which is the previous page's `next`, or the last
-    /// ones.
+    /// Reads a page of changes, the most recent first. `before` is the `next` of the previous page; `None` for the most recent
+    /// changes.
     pub(crate) async fn read_page(&self, before: Option<u64>) -> Result<AuditPage, AuditError> {
         let path = self.path.clone();
         let reading = spawn_blocking(move || read_backwards(&path, before)).await;
-        let read = reading.unwrap_or_else(|_| Err(io::Error::other("the reader failed")));
+        let read = reading.unwrap_or_else(|_| Err(io::Error::other("the thread that reads the file panicked")));
         read.map_err(|source| AuditError {
             path: self.path.clone(),
             source,
         })
     }
 
-    /// Writes one line and waits until it is on disk, at most [`WRITE_WAIT`]. A change whose line cannot be written must not be
-    /// made.
+    /// Writes one line and waits until it is on disk, at most [`WRITE_WAIT`]. If this returns an error, the caller must not make
+    /// the change.
     pub(crate) async fn record(&self, change: AuditedChange) -> Result<(), AuditError> {
         let failed = |source| AuditError {
             path: self.path.clone(),
@@ -103,9 +107,14 @@ impl Audit {
             let (tell, told) = oneshot::channel();
             drop(spawn_blocking(move || append_line(&file, &line, tell)));
             told.await
-                .unwrap_or_else(|_| Err(io::Error::other("the writer failed")))
+                .unwrap_or_else(|_| Err(io::Error::other("the thread that writes the file panicked")))
         };
-        let late = || Err(io::Error::new(ErrorKind::TimedOut, "the disk is too slow"));
+        let late = || {
+            Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "the line was not on disk in time: the disk is too slow",
+            ))
+        };
         timeout(self.wait, writing)
             .await
             .unwrap_or_else(|_| late())
@@ -113,8 +122,8 @@ impl Audit {
     }
 }
 
-/// Appends a line, and removes it if the change will not be made: half a line would corrupt the next one, and a complete line
-/// that nobody waits for any more would record a change that was not made.
+/// Appends a line. Removes it again if the change will not be made: an incomplete line would corrupt the next one, and a complete
+/// line would record a change that was not made, because its caller no longer waits.
 fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) {
     let length = file.metadata().map(|metadata| metadata.len());
     let written = length.and_then(|length| {
@@ -137,8 +146,8 @@ fn append_line(file: &File, line: &[u8], tell: oneshot::Sender<io::Result<()>>) 
     }
 }
 
-/// Removes a line that was written at `length`, unless another process has appended since: this process's successor or
-/// predecessor.
+/// Removes a line that was written at the offset `length`. Does nothing if another process has appended since, namely the
+/// successor or predecessor of this process.
 fn take_back(file: &File, line: &[u8], length: u64) {
     let is_last = file.metadata().is_ok_and(|now| now.len() == length + line.len() as u64);
     if is_last {
@@ -146,12 +155,13 @@ fn take_back(file: &File, line: &[u8], length: u64) {
     }
 }
 
-/// The maximum number of lines on a page.
+/// The maximum number of changes on a page.
 const LINES_MAX: usize = 50;
-/// The maximum number of bytes read for a page. A line has at most about 64 KiB, the size limit of a request of the admin API.
+/// The maximum number of bytes that are read for a page. A line usually has less than 64 KiB, the maximum size of a call of the
+/// admin API.
 const BYTES_MAX: u64 = 256 * 1024;
 
-/// The last lines before a position in the file, or before its end.
+/// Reads the lines before the offset `before` backwards; `None` for the end of the file.
 fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut file = File::open(path)?;
     let end = file.metadata()?.len();
@@ -164,7 +174,7 @@ fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
     let mut at = end;
     for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
         let begins = at - line.len() as u64;
-        // A line that begins before the bytes that were read is left for the next page.
+        // A line that begins before the bytes that were read is left to the next page.
         if lines.len() == LINES_MAX || (begins == start && start > 0) {
             break;
         }
@@ -176,7 +186,8 @@ fn read_backwards(path: &Path, before: Option<u64>) -> io::Result<AuditPage> {
             lines.push(serde_json::from_str(text).unwrap_or_else(no_json));
         }
     }
-    // Skip a line that is longer than what is read: otherwise reading would not get past it.
+    // If no complete line was read, the line is longer than what is read at once. It is skipped, because otherwise no page would
+    // get past it.
     let next = if at == end && start > 0 { start } else { at };
     Ok(AuditPage {
         changes: lines,
@@ -194,7 +205,7 @@ mod page_tests {
         file
     }
 
-    /// A line that is no change.
+    /// Returns the content of a line that is not a change.
     fn other(line: AuditLine) -> Value {
         match line {
             AuditLine::Other(line) => line,
@@ -202,7 +213,7 @@ mod page_tests {
         }
     }
 
-    /// All lines, page by page.
+    /// Reads all lines, page by page. Returns them with the number of pages.
     fn all(path: &Path) -> (Vec<Value>, usize) {
         let (mut lines, mut pages, mut before) = (Vec::new(), 0, None);
         loop {

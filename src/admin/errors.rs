@@ -1,4 +1,5 @@
-//! Converts errors of the store, the audit record and the journal into those of the admin API.
+//! Converts errors of the store, the audit record and the journal into errors of the admin API. Also dispatches calls to their
+//! handlers.
 
 use std::{any::Any, sync::Arc};
 
@@ -65,28 +66,28 @@ impl IntoResponse for AdminError {
     }
 }
 
-/// Answers a question of the admin API.
+/// A call of the admin API that this process can answer.
 pub(crate) trait AdminHandler: AdminQuestion {
-    /// The answer to the author.
+    /// Answers the call.
     fn answer(self, admin: &Admin, author: Author) -> impl Future<Output = Result<Self::Answer, AdminError>> + Send;
 }
 
 impl Admin {
-    /// Answers a question.
+    /// Answers a call of the admin API.
     ///
     /// # Errors
-    /// The question cannot be answered, or the author may not ask it.
+    /// The call cannot be answered, or the author's role does not permit it.
     pub(crate) async fn call<Q: AdminHandler>(&self, author: Author, question: Q) -> Result<Q::Answer, AdminError> {
         author.peer.check_role(Q::ROLE)?;
         let _change = (Q::METHOD != Method::GET).then(|| self.changes_seen.begin());
         question.answer(self, author).await
     }
 
-    /// Answers a question that changes nothing. All callers share an answer for a moment. It includes every change that was made
-    /// through this node. The answer must not depend on the author.
+    /// Answers a call that changes nothing. All callers share an answer for some seconds, so it must not depend on the author.
+    /// The answer includes every change that was made through this node.
     ///
     /// # Errors
-    /// The question cannot be answered, or the author may not ask it.
+    /// The call cannot be answered, or the author's role does not permit it.
     pub(crate) async fn call_cached<Q: AdminHandler>(
         &self,
         author: Author,
@@ -99,7 +100,7 @@ impl Admin {
             Ok(answer)
         };
         let answer = self.recent.get(&target, &self.changes_seen, make).await?;
-        let failed = |_| AdminError::failed("another question has the same address");
+        let failed = |_| AdminError::failed("another call has the same path and query, which is a bug");
         answer.downcast().map_err(failed)
     }
 }

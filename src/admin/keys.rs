@@ -1,4 +1,4 @@
-//! Keys in the admin API: create, show, update, rotate, revoke, delete.
+//! Calls of the admin API that create, show, update, rotate, revoke and delete keys.
 
 pub(super) mod listing;
 
@@ -48,7 +48,7 @@ impl AdminHandler for CreateKey {
         }
         let text = match (&self.operation_id, &self.seed) {
             (Some(operation), Some(seed)) => derived_text(admin, seed, operation.as_str()),
-            (None, Some(_)) => return Err(AdminError::of_field("seed", "it requires an operation_id")),
+            (None, Some(_)) => return Err(AdminError::of_field("seed", "a seed requires an operation_id")),
             (_, None) => random_text(admin),
         };
         let id = match &self.operation_id {
@@ -80,7 +80,7 @@ impl AdminHandler for CreateKey {
         let recorded = Self { seed: None, ..self };
         match create_key(admin, author.peer, text.digest(), record, &recorded).await {
             Ok(view) => Ok(key_details(admin, &view).await.with_text(&text)),
-            // Two nodes received the operation at the same time, and the other one created the key.
+            // Another node may have received the same operation at the same time and have created the key first.
             Err(refused) => match admin.store.by_id(&id).await? {
                 Some(view) if view.digest == text.digest() => repeat_text(admin, &view, &text).await,
                 _ => Err(refused),
@@ -89,8 +89,8 @@ impl AdminHandler for CreateKey {
     }
 }
 
-/// A key that this operation has already given its text. The text is shown again for [`REPEATED_TEXT_SECONDS`], because the first
-/// answer may have been lost.
+/// Returns a key that the same operation has created or rotated before, with the key in clear. It is shown again for at most
+/// [`REPEATED_TEXT_SECONDS`], because the first answer may have been lost.
 async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result<KeyDetails, AdminError> {
     let record = &view.record;
     let since = record.text_since.unwrap_or(record.created_at);
@@ -99,13 +99,13 @@ async fn repeat_text(admin: &Admin, view: &KeyView, text: &ServiceKey) -> Result
         return Ok(key_details(admin, view).await.with_text(text));
     }
     Err(AdminError::conflict(format!(
-        "this operation has already made the text of key {}, which was shown to the first caller: rotate the key for a new text, or \
+        "this operation was made before for key {}, and only the first caller was shown the key's secret: rotate the key for a new one, or \
          delete it",
         record.id
     )))
 }
 
-/// Creates a key, and records the request in the audit record.
+/// Writes the call to the audit record, and creates the key.
 async fn create_key(
     admin: &Admin,
     peer: AdminPeer,
@@ -116,7 +116,7 @@ async fn create_key(
     admin.audit(peer, "key.create", record.id.as_str(), values).await?;
     admin.store.create(&digest, &record).await?;
     if let Err(error) = admin.changes.key_changed(&digest, &record).await {
-        // Nobody has seen its text yet. If this fails too, a key remains that nobody can use.
+        // The key is removed again: nobody has been shown it yet. If this fails too, a key remains that nobody can use.
         let _ = admin.store.delete(&record.id, &ChangePrecondition::Anything).await;
         return Err(error.into());
     }
@@ -127,14 +127,14 @@ async fn create_key(
     })
 }
 
-/// A key with its spending, which is left out if it cannot be read.
+/// Returns a key with what it has spent. That is left out if it cannot be read.
 async fn key_details(admin: &Admin, view: &KeyView) -> KeyDetails {
     let spend = admin.ledger.key_spend(&view.record.account, &view.record.id).await;
     KeyDetails::from_view(view, spend.ok().as_ref(), clock::unix_millis())
 }
 
-/// Makes a change, records it with these values, and returns the key after it. A change that the key's state does not allow is
-/// not recorded.
+/// Writes a change to the audit record and makes it; returns the key after the change. A change that the key's state does not
+/// allow is neither recorded nor made.
 async fn apply_change(
     admin: &Admin,
     author: Author,
@@ -150,7 +150,7 @@ async fn apply_change(
     Ok(key_details(admin, &view).await)
 }
 
-/// The store has made the change, but may lose it in a failover.
+/// Returns the error for a change that the store has made but the journal does not have. A failover of the store could undo it.
 fn maybe_undone(error: &AccountChangeError) -> AdminError {
     AdminError::failed(format!(
         "the key was changed, but a failover of the store could undo it: {error}; in that case, repeat the change"
@@ -185,7 +185,7 @@ impl AdminHandler for UpdateKey {
     }
 }
 
-/// For the owner of a key, who can never raise a limit.
+/// Lets the owner of a key lower its limits. The owner can never raise one.
 impl AdminHandler for LowerKey {
     async fn answer(self, admin: &Admin, author: Author) -> Result<KeyDetails, AdminError> {
         check_end(self.expires_at.flatten(), clock::unix_seconds())?;
@@ -200,7 +200,7 @@ impl AdminHandler for LowerKey {
     }
 }
 
-/// Applies an update.
+/// Applies an update of a key's settings.
 async fn apply_update(
     admin: &Admin,
     author: Author,
@@ -215,7 +215,7 @@ async fn apply_update(
     apply_change(admin, author, id, &KeyChange::Update { update, by }, recorded).await
 }
 
-/// Refuses a negative quota. Zero is allowed: it admits no requests.
+/// Refuses a negative quota. A quota of zero is allowed: it admits no request.
 fn check_quota(quota: Option<NanoUsd>) -> Result<(), AdminError> {
     match quota {
         Some(quota) if quota < NanoUsd::ZERO => Err(AdminError::of_field(
@@ -230,13 +230,13 @@ fn check_end(end: Option<Moment>, now: i64) -> Result<(), AdminError> {
     match end {
         Some(end) if end.seconds() <= now => Err(AdminError::of_field(
             "expires_at",
-            "that time is in the past; revoke the key to end it now",
+            "that time is in the past: give a later one; a key ends at once when it is revoked",
         )),
         _ => Ok(()),
     }
 }
 
-/// The values of a rotation in the audit record.
+/// The values that the audit record has for the rotation of a key.
 #[derive(Serialize)]
 struct AuditedRotation<'a> {
     hint: &'a str,
@@ -313,7 +313,7 @@ impl AdminHandler for DeleteKey {
     }
 }
 
-/// Resolves names and aliases to the models' names, which are what keys allow. Refuses unknown names.
+/// Converts names and aliases of models to the models' names, by which keys name models. Refuses unknown names.
 fn resolve_models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, AdminError> {
     let known = |name: String| {
         admin.providers.model_named(&name).map_err(|near| {
@@ -329,18 +329,19 @@ fn resolve_models(admin: &Admin, names: Option<Vec<String>>) -> Result<Option<Ve
         .transpose()
 }
 
-/// A random text.
+/// Draws a random secret for a key.
 fn random_text(admin: &Admin) -> ServiceKey {
     ServiceKey::generate(&admin.prefix, &mut rand::rng())
 }
 
-/// The text that is derived from a seed and a purpose.
+/// Derives a key's secret from a seed and a purpose.
 fn derived_text(admin: &Admin, seed: &Seed, purpose: &str) -> ServiceKey {
     ServiceKey::from_seed(&admin.prefix, seed.expose().as_bytes(), purpose)
 }
 
-/// The person's key, or a new one. Nobody gets its text: the person gets one by rotating the key. If the person signs in at two
-/// nodes at the same time, one of them makes the key and both get it.
+/// Returns the key of a user of the OpenID provider, after creating it if it does not exist. Nobody is shown the new key's
+/// secret; the user gets one by rotating the key. If the user signs in at two nodes at the same time, one of them creates the
+/// key, and both return it.
 async fn find_or_create_key(
     admin: &Admin,
     person: &OidcIdentity<'_>,
@@ -359,7 +360,7 @@ async fn find_or_create_key(
         subject: person.subject.into(),
         name: person.name.into(),
     };
-    // The second of two finds the key that the first one made. The audit record then has one line too many.
+    // If another node has created the key first, that key is returned. The audit record then has a second line for the creation.
     match create_key(admin, peer, text.digest(), record, &values).await {
         Ok(view) => Ok(view),
         Err(refused) => {
@@ -370,11 +371,11 @@ async fn find_or_create_key(
 }
 
 impl Admin {
-    /// The key of a person who has just signed in by the OpenID provider; it is created if it is missing. Not a question of the
-    /// API: only pages of this process may call it.
+    /// Returns the key of a user who has just signed in by the OpenID provider. Creates the key if it does not exist. This is not
+    /// a call of the API: only pages of this process make it.
     ///
     /// # Errors
-    /// The key cannot be read or created.
+    /// The key can neither be read nor created.
     pub(crate) async fn key_for_person(
         &self,
         person: &OidcIdentity<'_>,

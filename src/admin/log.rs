@@ -1,4 +1,5 @@
-//! Pages of the consumption log, from all backends. `QueryLog` lists rows by day, then account, then the time they ended.
+//! Calls of the admin API that return pages of the consumption log, from all log backends. `QueryLog` lists rows by day, then by
+//! account, and then by the time at which they ended.
 
 mod csv;
 pub(crate) mod export;
@@ -31,9 +32,9 @@ use crate::{
     store::ledger::LOG_ROWS_MAX,
 };
 
-/// The default number of rows in an answer.
+/// The default number of rows in one answer.
 const ROWS_DEFAULT: usize = 500;
-/// The maximum time that one request searches for rows. The next request continues from the cursor.
+/// The maximum time for which one call searches for rows. The next call continues from the cursor.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 impl AdminHandler for QueryLog {
@@ -55,23 +56,23 @@ impl AdminHandler for QueryLog {
 }
 
 impl QueryLog {
-    /// The maximum number of rows in the answer.
+    /// Returns the maximum number of rows in the answer.
     fn rows_max(&self) -> usize {
         self.limit.unwrap_or(ROWS_DEFAULT).clamp(1, LOG_ROWS_MAX)
     }
 
-    /// How long to search.
+    /// Returns how long to search for rows.
     fn search_time(&self) -> Duration {
         self.look_ms
             .map_or(LOOK_MAX, |wanted| LOOK_MAX.min(Duration::from_millis(wanted)))
     }
 
-    /// Converts rows to those of the answer.
+    /// Converts rows of the log to rows of the answer.
     fn to_log_rows(&self, admin: &Admin, rows: Vec<Row>) -> Vec<LogRow> {
         log_rows(rows, self.lines, &*admin.providers)
     }
 
-    /// A hint, if the catalogue does not know the model of the filter.
+    /// Returns an explanation if the filter names a model that the catalogue does not have. Otherwise returns `None`.
     fn unknown_model(&self, admin: &Admin) -> Option<String> {
         let model = self.model.as_deref()?;
         let near = admin.providers.model_named(model).err()?;
@@ -82,16 +83,16 @@ impl QueryLog {
     }
 }
 
-/// A page of the log.
+/// A page of the consumption log.
 pub(crate) struct LogRowsPage {
     pub(crate) rows: Vec<Row>,
-    /// Where the next page begins; `None` after the last row.
+    /// The cursor of the next page. `None` if there are no further rows.
     pub(crate) next: Option<LogCursor>,
-    /// How many rows of the next page's first account have been searched already.
+    /// The number of rows of the next page's first account that have been searched already.
     pub(crate) seen: usize,
 }
 
-/// Up to `limit` rows. Searches until it has that many, or until `until`.
+/// Reads up to `limit` rows. Searches until it has found that many, or until the time `until`.
 pub(crate) async fn read_page(rows: LogRows, limit: usize, until: Instant) -> Result<LogRowsPage, LogReadError> {
     let (mut rows, mut found) = (rows.with_deadline(until), Vec::new());
     loop {
@@ -119,7 +120,8 @@ impl From<LogReadError> for AdminError {
     }
 }
 
-/// Converts rows to those of answers. With `lines`, each has the lines of its charge, if its prices are still in force.
+/// Converts rows of the log to rows of answers. With `lines`, each has the price lines of its charge, unless its prices are no
+/// longer in force.
 fn log_rows(rows: Vec<Row>, lines: Option<bool>, prices: &dyn ProviderDirectory) -> Vec<LogRow> {
     let lines = lines.unwrap_or(false);
     let row = |row: Row| {
@@ -133,34 +135,35 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 impl QueryLog {
-    /// The position to continue from, which `read` parses.
+    /// Returns the position to continue from; `None` for the beginning. `read` parses the cursor.
     fn parse_cursor<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, AdminError> {
         let place = self.cursor.as_deref().map(|text| {
-            let wrong = || AdminError::of_field("cursor", "it is not a cursor of weir for this order");
+            let wrong = || AdminError::of_field("cursor", "the value is not a cursor of weir for this order");
             read(text).ok_or_else(wrong)
         });
         place.transpose()
     }
 
-    /// The filter for rows.
+    /// Returns the filter that rows must match.
     async fn row_filter(&self, admin: &Admin) -> Result<LogFilter, AdminError> {
         let mut filter = self.filter(admin.ledger.now_ms().await?)?;
         if let Some(account) = &self.account {
             accounts::existing_account(admin, account.as_str()).await?;
         } else if let Some(key) = &filter.key {
-            // A key belongs to one account forever, so other accounts' rows need not be searched.
+            // The rows of other accounts need not be searched, because a key belongs to one account for ever.
             let known = admin.store.by_id(key).await?;
             filter.account = known.map(|known| known.record.account.into());
         }
         Ok(filter)
     }
 
-    /// The matching rows.
+    /// Returns a reader of the rows that match the call's filter.
     async fn rows(&self, admin: &Admin) -> Result<LogRows, AdminError> {
         let filter = self.row_filter(admin).await?;
         let begin = LogCursor::before(&filter);
         let from = match self.parse_cursor(read_cursor)? {
-            // Days that have been removed from the log since the previous page are skipped.
+            // If the day of the cursor has been removed from the log since the previous page, reading continues on the first day
+            // that has not.
             Some(cursor) if cursor.day >= begin.day => cursor,
             Some(_) | None => begin,
         };
@@ -170,7 +173,10 @@ impl QueryLog {
     fn filter(&self, now_ms: i64) -> Result<LogFilter, AdminError> {
         let hours = self.hours.map(|hours| now_ms - i64::from(hours) * HOUR_MS);
         if self.from.is_some() && hours.is_some() {
-            return Err(AdminError::of_field("hours", "it cannot be combined with `from`"));
+            return Err(AdminError::of_field(
+                "hours",
+                "the field cannot be combined with `from`",
+            ));
         }
         let oldest = now_ms - i64::from(RETENTION_DAYS) * DAY_MS;
         let tomorrow = (now_ms.div_euclid(DAY_MS) + 1) * DAY_MS;
@@ -179,7 +185,7 @@ impl QueryLog {
         if let (Some(from), Some(until)) = (from, until)
             && from >= until
         {
-            return Err(AdminError::of_field("until", "it must be after --from"));
+            return Err(AdminError::of_field("until", "the time must be after --from"));
         }
         Ok(LogFilter {
             account: self.account.as_ref().map(AccountId::to_string),
@@ -195,10 +201,10 @@ impl QueryLog {
     }
 }
 
-/// The maximum length of a request id in a cursor.
+/// The maximum length of a request id in a cursor, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
-/// Writes a cursor as `DAY.TIME.REQUEST.ACCOUNT`; at the beginning of a day the last two are empty.
+/// Formats a cursor as `DAY.TIME.REQUEST.ACCOUNT`. At the beginning of a day, the last two parts are empty.
 fn write_cursor(cursor: &LogCursor) -> String {
     let LogPosition {
         account,
@@ -208,7 +214,7 @@ fn write_cursor(cursor: &LogCursor) -> String {
     format!("{}.{time_ms}.{request_id}.{account}", cursor.day)
 }
 
-/// Reads a cursor that [`write_cursor`] has written; `None` for any other text.
+/// Parses a cursor that [`write_cursor`] has formatted. Returns `None` for any other text.
 fn read_cursor(text: &str) -> Option<LogCursor> {
     let mut parts = text.splitn(4, '.');
     let (day, time, id, account) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -227,7 +233,7 @@ fn read_cursor(text: &str) -> Option<LogCursor> {
     })
 }
 
-/// The prefix of a cursor into a backend that is read by time.
+/// The prefix of a cursor that is a position in rows ordered by time. A cursor without it is a position in the store's lists.
 const HOME: &str = "h*";
 
 impl AdminHandler for ListNewestRows {
@@ -249,8 +255,8 @@ impl AdminHandler for ListNewestRows {
     }
 }
 
-/// Writes a cursor: in the store's lists `DAY` and, per account, `*ACCOUNT*LEFT`; otherwise `h*LENGTH*TIME*ACCOUNT*REQUEST`. It
-/// needs no encoding in a URL.
+/// Formats a cursor. A position in the store's lists is `DAY`, followed for each account by `*ACCOUNT*LEFT`. Any other position
+/// is `h*LENGTH*TIME*ACCOUNT*REQUEST`. A cursor needs no encoding in a URL.
 fn write_newest_cursor(cursor: &NewestCursor) -> String {
     match cursor {
         NewestCursor::InLists(ListsCursor { day, left }) => {
@@ -269,7 +275,7 @@ fn write_newest_cursor(cursor: &NewestCursor) -> String {
     }
 }
 
-/// Reads a cursor that [`write_newest_cursor`] has written; `None` for any other text.
+/// Parses a cursor that [`write_newest_cursor`] has formatted. Returns `None` for any other text.
 fn read_newest_cursor(text: &str) -> Option<NewestCursor> {
     if let Some(of_home) = text.strip_prefix(HOME) {
         let mut parts = of_home.splitn(4, '*');
@@ -291,10 +297,10 @@ fn read_newest_cursor(text: &str) -> Option<NewestCursor> {
     Some(NewestCursor::InLists(ListsCursor { day, left }))
 }
 
-/// The maximum number of rows in an answer.
+/// The maximum number of rows in one answer with the most recent rows of a key.
 const ROWS_MAX: usize = 100;
 const MS_PER_DAY: i64 = 24 * 3_600_000;
-/// The number of days that are searched, including today.
+/// The number of days that are searched for the most recent rows of a key, including today.
 const DAYS_SEARCHED: i64 = 31;
 
 impl AdminHandler for ListLatestRows {

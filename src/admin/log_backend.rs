@@ -1,4 +1,5 @@
-//! Questions about the log backends: which they are, copying rows from the former one, and removing them there.
+//! Calls of the admin API about the log backends: they return which ones there are, copy rows from the former one, and remove
+//! rows from it.
 
 use std::sync::Arc;
 
@@ -47,11 +48,11 @@ impl AdminHandler for FillLogHome {
         let homes = &admin.homes;
         let OpenLogBackend::Fed(fed) = &homes.home else {
             return Err(AdminError::invalid(
-                "the log backend is the store, which gets rows only by their settlement",
+                "cannot copy rows: the log backend is the store, which gets rows only by their settlement",
             ));
         };
         let former = homes.former().ok_or_else(|| {
-            AdminError::invalid("`[log] former_home` is not set: there is no former backend to copy rows from")
+            AdminError::invalid("cannot copy rows: `[log] former_home` does not name a log backend to copy from")
         })?;
         let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
         admin.audit(author.peer, "log.fill", "", &self).await?;
@@ -71,19 +72,19 @@ impl AdminHandler for RemoveFormerRows {
     async fn answer(self, admin: &Admin, author: Author) -> Result<RemovedDay, AdminError> {
         let Some(FormerLogBackend::Store(store)) = &admin.homes.former else {
             return Err(AdminError::invalid(
-                "`[log] former_home` is not the store: remove the rows of another backend yourself",
+                "cannot remove rows, because `[log] former_home` is not the store: remove the rows of another log backend yourself",
             ));
         };
         let account = accounts::existing_account(admin, self.account.as_str()).await?.id;
         let number = day_of_date(self.day.0);
-        // Counted before the day is compared: the sums include each of these rows, and so must the backend.
+        // Counted before the day is compared. So the sums include each of these rows, and the log backend must have each.
         let seen = store.lists().log_days(&account, number..=number).await?.pop();
         let (mut rows, mut proven) = (0, true);
         if let Some(seen) = seen.filter(|seen| seen.rows > 0) {
             proven = verify::prove(admin, &account, number).await?.is_proven();
             if proven {
                 admin.audit(author.peer, "log.remove", "", &self).await?;
-                // If not, a node that still uses the store as its log backend has added a row.
+                // If the rows were not removed, a node that still uses the store as its log backend has added a row meanwhile.
                 let is_removed = store.lists().remove(&account, &seen).await?;
                 (rows, proven) = (if is_removed { seen.rows } else { 0 }, is_removed);
             }
@@ -97,21 +98,21 @@ impl AdminHandler for RemoveFormerRows {
     }
 }
 
-/// The log backends.
+/// The log backends that the admin API reads and changes.
 #[derive(Clone)]
 pub(crate) struct AdminLogBackends {
-    /// The backend that gets rows.
+    /// The current log backend, which gets new rows.
     pub(super) home: OpenLogBackend,
-    /// The former backend, whose rows are still read.
+    /// The former log backend, which is still read. `None` if there is none.
     pub(super) former: Option<FormerLogBackend>,
-    /// The journals whose rows go to the log.
+    /// The lanes of the journal that this process has open.
     pub(super) lanes: Arc<OpenLanes>,
-    /// Held while the backend is filled: two tasks would copy the same rows.
+    /// Locked while rows are copied to the log backend, because two concurrent calls would copy the same rows.
     pub(super) filling: Arc<Mutex<()>>,
 }
 
 impl AdminLogBackends {
-    /// `home` gets the rows of `lanes`; `former` is only read.
+    /// Creates the value. `home` gets the rows of `lanes`; `former` is only read.
     pub(crate) fn new(home: OpenLogBackend, former: Option<FormerLogBackend>, lanes: Arc<OpenLanes>) -> Self {
         Self {
             home,
@@ -121,17 +122,17 @@ impl AdminLogBackends {
         }
     }
 
-    /// Reads the log from both backends.
+    /// Returns a reader of the log in both log backends.
     pub(super) fn reading(&self) -> LogReader {
         self.home.reading(self.former.as_ref())
     }
 
-    /// The former backend, for reading.
+    /// Returns the former log backend, for reading. `None` if there is none.
     pub(super) fn former(&self) -> Option<&dyn LogBackend> {
         self.former.as_ref().map(FormerLogBackend::as_backend)
     }
 
-    /// Compares the rows with the sums of a ledger.
+    /// Returns a prover that compares rows with the daily sums of `ledger`.
     pub(super) fn prover<'p>(&'p self, ledger: &'p dyn LedgerStore) -> Prover<'p> {
         Prover {
             ledger,

@@ -1,4 +1,5 @@
-//! Questions about the node itself: its audit record, its upgrade, and a backup of the store that it owns.
+//! Calls of the admin API about this node: its audit record, its upgrade, its models and providers, and a backup of the store
+//! that it owns.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::{
     store::archive::file::{self, BackupHeader, FORMAT},
 };
 
-/// The maximum number of pieces of a backup that wait for the client.
+/// The maximum number of pieces of a backup that wait to be sent.
 const PIECES_WAITING: usize = 4;
 
 impl AdminHandler for ListAuditedChanges {
@@ -34,7 +35,7 @@ impl AdminHandler for Upgrade {
     async fn answer(self, admin: &Admin, author: Author) -> Result<UpgradedProcess, AdminError> {
         let Some(upgrades) = admin.upgrades.clone() else {
             return Err(AdminError::not_found(
-                "only a weir that was started by `weir serve` can be upgraded",
+                "cannot upgrade this process: only a weir that was started by `weir serve` can be upgraded",
             ));
         };
         admin.audit(author.peer, "upgrade", "", &self).await?;
@@ -43,14 +44,14 @@ impl AdminHandler for Upgrade {
 }
 
 impl Admin {
-    /// The pieces of a backup of the store that this process owns.
+    /// Begins a backup of the store that this process owns, and returns the receiver of its pieces.
     ///
     /// # Errors
-    /// The store is shared, or the author may not make a backup.
+    /// The store is not owned by this process, or the author's role does not permit a backup.
     pub(crate) fn back_up(&self, author: &Author, Backup {}: Backup) -> Result<mpsc::Receiver<Vec<u8>>, AdminError> {
         author.peer.check_role(Backup::ROLE)?;
         let archive = self.archive.clone().ok_or_else(|| {
-            AdminError::not_found("this store is shared: `weir store backup` with the configuration reads it directly")
+            AdminError::not_found("cannot back up the store through this process, because several nodes share it: run `weir store backup` with the configuration, which reads the store directly")
         })?;
         let header = BackupHeader {
             weir_backup: FORMAT,
@@ -60,9 +61,9 @@ impl Admin {
         };
         let (to, pieces) = mpsc::channel::<Vec<u8>>(PIECES_WAITING);
         tokio::spawn(async move {
-            // The client notices, because the last line is missing.
+            // The client notices the failure, because the last line of the backup is missing.
             if let Err(error) = file::send_backup(&*archive, &header, to).await {
-                tracing::error!(%error, "a backup failed");
+                tracing::error!(%error, "cannot complete a backup of the store: the client has got only a part");
             }
         });
         Ok(pieces)
@@ -95,7 +96,7 @@ impl AdminHandler for DisableProvider {
     }
 }
 
-/// The values of a switch in the audit record.
+/// The values that the audit record has for switching a provider on or off.
 #[derive(Serialize)]
 struct AuditedSwitch<'a> {
     provider: &'a str,
@@ -103,18 +104,19 @@ struct AuditedSwitch<'a> {
 
 async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result<SwitchedProvider, AdminError> {
     let known = admin.providers.providers();
-    // A provider that is no longer configured can still be switched on, or its switch would remain forever.
+    // A provider that is no longer configured can still be switched on. Otherwise the record that it is off would remain for
+    // ever.
     if !on && known.iter().all(|provider| provider.name != name) {
         let names: Vec<&str> = known.iter().map(|provider| provider.name.as_str()).collect();
         return Err(AdminError::not_found(format!(
-            "this provider does not exist; the providers are {}",
+            "provider `{name}` does not exist; the providers are {}",
             names.join(", ")
         )));
     }
     let of_name = known.iter().find(|provider| provider.name == name);
     if on && let Some(why) = of_name.and_then(|provider| provider.why_off.as_deref()) {
         return Err(AdminError::invalid(format!(
-            "{name} is off by its configuration, which the switch cannot change: {why}"
+            "cannot switch on {name}, because it is off by its configuration: {why}"
         )));
     }
     let operation = if on { "provider.enable" } else { "provider.disable" };
@@ -127,7 +129,7 @@ async fn switch(admin: &Admin, author: Author, name: String, on: bool) -> Result
         tokio::task::spawn_blocking(move || providers.switch(&name, on))
     };
     let changed = changing.await.map_err(|error| AdminError::failed(error.to_string()))?;
-    let changed = changed.map_err(|error| AdminError::failed(format!("the switch cannot be saved: {error}")))?;
+    let changed = changed.map_err(|error| AdminError::failed(format!("cannot save whether {name} is on: {error}")))?;
     Ok(SwitchedProvider {
         provider: name,
         enabled: on,

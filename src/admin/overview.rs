@@ -1,4 +1,4 @@
-//! Totals of all accounts for the console's first page: balances now, and usage today and this month.
+//! Computes the totals of all accounts for the console's first page: current balances, and usage of today and this month.
 
 use futures_util::{
     TryFutureExt,
@@ -27,35 +27,36 @@ use crate::{
     },
 };
 
-/// The maximum number of accounts that are counted: each costs two calls to the store.
+/// The maximum number of accounts that are included in the totals. Each account costs two calls of the store.
 const ACCOUNTS_MAX: usize = 10_000;
-/// The number of accounts whose sums are read concurrently.
+/// The maximum number of accounts whose sums are read concurrently.
 const AT_ONCE: usize = 16;
-/// The maximum number of listed accounts with a low balance.
+/// The maximum number of accounts that are listed because of a low balance.
 const LOW_MAX: usize = 20;
 /// The number of days whose costs are listed.
 const DAYS_SHOWN: i64 = 30;
-/// The number of listed accounts, keys and models with the highest costs of the last week.
+/// How many accounts, keys and models with the highest costs of the last week are listed.
 const DEAREST_MAX: usize = 5;
-/// The maximum number of accounts, the most expensive first, whose keys are read to find the most expensive keys.
+/// The maximum number of accounts whose keys are read to find the keys with the highest costs. The accounts with the highest
+/// costs are read.
 const KEYS_OF_ACCOUNTS_MAX: usize = 32;
 const DAY_MS: i64 = 24 * 3_600_000;
 
 impl AdminHandler for ShowOverview {
-    /// Counts the first [`ACCOUNTS_MAX`] accounts.
+    /// Returns the totals of the first [`ACCOUNTS_MAX`] accounts.
     async fn answer(self, admin: &Admin, _: Author) -> Result<Overview, AdminError> {
         Ok(count_first(&*admin.ledger, ACCOUNTS_MAX).await?.into_overview())
     }
 }
 
-/// The totals of the first accounts by name.
+/// Computes the totals of the first `accounts_max` accounts, in the order of their names.
 async fn count_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<OverviewTotals, StoreError> {
     let today = ledger.now_ms().await?.div_euclid(DAY_MS);
     let month = day_of_date(date_of_day(today).first_of_month());
     let mut all = OverviewTotals::new(today);
     let mut after: Option<String> = None;
     loop {
-        // Reading one more than needed tells whether there are others.
+        // After `accounts_max` accounts, one more is read to find out whether there are others.
         let asked = (accounts_max - all.accounts).clamp(1, LIST_ACCOUNTS_MAX);
         let page = ledger.accounts(after.as_deref(), asked).await?;
         if all.accounts == accounts_max {
@@ -74,10 +75,10 @@ async fn count_first(ledger: &dyn LedgerStore, accounts_max: usize) -> Result<Ov
     Ok(all)
 }
 
-/// The totals of the accounts counted so far.
+/// The totals of the accounts that were added so far.
 struct OverviewTotals {
     accounts: usize,
-    /// Whether all accounts are counted.
+    /// Whether all accounts were added.
     is_whole: bool,
     suspended: usize,
     balance: NanoUsd,
@@ -86,19 +87,19 @@ struct OverviewTotals {
     paid_today: NanoUsd,
     paid_month: NanoUsd,
     low_count: u64,
-    /// The accounts with the lowest balances among those with a low balance, the lowest first.
+    /// The accounts with a low balance, with the balance of each. Those with the lowest balances are included, the lowest first.
     low: Vec<(NanoUsd, AccountDetails)>,
     today: Sums,
     month: Sums,
     /// The costs of models by day.
     models: DailyCosts,
-    /// The costs of accounts in two weeks. `key_weeks`: those of the keys of the most expensive accounts.
+    /// The costs of accounts in the last two weeks, and those of the keys of the accounts with the highest costs.
     account_weeks: DailyCosts,
     key_weeks: DailyCosts,
 }
 
 impl OverviewTotals {
-    /// No accounts yet. `today` is in days since the Unix epoch.
+    /// Begins without accounts. `today` is in days since the Unix epoch.
     fn new(today: i64) -> Self {
         let weeks = DailyCosts::new(today - 2 * WEEK as i64 + 1..=today);
         Self {
@@ -120,7 +121,7 @@ impl OverviewTotals {
         }
     }
 
-    /// Adds the sums of accounts. `month` is the month's first day.
+    /// Adds the daily sums of accounts. `month` is the first day of the month, in days since the Unix epoch.
     async fn add_sums(
         &mut self,
         ledger: &dyn LedgerStore,
@@ -151,8 +152,8 @@ impl OverviewTotals {
         Ok(())
     }
 
-    /// Reads the keys of the most expensive accounts, until no key of a further account can be among the most expensive: a key
-    /// costs no more than its account.
+    /// Adds the costs of the keys of the accounts with the highest costs. Stops when no key of a further account can be among the
+    /// keys with the highest costs, because a key costs no more than its account.
     async fn add_most_expensive_keys(&mut self, ledger: &dyn LedgerStore) -> Result<(), StoreError> {
         for account in most_expensive_weeks(self.account_weeks.weeks(), KEYS_OF_ACCOUNTS_MAX) {
             let found = most_expensive_weeks(self.key_weeks.weeks(), DEAREST_MAX);
@@ -190,7 +191,8 @@ impl OverviewTotals {
             accounts: self.accounts,
             is_whole: self.is_whole,
             suspended: self.suspended,
-            // Each charge lowers the balance by as much as it adds to what is spent.
+            // Each charge lowers the balance and increases the total spending by the same amount, so their sum is what was paid
+            // in.
             paid_in_nano_usd: self.balance.saturating_add(self.spent),
             paid_today_nano_usd: self.paid_today,
             paid_month_nano_usd: self.paid_month,
@@ -221,7 +223,8 @@ mod tests {
         store::ledger::contract::{change_record, memory, node, record},
     };
 
-    /// So many accounts of 100 nano-USD: all of them low, the first one with a request that holds 30, the last one suspended.
+    /// Creates a ledger with this number of accounts, each with a balance of 100 nano-USD, which is low. The first account has a
+    /// request that holds 30; the last one is suspended.
     async fn ledger(accounts: usize) -> Arc<dyn LedgerStore> {
         let ledger = memory::ledger();
         for number in 0..accounts {
@@ -304,7 +307,7 @@ mod tests {
         };
         let mut all = OverviewTotals::new(0);
         let most = i64::try_from(LOW_MAX).unwrap();
-        // Upwards and downwards in turn: what comes late is named, too.
+        // Alternates between low and high numbers, because accounts that come late must be listed too.
         for step in 0..2 * most {
             let number = if step % 2 == 0 { step } else { -step };
             all.add_account(&account(number, Some(NanoUsd::from_nanos(i64::MAX))));
@@ -320,7 +323,7 @@ mod tests {
             (named, all.low_count),
             (lowest.iter().map(String::as_str).collect(), 2 * LOW_MAX as u64)
         );
-        // Where nothing is said of it, nothing left is low.
+        // Without a limit for low balances, a balance is low when nothing is left.
         let mut all = OverviewTotals::new(0);
         for (number, low_balance) in [(-1, None), (0, None), (0, Some(NanoUsd::from_nanos(-5))), (1, None)] {
             all.add_account(&account(number, low_balance));

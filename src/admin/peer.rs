@@ -1,4 +1,4 @@
-//! The callers of the admin API.
+//! Who calls the admin API, and under which condition a change is to be made.
 
 use std::sync::{
     Arc,
@@ -25,28 +25,29 @@ use crate::{
     },
 };
 
-/// A caller of the admin API.
+/// Who calls the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AdminPeer {
-    /// A process on this machine, as far as the system identifies it.
+    /// A process on this machine, with its user id and process id as far as the system reports them.
     Process { uid: Option<u32>, pid: Option<i32> },
-    /// The holder of a certificate.
+    /// The owner of a client certificate: the certificate's subject and SHA-256.
     Certified(Arc<str>),
-    /// A user of the OpenID provider. `subject` identifies the person and is never given to another; `name` is for people and may
+    /// A user of the OpenID provider. `subject` identifies the user and is never reassigned. `name` is for display and can
     /// change.
     Person { subject: Arc<str>, name: Arc<str> },
-    /// A session of the console that `opened_by` has opened.
+    /// A session of the console with this role, which `opened_by` has opened.
     Console { opened_by: Box<AdminPeer>, role: Role },
-    /// The owner of a key, signed in with it at the portal.
+    /// The owner of this key, who is signed in at the portal with it.
     Owner(KeyId),
 }
 
 impl AdminPeer {
-    /// Refuses a question that needs a higher role than the session's. Callers by socket or certificate may ask everything.
+    /// Refuses a call that needs a higher role than that of the caller's session. Callers by socket or certificate can make every
+    /// call.
     ///
     /// # Errors
-    /// Names the role that is needed.
+    /// The session's role is too low. The message names the role that is needed.
     pub(super) fn check_role(&self, needed: Role) -> Result<(), AdminError> {
         match self {
             Self::Console { role, .. } if *role < needed => Err(AdminError::new(
@@ -61,7 +62,7 @@ impl AdminPeer {
         }
     }
 
-    /// The caller's name for people.
+    /// Returns the caller's name for display.
     pub(super) fn display_name(&self) -> String {
         match self {
             Self::Process { uid, .. } => uid.map_or_else(|| "a process".to_owned(), |uid| format!("uid {uid}")),
@@ -72,7 +73,7 @@ impl AdminPeer {
         }
     }
 
-    /// The caller as in the audit record.
+    /// Converts the caller to its form in the audit record.
     pub(super) fn audit_peer(self) -> AuditPeer {
         match self {
             Self::Process { uid, pid } => AuditPeer {
@@ -102,7 +103,7 @@ impl AdminPeer {
     }
 }
 
-/// Extends the lifetime of a connection, on request of one of its calls.
+/// Lets a handler of a call extend the lifetime of the connection, which is needed for long answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionExtension(pub(crate) Arc<AtomicBool>);
 
@@ -112,16 +113,16 @@ impl ConnectionExtension {
     }
 }
 
-/// The author of a question.
+/// The author of a call of the admin API.
 #[derive(Clone, Debug)]
 pub(crate) struct Author {
     pub(crate) peer: AdminPeer,
-    /// The condition of the change: set by pages of this process, or the request's `If-Match`.
+    /// The condition under which a change is made. Pages of this process set it; for other callers it is the header `If-Match`.
     pub(crate) from: ChangePrecondition,
 }
 
 impl From<AdminPeer> for Author {
-    /// The peer, without a condition.
+    /// Creates an author whose changes are unconditional.
     fn from(peer: AdminPeer) -> Self {
         Self {
             peer,
@@ -144,13 +145,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Author {
     }
 }
 
-/// The condition of `If-Match`. Neither `*` nor a missing header is a condition.
+/// Returns the condition in the header `If-Match`. A missing header and `*` are no condition.
 fn if_match(headers: &HeaderMap) -> Result<ChangePrecondition, AdminError> {
     let version = condition(headers)?;
     Ok(version.map_or(ChangePrecondition::Anything, ChangePrecondition::Version))
 }
 
-/// The version in `If-Match`; `None` if the change is unconditional.
+/// Returns the version in the header `If-Match`. `None` if the change is unconditional.
 fn condition(headers: &HeaderMap) -> Result<Option<Version>, AdminError> {
     let wanted = || AdminError::invalid("If-Match must be one version in quotes, such as \"17-5f3a9c21\", or `*`");
     let mut named = headers.get_all(header::IF_MATCH).iter();

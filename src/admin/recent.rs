@@ -1,4 +1,5 @@
-//! Recent answers, which all viewers of the console share, so that the load on the store does not grow with their number.
+//! Stores recent answers of the admin API, which all users of the console share. So the load on the store does not grow with
+//! their number.
 
 use std::{
     any::Any,
@@ -17,24 +18,25 @@ use crate::{api::error::AdminError, edges::clock};
 
 /// The minimum time for which an answer is reused.
 const REUSE_MIN: Duration = Duration::from_secs(1);
-/// An answer is reused for 20 times the time it took, so that making it takes at most a twentieth of the store's time.
+/// An answer is reused for this multiple of the time that it took. So answering one call takes at most a twentieth of the store's
+/// time.
 const REUSE_FACTOR: u32 = 20;
 /// The maximum time for which an answer is reused.
 const REUSE_MAX: Duration = Duration::from_secs(30);
-/// The maximum number of answers kept, each at most about 200 KB. Further answers are not shared.
+/// The maximum number of stored answers, each of at most about 200 KB. Further answers are not shared.
 const ANSWERS_MAX: usize = 64;
 
-/// An answer that all viewers share.
+/// An answer of the admin API that several callers share.
 pub(super) type SharedAnswer = Result<Arc<dyn Any + Send + Sync>, AdminError>;
 
-/// The recent answers, by path and query.
+/// The recent answers, by the path and query of the call.
 pub(super) struct ResponseCache<T> {
     answers: Mutex<HashMap<String, Arc<CachedAnswer<T>>>>,
 }
 
-/// An answer that is ready or being made.
+/// An answer that is ready or is being prepared.
 struct CachedAnswer<T> {
-    /// The number of changes made through this node when the answer was requested.
+    /// The number of changes that had been made through this node when the answer was requested.
     changes: u64,
     made: OnceCell<TimedAnswer<T>>,
 }
@@ -53,9 +55,8 @@ impl<T> Default for ResponseCache<T> {
 }
 
 impl<T: Clone> ResponseCache<T> {
-    /// The result of `make`, or a recent result for the same path if nothing was changed through this node since. Concurrent
-    /// callers
-    /// share one call of `make`.
+    /// Returns the result of `make`. Instead returns a recent result for the same path if no change was made through this node
+    /// since. Concurrent callers share one call of `make`.
     pub(super) async fn get(&self, path: &str, changes: &ChangeCounter, make: impl Future<Output = T>) -> T {
         let known = self.entry(path, changes.count(), clock::instant());
         let made = known.made.get_or_init(|| async {
@@ -89,26 +90,26 @@ impl<T> CachedAnswer<T> {
     }
 }
 
-/// How long an answer may be reused, given how long it took to make.
+/// Returns how long an answer can be reused that took this long to prepare.
 fn reuse_time(took: Duration) -> Duration {
     took.saturating_mul(REUSE_FACTOR).clamp(REUSE_MIN, REUSE_MAX)
 }
 
-/// The number of changes, shared by all parts of the admin API.
+/// Counts the changes that were made through this node. All parts of the admin API share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeCounter(Arc<AtomicU64>);
 
-/// A change in progress. It is counted when it ends, whether it succeeded or not.
-#[must_use = "the change ends with it"]
+/// A change that is being made. When this is dropped, the change is counted, whether it succeeded or not.
+#[must_use = "the change counts as made when this is dropped"]
 pub(super) struct PendingChange<'a>(&'a AtomicU64);
 
 impl ChangeCounter {
-    /// The number of changes so far.
+    /// Returns the number of changes so far.
     pub(super) fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Begins a change.
+    /// Begins a change, which is counted when the returned value is dropped.
     pub(super) fn begin(&self) -> PendingChange<'_> {
         PendingChange(&self.0)
     }
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// An answer that says how many were made.
+    /// Requests an answer, which contains the number of answers that were prepared.
     async fn ask(recent: &ResponseCache<u64>, path: &str, changes: &ChangeCounter, made: &AtomicU64) -> u64 {
         let make = async { made.fetch_add(1, Ordering::SeqCst) + 1 };
         recent.get(path, changes, make).await

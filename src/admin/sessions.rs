@@ -1,4 +1,4 @@
-//! Questions about who is signed in: people in browsers, at the console and the portal, and agents with a key.
+//! Calls of the admin API about who is signed in: users of the console and the portal in browsers, and agents with a key.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -26,25 +26,25 @@ use crate::{
     },
 };
 
-/// The maximum number of sessions in an answer: the most recently used ones.
+/// The maximum number of sessions in one answer. The most recently used ones are returned.
 const SESSIONS_MAX: usize = 1000;
-/// The maximum number of rounds, each of [`SESSIONS_MAX`] sessions, for ending all sessions.
+/// The maximum number of rounds for ending all sessions. Each round ends [`SESSIONS_MAX`] sessions.
 const ROUNDS_MAX: usize = 100;
-/// The length of a session's id: a prefix of its digest, from which nobody can make a cookie.
+/// The number of characters of a session's id. It is a prefix of the cookie's digest, from which nobody can derive the cookie.
 const ID_CHARS: usize = 16;
 
-/// Who holds a session, as the console and the portal store it.
+/// Who is signed in by a session, in the form that the console and the portal store.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "door", content = "who", rename_all = "snake_case")]
 pub(crate) enum SessionHolder {
-    /// An operator, at the console.
+    /// An operator, who is signed in at the console.
     Console { opened_by: AdminPeer, role: Role },
-    /// The owner of a key, at the portal.
+    /// The owner of this key, who is signed in at the portal.
     Portal { key: KeyId },
 }
 
 impl SessionHolder {
-    /// Reads a stored session; `None` if nobody holds it, such as a sign-in in progress.
+    /// Parses a stored session. `None` if nobody is signed in by it yet, for example if a sign-in is in progress.
     pub(crate) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -79,7 +79,9 @@ impl AdminHandler for EndSession {
         let sessions = held_sessions(&*admin.web_sessions).await?;
         let found = sessions.iter().find(|(session, _)| short_id(session) == self.id);
         let (session, _) = found.ok_or_else(|| {
-            AdminError::not_found("no session has this id, or it has ended; `weir console sessions` lists the sessions")
+            AdminError::not_found(
+                "no session has this id, or the session has ended; `weir console sessions` lists all sessions",
+            )
         })?;
         end_one(admin, &author.peer, session).await?;
         Ok(EndedSessions { ended: 1 })
@@ -112,7 +114,7 @@ async fn held_sessions(store: &dyn WebSessionStore) -> Result<Vec<(ListedWebSess
     Ok(held.collect())
 }
 
-/// The values of an ended session in the audit record.
+/// The values that the audit record has for a session that is ended.
 #[derive(Serialize)]
 struct AuditedSessionEnd {
     session: String,
@@ -147,8 +149,8 @@ fn session_view(session: &ListedWebSession, holder: SessionHolder) -> SessionVie
     }
 }
 
-/// The values of a decision in the audit record. The code is valid for minutes only, and useless otherwise, so it may be
-/// recorded.
+/// The values that the audit record has for a decision about an agent's sign-in. The code can be recorded, because it expires
+/// within minutes and is useless once it was decided.
 #[derive(Serialize)]
 struct AuditedDecision<'a> {
     user_code: &'a UserCode,
@@ -162,7 +164,7 @@ impl AdminHandler for DecideSignIn {
         let view = existing_key_view(admin, &id).await?;
         let works = view.record.check(&view.digest, clock::unix_seconds());
         works.map_err(|denied| AdminError::invalid(format!("{denied}: nobody can sign in with it")))?;
-        // A form that was sent twice gets the same answer.
+        // If the same form is sent twice, both get the same answer.
         if sign_ins.is_decided(&user_code, &view, approve).await? {
             return Ok(DecidedSignIn { id, approved: approve });
         }

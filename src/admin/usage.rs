@@ -1,4 +1,4 @@
-//! Usage of accounts, keys, models and tags, from the daily sums.
+//! Calls of the admin API that report the usage of accounts, keys, models and tags. The figures are read from the daily sums.
 
 use std::ops::RangeInclusive;
 
@@ -22,9 +22,9 @@ use crate::{
 
 /// The default number of days of a report.
 const DAYS_DEFAULT: i64 = 30;
-/// The number of accounts in an answer if none is named, which are read concurrently. The next answer has further ones.
+/// The number of accounts whose sums are read concurrently if no account is named. The next page has further accounts.
 const ACCOUNTS_AT_ONCE: usize = 32;
-/// The number of names whose costs are listed by day; all others are summed up.
+/// The maximum number of names whose costs are listed by day. The costs of all others are added up.
 pub(super) const DAILY_MAX: usize = 6;
 const DAY_MS: i64 = 24 * 3_600_000;
 
@@ -37,10 +37,10 @@ impl AdminHandler for ShowUsage {
         let most = self.most.unwrap_or(usize::MAX);
         let mut report = UsageReport::default();
         let mut costs = DailyCosts::new(days.clone());
-        // A chart of days is split by model.
+        // The costs by day are split by model.
         let split = if by == SplitBy::Day { SplitBy::Model } else { by };
-        // A request with two tags is in the sums of both, and one without tags in none, so the total comes from the account's
-        // sums.
+        // A request with two tags is part of the sums of both, and one without tags of none. Therefore the total is read from the
+        // account's sums.
         let whole = (of == SumSelector::Tags).then_some(SumSelector::One(SumSubject::Account));
         let (ledger, asked, of, whole) = (&*admin.ledger, &days, &of, &whole);
         let reads = accounts.iter().map(|account| async move {
@@ -70,23 +70,26 @@ impl AdminHandler for ShowUsage {
 }
 
 impl ShowUsage {
-    /// The sums that answer the question.
+    /// Returns which sums answer the call.
     fn sums(&self, by: SplitBy) -> Result<SumSelector, AdminError> {
         let refused = |message: &str| Err(AdminError::of_field("tag", message));
         match (&self.key, &self.tag, by) {
             (Some(_), Some(_), _) | (Some(_), None, SplitBy::Tag) | (None, Some(_), SplitBy::Key) => {
-                refused("sums are kept by key and by tag, but not by both together")
+                refused("sums are stored by key and by tag, but not by both together")
             }
             (Some(key), None, _) => Ok(SumSelector::One(SumSubject::Key(key.clone()))),
             (None, Some(tag), _) if tag.is_summed() => Ok(SumSelector::One(SumSubject::Tag(tag.clone()))),
-            (None, Some(_), _) => refused("sums are not kept for sessions; `weir log query --tag` finds their rows"),
+            (None, Some(_), _) => {
+                refused("sums are not kept for sessions; `weir log query --tag` lists the rows of a session")
+            }
             (None, None, SplitBy::Key) => Ok(SumSelector::Keys),
             (None, None, SplitBy::Tag) => Ok(SumSelector::Tags),
             (None, None, SplitBy::Day | SplitBy::Model) => Ok(SumSelector::One(SumSubject::Account)),
         }
     }
 
-    /// The named account or the key's; otherwise some accounts, and where to continue.
+    /// Returns the account that the call or its key names. If none is named, returns the next accounts, and the name after which
+    /// the next page continues.
     async fn accounts(&self, admin: &Admin) -> Result<(Vec<String>, Option<String>), AdminError> {
         if let Some(account) = &self.account {
             return Ok((
@@ -109,14 +112,14 @@ impl ShowUsage {
         Ok((names, next))
     }
 
-    /// The days of the report that are kept.
+    /// Returns the days of the report, without those whose sums are no longer stored.
     fn days(&self, now_ms: i64) -> Result<RangeInclusive<i64>, AdminError> {
         let today = now_ms.div_euclid(DAY_MS);
         let oldest = today - i64::from(RETENTION_DAYS);
         let number = |date: Option<UtcDay>| date.map(|UtcDay(date)| day_of_date(date));
         let (from, until) = (number(self.from), number(self.until));
         if from.zip(until).is_some_and(|(from, until)| from >= until) {
-            return Err(AdminError::of_field("until", "it must be after --from"));
+            return Err(AdminError::of_field("until", "the time must be after --from"));
         }
         let last = until.map_or(today, |until| until - 1).min(today);
         let first = from.unwrap_or(last + 1 - DAYS_DEFAULT).max(oldest);

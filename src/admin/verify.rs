@@ -1,4 +1,4 @@
-//! Compares the daily sums with their rows, in all backends, and replaces wrong sums.
+//! Calls of the admin API that compare daily sums with the rows in all log backends, and replace wrong sums.
 
 use crate::{
     admin::{Admin, accounts, errors::AdminHandler, peer::Author},
@@ -82,7 +82,9 @@ impl AdminHandler for MendLog {
         let is_whole = found.verdict.differences.is_empty();
         let ledger = &*admin.ledger;
         if !is_whole && !ledger.put_sums(&account, number, &found.sums, found.requests).await? {
-            let message = format!("rows of account `{account}` arrived in the meantime: try again");
+            let message = format!(
+                "cannot replace the sums of account `{account}`: further rows were settled meanwhile; try again"
+            );
             return Err(StoreError::Busy(message).into());
         }
         Ok(MendedDay {
@@ -93,7 +95,7 @@ impl AdminHandler for MendLog {
     }
 }
 
-/// Compares a day of an account with its sums.
+/// Compares the rows of an account and day with its daily sums.
 pub(super) async fn prove(admin: &Admin, account: &str, day: i64) -> Result<ProofFindings, AdminError> {
     let found = admin.homes.prover(&*admin.ledger).prove(account, day).await;
     found.map_err(|error: LogBackendError| LogReadError::from(error).into())
@@ -132,10 +134,10 @@ impl AdminHandler for FillFromJournal {
 }
 
 impl VerifyJournal {
-    /// The position in the journals to continue from.
+    /// Returns the position in the journals from which the comparison continues. `None` for the beginning.
     fn journal_position(&self) -> Result<Option<own_journal::LanePosition>, AdminError> {
         let place = self.after.as_deref().map(str::parse).transpose();
-        place.map_err(|()| AdminError::of_field("after", "it must be the `next` of an answer"))
+        place.map_err(|()| AdminError::of_field("after", "the value must be the `next` of a previous answer"))
     }
 
     async fn compare(&self, admin: &Admin, fills: bool) -> Result<JournalDays, AdminError> {

@@ -1,4 +1,4 @@
-//! Questions about accounts.
+//! Requests of the admin API about accounts, and their answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::domain::{
     version::Version,
 };
 
-/// Declares a question that sets limits of an account. The fields of the limits follow the question's own fields.
+/// Declares a request that sets limits of an account. The request's own fields precede the fields of the limits.
 macro_rules! question_of_limits {
     ($(#[$about:meta])* $question:ident { $($own:tt)* }) => {
         $(#[$about])*
@@ -22,28 +22,30 @@ macro_rules! question_of_limits {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $question {
             $($own)*
-            /// The balance at or below which the account's balance counts as low; null: never.
+            /// The balance in USD at or below which the account's balance counts as low; null: never.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) low_balance_usd: Nullable<Usd>,
-            /// The percentages of its keys' quotas at which notices are sent; null: as configured.
+            /// The percentages of a key's quota at which notices are sent, for all keys of the account; null: the percentages in
+            /// the configuration.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
-            /// Which state at providers its requests may name.
+            /// Which state at providers, such as earlier responses and files, the account's requests may name: only state that
+            /// the account has created (`own`), or any.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) provider_state: Option<ProviderState>,
-            /// Requests per minute; null: no limit.
+            /// The account's maximum number of requests per minute; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) rpm: Nullable<LimitInput>,
-            /// Tokens per minute, input and output; null: no limit.
+            /// The account's maximum number of tokens per minute, input and output together; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) tpm: Nullable<LimitInput>,
-            /// Concurrent requests; null: no limit.
+            /// The account's maximum number of concurrent requests; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) concurrency: Nullable<LimitInput>,
         }
 
         impl $question {
-            /// The limits that are set.
+            /// Returns the change of the account's limits that this request makes.
             pub(crate) fn terms(&self) -> AccountTermsChange {
                 AccountTermsChange {
                     low_balance: self.low_balance_usd.map(|low| low.map(|Usd(amount)| amount)),
@@ -59,12 +61,12 @@ macro_rules! question_of_limits {
 question_of_limits! {
     /// Creates an account.
     CreateAccount {
-        /// Its name.
+        /// The name of the new account.
         pub(crate) id: AccountId,
-        /// The opening balance; zero if omitted.
+        /// The opening balance in USD; zero if omitted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) balance_usd: Option<Usd>,
-        /// Identifies the creation, so that a repeated request creates one account.
+        /// An id of this operation. A repeated request with the same id creates no second account.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) operation_id: Option<OperationId>,
     }
@@ -73,7 +75,7 @@ question_of_limits! {
 question!(CreateAccount => ChangedAccount: POST "/v1/accounts", Owner; const STATUS: u16 = 201;);
 
 impl CreateAccount {
-    /// An account with this name, without balance and limits.
+    /// Builds the request for an account with this name, without balance and limits.
     pub(crate) fn new(id: AccountId) -> Self {
         Self {
             id,
@@ -89,16 +91,17 @@ impl CreateAccount {
     }
 }
 
-/// The limits of requests, tokens and concurrency.
+/// Returns the change of an account's or key's rate limits, from the maximum of requests per minute, tokens per minute and
+/// concurrent requests.
 pub(super) fn rates(limits: [Nullable<LimitInput>; 3]) -> RateLimitsChange {
     let [rpm, tpm, concurrency] = limits.map(|limit| limit.map(|limit| limit.map(|LimitInput(number)| number)));
     RateLimitsChange { rpm, tpm, concurrency }
 }
 
 question_of_limits! {
-    /// Changes the given limits of an account, and nothing else.
+    /// Changes the given limits of an account. Omitted limits stay as they are.
     UpdateAccount {
-        /// Its name.
+        /// The account's name.
         pub(crate) id: AccountId,
     }
 }
@@ -106,7 +109,7 @@ question_of_limits! {
 question!(UpdateAccount => ChangedAccount: PATCH "/v1/accounts/{id}", Owner);
 
 impl UpdateAccount {
-    /// An update that changes nothing yet.
+    /// Builds the request for the account `id`. It changes nothing until limits are set in it.
     pub(crate) fn new(id: AccountId) -> Self {
         Self {
             id,
@@ -124,11 +127,11 @@ impl UpdateAccount {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreditAccount {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: AccountId,
-    /// The amount, more than zero.
+    /// The amount to add, in USD, more than zero.
     pub(crate) usd: Usd,
-    /// Identifies the credit, so that a repeated request adds it once.
+    /// An id of this operation. A repeated request with the same id does not add the amount a second time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
 }
@@ -139,44 +142,44 @@ question!(CreditAccount => ChangedAccount: POST "/v1/accounts/{id}/credit", Owne
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AdjustAccount {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: AccountId,
-    /// The amount; below zero it lowers the balance.
+    /// The amount in USD. A negative amount lowers the balance.
     pub(crate) usd: Usd,
-    /// The reason, for the audit record.
+    /// The reason for the adjustment, which is written to the audit record.
     pub(crate) reason: AdjustmentReason,
-    /// Identifies the adjustment, so that a repeated request makes it once.
+    /// An id of this operation. A repeated request with the same id does not adjust the balance a second time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
 }
 
 question!(AdjustAccount => ChangedAccount: POST "/v1/accounts/{id}/adjust", Owner);
 
-/// Admits no further requests of an account's keys. Running requests continue.
+/// Suspends an account: further requests of its keys are refused. Running requests continue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuspendAccount {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: AccountId,
 }
 
 question!(SuspendAccount => ChangedAccount: POST "/v1/accounts/{id}/suspend", Owner);
 
-/// Admits requests of an account's keys again.
+/// Ends the suspension of an account: requests of its keys are admitted again.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumeAccount {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: AccountId,
 }
 
 question!(ResumeAccount => ChangedAccount: POST "/v1/accounts/{id}/resume", Owner);
 
-/// Shows an account.
+/// Returns an account.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowAccount {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: AccountId,
 }
 
@@ -186,53 +189,55 @@ question!(ShowAccount => AccountDetails: GET "/v1/accounts/{id}", Viewer;
     }
 );
 
-/// Lists accounts in the order of their names.
+/// Lists accounts, sorted by name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListAccounts {
-    /// Only accounts after this one.
+    /// The name of an account. Only accounts whose names sort after it are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<String>,
-    /// The maximum number of accounts; 100 if omitted.
+    /// The maximum number of accounts in the answer; 100 if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
 }
 
 question!(ListAccounts => AccountList: GET "/v1/accounts", Viewer);
 
-/// A page of accounts.
+/// A page of the list of accounts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AccountList {
-    /// The accounts, in the order of their names.
+    /// The accounts of this page, sorted by name.
     pub(crate) accounts: Vec<AccountDetails>,
-    /// The last of them, if there may be others after it.
+    /// The name of the last account of this page, if further accounts may follow. To get them, send this name as `after`.
     pub(crate) next: Option<String>,
 }
 
-/// An account.
+/// An account with its limits, balance and consumption.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AccountDetails {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: String,
-    /// Its other properties.
+    /// All properties of the account except its name.
     #[serde(flatten)]
     pub(crate) facts: AccountFacts,
 }
 
-/// The account after a change. If the store does not answer, it only says that the change is recorded.
+/// An account after a change. If the store does not answer, the change is only recorded, and the account's properties are left
+/// out.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ChangedAccount {
-    /// Its name.
+    /// The account's name.
     pub(crate) id: String,
-    /// Its other properties.
+    /// All properties of the account except its name; left out if the store did not answer.
     #[serde(flatten)]
     pub(crate) facts: Option<AccountFacts>,
-    /// Whether the change is applied. If not, it will be as soon as the store answers.
+    /// Whether the store has applied the change. If not, the change will be applied as soon as the store answers.
     pub(crate) applied: bool,
-    /// The operation id of a change of the balance.
+    /// The id of the operation; left out if the balance was not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) operation_id: Option<OperationId>,
-    /// Whether that change had been made before.
+    /// Whether an earlier request with the same operation id had already changed the balance; left out if the balance was not
+    /// changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) repeated: Option<bool>,
 }
@@ -241,14 +246,14 @@ pub(crate) struct ChangedAccount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AccountState {
-    /// They are admitted.
+    /// Requests of the account's keys are admitted.
     Active,
-    /// They are refused.
+    /// Requests of the account's keys are refused.
     Suspended,
 }
 
 impl AccountState {
-    /// The name, as in JSON.
+    /// Returns the state's name, as it is written in JSON.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -257,44 +262,46 @@ impl AccountState {
     }
 }
 
-/// The properties of an account, without its name.
+/// All properties of an account except its name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AccountFacts {
-    /// The version of its limits and state.
+    /// The version of the account's limits and state. Each change of them changes it.
     pub(crate) version: Version,
-    /// Whether requests of its keys are admitted.
+    /// Whether requests of the account's keys are admitted.
     pub(crate) state: AccountState,
-    /// Its balance.
+    /// The account's balance in USD.
     pub(crate) balance_usd: Usd,
-    /// Its balance.
+    /// The account's balance in nano-USD.
     pub(crate) balance_nano_usd: NanoUsd,
-    /// The holds of running requests.
+    /// The money that is set aside for running requests, in USD.
     pub(crate) held_usd: Usd,
-    /// The holds of running requests.
+    /// The money that is set aside for running requests, in nano-USD.
     pub(crate) held_nano_usd: NanoUsd,
-    /// The cost of all requests so far.
+    /// The cost of all requests of the account so far, in USD.
     pub(crate) spent_usd: Usd,
-    /// The cost of all requests so far.
+    /// The cost of all requests of the account so far, in nano-USD.
     pub(crate) spent_nano_usd: NanoUsd,
-    /// Running requests.
+    /// The number of running requests of the account.
     pub(crate) running: u64,
-    /// The balance at or below which the account's balance counts as low; null: never.
+    /// The balance in USD at or below which the account's balance counts as low; null: never.
     pub(crate) low_balance_usd: Option<Usd>,
-    /// The same balance in nano-USD.
+    /// The balance at or below which the account's balance counts as low, in nano-USD; null: never.
     pub(crate) low_balance_nano_usd: Option<NanoUsd>,
-    /// Whether the balance is low or used up.
+    /// Whether the account's balance is low or used up.
     pub(crate) balance_is_low: bool,
-    /// The percentages of its keys' quotas at which notices are sent; null: as configured.
+    /// The percentages of a key's quota at which notices are sent, for all keys of the account; null: the percentages in the
+    /// configuration.
     pub(crate) notify_percent: Option<Percents>,
-    /// Requests per minute; null: no limit.
+    /// The account's maximum number of requests per minute; null: no limit.
     pub(crate) rpm: Option<u64>,
-    /// Tokens per minute, input and output; null: no limit.
+    /// The account's maximum number of tokens per minute, input and output together; null: no limit.
     pub(crate) tpm: Option<u64>,
-    /// Concurrent requests; null: no limit.
+    /// The account's maximum number of concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// Which state at providers its requests may name.
+    /// Which state at providers, such as earlier responses and files, the account's requests may name: only state that the
+    /// account has created (`own`), or any.
     pub(crate) provider_state: ProviderState,
-    /// When it was created.
+    /// The time at which the account was created.
     pub(crate) created_at: Option<Moment>,
 }
 

@@ -1,4 +1,4 @@
-//! The errors of the admin API.
+//! The errors that the admin API returns.
 
 use std::fmt;
 
@@ -8,44 +8,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{keys::change::KeyChangeError, version::Version};
 
-/// An error of the admin API: in HTTP `{"error": {"code", "field", "message", "version"}}`.
+/// An error of the admin API. The HTTP body is `{"error": {"code", "field", "message", "version"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AdminError {
     /// The kind of error.
     pub(crate) code: AdminErrorCode,
-    /// The invalid field of the question, if one is.
+    /// The name of the request's field that is invalid; left out if the error is not about a field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
-    /// What is wrong, and what to do.
+    /// A sentence for users that says what is wrong and what to do.
     pub(crate) message: String,
-    /// The present version, if the change was based on another one.
+    /// The object's current version, if the change was based on another version; left out in other errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<Version>,
 }
 
-/// The kinds of errors.
+/// The kinds of errors of the admin API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AdminErrorCode {
-    /// The question is not valid.
+    /// The request is invalid.
     Invalid,
-    /// The session of the console needs another role.
+    /// The console session's role is too low for this request.
     Forbidden,
-    /// The caller used a former text of the key.
+    /// The caller signed in with a former secret of the key, which rotation has replaced.
     OldText,
     /// The object does not exist.
     NotFound,
-    /// The path does not support this method.
+    /// The path does not support the request's method.
     MethodNotAllowed,
-    /// The object already exists, or the operation was already made.
+    /// The object already exists, or an operation with this id has already been made.
     Duplicate,
-    /// The change was based on another version than the present one.
+    /// The change was based on a version that is not the object's current version.
     Changed,
-    /// The body is too large.
+    /// The request's body is too large.
     TooLarge,
-    /// The node failed to answer.
+    /// The node failed to answer the request.
     Failed,
-    /// Data in the store cannot be read.
+    /// Data in the store is damaged and cannot be read.
     StoreCorrupt,
     /// The store is unreachable or overloaded.
     StoreUnavailable,
@@ -55,13 +55,13 @@ pub(crate) enum AdminErrorCode {
     JournalUnavailable,
     /// The log backend is unreachable.
     LogHomeUnavailable,
-    /// A code that this version does not know.
+    /// A code that this version of weir does not have.
     #[serde(other)]
     Unknown,
 }
 
 impl AdminErrorCode {
-    /// The HTTP status.
+    /// Returns the HTTP status of this kind of error.
     pub(crate) const fn status(self) -> StatusCode {
         match self {
             Self::Invalid => StatusCode::BAD_REQUEST,
@@ -93,7 +93,7 @@ impl AdminError {
         Self::new(AdminErrorCode::Invalid, message)
     }
 
-    /// The error of an invalid field.
+    /// Creates the error that a field is invalid.
     pub(crate) fn of_field(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             field: Some(field.into()),
@@ -113,7 +113,7 @@ impl AdminError {
         Self::new(AdminErrorCode::NotFound, message)
     }
 
-    /// The change was based on another version than the present one.
+    /// Creates the error that a change was based on a version other than `present`, the object's current version.
     pub(crate) fn changed(message: impl Into<String>, present: Version) -> Self {
         Self {
             version: Some(present),
@@ -121,7 +121,7 @@ impl AdminError {
         }
     }
 
-    /// Puts what has already been done in front of the message.
+    /// Puts a description of the work that has already been done in front of the message.
     pub(crate) fn with_context(self, done: &str) -> Self {
         let message = format!("{done}: {self}");
         Self {
@@ -131,13 +131,13 @@ impl AdminError {
         }
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status of this error.
     pub(crate) const fn status(&self) -> StatusCode {
         self.code.status()
     }
 }
 
-/// `FIELD: MESSAGE`, or the message.
+/// Writes `FIELD: MESSAGE`, or only the message if the error is not about a field.
 impl fmt::Display for AdminError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(field) = &self.field {

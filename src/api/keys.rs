@@ -1,4 +1,4 @@
-//! Questions about keys.
+//! Requests of the admin API about keys, and their answers.
 
 mod key;
 
@@ -30,7 +30,7 @@ use crate::domain::{
     version::Version,
 };
 
-/// Declares a question that sets limits of a key. The fields of the limits follow the question's own fields.
+/// Declares a request that sets limits of a key. The request's own fields precede the fields of the limits.
 macro_rules! question_of_limits {
     ($(#[$about:meta])* $question:ident { $($own:tt)* }) => {
         $(#[$about])*
@@ -38,34 +38,36 @@ macro_rules! question_of_limits {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $question {
             $($own)*
-            /// The quota: how much it may spend per period; null: unlimited.
+            /// The key's quota: the maximum amount that it may spend per period, in USD; null: unlimited.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) quota_usd: Nullable<Usd>,
-            /// When the quota resets.
+            /// The period after which the quota resets.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) reset: Option<QuotaReset>,
-            /// What happens to a running answer when the quota is used up.
+            /// Whether a running answer may finish (`finish`) or is cut off (`cut`) when the key's quota is used up.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub(crate) on_exhausted: Option<OnExhausted>,
-            /// The maximum cost of an answer that may finish, as a multiple of the quota; null: no limit.
+            /// The maximum cost of an answer that may finish after the quota is used up, as a multiple of the quota; null: no
+            /// limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) finish_factor: Nullable<FactorInput>,
-            /// The percentages of the quota at which notices are sent; null: as set for the account, or else as configured.
+            /// The percentages of the quota at which notices are sent; null: the account's percentages, or else those in the
+            /// configuration.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) notify_percent: Nullable<Percents>,
-            /// Requests per minute; null: no limit.
+            /// The key's maximum number of requests per minute; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) rpm: Nullable<LimitInput>,
-            /// Tokens per minute, input and output; null: no limit.
+            /// The key's maximum number of tokens per minute, input and output together; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) tpm: Nullable<LimitInput>,
-            /// Concurrent requests; null: no limit.
+            /// The key's maximum number of concurrent requests; null: no limit.
             #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
             pub(crate) concurrency: Nullable<LimitInput>,
         }
 
         impl $question {
-            /// The limits that are set.
+            /// Returns the change of the key's limits that this request makes.
             pub(crate) fn terms(&self) -> KeyTermsChange {
                 KeyTermsChange {
                     quota: quota(self.quota_usd),
@@ -81,23 +83,23 @@ macro_rules! question_of_limits {
 }
 
 question_of_limits! {
-    /// Creates a key. Only this answer contains its text.
+    /// Creates a key. Only this answer contains the key in clear.
     CreateKey {
-        /// The account that pays.
+        /// The name of the account that pays for the key's requests.
         pub(crate) account: AccountId,
-        /// Its name for people.
+        /// The key's display name.
         pub(crate) name: KeyName,
-        /// When it expires; null: never.
+        /// The time at which the key expires; null: never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) expires_at: Option<Moment>,
-        /// The models that it may request; null: all.
+        /// The models that the key may request; null: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) models: Option<ModelNames>,
-        /// Identifies the creation, so that a repeated request creates one key.
+        /// An id of this operation. A repeated request with the same id creates no second key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) operation_id: Option<OperationId>,
-        /// The key's text is derived from it and the operation id: a request that is repeated within two minutes gets the same
-        /// text.
+        /// A random value from which, together with the operation id, the key in clear is derived. A request that is repeated
+        /// with both within two minutes gets the same key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) seed: Option<Seed>,
     }
@@ -106,7 +108,7 @@ question_of_limits! {
 question!(CreateKey => KeyDetails: POST "/v1/keys", Operator; const STATUS: u16 = 201;);
 
 impl CreateKey {
-    /// A key with this name, without limits and expiry.
+    /// Builds the request for a key with this name, without limits and expiry.
     pub(crate) fn new(account: AccountId, name: KeyName) -> Self {
         Self {
             account,
@@ -140,17 +142,17 @@ fn notify(percents: Nullable<Percents>) -> Nullable<Thresholds> {
 }
 
 question_of_limits! {
-    /// Changes the given properties of a key, and nothing else.
+    /// Changes the given properties of a key. Omitted properties stay as they are.
     UpdateKey {
-        /// The key.
+        /// The key's id.
         pub(crate) id: KeyId,
-        /// Its name for people.
+        /// The key's display name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) name: Option<KeyName>,
-        /// When it expires; null: never.
+        /// The time at which the key expires; null: never.
         #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
         pub(crate) expires_at: Nullable<Moment>,
-        /// The models that it may request; null: all.
+        /// The models that the key may request; null: all.
         #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
         pub(crate) models: Nullable<ModelNames>,
     }
@@ -159,7 +161,7 @@ question_of_limits! {
 question!(UpdateKey => KeyDetails: PATCH "/v1/keys/{id}", Operator);
 
 impl UpdateKey {
-    /// An update that changes nothing yet.
+    /// Builds the request for the key `id`. It changes nothing until properties are set in it.
     pub(crate) fn new(id: KeyId) -> Self {
         Self {
             id,
@@ -177,7 +179,7 @@ impl UpdateKey {
         }
     }
 
-    /// The values that are set.
+    /// Returns the change of the key that this request makes.
     pub(crate) fn update(&self) -> KeyUpdate {
         KeyUpdate {
             name: self.name.as_ref().map(|KeyName(name)| name.clone()),
@@ -188,25 +190,25 @@ impl UpdateKey {
     }
 }
 
-/// Lowers limits of a key. Its owner may do that, and can never raise a limit.
+/// Lowers limits of a key. The key's owner is allowed to do that, but can never raise a limit.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LowerKey {
-    /// The key.
+    /// The key's id.
     pub(crate) id: KeyId,
-    /// When it expires.
+    /// The time at which the key expires.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Nullable<Moment>,
-    /// The quota: how much it may spend per period.
+    /// The key's quota: the maximum amount that it may spend per period, in USD.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) quota_usd: Nullable<Usd>,
-    /// Requests per minute.
+    /// The key's maximum number of requests per minute.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) rpm: Nullable<LimitInput>,
-    /// Tokens per minute, input and output.
+    /// The key's maximum number of tokens per minute, input and output together.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) tpm: Nullable<LimitInput>,
-    /// Concurrent requests.
+    /// The key's maximum number of concurrent requests.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) concurrency: Nullable<LimitInput>,
 }
@@ -214,7 +216,7 @@ pub(crate) struct LowerKey {
 question!(LowerKey => KeyDetails: POST "/v1/keys/{id}/lower", Operator);
 
 impl LowerKey {
-    /// The limits that are set.
+    /// Returns the change of the key that this request makes.
     pub(crate) fn update(&self) -> KeyUpdate {
         KeyUpdate {
             expires_at: self.expires_at.map(|end| end.map(Moment::seconds)),
@@ -228,23 +230,24 @@ impl LowerKey {
     }
 }
 
-/// Gives a key a new text, which only this answer contains. The former text keeps working for a while.
+/// Gives a key a new secret. Only this answer contains the secret in clear. The former secret works for some time longer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RotateKey {
-    /// The key.
+    /// The key's id.
     pub(crate) id: KeyId,
-    /// How many seconds the former text keeps working: at most 30 days, a day if omitted. 0 ends it at once.
+    /// For how many seconds the former secret still works: at most 30 days; a day if omitted. With 0 it stops working at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overlap_seconds: Option<OverlapSeconds>,
-    /// The new text is derived from it: a request that is repeated within two minutes gets the same text.
+    /// A random value from which the new secret is derived. A request that is repeated with it within two minutes gets the same
+    /// secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<Seed>,
 }
 
 question!(RotateKey => KeyDetails: POST "/v1/keys/{id}/rotate", Operator);
 
-/// How many seconds a key's former text keeps working beside the new one.
+/// For how many seconds a key's former secret works beside the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct OverlapSeconds(pub(crate) u64);
@@ -255,7 +258,9 @@ json_value!(OverlapSeconds, OverlapSeconds::expected(), |value| Ok(Self::of(
 
 impl OverlapSeconds {
     fn expected() -> String {
-        format!("a whole number up to {OVERLAP_MAX_SECONDS} (30 days), 0 to end the old text at once")
+        format!(
+            "give a whole number of seconds up to {OVERLAP_MAX_SECONDS} (30 days); with 0 the old secret ends at once"
+        )
     }
 
     fn of(seconds: Option<u64>) -> Option<Self> {
@@ -271,21 +276,21 @@ impl FromStr for OverlapSeconds {
     }
 }
 
-/// Ends the former text of a key.
+/// Makes the former secret of a key stop working at once.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndOverlap {
-    /// The key.
+    /// The key's id.
     pub(crate) id: KeyId,
 }
 
 question!(EndOverlap => KeyDetails: POST "/v1/keys/{id}/end-overlap", Operator);
 
-/// Revokes a key permanently, and keeps its record.
+/// Revokes a key permanently. The key's record stays in the store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RevokeKey {
-    /// The key.
+    /// The key's id.
     pub(crate) id: KeyId,
 }
 
@@ -295,17 +300,17 @@ question!(RevokeKey => KeyDetails: POST "/v1/keys/{id}/revoke", Operator);
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteKey {
-    /// The key.
+    /// The key's id.
     pub(crate) id: KeyId,
 }
 
 question!(DeleteKey => DeletedKey: DELETE "/v1/keys/{id}", Operator);
 
-/// Shows a key.
+/// Returns a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowKey {
-    /// The key.
+    /// The key's id.
     pub(crate) id: KeyId,
 }
 
@@ -315,32 +320,32 @@ question!(ShowKey => KeyDetails: GET "/v1/keys/{id}", Viewer;
     }
 );
 
-/// Lists the keys that match all given filters.
+/// Lists the keys that match all given filters, sorted by id.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListKeys {
-    /// Only keys of this account.
+    /// Only keys of the account with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<AccountId>,
-    /// Only keys after this one.
+    /// Only keys whose ids sort after this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<KeyId>,
-    /// The maximum number of keys; 100 if omitted.
+    /// The maximum number of keys in the answer; 100 if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u64>,
-    /// Only keys with this id, or with this text in their name, account or hint, ignoring case.
+    /// Only keys with this id, or with this text in their name, account or hint (the last characters of the key), ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<String>,
-    /// Only keys used at this time or later.
+    /// Only keys that were used at this time or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_since: Option<Moment>,
-    /// Only keys created before this time and not used since.
+    /// Only keys that were created before this time and not used since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unused_since: Option<Moment>,
     /// Only keys that expire before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_before: Option<Moment>,
-    /// Only keys that have spent at least this much in the current quota period.
+    /// Only keys that have spent at least this amount, in USD, in the current quota period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent_usd: Option<Usd>,
 }

@@ -1,4 +1,4 @@
-//! Questions about rows of the consumption log.
+//! Requests of the admin API about rows of the consumption log, and their answers.
 
 pub(crate) mod checks;
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// A day in UTC.
+/// A calendar day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UtcDay(pub(crate) Date);
 
@@ -35,7 +35,7 @@ impl FromStr for UtcDay {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let date = text.parse().map(Self);
-        date.map_err(|_| "a date such as 2027-01-31".to_owned())
+        date.map_err(|_| "give a date such as 2027-01-31".to_owned())
     }
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for UtcDay {
     }
 }
 
-/// A status, or a class of them.
+/// A range of HTTP statuses: a single status such as 429, or a class such as 5xx.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatusRange(pub(crate) RangeInclusive<u16>);
 
@@ -61,7 +61,7 @@ impl FromStr for StatusRange {
             None => text.parse::<u16>().map(|status| status..=status),
         };
         let range = range.ok().filter(|range| (100..=999).contains(range.start()));
-        let wanted = || "a status such as 429, or a class of them such as 5xx".to_owned();
+        let wanted = || "give an HTTP status such as 429, or a class of statuses such as 5xx".to_owned();
         range.map(Self).ok_or_else(wanted)
     }
 }
@@ -77,21 +77,21 @@ impl fmt::Display for StatusRange {
     }
 }
 
-/// The format of an export.
+/// The format of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogForm {
-    /// JSON lines.
+    /// JSON lines: one JSON object per line.
     JsonLines,
-    /// CSV, RFC 4180.
+    /// CSV according to RFC 4180.
     Csv,
-    /// Parquet, with the columns of the log's own files.
+    /// Parquet with the same columns as the files of the log backend.
     Parquet,
 }
 
 text_value!(LogForm, "jsonl, csv or parquet");
 
 impl LogForm {
-    /// The name, which is also the file extension.
+    /// Returns the format's name, which is also the file extension.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::JsonLines => "jsonl",
@@ -107,7 +107,7 @@ impl LogForm {
         Self::Parquet.media_type(),
     ];
 
-    /// The media type.
+    /// Returns the format's media type.
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::JsonLines => "application/x-ndjson",
@@ -126,7 +126,7 @@ impl FromStr for LogForm {
     }
 }
 
-/// A text that does not name a format.
+/// The error that a string is not the name of an export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the format of an export must be jsonl, csv or parquet")]
 pub(crate) struct UnknownLogForm;
@@ -137,17 +137,17 @@ impl fmt::Display for LogForm {
     }
 }
 
-/// Declares the questions whose fields choose rows.
+/// Declares the two requests whose fields filter rows of the log: a query for a page, and an export.
 macro_rules! questions_about_rows {
     ($($(#[$about:meta])* $field:ident: $type:ty,)*) => {
-        /// Reads rows by day, then account, then the time they ended, a page at a time.
+        /// Returns a page of rows, sorted by day, then account, then the time at which the request ended.
         #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct QueryLog {
             $($(#[$about])* pub(crate) $field: Option<$type>,)*
         }
 
-        /// Reads all matching rows as a file. `limit` and `lines` have no effect.
+        /// Returns all matching rows as a file. The fields `limit` and `lines` have no effect.
         #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct ExportLog {
@@ -157,12 +157,12 @@ macro_rules! questions_about_rows {
         }
 
         impl ExportLog {
-            /// An export of these rows.
+            /// Builds an export of the rows that a query selects.
             pub(crate) fn new(form: LogForm, QueryLog { $($field),* }: QueryLog) -> Self {
                 Self { form, $($field),* }
             }
 
-            /// The format, and the query of the rows.
+            /// Splits the export into its format and the query that selects its rows.
             pub(crate) fn parts(self) -> (LogForm, QueryLog) {
                 let Self { form, $($field),* } = self;
                 (form, QueryLog { $($field),* })
@@ -172,29 +172,30 @@ macro_rules! questions_about_rows {
 }
 
 questions_about_rows! {
-    /// Only rows of this account.
+    /// Only rows of the account with this name.
     account: AccountId,
-    /// Only rows of this key.
+    /// Only rows of the key with this id.
     key: KeyId,
-    /// Only rows of this model: it was requested, or it served the request.
+    /// Only rows in which this model was requested or has served the request.
     model: String,
-    /// Only rows with this final status, or with one of this class.
+    /// Only rows with this final HTTP status, or with a status of this class.
     status: StatusRange,
     /// Only rows with this tag.
     tag: Tag,
-    /// Only requests that ended at this time or later.
+    /// Only rows of requests that ended at this time or later.
     from: Moment,
-    /// Instead of `from`: only requests of the last hours, by the store's clock.
+    /// Only rows of requests that ended within this number of hours before now, by the store's clock. Cannot be combined with
+    /// `from`.
     hours: u32,
-    /// Only requests that ended before this time.
+    /// Only rows of requests that ended before this time.
     until: Moment,
-    /// The maximum number of rows; 500 if omitted.
+    /// The maximum number of rows in the answer; 500 if omitted.
     limit: usize,
-    /// The maximum time to search, in milliseconds. It can only be shortened.
+    /// The maximum time to search for rows, in milliseconds. A value above the default of 5000 has no effect.
     look_ms: u64,
-    /// The `next` of the previous answer: continues from there.
+    /// The `next` of the previous page. The answer continues after that page.
     cursor: String,
-    /// Whether each row has the lines of its charge.
+    /// Whether each row includes the lines of its charge, one for each kind of token or call.
     lines: bool,
 }
 
@@ -204,92 +205,93 @@ question!(ExportLog => String: GET "/v1/log/export/{form}", Viewer;
     const MEDIA: &'static [&'static str] = &LogForm::MEDIA;
 );
 
-/// Reads rows, the newest first, a page at a time.
+/// Returns a page of rows, the newest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct ListNewestRows(pub(crate) QueryLog);
 
 question!(ListNewestRows => NewestPage: GET "/v1/log/newest", Viewer);
 
-/// Reads the latest rows of a key, the newest first, of the last 31 days.
+/// Returns the most recent rows of a key within the last 31 days, the newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListLatestRows {
-    /// The key's account.
+    /// The name of the key's account.
     pub(crate) account: AccountId,
-    /// The key.
+    /// The key's id.
     pub(crate) key: KeyId,
-    /// The maximum number of rows; 100 if omitted.
+    /// The maximum number of rows in the answer; 100 if omitted.
     pub(crate) limit: Option<usize>,
-    /// Whether each row has the lines of its charge.
+    /// Whether each row includes the lines of its charge, one for each kind of token or call.
     pub(crate) lines: Option<bool>,
 }
 
 question!(ListLatestRows => LatestRows: GET "/v1/log/latest", Viewer);
 
-/// A page of rows, and where to continue.
+/// A page of rows, with the cursor of the next page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LogQueryPage {
-    /// The rows.
+    /// The rows of this page.
     pub(crate) rows: Vec<LogRow>,
-    /// The cursor of further rows; null: there are none.
+    /// The cursor of the next page; null: there are no further rows.
     pub(crate) next: Option<String>,
-    /// How far the log has been searched; null: to its end.
+    /// How far the log has been searched; null: it has been searched to its end.
     pub(crate) looked_through: Option<SearchPosition>,
-    /// A message, if the catalogue does not have the model of the filter.
+    /// A message for the user if the filter names a model that is not in the catalogue; null otherwise.
     pub(crate) unknown_model: Option<String>,
 }
 
-/// How far the log has been searched.
+/// The position in the log up to which it has been searched.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SearchPosition {
-    /// All days before this one have been searched.
+    /// The first day that has not been searched completely.
     pub(crate) before_day: UtcDay,
-    /// On that day, all accounts before this one.
+    /// The first account, by name, that has not been searched completely on that day.
     pub(crate) before_account: String,
-    /// The number of rows of that account.
+    /// The number of rows of that account and day that have been searched.
     pub(crate) rows_of_account: usize,
 }
 
-/// A page of rows, and where older ones follow.
+/// A page of the newest rows, with the cursor of older ones.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NewestPage {
-    /// The rows.
+    /// The rows of this page.
     pub(crate) rows: Vec<LogRow>,
-    /// The cursor of older rows; null: there are none.
+    /// The cursor of older rows; null: there are no older rows.
     pub(crate) next: Option<String>,
     /// The number of rows that were searched.
     pub(crate) looked_at: usize,
-    /// A message, if the catalogue does not have the model of the filter.
+    /// A message for the user if the filter names a model that is not in the catalogue; null otherwise.
     pub(crate) unknown_model: Option<String>,
 }
 
-/// The latest rows of a key.
+/// The most recent rows of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LatestRows {
-    /// The rows.
+    /// The rows, the newest first.
     pub(crate) rows: Vec<LogRow>,
-    /// Why the log backend could not be read; null: it was read, or was not needed.
+    /// Why the log backend could not be read; null: it was read, or reading it was not necessary.
     pub(crate) not_read: Option<String>,
-    /// Whether the rows are complete: all of these days, or as many as requested.
+    /// Whether the rows are complete: all rows of the last 31 days, or as many as the request's `limit`.
     pub(crate) whole: bool,
 }
 
-/// A row of the log.
+/// A row of the consumption log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LogRow {
-    /// When the request ended.
+    /// The time at which the request ended.
     pub(crate) time: Option<Moment>,
-    /// The row.
+    /// The stored fields of the row.
     #[serde(flatten)]
     pub(crate) row: Row,
-    /// The lines of its charge, if requested; null: it was charged at prices that are no longer in force.
+    /// The lines of the row's charge; left out if not requested. Null: the prices at which it was charged are no longer in the
+    /// catalogue.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub(crate) price_lines: Nullable<Vec<ChargeLine>>,
 }
 
 impl LogRow {
-    /// A row with these lines of its charge.
+    /// Builds the row of an answer from a stored row and the lines of its charge.
     pub(crate) fn new(row: Row, price_lines: Nullable<Vec<ChargeLine>>) -> Self {
         Self {
             time: Moment::of_millis(row.time_ms),
@@ -303,20 +305,20 @@ schema!(Tag, { "type": "string", "description": Tag::RULE });
 schema!(ChargeLine, {
     "type": "object",
     "properties": {
-        "model": { "type": "string", "description": "the model that consumed it, if there were several" },
-        "counted": { "type": "string", "description": "a count of the row, or `request` for the fee of a request" },
+        "model": { "type": "string", "description": "the model that consumed this part, if several models served the request" },
+        "counted": { "type": "string", "description": "the name of a count in the row, or `request` for the fee of a request" },
         "count": { "type": "integer" },
-        "price_usd": { "type": "string", "description": "the price per unit of `per`" },
+        "price_usd": { "type": "string", "description": "the price in USD per unit of `per`" },
         "per": { "enum": ["1M tokens", "call"] },
-        "factor": { "type": "string", "description": "the factor on the price, unless it is 1" },
-        "cost_usd": { "type": "string", "description": "exact, not rounded" },
+        "factor": { "type": "string", "description": "the factor by which the price is multiplied; left out if it is 1" },
+        "cost_usd": { "type": "string", "description": "the cost in USD, exact and not rounded" },
     },
     "required": ["counted", "count", "price_usd", "per", "cost_usd"],
 });
 schema!(Usage, { "type": "object", "description": "Counts that are zero are left out.", "properties": counts() });
 schema!(Row, { "type": "object", "properties": properties(), "required": required() });
 
-/// The fields of every row.
+/// Returns the names of the fields that every row has.
 fn required() -> Vec<&'static str> {
     "time_ms admitted_ms request_id account key_id protocol model_asked model provider status outcome stream usage_source \
      price_version cost_nano_usd latency_ms ttft_ms"

@@ -1,4 +1,5 @@
-//! Questions about the answering node: its audit record, its process, and the store that it owns.
+//! Requests of the admin API about the answering node: its audit record, its process, its models and providers, and the store
+//! that it owns.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -11,11 +12,11 @@ use crate::{
     domain::{money::price::Price, wire::Protocol},
 };
 
-/// Reads the audit record of this node, the latest change first.
+/// Returns a page of this node's audit record, the most recent change first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListAuditedChanges {
-    /// The `next` of the previous page: only changes before it.
+    /// The `next` of the previous page. Only earlier changes are returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<u64>,
 }
@@ -25,9 +26,9 @@ question!(ListAuditedChanges => AuditPage: GET "/v1/audit", Viewer);
 /// A page of the audit record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPage {
-    /// The changes, the latest first.
+    /// The changes of this page, the most recent first.
     pub(crate) changes: Vec<AuditLine>,
-    /// The position of earlier changes; null: this file has none.
+    /// The position of earlier changes, for `before`; null: this file has no earlier changes.
     pub(crate) next: Option<u64>,
 }
 
@@ -35,70 +36,73 @@ pub(crate) struct AuditPage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum AuditLine {
-    /// A change.
+    /// A line that records a change.
     Change(AuditedChange),
-    /// Any other line, such as half of one that a full disk left: a text if it is not JSON.
+    /// Any other line, such as one that a full disk has cut off. A line that is not JSON is a string here.
     Other(Value),
 }
 
-/// A change. Its values are those that the caller sent; they never include a key's text.
+/// A recorded change. Its values are as the caller sent them, and never include a key in clear.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditedChange {
-    /// The time, in milliseconds since the Unix epoch.
+    /// The time of the change, in milliseconds since the Unix epoch.
     pub(crate) time_unix_ms: i64,
-    /// The caller.
+    /// The caller that made the change.
     #[serde(flatten)]
     pub(crate) peer: AuditPeer,
     /// The operation, such as `key.create` or `account.credit`.
     pub(crate) operation: Cow<'static, str>,
-    /// The key; empty if the change is not about a key.
+    /// The id of the changed key; empty if the change is not about a key.
     pub(crate) key_id: String,
     /// The new values of the changed fields.
     pub(crate) values: Value,
 }
 
-/// The author of a change, as far as known.
+/// The caller that made a change, as far as it is known. Fields that do not apply are null or left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPeer {
-    /// The user at the other end of the socket, or the one who opened the session from there.
+    /// The uid of the process at the other end of the admin socket, or of the process that requested the link to the console
+    /// session there.
     pub(crate) peer_uid: Option<u32>,
-    /// The process at the other end of the socket, or the one that opened the session from there.
+    /// The pid of the process at the other end of the admin socket, or of the process that requested the link to the console
+    /// session there.
     pub(crate) peer_pid: Option<i32>,
-    /// The holder of the certificate at the other end of a TCP connection.
+    /// The subject and the SHA-256 of the client certificate, for a caller over TCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peer_certificate: Option<Arc<str>>,
-    /// The OpenID provider's identifier of the person, which it never gives to another.
+    /// The OpenID provider's identifier (`sub`) of the user. The provider never reassigns it to another user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peer_subject: Option<Arc<str>>,
-    /// The person's name at the OpenID provider.
+    /// The user's name at the OpenID provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peer_name: Option<Arc<str>>,
-    /// The key whose owner is signed in.
+    /// The id of the key whose owner is signed in at the portal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) peer_key: Option<Arc<str>>,
-    /// The site on which the change was made; omitted if it was not made on a page.
+    /// The site on which the change was made: console or portal; left out if it was not made on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<Door>,
 }
 
-/// Starts a process that replaces this one, with the present program and configuration. Answers as soon as that process serves.
+/// Starts a process that replaces this one, with the program and the configuration that are on disk now. The answer arrives as
+/// soon as the new process serves.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upgrade {}
 
 question!(Upgrade => UpgradedProcess: POST "/v1/upgrade", Owner; const IS_LONG: bool = true;);
 
-/// The new process, which serves now.
+/// The answer that a new process has replaced the old one and serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UpgradedProcess {
-    /// Its process id.
+    /// The process id of the new process.
     pub(crate) pid: u32,
     /// The number of requests that are still running in the old process.
     pub(crate) running: usize,
 }
 
-/// Copies everything in the store that this process owns. The last line of a complete backup has the number of its items and
-/// their SHA-256.
+/// Returns a backup of everything in the store that this process owns. The last line of a complete backup has the number of its
+/// items and their SHA-256.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Backup {}
@@ -108,7 +112,7 @@ question!(Backup => String: GET "/v1/backup", Owner;
     const MEDIA: &'static [&'static str] = &["application/x-ndjson"];
 );
 
-/// Lists the served models. A model whose providers are all switched off is left out.
+/// Lists the served models. A model is left out if all its providers are switched off.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListModels {}
@@ -118,96 +122,96 @@ question!(ListModels => ModelList: GET "/v1/models", Viewer);
 /// The served models.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ModelList {
-    /// The models, in the order of their names.
+    /// The models, sorted by name.
     pub(crate) models: Vec<ModelView>,
 }
 
-/// A model.
+/// A served model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ModelView {
-    /// The public name.
+    /// The model's public name, which clients send.
     pub(crate) name: String,
-    /// The human-readable name.
+    /// The model's human-readable name.
     pub(crate) display_name: String,
-    /// Other names that clients may request.
+    /// Other names by which clients can request the model.
     pub(crate) aliases: Vec<String>,
-    /// The preferred provider.
+    /// The name of the model's preferred provider.
     pub(crate) provider: String,
-    /// Its providers, the preferred one first.
+    /// The names of the model's providers, the preferred one first.
     pub(crate) providers: Vec<String>,
-    /// The protocols in which it is served.
+    /// The protocols in which the model is served.
     pub(crate) protocols: Vec<Protocol>,
-    /// The maximum number of input tokens, if known.
+    /// The maximum number of input tokens; null: unknown.
     pub(crate) context_tokens: Option<u64>,
-    /// Its prices by provider.
+    /// The model's prices by the name of the provider.
     pub(crate) prices: BTreeMap<String, Arc<Price>>,
 }
 
-/// Lists all providers, whether they are on or off.
+/// Lists all configured providers, whether they are switched on or off.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListProviders {}
 
 question!(ListProviders => ProviderList: GET "/v1/providers", Viewer);
 
-/// The providers.
+/// The configured providers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProviderList {
-    /// The providers, in the order of their names.
+    /// The providers, sorted by name.
     pub(crate) providers: Vec<ProviderView>,
 }
 
-/// A provider.
+/// A configured provider and its current condition on this node.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProviderView {
-    /// The name in the configuration.
+    /// The provider's name in the configuration.
     pub(crate) name: String,
-    /// The human-readable name.
+    /// The provider's human-readable name.
     pub(crate) display_name: String,
-    /// Whether the configuration has it on and one of its secrets is available.
+    /// Whether the configuration enables the provider and at least one of its secrets is available.
     pub(crate) configured: bool,
-    /// Why it is off by its configuration; null if it is not.
+    /// Why the configuration leaves the provider off; null: the configuration does not.
     pub(crate) why_off: Option<String>,
-    /// False if an operator has switched it off.
+    /// Whether the provider is switched on; false if an operator has switched it off.
     pub(crate) enabled: bool,
-    /// Its credentials, with their cooldowns.
+    /// The provider's credentials, with their cooldowns.
     pub(crate) credentials: Vec<CredentialView>,
-    /// The number of addresses that are skipped after consecutive failures.
+    /// The number of network addresses that are currently skipped after consecutive failures.
     pub(crate) places_ejected: usize,
-    /// Its addresses, in their order; empty until its names are resolved.
+    /// The provider's network addresses, sorted; empty until its host names are resolved.
     pub(crate) places: Vec<PlaceView>,
-    /// Its hosts without a known address.
+    /// The provider's hosts whose addresses are unknown.
     pub(crate) unresolved: Vec<String>,
-    /// Models for which the provider is skipped after consecutive failures.
+    /// The models for which the provider is currently skipped after consecutive failures.
     pub(crate) passed_over: Vec<PassedOverView>,
 }
 
-/// A credential of a provider, without the secret.
+/// A credential of a provider, without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CredentialView {
-    /// Its name in the configuration.
+    /// The credential's name in the configuration.
     pub(crate) name: String,
-    /// Seconds until its cooldown ends; 0 if it is in use.
+    /// The number of seconds until the credential's cooldown ends; 0 if it is in use.
     pub(crate) rests_seconds: u64,
 }
 
-/// An address of a provider.
+/// A network address of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PlaceView {
-    /// The address and its port.
+    /// The IP address and port.
     pub(crate) address: String,
-    /// Scheme, host and port as configured.
+    /// The scheme, host and port in the configuration.
     pub(crate) origin: String,
-    /// Seconds until it is tried again after consecutive failures; 0 if it is in use.
+    /// The number of seconds until the address is tried again after consecutive failures; 0 if it is in use.
     pub(crate) ejected_seconds: u64,
 }
 
-/// A model for which a provider is skipped now.
+/// A model for which a provider is currently skipped after consecutive failures.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PassedOverView {
-    /// The provider's name for the model.
+    /// The model's name at the provider.
     pub(crate) model: String,
-    /// Seconds until a request may probe it.
+    /// The number of seconds until a request may probe the model at this provider.
     pub(crate) asked_again_seconds: u64,
 }
 
@@ -215,7 +219,7 @@ pub(crate) struct PassedOverView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnableProvider {
-    /// Its name in the configuration.
+    /// The provider's name in the configuration.
     pub(crate) name: String,
 }
 
@@ -225,19 +229,19 @@ question!(EnableProvider => SwitchedProvider: POST "/v1/providers/{name}/enable"
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DisableProvider {
-    /// Its name in the configuration.
+    /// The provider's name in the configuration.
     pub(crate) name: String,
 }
 
 question!(DisableProvider => SwitchedProvider: POST "/v1/providers/{name}/disable", Operator);
 
-/// A provider's switch on this node.
+/// The answer that a provider is switched on or off on this node.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SwitchedProvider {
     /// The provider's name.
     pub(crate) provider: String,
-    /// Whether it is on now.
+    /// Whether the provider is switched on now.
     pub(crate) enabled: bool,
-    /// Whether this call changed it.
+    /// Whether this request changed that.
     pub(crate) changed: bool,
 }

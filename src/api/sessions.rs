@@ -1,4 +1,4 @@
-//! Questions about who is signed in: people in browsers, and agents with a key.
+//! Requests of the admin API about sessions in browsers (console and portal), and about agents that are signed in with a key.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,71 +9,71 @@ use crate::domain::{
     sign_in::{Role, device_request::UserCode},
 };
 
-/// Makes a link that opens one session of the console, within a minute.
+/// Creates a link that opens one session of the console. The link expires after a minute.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateConsoleLink {
-    /// The role of the session; null: owner.
+    /// The role of the session; owner if null or left out.
     #[serde(default)]
     pub(crate) role: Option<Role>,
 }
 
 question!(CreateConsoleLink => ConsoleLink: POST "/v1/console/links", Owner);
 
-/// A link into the console.
+/// A link that opens a session of the console.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ConsoleLink {
-    /// The address to open in a browser.
+    /// The URL to open in a browser.
     pub(crate) url: String,
-    /// How long it is valid.
+    /// The number of seconds until the link expires.
     pub(crate) good_for_seconds: u64,
 }
 
-/// Lists the sessions of people in browsers, at the console and the portal: at most 1000, the most recently used.
+/// Lists the browser sessions of the console and the portal: at most 1000, the most recently used.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListSessions {}
 
 question!(ListSessions => SessionList: GET "/v1/console/sessions", Viewer);
 
-/// The sessions of people in browsers.
+/// The browser sessions of the console and the portal.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SessionList {
-    /// The sessions.
+    /// The sessions, at most 1000.
     pub(crate) sessions: Vec<SessionView>,
 }
 
-/// A session of a person in a browser.
+/// A browser session of the console or the portal.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SessionView {
-    /// The id by which it can be ended.
+    /// The id of the session, by which it can be ended.
     pub(crate) id: String,
-    /// Where its holder is signed in.
+    /// The site at which the user is signed in: console or portal.
     pub(crate) door: Door,
-    /// Who opened it, for a session of the console.
+    /// The caller that opened the session, for a session of the console; null for the portal.
     pub(crate) opened_by: Option<String>,
-    /// The role, for a session of the console.
+    /// The session's role, for a session of the console; null for the portal.
     pub(crate) role: Option<Role>,
-    /// The key whose owner is signed in, for a session of the portal.
+    /// The id of the key whose owner is signed in, for a session of the portal; null for the console.
     pub(crate) key: Option<KeyId>,
-    /// When it ends if it is not used.
+    /// The time at which the session ends if it is not used before.
     pub(crate) idle_ends_at: Option<Moment>,
-    /// When it ends at the latest.
+    /// The time at which the session ends even if it is used.
     pub(crate) ends_at: Option<Moment>,
 }
 
-/// The site on which people sign in.
+/// The site at which users sign in with a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Door {
     /// The operators' console.
     Console,
-    /// The portal, for owners of keys.
+    /// The portal for owners of keys.
     Portal,
 }
 
 impl Door {
-    /// The name, as in JSON.
+    /// Returns the site's name, as it is written in JSON.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Console => "console",
@@ -82,31 +82,31 @@ impl Door {
     }
 }
 
-/// Ends a session of a person in a browser, at all nodes.
+/// Ends a browser session, at all nodes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndSession {
-    /// Its id, as the list of sessions shows it.
+    /// The id of the session, as in the list of sessions.
     pub(crate) id: String,
 }
 
 question!(EndSession => EndedSessions: DELETE "/v1/console/sessions/{id}", Owner);
 
-/// Ends all sessions of people in browsers, at all nodes.
+/// Ends all browser sessions, at all nodes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndAllSessions {}
 
 question!(EndAllSessions => EndedSessions: DELETE "/v1/console/sessions", Owner);
 
-/// The result of ending sessions.
+/// The answer to the ending of sessions.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndedSessions {
     /// The number of ended sessions.
     pub(crate) ended: u64,
 }
 
-/// Lists the agents that are signed in with a key.
+/// Lists the agents (command-line programs) that are signed in with a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListSignIns {
@@ -116,50 +116,50 @@ pub(crate) struct ListSignIns {
 
 question!(ListSignIns => SignInList: GET "/v1/keys/{id}/sign-ins", Viewer);
 
-/// The agents that are signed in with a key.
+/// The agents (command-line programs) that are signed in with a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SignInList {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// The number of agents.
+    /// The number of agents that are signed in.
     pub(crate) signed_in: usize,
-    /// The agents.
+    /// The agents that are signed in.
     pub(crate) sign_ins: Vec<SignInView>,
 }
 
-/// An agent that is signed in.
+/// An agent that is signed in with a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SignInView {
-    /// When it last got tokens.
+    /// The time at which the agent last received tokens.
     pub(crate) used_at: Option<Moment>,
-    /// When its sign-in ends.
+    /// The time at which the agent's sign-in expires.
     pub(crate) ends_at: Option<Moment>,
 }
 
-/// Lets the agent that shows a code use the key, or refuses it.
+/// Allows the agent that displays a code to use the key, or refuses it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecideSignIn {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// The code that the agent shows.
+    /// The code that the agent displays.
     pub(crate) user_code: UserCode,
-    /// Whether it may use the key.
+    /// Whether the agent is allowed to use the key.
     pub(crate) approve: bool,
 }
 
 question!(DecideSignIn => DecidedSignIn: POST "/v1/keys/{id}/sign-ins", Operator);
 
-/// The decision on an agent.
+/// The decision whether an agent is allowed to use a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DecidedSignIn {
     /// The key's id.
     pub(crate) id: KeyId,
-    /// Whether the agent may use the key.
+    /// Whether the agent is allowed to use the key.
     pub(crate) approved: bool,
 }
 
-/// Signs all agents of a key out. The key itself does not change.
+/// Signs out all agents that are signed in with a key. The key itself does not change.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndSignIns {
@@ -169,7 +169,7 @@ pub(crate) struct EndSignIns {
 
 question!(EndSignIns => EndedSignIns: DELETE "/v1/keys/{id}/sign-ins", Operator);
 
-/// The result of signing out all agents of a key.
+/// The answer to the sign-out of all agents of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndedSignIns {
     /// The key's id.

@@ -1,4 +1,4 @@
-//! Questions about usage, from the daily sums.
+//! Requests of the admin API about usage, which the daily sums answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,62 +18,63 @@ use crate::domain::{
 
 text_value!(SplitBy, "day, model, key or tag");
 
-/// Shows the usage of some days.
+/// Returns the usage of some days, split into lines.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowUsage {
-    /// Only of this account.
+    /// Only the usage of the account with this name.
     pub(crate) account: Option<AccountId>,
-    /// Only of this key.
+    /// Only the usage of the key with this id.
     pub(crate) key: Option<KeyId>,
-    /// Only of this model, by its name in the catalogue.
+    /// Only the usage of the model with this name in the catalogue.
     pub(crate) model: Option<String>,
-    /// Only of requests with this tag.
+    /// Only the usage of requests with this tag.
     pub(crate) tag: Option<Tag>,
-    /// What the lines are split by; days if omitted.
+    /// Whether there is a line for each day, model, key or tag; day if omitted.
     pub(crate) by: Option<SplitBy>,
     /// The first day, in UTC; if omitted, the report covers 30 days.
     pub(crate) from: Option<UtcDay>,
-    /// The day after the last one.
+    /// The day after the last day, in UTC; tomorrow if omitted.
     pub(crate) until: Option<UtcDay>,
-    /// If no account is named: only accounts after this one.
+    /// The name of an account. If no account is given, only accounts whose names sort after it are included.
     pub(crate) after: Option<String>,
-    /// The maximum number of lines.
+    /// The maximum number of lines; unlimited if omitted.
     pub(crate) most: Option<usize>,
 }
 
 question!(ShowUsage => UsagePage: GET "/v1/usage", Viewer);
 
-/// Usage of all requested accounts, or of some of them.
+/// The usage of the requested accounts. One page includes at most 32 accounts.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsagePage {
     /// The costs by day.
     #[serde(flatten)]
     pub(crate) costs: CostsByDay,
-    /// What the lines are split by.
+    /// Whether there is a line for each day, model, key or tag.
     pub(crate) by: SplitBy,
-    /// The lines in the order of their names. If some are left out: the latest days, or the lines with the highest costs first.
+    /// The lines, sorted by name. If lines are left out, these are the most recent days, or the lines with the highest costs, the
+    /// highest first.
     pub(crate) usage: Vec<UsageLine>,
     /// The number of lines that are left out.
     pub(crate) left_out: usize,
-    /// The total, which counts each request once.
+    /// The total, in which each request is included once.
     pub(crate) total: UsageSums,
-    /// The last account that is included, if there may be others after it.
+    /// The name of the last account that is included, if further accounts may follow. To get them, send this name as `after`.
     pub(crate) next: Option<String>,
 }
 
-/// The sums of rows of the log.
+/// Sums over rows of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageSums {
     /// The number of rows.
     pub(crate) requests: u64,
-    /// The number of rows with another status than 2xx.
+    /// The number of rows whose status is not 2xx.
     pub(crate) errors: u64,
-    /// The cost of the rows.
+    /// The cost of the rows in USD.
     pub(crate) cost_usd: Usd,
-    /// The cost of the rows.
+    /// The cost of the rows in nano-USD.
     pub(crate) cost_nano_usd: NanoUsd,
-    /// The counts of the rows.
+    /// The rows' numbers of tokens and calls, by kind.
     #[serde(flatten)]
     pub(crate) usage: Usage,
 }
@@ -91,7 +92,7 @@ impl From<&Sums> for UsageSums {
 }
 
 impl UsageSums {
-    /// The sum of both.
+    /// Returns the sum of these sums and `other`.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let sums = |of: &Self| Sums {
             requests: of.requests,
@@ -104,33 +105,33 @@ impl UsageSums {
     }
 }
 
-/// A line of a report.
+/// A line of a usage report.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct UsageLine {
-    /// The subject of the line.
+    /// The day, model, key or tag whose usage the line has.
     #[serde(flatten)]
     pub(crate) of: UsageSubject,
-    /// Its usage.
+    /// The usage of that day, model, key or tag.
     #[serde(flatten)]
     pub(crate) sums: UsageSums,
 }
 
-/// The subject of a line.
+/// The day, model, key or tag whose usage a line has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UsageSubject {
-    /// A day on which requests ended, in UTC.
+    /// A day in UTC, on which requests ended.
     Day(String),
-    /// A model that served requests.
+    /// The name of a model that served requests.
     Model(String),
-    /// A key.
+    /// The id of a key.
     Key(String),
-    /// A tag; `other` for the tags beyond the limit of a day.
+    /// A tag. `other` stands for all tags without sums of their own, because the number of tags per day is limited.
     Tag(String),
 }
 
 impl UsageSubject {
-    /// The subject with this name.
+    /// Builds the subject with this name, of the kind `by`.
     pub(crate) fn new(by: SplitBy, name: String) -> Self {
         match by {
             SplitBy::Day => Self::Day(name),
@@ -140,7 +141,7 @@ impl UsageSubject {
         }
     }
 
-    /// The name.
+    /// Returns the name of the day, model, key or tag.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Day(name) | Self::Model(name) | Self::Key(name) | Self::Tag(name) => name,
@@ -149,7 +150,7 @@ impl UsageSubject {
 }
 
 impl UsageLine {
-    /// The lines of a report.
+    /// Converts the lines of a report.
     pub(crate) fn from_report<'a>(by: SplitBy, lines: impl Iterator<Item = (&'a str, &'a Sums)>) -> Vec<Self> {
         let line = |(name, sums): (&str, &Sums)| Self {
             of: UsageSubject::new(by, name.to_owned()),
@@ -159,28 +160,28 @@ impl UsageLine {
     }
 }
 
-/// The costs of some days.
+/// The costs of consecutive days, by name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CostsByDay {
-    /// The first day.
+    /// The first day, in UTC.
     pub(crate) from: UtcDay,
-    /// The day after the last one.
+    /// The day after the last day, in UTC.
     pub(crate) until: UtcDay,
-    /// The names with the highest costs, the highest first, followed by the sum of all others, if there are any.
+    /// The names with the highest costs, the highest first. All other names, if there are any, follow as one sum.
     pub(crate) daily: Vec<CostSeries>,
 }
 
-/// The costs of a name.
+/// The cost per day of one name (a model, key or tag), or of several together.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CostSeries {
-    /// The name; null: all others.
+    /// The name; null: all names that are not listed.
     pub(crate) name: Option<String>,
-    /// The cost of each day.
+    /// The cost of each day, in nano-USD.
     pub(crate) cost_nano_usd: Vec<NanoUsd>,
 }
 
 impl CostsByDay {
-    /// The `most` names with the highest costs, and all others together.
+    /// Selects the `most` names with the highest costs, and sums up all others.
     pub(crate) fn from_costs(costs: &DailyCosts, most: usize) -> Self {
         let days = costs.days();
         let line = |(name, costs): reports::DailyCostLine<'_>| CostSeries {
@@ -195,37 +196,37 @@ impl CostsByDay {
     }
 }
 
-/// Shows the totals of all accounts.
+/// Returns the totals of all accounts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowOverview {}
 
 question!(ShowOverview => Overview: GET "/v1/overview", Viewer);
 
-/// The totals of all accounts: balances now, and usage today and this month.
+/// The totals of all accounts: balances now, and usage of today and of this month.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Overview {
-    /// The number of accounts that are counted.
+    /// The number of accounts that are included in the totals.
     pub(crate) accounts: usize,
-    /// Whether these are all accounts.
+    /// Whether all accounts are included in the totals.
     pub(crate) is_whole: bool,
     /// The number of suspended accounts.
     pub(crate) suspended: usize,
-    /// The amount paid in so far.
+    /// The amount paid in so far, in nano-USD.
     pub(crate) paid_in_nano_usd: NanoUsd,
-    /// The amount paid in today, in UTC.
+    /// The amount paid in today (UTC), in nano-USD.
     pub(crate) paid_today_nano_usd: NanoUsd,
-    /// The amount paid in this month.
+    /// The amount paid in this month (UTC), in nano-USD.
     pub(crate) paid_month_nano_usd: NanoUsd,
-    /// The sum of their balances.
+    /// The sum of the accounts' balances, in nano-USD.
     pub(crate) balance_nano_usd: NanoUsd,
-    /// The holds of running requests.
+    /// The money that is set aside for running requests, in nano-USD.
     pub(crate) held_nano_usd: NanoUsd,
-    /// The cost of all requests so far.
+    /// The cost of all requests so far, in nano-USD.
     pub(crate) spent_nano_usd: NanoUsd,
-    /// The usage of today, in UTC.
+    /// The usage of today (UTC).
     pub(crate) today: UsageSums,
-    /// The usage of this month.
+    /// The usage of this month (UTC).
     pub(crate) month: UsageSums,
     /// The costs of the last 30 days, by model.
     pub(crate) spent: CostsByDay,
@@ -233,34 +234,34 @@ pub(crate) struct Overview {
     pub(crate) dearest: TopCosts,
     /// The number of accounts with a low balance.
     pub(crate) low_count: u64,
-    /// The accounts with the lowest balances among them, the lowest first.
+    /// The accounts with the lowest balances among those with a low balance, the lowest first.
     pub(crate) low: Vec<AccountDetails>,
 }
 
-/// The highest costs of the last seven days.
+/// The accounts, keys and models with the highest costs of the last seven days.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TopCosts {
     /// The accounts with the highest costs, the highest first.
     pub(crate) accounts: Vec<WeekCostLine>,
-    /// The keys with the highest costs.
+    /// The keys with the highest costs, the highest first.
     pub(crate) keys: Vec<WeekCostLine>,
-    /// The models with the highest costs.
+    /// The models with the highest costs, the highest first.
     pub(crate) models: Vec<WeekCostLine>,
 }
 
-/// The cost of a week, and of the week before.
+/// The cost of the last seven days and of the seven days before, for one account, key or model.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WeekCostLine {
-    /// The name of the account, key or model.
+    /// The name of the account or model, or the id of the key.
     pub(crate) name: String,
-    /// The cost of the last seven days.
+    /// The cost of the last seven days, in nano-USD.
     pub(crate) cost_nano_usd: NanoUsd,
-    /// The cost of the seven days before them.
+    /// The cost of the seven days before those, in nano-USD.
     pub(crate) before_nano_usd: NanoUsd,
 }
 
 impl WeekCostLine {
-    /// The `most` names with the highest costs.
+    /// Returns the `most` names with the highest costs of the last seven days.
     pub(crate) fn most_expensive(costs: &DailyCosts, most: usize) -> Vec<Self> {
         let week = |week: reports::WeekOverWeekCost| Self {
             name: week.name,

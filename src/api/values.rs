@@ -1,4 +1,5 @@
-//! Validated values: the same rule and message for a body, a query, a command-line option and a form.
+//! Validated values of the admin API. A value has the same rule and error message in a JSON body, a query, a command-line option
+//! and a form.
 
 use std::{fmt, str::FromStr};
 
@@ -23,12 +24,12 @@ use crate::{
 /// An optional field that may be null: `None` if it is absent, `Some(None)` if it is null.
 pub(crate) type Nullable<T> = Option<Option<T>>;
 
-/// Reads a [`Nullable`] field that is present.
+/// Deserializes a [`Nullable`] field that is present, whether it is null or not.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Nullable<T>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
-/// An amount in USD. In JSON a string, because a number may have been through a float.
+/// An amount in USD. In JSON it is a string, because a JSON number may have been rounded to binary floating point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usd(pub(crate) NanoUsd);
 
@@ -39,7 +40,7 @@ impl FromStr for Usd {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("an amount in USD as a text, such as \"12.50\"".to_owned());
+            return Err("give an amount in USD as a string, such as \"12.50\"".to_owned());
         }
         NanoUsd::parse_usd(text).map(Self).map_err(|error| error.to_string())
     }
@@ -51,24 +52,24 @@ impl fmt::Display for Usd {
     }
 }
 
-/// A time: RFC 3339, or a date for its first moment in UTC.
+/// A point in time. It is written according to RFC 3339; a date stands for its first moment in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 
 text_value!(Moment, "RFC 3339, or a date for its first moment in UTC");
 
 impl Moment {
-    /// From seconds since the Unix epoch; `None` if out of range.
+    /// Converts seconds since the Unix epoch; `None` if they are out of range.
     pub(crate) fn of_seconds(seconds: i64) -> Option<Self> {
         Timestamp::from_second(seconds).ok().map(Self)
     }
 
-    /// From milliseconds since the Unix epoch; `None` if out of range.
+    /// Converts milliseconds since the Unix epoch; `None` if they are out of range.
     pub(crate) fn of_millis(millis: i64) -> Option<Self> {
         Timestamp::from_millisecond(millis).ok().map(Self)
     }
 
-    /// Seconds since the Unix epoch.
+    /// Returns the seconds since the Unix epoch, rounded down.
     pub(crate) fn seconds(self) -> i64 {
         self.0.as_millisecond().div_euclid(1000)
     }
@@ -83,7 +84,7 @@ impl FromStr for Moment {
             Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
         };
         let time = text.parse().ok().or_else(of_date);
-        let wanted = || "a time such as 2027-01-31T00:00:00Z, or a date".to_owned();
+        let wanted = || "give a time such as 2027-01-31T00:00:00Z, or a date".to_owned();
         time.map(Self).ok_or_else(wanted)
     }
 }
@@ -94,7 +95,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A limit of requests, tokens or concurrency.
+/// A limit on requests per minute, tokens per minute or concurrent requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct LimitInput(pub(crate) u64);
@@ -106,13 +107,16 @@ impl FromStr for LimitInput {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(text.parse().ok())?.ok_or_else(|| format!("a whole number from 1 to {}", RateLimits::MAX))
+        Self::of(text.parse().ok())?.ok_or_else(|| format!("give a whole number from 1 to {}", RateLimits::MAX))
     }
 }
 
 impl LimitInput {
     fn expected() -> String {
-        format!("a whole number from 1 to {}, or null for no limit", RateLimits::MAX)
+        format!(
+            "give a whole number from 1 to {}, or null for no limit",
+            RateLimits::MAX
+        )
     }
 
     fn of(number: Option<u64>) -> Result<Option<Self>, String> {
@@ -124,7 +128,7 @@ impl LimitInput {
     }
 }
 
-/// The maximum cost of a running answer that may finish, as a multiple of its key's quota.
+/// The maximum cost of an answer that may finish after its key's quota is used up, as a multiple of that quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct FactorInput(pub(crate) FinishFactor);
@@ -132,7 +136,10 @@ pub(crate) struct FactorInput(pub(crate) FinishFactor);
 schema!(FactorInput, { "type": "integer", "minimum": 1, "maximum": 1000 });
 json_value!(
     FactorInput,
-    format!("a whole number from 1 to {}, or null for no bound", FinishFactor::MAX),
+    format!(
+        "give a whole number from 1 to {}, or null for no limit",
+        FinishFactor::MAX
+    ),
     |value| Ok(value.as_u64().and_then(FinishFactor::new).map(Self))
 );
 
@@ -143,11 +150,11 @@ impl FromStr for FactorInput {
         let factor = text.parse().ok().and_then(FinishFactor::new);
         factor
             .map(Self)
-            .ok_or_else(|| format!("a whole number from 1 to {}", FinishFactor::MAX))
+            .ok_or_else(|| format!("give a whole number from 1 to {}", FinishFactor::MAX))
     }
 }
 
-/// Percentages of a quota at which notices are sent.
+/// The percentages of a quota at which notices are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Percents(pub(crate) Thresholds);
@@ -157,7 +164,7 @@ json_value!(
     Percents,
     {
         let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-        format!("a list of {known}, empty for no notices, or null for the default")
+        format!("give a list with any of {known}, an empty list for no notices, or null for the default")
     },
     |value| {
         let percents = value.as_array();
@@ -167,7 +174,7 @@ json_value!(
 );
 
 impl Percents {
-    /// The text form: separated by commas, or `none`.
+    /// Writes the percentages separated by commas, or `none`.
     pub(crate) fn to_text(self) -> String {
         let percents: Vec<String> = self.0.percents().map(|percent| percent.to_string()).collect();
         if percents.is_empty() {
@@ -178,7 +185,7 @@ impl Percents {
     }
 }
 
-/// Reads percentages separated by commas or spaces, or `none`.
+/// Parses percentages that are separated by commas or spaces, or `none`.
 impl FromStr for Percents {
     type Err = String;
 
@@ -192,7 +199,7 @@ impl FromStr for Percents {
         let chosen = percents.and_then(|percents| Thresholds::of(percents).ok());
         chosen.map(Self).ok_or_else(|| {
             let known = PERCENTS.map(|percent| percent.to_string()).join(", ");
-            format!("some of {known}, separated by commas, or none")
+            format!("give any of {known}, separated by commas, or none")
         })
     }
 }
@@ -202,8 +209,8 @@ const NAME_CHARS_MAX: usize = 128;
 const REASON_CHARS_MAX: usize = 256;
 const MODELS_MAX: usize = 1000;
 
-/// The name of an account. It is used as a path segment and as an option's value, so it is neither `.` nor `..` and does not
-/// begin with `-`.
+/// The name of an account. It is used as a path segment and as the value of a command-line option, so it begins neither with `.`
+/// nor with `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccountId(String);
 
@@ -220,7 +227,7 @@ impl FromStr for AccountId {
         let is_long = text.is_empty() || text.len() > ACCOUNT_CHARS_MAX;
         if is_long || !text.bytes().all(plain) || text.starts_with(['.', '-']) {
             return Err(format!(
-                "1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
+                "give 1 to {ACCOUNT_CHARS_MAX} letters, digits, `.`, `_` or `-`, the first of them neither `.` nor `-`"
             ));
         }
         Ok(Self(text.to_owned()))
@@ -239,7 +246,7 @@ impl AccountId {
     }
 }
 
-/// The name of a key.
+/// The display name of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyName(pub(crate) String);
 
@@ -262,7 +269,7 @@ impl fmt::Display for KeyName {
     }
 }
 
-/// The reason of an adjustment, for the audit record.
+/// The reason for an adjustment of a balance, for the audit record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdjustmentReason(pub(crate) String);
 
@@ -285,18 +292,19 @@ impl fmt::Display for AdjustmentReason {
     }
 }
 
-/// Checks a text of 1 to `most` characters, with a visible one and without control characters.
+/// Checks that a text has 1 to `most` characters, at least one of them visible and none of them a control character, and returns
+/// it.
 fn check_line(text: &str, most: usize) -> Result<String, String> {
     let length = text.chars().count();
     if length > most || !text.chars().any(is_visible) || text.chars().any(char::is_control) {
         return Err(format!(
-            "1 to {most} characters, one of them visible and none of them a control character"
+            "give 1 to {most} characters, one of them visible and none of them a control character"
         ));
     }
     Ok(text.to_owned())
 }
 
-/// Whether a character is visible by itself: not a space, and not one that fonts leave out (Unicode's
+/// Whether a character is visible by itself. Spaces are not, nor are characters that fonts leave out (Unicode's
 /// Default_Ignorable_Code_Point) or draw as nothing.
 fn is_visible(character: char) -> bool {
     let is_left_out = matches!(
@@ -309,22 +317,23 @@ fn is_visible(character: char) -> bool {
     !(is_left_out || character.is_whitespace() || character.is_control())
 }
 
-/// A random text from which the text of a new key is derived: sent again, it gives the same text. Only JSON shows it.
+/// A random secret from which a new key is derived: a repeated request with the same seed gets the same key. `Debug` does not
+/// reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seed(String);
 
 text_value!(Seed, "43 letters or digits, drawn at random and kept secret");
 
 impl Seed {
-    /// The length of a seed: 43 characters of 62 carry 256 bits.
+    /// The length of a seed in characters: 43 characters out of 62 carry 256 bits.
     pub(crate) const CHARS: usize = 43;
 
-    /// A random seed.
+    /// Draws a random seed.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         Self(random_base62(Self::CHARS, rng))
     }
 
-    /// The seed that is derived from a secret and a purpose.
+    /// Derives a seed from a secret and a purpose.
     pub(crate) fn derived(secret: &[u8], purpose: &str) -> Self {
         Self(derived_base62(Self::CHARS, secret, purpose))
     }
@@ -339,7 +348,7 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let is_fit = text.len() == Self::CHARS && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let wanted = || format!("{} letters or digits, drawn at random", Self::CHARS);
+        let wanted = || format!("give {} letters or digits, drawn at random", Self::CHARS);
         is_fit.then(|| Self(text.to_owned())).ok_or_else(wanted)
     }
 }
@@ -356,7 +365,7 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// The models that a key may request.
+/// The names of the models that a key may request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct ModelNames(pub(crate) Vec<String>);
@@ -364,7 +373,7 @@ pub(crate) struct ModelNames(pub(crate) Vec<String>);
 schema!(ModelNames, { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 1000 });
 json_value!(
     ModelNames,
-    format!("1 to {MODELS_MAX} model names, or null for all"),
+    format!("give 1 to {MODELS_MAX} model names, or null for all"),
     |value| {
         let list = value.as_array().filter(|list| (1..=MODELS_MAX).contains(&list.len()));
         let plausible = |name: &Value| {
@@ -377,7 +386,7 @@ json_value!(
     }
 );
 
-/// Reads names separated by commas or line ends. A name may contain spaces.
+/// Parses names that are separated by commas or line breaks. A name can contain spaces.
 impl FromStr for ModelNames {
     type Err = String;
 
@@ -385,7 +394,7 @@ impl FromStr for ModelNames {
         let names = text.split([',', '\n']).map(str::trim);
         let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let is_fit = (1..=MODELS_MAX).contains(&names.len()) && names.iter().all(|name| operation::is_plausible(name));
-        let wanted = || format!("1 to {MODELS_MAX} model names, separated by commas");
+        let wanted = || format!("give 1 to {MODELS_MAX} model names, separated by commas");
         is_fit.then_some(Self(names)).ok_or_else(wanted)
     }
 }

@@ -1,4 +1,4 @@
-//! Converts questions to HTTP requests and back.
+//! Converts the request types of the admin API to HTTP requests and back.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,27 +16,27 @@ use serde_json::{Map, Value};
 use super::{AdminQuestion, error::AdminError};
 use crate::domain::strict_toml::nearest;
 
-/// Encodes everything in a path segment but the unreserved characters of RFC 3986.
+/// The characters that are percent-encoded in a path segment: all but the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A question as an HTTP request.
+/// A request of the admin API in its HTTP form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminCall {
-    /// The path and the query.
+    /// The path, with the query if there is one.
     pub(crate) target: String,
-    /// The JSON body; empty without one.
+    /// The JSON body; empty if there is none.
     pub(crate) body: String,
 }
 
 impl AdminCall {
-    /// The request of a question.
+    /// Converts a request type to its HTTP form.
     ///
     /// # Errors
-    /// The question is not a JSON object; every [`AdminQuestion`] is one.
+    /// `question` does not serialize to a JSON object, which every [`AdminQuestion`] should.
     pub(crate) fn from_question<Q: AdminQuestion>(question: &Q) -> Result<Self, AdminError> {
         let fields = serde_json::to_value(question).map_err(|error| AdminError::failed(error.to_string()))?;
         let Value::Object(mut fields) = fields else {
-            return Err(AdminError::failed("a question is a JSON object"));
+            return Err(AdminError::failed("cannot send the request: it is not a JSON object"));
         };
         let mut target = String::new();
         for segment in Q::PATH.split('/').skip(1) {
@@ -65,7 +65,7 @@ impl AdminCall {
     }
 }
 
-/// A value as text, for a path or a query.
+/// Returns a JSON value as text, for a path or a query.
 fn plain_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -73,9 +73,10 @@ fn plain_text(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Reads a question or a similar type from the decoded segments of a path, a query, and the fields of a body.
+/// Deserializes a request type from the decoded segments of a path, a query, and the fields of a body.
+///
 /// # Errors
-/// The invalid field, and what is wrong with it.
+/// Names the invalid field, and says what is wrong with it.
 pub(crate) fn read<T: DeserializeOwned>(
     segments: Vec<(String, String)>,
     query: &str,
@@ -92,7 +93,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     T::deserialize(parts).map_err(|FieldFault(error)| error)
 }
 
-/// The error of one field.
+/// The deserialization error of one field.
 #[derive(Debug)]
 struct FieldFault(AdminError);
 
@@ -119,18 +120,18 @@ impl de::Error for FieldFault {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self(AdminError::of_field(field, "it is missing"))
+        Self(AdminError::of_field(field, "the field is missing"))
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self(AdminError::of_field(field, "it is repeated"))
+        Self(AdminError::of_field(field, "the field is given twice"))
     }
 }
 
-/// The fields of a question. An error of a value gets the field's name.
+/// The fields of a request, as serde's map access. An error of a value gets the name of its field.
 struct QuestionParts<'a, I> {
     left: I,
-    /// The field whose name was read last.
+    /// The field whose name was read most recently and whose value is next.
     next: Option<(String, QuestionValue<'a>)>,
 }
 
@@ -164,17 +165,17 @@ impl<'de, I: Iterator<Item = (String, QuestionValue<'de>)>> Deserializer<'de> fo
     }
 }
 
-/// The value of a field.
+/// The value of a request's field.
 enum QuestionValue<'a> {
-    /// From a path or a query.
+    /// A value from the path or the query.
     Text(Cow<'a, str>),
-    /// From a body.
+    /// A value from the JSON body.
     Json(Value),
 }
 
 use QuestionValue::{Json, Text};
 
-/// The error of a value that cannot be read.
+/// Creates the error of a value that cannot be deserialized.
 fn fault(why: impl fmt::Display) -> FieldFault {
     FieldFault(AdminError::invalid(why.to_string()))
 }
@@ -184,7 +185,7 @@ fn number(text: &str) -> Result<u64, FieldFault> {
         .map_err(|_| fault(format!("`{text}` is not a whole number")))
 }
 
-/// Reads a JSON value as serde_json does, and a text by parsing it.
+/// Deserializes a JSON value as serde_json does, and a value from a path or query by parsing it.
 impl<'de> Deserializer<'de> for QuestionValue<'de> {
     type Error = FieldFault;
 
@@ -314,19 +315,29 @@ mod tests {
                 id,
                 json!({ "rpm": "5" }),
                 "rpm",
-                "a whole number from 1 to 1000000000, or null for no limit",
+                "give a whole number from 1 to 1000000000, or null for no limit",
             ),
-            (id, json!({ "name": 5 }), "name", "1 to 128 characters"),
+            (id, json!({ "name": 5 }), "name", "give 1 to 128 characters"),
             (id, json!({ "reset": "yearly" }), "reset", "unknown variant `yearly`"),
-            (id, json!({ "quota_usd": 5 }), "quota_usd", "an amount in USD as a text"),
-            (id, json!({ "id": "key_0000000000000002" }), "id", "it is repeated"),
+            (
+                id,
+                json!({ "quota_usd": 5 }),
+                "quota_usd",
+                "give an amount in USD as a string",
+            ),
+            (
+                id,
+                json!({ "id": "key_0000000000000002" }),
+                "id",
+                "the field is given twice",
+            ),
             (
                 id,
                 json!({ "rpn": 5 }),
                 "",
                 "field `rpn` is unknown here: did you mean `rpm`?",
             ),
-            ("/v1/keys/other", json!({}), "id", "a key id is"),
+            ("/v1/keys/other", json!({}), "id", "give a key id"),
         ] {
             let (told, said) = fault(asked::<UpdateKey>(target, &body).unwrap_err());
             assert_eq!(told, field, "{said}");
@@ -334,7 +345,7 @@ mod tests {
         }
         for (target, field, message) in [
             ("/v1/accounts?limit=x", "limit", "`x` is not a whole number"),
-            ("/v1/accounts?limit=1&limit=2", "limit", "it is repeated"),
+            ("/v1/accounts?limit=1&limit=2", "limit", "the field is given twice"),
             (
                 "/v1/accounts?x=1",
                 "",

@@ -1,4 +1,4 @@
-//! `weir account`: accounts, their balances and limits.
+//! `weir account`: manages accounts, their balances and their limits.
 
 use std::io::Write;
 
@@ -19,13 +19,13 @@ use crate::{
     domain::ledger::{AccountTermsChange, OperationId, ProviderState},
 };
 
-/// Accounts per call.
+/// The number of accounts per call of the admin API.
 const PAGE: u64 = 500;
 
 /// The subcommands of `weir account`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AccountCommand {
-    /// Create an account; without a balance nothing is served
+    /// Create an account; without a balance none of its requests is served
     Create(AccountCreateArgs),
     /// Add money to an account
     Credit(CreditArgs),
@@ -33,9 +33,9 @@ pub enum AccountCommand {
     Adjust(AdjustArgs),
     /// Change an account's limits
     Update(AccountUpdateArgs),
-    /// Refuse further requests of an account's keys; running ones go on
+    /// Suspend an account: further requests of its keys are refused, running ones continue
     Suspend(StateArgs),
-    /// Serve an account's keys again
+    /// Resume a suspended account: requests of its keys are served again
     Resume(StateArgs),
     /// List the accounts
     List(ClientArgs),
@@ -43,13 +43,13 @@ pub enum AccountCommand {
     Show(OneAccountArgs),
 }
 
-/// `weir account create`
+/// The arguments of `weir account create`.
 #[derive(Args, Clone, Debug)]
 pub struct AccountCreateArgs {
-    /// The account's name: letters, digits, `_`, and after the first character `.` or `-`
+    /// The account's id: letters, digits and `_`; after the first character also `.` and `-`
     #[arg(long)]
     pub(crate) id: AccountId,
-    /// Its first balance
+    /// The account's opening balance in USD
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) balance_usd: Option<Usd>,
     #[command(flatten)]
@@ -63,30 +63,30 @@ pub struct AccountCreateArgs {
     pub client: ClientArgs,
 }
 
-/// The operation id of a change of a balance.
+/// The option with which a change of a balance takes effect only once.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnceArgs {
-    /// Takes effect only once for this id, however often the command is run; an account remembers the last 1000 [default: a new
-    /// one]
+    /// An id with which the change takes effect only once, however often the command is run; an account remembers its last 1000
+    /// ids [default: a new id]
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
 }
 
 impl OnceArgs {
-    /// The given id, or a new one.
+    /// Returns the id from the option, or draws one.
     fn id(&self) -> OperationId {
         let given = self.operation_id.clone();
         given.unwrap_or_else(|| OperationId::generate(&mut rand::rng()))
     }
 }
 
-/// The limits of an account.
+/// The options for the limits of an account.
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
-    /// The balance at or below which it is reported as low, or none
+    /// The balance in USD at or below which the account is reported as low, or none
     #[arg(long, value_name = "D|none", allow_negative_numbers = true, value_parser = or_none::<Usd>)]
     pub(crate) low_balance_usd: Option<OrNone<Usd>>,
-    /// The provider state that its requests may name (responses, files, containers): only the account's own, or any
+    /// Which state at providers (responses, files, containers) requests of the account may name: only the account's own, or any
     #[arg(long, value_name = "own|any", value_parser = one_of::<ProviderState>(&["own", "any"]))]
     pub(crate) provider_state: Option<ProviderState>,
     #[command(flatten)]
@@ -97,13 +97,13 @@ pub struct LimitArgs {
     pub rates: RateArgs,
 }
 
-/// `weir account credit`
+/// The arguments of `weir account credit`.
 #[derive(Args, Clone, Debug)]
 pub struct CreditArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub(crate) named: IdArgs<AccountId>,
-    /// The amount, as a decimal number
+    /// The amount in USD, as a decimal number
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) usd: Usd,
     #[command(flatten)]
@@ -114,16 +114,16 @@ pub struct CreditArgs {
     pub client: ClientArgs,
 }
 
-/// `weir account adjust`
+/// The arguments of `weir account adjust`.
 #[derive(Args, Clone, Debug)]
 pub struct AdjustArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub(crate) named: IdArgs<AccountId>,
-    /// The amount, as a decimal number; a negative one reduces the balance
+    /// The amount in USD, as a decimal number; a negative amount lowers the balance
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) usd: Usd,
-    /// Why, for the audit record
+    /// The reason, which is written to the audit record
     #[arg(long)]
     pub(crate) reason: AdjustmentReason,
     #[command(flatten)]
@@ -134,7 +134,7 @@ pub struct AdjustArgs {
     pub client: ClientArgs,
 }
 
-/// `weir account update`
+/// The arguments of `weir account update`.
 #[derive(Args, Clone, Debug)]
 pub struct AccountUpdateArgs {
     #[command(flatten)]
@@ -151,7 +151,7 @@ pub struct AccountUpdateArgs {
     pub client: ClientArgs,
 }
 
-/// `weir account suspend` and `weir account resume`
+/// The arguments of `weir account suspend` and `weir account resume`.
 #[derive(Args, Clone, Debug)]
 pub struct StateArgs {
     #[command(flatten)]
@@ -165,7 +165,7 @@ pub struct StateArgs {
     pub client: ClientArgs,
 }
 
-/// A command on one account.
+/// The arguments of a command that reads one account.
 #[derive(Args, Clone, Debug)]
 pub struct OneAccountArgs {
     #[command(flatten)]
@@ -177,7 +177,7 @@ pub struct OneAccountArgs {
 }
 
 impl AccountCommand {
-    /// The client options.
+    /// Returns the options for calling a running weir.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Create(args) => &args.client,
@@ -191,7 +191,7 @@ impl AccountCommand {
     }
 }
 
-/// Runs the command against the admin API and prints the result.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(
     command: &AccountCommand,
     client: &AdminClient,
@@ -312,19 +312,20 @@ async fn update(
 }
 
 async fn list(json: bool, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    if !json {
-        writeln!(
-            out,
-            "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  RUNNING",
-            "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
-        )?;
-    }
     let mut page = ListAccounts {
         after: None,
         limit: Some(PAGE),
     };
+    let mut has_heading = json;
     loop {
         let answer = client.request(&page).await?.read()?;
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(
+                out,
+                "{:<20}  {:<9}  {:<14}  {:>16}  {:>16}  {:>16}  RUNNING",
+                "ACCOUNT", "STATE", "PROVIDER STATE", "BALANCE USD", "HELD USD", "SPENT USD"
+            )?;
+        }
         for account in &answer.accounts {
             if json {
                 write_json(out, account)?;
@@ -354,7 +355,7 @@ fn line(out: &mut impl Write, name: &str, value: impl std::fmt::Display) -> std:
     writeln!(out, "{name:<16} {value}")
 }
 
-/// Prints an account, one line for each property, amounts in USD only.
+/// Prints an account with one line for each property. Amounts are in USD.
 fn print(id: &str, facts: Option<&AccountFacts>, out: &mut impl Write) -> std::io::Result<()> {
     line(out, "id", id)?;
     let Some(facts) = facts else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The client of the admin API, for the subcommands.
+//! The client with which subcommands call the admin API of a running weir.
 
 use std::{
     fs,
@@ -26,18 +26,18 @@ use crate::{
 #[cfg(test)]
 use serde_json::Value;
 
-/// Maximum size of a response.
+/// The maximum size of a response, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The timeout of one call.
+/// The timeout of one call of the admin API.
 const CALL_WAIT: Duration = Duration::from_secs(10);
 
 /// The options of every command that calls a running weir.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClientArgs {
-    /// The admin socket of a running weir, as unix:PATH [default: the one in the configuration]
+    /// The admin socket of the running weir, as unix:PATH [default: the socket that the configuration names]
     #[arg(long, value_name = "unix:PATH", value_parser = unix_path)]
     pub admin: Option<PathBuf>,
-    /// The configuration that names the admin socket [default: /etc/weir/weir.toml]
+    /// The configuration file that names the admin socket [default: /etc/weir/weir.toml]
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
     /// Print JSON, for scripts
@@ -45,54 +45,54 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
-/// Why a client command failed.
+/// Why a command that calls a running weir failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
-    /// The configuration could not be read for the socket.
+    /// The configuration, which names the socket, cannot be read.
     #[error("{0}")]
     Configuration(String),
     /// No weir listens on the socket.
-    #[error("no weir is running on {}: {why}; start it, or name its socket with --admin unix:PATH", socket.display())]
+    #[error("no weir is running on {}: {why}; start weir, or name the socket of a running one with --admin unix:PATH", socket.display())]
     Unreachable {
-        /// The socket's path.
+        /// The path of the socket.
         socket: PathBuf,
-        /// The operating system's error.
+        /// The error of the operating system.
         why: String,
     },
-    /// The user may not use the socket.
-    #[error("permission denied: {owner}; run this as its owner or as a member of its group")]
+    /// The user is not allowed to connect to the socket.
+    #[error("permission denied: {owner}; run the command as its owner or as a member of its group")]
     Forbidden {
-        /// The owner of the socket or its folder, in words.
+        /// A description of the socket, or of the folder that denies access, with its owner.
         owner: String,
     },
-    /// The arguments do not form a request.
+    /// The arguments do not form a valid call.
     #[error("{0}")]
     Usage(String),
-    /// weir was called, but its response was lost.
+    /// The call was sent, but the response was lost.
     #[error("no response from weir on {}: {why}; the command may or may not have taken effect", socket.display())]
     AnswerLost {
-        /// The socket's path.
+        /// The path of the socket.
         socket: PathBuf,
-        /// The error.
+        /// The error of the connection.
         why: String,
     },
-    /// The response to a change with an operation id was lost.
+    /// The response to a change with an operation id was lost, even after a repetition.
     #[error("{lost}; run the same command again with --operation-id {id}: it takes effect only once")]
     Unsure {
-        /// The error of the last call.
+        /// The error of the last attempt.
         lost: Box<AdminClientError>,
         /// The operation id of the change.
         id: String,
     },
-    /// weir refused the request.
+    /// weir refused the call. Contains weir's message.
     #[error("{0}")]
     Refused(String),
     /// A file cannot be written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     File {
-        /// The file's path.
+        /// The path of the file.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The result cannot be printed.
@@ -100,7 +100,7 @@ pub(crate) enum AdminClientError {
     Output(#[from] std::io::Error),
 }
 
-/// The socket to use: `--admin`, or else the one in the configuration.
+/// Returns the path of the socket to call: the one from `--admin`, or else the one that the configuration names.
 pub(crate) fn socket(
     args: &ClientArgs,
     from_conf: impl FnOnce(Option<&Path>) -> Result<PathBuf, String>,
@@ -111,7 +111,8 @@ pub(crate) fn socket(
     }
 }
 
-/// The message of an API error with the option in place of the field: `quota_usd` is `--quota-usd` here.
+/// Returns the message of an error of the API, in which the command line's option replaces the name of the field: `--quota-usd`
+/// instead of `quota_usd`.
 fn message_with_option(error: &AdminError) -> String {
     let Some(field) = &error.field else {
         return error.message.clone();
@@ -125,35 +126,38 @@ fn message_with_option(error: &AdminError) -> String {
     format!("--{option}: {}", error.message)
 }
 
-/// A response: its JSON, which scripts get, and its value.
+/// A response of the admin API, as JSON and as a value.
 #[derive(Debug)]
 pub(crate) struct ClientReply<A> {
-    /// The JSON.
+    /// The JSON of the response, which is printed for scripts.
     pub(crate) text: String,
     of: PhantomData<A>,
 }
 
 impl<A: DeserializeOwned> ClientReply<A> {
-    /// Parses the JSON.
+    /// Parses the JSON of the response.
     pub(crate) fn read(&self) -> Result<A, AdminClientError> {
-        serde_json::from_str(&self.text)
-            .map_err(|error| AdminClientError::Refused(format!("unexpected response from weir: {error}")))
+        serde_json::from_str(&self.text).map_err(|error| {
+            AdminClientError::Refused(format!(
+                "cannot read the response of weir: {error}; use a weir command of the version that is running"
+            ))
+        })
     }
 }
 
-/// The body of an error response.
+/// The body of a response that is an error.
 #[derive(Deserialize)]
 struct ErrorBody {
     error: AdminError,
 }
 
-/// Writes a value as a line of JSON.
+/// Writes a value as one line of JSON.
 pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> Result<(), AdminClientError> {
     serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
     Ok(writeln!(out)?)
 }
 
-/// A value as text; empty for `None`.
+/// Formats a value as text. `None` becomes an empty text.
 pub(crate) fn text_or_empty(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -166,26 +170,26 @@ fn text_of(body: Option<&Value>) -> String {
 fn unix_path(address: &str) -> Result<PathBuf, &'static str> {
     match address.strip_prefix("unix:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-        Some(_) | None => Err("give it as unix:PATH"),
+        Some(_) | None => Err("the address must have the form unix:PATH"),
     }
 }
 
-/// A method, a path and a body.
+/// The method, the path and the body of a call.
 type RawCall<'a> = (Method, &'a str, String);
 
-/// Calls the API over its socket, one connection per call.
+/// A client of the admin API. It opens one connection to the API's socket for each call.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminClient {
     socket: PathBuf,
 }
 
 impl AdminClient {
-    /// A client of the weir that listens on `socket`.
+    /// Creates a client of the weir that listens on `socket`.
     pub(crate) fn new(socket: PathBuf) -> Self {
         Self { socket }
     }
 
-    /// Makes a call.
+    /// Makes a call with the timeout [`CALL_WAIT`].
     pub(crate) async fn request<Q: AdminQuestion>(
         &self,
         question: &Q,
@@ -193,7 +197,7 @@ impl AdminClient {
         self.request_within(CALL_WAIT, None, question).await
     }
 
-    /// Makes a call that takes effect only at this version; `None` for any version.
+    /// Makes a call that takes effect only if the object still has this version; `None` for any version.
     pub(crate) async fn request_if<Q: AdminQuestion>(
         &self,
         version: Option<Version>,
@@ -202,7 +206,8 @@ impl AdminClient {
         self.request_within(CALL_WAIT, version, question).await
     }
 
-    /// Makes a call that takes effect once, by its operation id. If the response is lost, calls once more.
+    /// Makes a call that takes effect once because of its operation id. Makes the call a second time if the first response is
+    /// lost.
     pub(crate) async fn request_once<Q: AdminQuestion>(
         &self,
         question: &Q,
@@ -221,7 +226,7 @@ impl AdminClient {
             })
     }
 
-    /// Makes a call that takes effect once even if it is repeated. If the response is lost, calls once more.
+    /// Makes a call that takes effect once however often it is made. Makes the call a second time if the first response is lost.
     pub(crate) async fn request_repeatable<Q: AdminQuestion>(
         &self,
         version: Option<Version>,
@@ -233,7 +238,7 @@ impl AdminClient {
         }
     }
 
-    /// Makes a call with this timeout.
+    /// Makes a call with the timeout `wait`.
     pub(crate) async fn request_within<Q: AdminQuestion>(
         &self,
         wait: Duration,
@@ -251,7 +256,7 @@ impl AdminClient {
         Ok(ClientReply { text, of: PhantomData })
     }
 
-    /// Makes one call; returns the response's JSON, or the API's own message.
+    /// Makes a call by method and path. Returns the response's JSON, or the error's message.
     #[cfg(test)]
     pub(crate) async fn call(
         &self,
@@ -262,7 +267,7 @@ impl AdminClient {
         self.call_within(CALL_WAIT, method, path, body).await
     }
 
-    /// The same with another timeout.
+    /// Makes a call by method and path, with the timeout `wait`.
     #[cfg(test)]
     pub(crate) async fn call_within(
         &self,
@@ -274,7 +279,7 @@ impl AdminClient {
         self.exchange(wait, (method, path, text_of(body)), None).await
     }
 
-    /// Makes one call that takes effect only at this version; `None` for any version.
+    /// Makes a call by method and path that takes effect only if the object still has this version; `None` for any version.
     #[cfg(test)]
     pub(crate) async fn call_if(
         &self,
@@ -286,7 +291,7 @@ impl AdminClient {
         self.exchange(CALL_WAIT, (method, path, text_of(body)), version).await
     }
 
-    /// Writes a response that arrives in pieces to `out`. Waits for each piece as long as for a whole call.
+    /// Makes a call and writes its response to `out` piece by piece. The timeout of each piece is [`CALL_WAIT`].
     pub(crate) async fn download<Q: AdminQuestion>(
         &self,
         question: &Q,
@@ -296,7 +301,7 @@ impl AdminClient {
         self.download_within(CALL_WAIT, &call.target, out).await
     }
 
-    /// The same with another timeout for each piece.
+    /// Makes a call and writes its response to `out` piece by piece. The timeout of each piece is `wait`.
     pub(crate) async fn download_within(
         &self,
         wait: Duration,
@@ -352,7 +357,7 @@ impl AdminClient {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.lost(error))?;
-        // Ends after its one call, when the sender is dropped.
+        // The task ends when the sender is dropped, after the one call of this connection.
         tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -393,8 +398,8 @@ impl AdminClient {
     }
 }
 
-/// Owner, group and mode of the socket, or of the nearest folder above it that can be inspected: that one denies the access.
-/// `None` if not even the root folder can.
+/// Describes the owner, group and mode of the socket, or of the nearest folder above it that can be inspected, because that
+/// folder denies access. `None` if not even the root folder can be inspected.
 pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     let (path, found) = socket
         .ancestors()
@@ -412,7 +417,7 @@ pub(crate) fn describe_owner(socket: &Path) -> Option<String> {
     ))
 }
 
-/// The name of an id in a table like `/etc/passwd` or `/etc/group`: `name:password:id:...`.
+/// Returns the name of the id in a table such as `/etc/passwd` or `/etc/group`, whose lines begin with `name:password:id:`.
 fn name_of(table: &str, id: u32) -> Option<&str> {
     table.lines().find_map(|line| {
         let mut fields = line.split(':');

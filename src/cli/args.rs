@@ -1,4 +1,5 @@
-//! Options for the limits of a key or an account, and their values. An option that is not given leaves its limit unchanged.
+//! Options that several subcommands share, above all for the limits of keys and accounts. An option that is left out leaves its
+//! limit unchanged.
 
 use std::{error::Error, str::FromStr};
 
@@ -20,26 +21,26 @@ use crate::{
     },
 };
 
-/// The word for a value that is not set.
+/// The word for a value that is not set, so that the default applies.
 pub(crate) const DEFAULT: &str = "default";
 
-/// A value, or nothing.
+/// The value of an option that can also be a word for "no value", such as `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrNone<T>(pub(crate) Option<T>);
 
 impl<T> OrNone<T> {
-    /// The API's field for an option.
+    /// Converts an option to the admin API's field: left out, null or a value.
     pub(crate) fn nullable(option: Option<Self>) -> Nullable<T> {
         option.map(|Self(value)| value)
     }
 }
 
-/// Parses a value, or `none`.
+/// Parses a value, or the word `none`.
 pub(crate) fn or_none<T: FromStr>(text: &str) -> Result<OrNone<T>, T::Err> {
     or("none", text)
 }
 
-/// Parses a value, or the word `none` for nothing.
+/// Parses a value, or the word `none` that stands for no value.
 pub(crate) fn or<T: FromStr>(none: &str, text: &str) -> Result<OrNone<T>, T::Err> {
     if text == none {
         return Ok(OrNone(None));
@@ -47,7 +48,7 @@ pub(crate) fn or<T: FromStr>(none: &str, text: &str) -> Result<OrNone<T>, T::Err
     text.parse().map(|value| OrNone(Some(value)))
 }
 
-/// A parser for one of `words`.
+/// Returns a parser that accepts one of `words`.
 pub(crate) fn one_of<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err: Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
@@ -55,35 +56,34 @@ where
     PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
 }
 
-/// Rate and concurrency limits.
+/// The options for limits of rate and concurrency.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RateArgs {
-    /// Requests per minute
+    /// The maximum number of requests per minute, or none
     #[arg(long, value_name = "N|none", value_parser = or_none::<LimitInput>)]
     pub(crate) rpm: Option<OrNone<LimitInput>>,
-    /// Tokens per minute, input and output
+    /// The maximum number of input and output tokens per minute, or none
     #[arg(long, value_name = "N|none", value_parser = or_none::<LimitInput>)]
     pub(crate) tpm: Option<OrNone<LimitInput>>,
-    /// Concurrent requests
+    /// The maximum number of concurrent requests, or none
     #[arg(long, value_name = "N|none", value_parser = or_none::<LimitInput>)]
     pub(crate) concurrency: Option<OrNone<LimitInput>>,
 }
 
-/// The quota of a key.
+/// The options for the quota of a key.
 #[derive(Args, Clone, Debug, Default)]
 pub struct QuotaArgs {
-    /// The amount that the key may spend per period, or unlimited
+    /// The amount in USD that the key may spend per period, or unlimited
     #[arg(long, value_name = "D|unlimited", allow_negative_numbers = true, value_parser = quota)]
     pub(crate) quota_usd: Option<OrNone<Usd>>,
-    /// When the quota is reset, at 00:00 UTC; weeks begin on Monday
+    /// How often the quota is reset, at 00:00 UTC; weeks begin on Monday
     #[arg(long, value_name = "none|daily|weekly|monthly",
         value_parser = one_of::<QuotaReset>(&["none", "daily", "weekly", "monthly"]))]
     pub(crate) reset: Option<QuotaReset>,
-    /// What happens to a running answer when quota or balance are used up: it may finish, or it is cut
+    /// What happens to a running answer when the quota or the balance is used up: finish lets it finish, cut ends it
     #[arg(long, value_name = "finish|cut", value_parser = one_of::<OnExhausted>(&["finish", "cut"]))]
     pub(crate) on_exhausted: Option<OnExhausted>,
-    /// A running answer that may finish is cut when it costs this many times the quota (without a quota: the balance);
-    /// 2 unless set
+    /// How many times the quota (without a quota, the balance) an answer that may finish can cost before it is cut; 2 unless set
     #[arg(long, value_name = "N|none", value_parser = or_none::<FactorInput>)]
     pub(crate) finish_factor: Option<OrNone<FactorInput>>,
     #[command(flatten)]
@@ -95,11 +95,11 @@ fn quota(text: &str) -> Result<OrNone<Usd>, String> {
     or("unlimited", text)
 }
 
-/// When notices are sent.
+/// The option that says when notices are sent.
 #[derive(Args, Clone, Debug, Default)]
 pub struct NotifyArgs {
-    /// The parts of a key's quota at which a notice is sent, in percent and separated by commas: any of 50, 75, 80, 90, 95 and
-    /// 100; none; or default for the account's list, or else that of the configuration
+    /// The percentages of a key's quota at which a notice is sent, separated by commas: any of 50, 75, 80, 90, 95 and 100; none
+    /// for no notices; default for the account's list or else the configuration's
     #[arg(long, value_name = "LIST|none|default", value_parser = notify)]
     pub(crate) notify: Option<OrNone<Percents>>,
 }
@@ -108,7 +108,7 @@ fn notify(text: &str) -> Result<OrNone<Percents>, String> {
     or(DEFAULT, text)
 }
 
-/// Refuses an update without any change: an option was probably forgotten.
+/// Returns an error for an update without any change, because an option was probably forgotten.
 pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError> {
     if is_empty {
         let help = "nothing to change: give at least one option, see --help";
@@ -117,19 +117,19 @@ pub(crate) fn something_to_change(is_empty: bool) -> Result<(), AdminClientError
     Ok(())
 }
 
-/// The error for anything else.
+/// The message for any other text.
 const OVERLAP_HINT: &str =
-    "give a whole number with s, m, h or d, such as 24h, at most 30d; or 0 to end the old text at once";
+    "give a whole number with s, m, h or d, such as 24h, at most 30d; or 0 to end the old secret at once";
 
-/// A time in seconds.
+/// The time for which the old secret of a rotated key remains valid, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverlapArg(pub u64);
 
 impl OverlapArg {
-    /// Parses one.
+    /// Parses a number with a unit.
     ///
     /// # Errors
-    /// Says what to give.
+    /// The text is not such a time. Contains a message that says what is valid.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
         let number: u64 = digits.parse().map_err(|_| OVERLAP_HINT)?;
@@ -148,25 +148,25 @@ impl OverlapArg {
     }
 }
 
-/// The version that a change requires.
+/// The option that makes a change conditional.
 #[derive(Args, Clone, Debug, Default)]
 pub struct IfVersion {
-    /// Change it only if it is still at this version, which the commands that show it print
+    /// Make the change only if the object still has this version, which commands that show the object print
     #[arg(long, value_name = "V")]
     pub if_version: Option<Version>,
 }
 
-/// An id, as an argument or as the option `--id`.
+/// The id of an object, as an argument or as the option `--id`.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub struct IdArgs<T = String>
 where
     T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
 {
-    /// Its id, as shown in the list
+    /// The id, as the list command prints it
     #[arg(value_name = "ID", value_parser = T::from_str)]
     positional: Option<T>,
-    /// The same
+    /// The id, as an option
     #[arg(long = "id", value_name = "ID", value_parser = T::from_str)]
     option: Option<T>,
 }
@@ -175,7 +175,7 @@ impl<T> IdArgs<T>
 where
     T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
 {
-    /// The given id.
+    /// Returns the id, or an error if it was not given.
     pub(crate) fn id_or_error(&self) -> Result<T, AdminClientError> {
         let given = self.positional.as_ref().or(self.option.as_ref());
         given
@@ -185,17 +185,17 @@ where
 }
 
 impl IdArgs {
-    /// The given text.
+    /// Returns the id as text. Empty if it was not given.
     pub fn id(&self) -> &str {
         let given = self.positional.as_deref().or(self.option.as_deref());
         given.unwrap_or_default()
     }
 }
 
-/// Accounts per call.
+/// The number of accounts per call of the admin API.
 const PAGE: u64 = 1000;
 
-/// Reads the names of all accounts, in order.
+/// Reads the ids of all accounts, in alphabetical order.
 pub(crate) async fn read_account_names(client: &AdminClient) -> Result<Vec<String>, AdminClientError> {
     let mut names = Vec::new();
     let mut page = ListAccounts {

@@ -1,4 +1,4 @@
-//! `weir console`: opens and ends sessions at the operators' console.
+//! `weir console`: opens sessions of the operators' console, and lists and ends sessions.
 
 use std::io::Write;
 
@@ -13,33 +13,33 @@ use crate::{
 /// The subcommands of `weir console`.
 #[derive(Debug, Subcommand)]
 pub enum ConsoleCommand {
-    /// Print a link that opens a session in a browser, once, within 60 seconds
+    /// Print a link that opens one session in a browser; the link must be opened within 60 seconds
     Open(OpenArgs),
-    /// List the sessions of people in browsers, at the console and the portal, or end some of them
+    /// List the sessions of users of the console and the portal, or end some of them
     Sessions(SessionsArgs),
 }
 
-/// `weir console sessions`
+/// The arguments of `weir console sessions`.
 #[derive(Args, Debug)]
 pub struct SessionsArgs {
-    /// End the session with this id, as shown in the list, at all nodes
+    /// End the session with this id at all nodes; the list shows the ids
     #[arg(long, value_name = "ID")]
     pub end: Option<String>,
-    /// End all of them
+    /// End all sessions
     #[arg(long, conflicts_with = "end")]
     pub end_all: bool,
-    /// The client options.
+    /// The options for calling a running weir.
     #[command(flatten)]
     pub client: ClientArgs,
 }
 
-/// `weir console open`
+/// The arguments of `weir console open`.
 #[derive(Args, Debug)]
 pub struct OpenArgs {
-    /// The role of the session
+    /// The role of the session, which decides what can be changed
     #[arg(long, value_enum, default_value_t = Role::Owner)]
     pub(crate) role: Role,
-    /// The client options.
+    /// The options for calling a running weir.
     #[command(flatten)]
     pub client: ClientArgs,
 }
@@ -52,7 +52,7 @@ impl ValueEnum for Role {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let may = match self {
             Self::Viewer => "View everything",
-            Self::Operator => "Also change keys, and disable and enable providers",
+            Self::Operator => "Also change keys, and switch providers off and on",
             Self::Owner => "Also change accounts and their money",
         };
         Some(PossibleValue::new(self.as_str()).help(may))
@@ -60,7 +60,7 @@ impl ValueEnum for Role {
 }
 
 impl ConsoleCommand {
-    /// The client options.
+    /// Returns the options for calling a running weir.
     pub(crate) fn client(&self) -> &ClientArgs {
         match self {
             Self::Open(args) => &args.client,
@@ -69,7 +69,7 @@ impl ConsoleCommand {
     }
 }
 
-/// Runs one command.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(
     command: &ConsoleCommand,
     client: &AdminClient,
@@ -111,7 +111,7 @@ async fn sessions(args: &SessionsArgs, client: &AdminClient, out: &mut impl Writ
         writeln!(
             out,
             "{:<16}  {:<7}  {:<8}  {:<20}  {:<24}  ENDS",
-            "ID", "DOOR", "ROLE", "WHO", "WITHOUT USE ENDS"
+            "ID", "PAGES", "ROLE", "WHO", "ENDS WITHOUT USE"
         )?;
     }
     for one in &answer.sessions {

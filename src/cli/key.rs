@@ -1,4 +1,4 @@
-//! `weir key`: service keys.
+//! `weir key`: manages the keys of accounts.
 
 use std::io::Write;
 
@@ -22,13 +22,13 @@ use crate::{
 
 mod view;
 
-/// Keys per call.
+/// The number of keys per call of the admin API.
 const PAGE: u64 = 500;
 
 /// The subcommands of `weir key`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Create a key; its text is shown only once
+    /// Create a key and print its secret, which is shown only once
     Create(KeyCreateArgs),
     /// List the keys
     List(ListArgs),
@@ -36,35 +36,35 @@ pub enum KeyCommand {
     Show(OneKeyArgs),
     /// Change a key
     Update(KeyUpdateArgs),
-    /// Give a key a new text; the old one remains valid for a day, or for --overlap
+    /// Give a key a new secret; the old one remains valid for a day, or for --overlap
     Rotate(RotateArgs),
-    /// End the old text of a rotated key now
+    /// End the old secret of a rotated key now
     EndOverlap(ChangeArgs),
-    /// Revoke a key for good, keeping its record
+    /// Revoke a key for good, and retain its record
     Revoke(ChangeArgs),
     /// Delete a key and its record
     Delete(ChangeArgs),
 }
 
-/// `weir key create`
+/// The arguments of `weir key create`.
 #[derive(Args, Clone, Debug)]
 pub struct KeyCreateArgs {
-    /// The account that pays
+    /// The account that pays for the key's requests
     #[arg(long)]
     pub(crate) account: AccountId,
-    /// The key's name, for people
+    /// The key's name, for display
     #[arg(long)]
     pub(crate) name: KeyName,
-    /// When it expires: an RFC 3339 time, a date (its first moment in UTC), or never
+    /// When the key expires: an RFC 3339 time, a date (its first moment in UTC), or never
     #[arg(long, value_name = "TIME|never", default_value = "never", value_parser = or_never)]
     pub(crate) expires: OrNone<Moment>,
-    /// The models it may use, separated by commas, or all
+    /// The models that the key may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", default_value = "all", value_parser = or_all)]
     pub(crate) models: OrNone<ModelNames>,
-    /// Create only one key for this id, however often the command is run; a repetition shows which key that was
+    /// An id with which only one key is created, however often the command is run; a repetition fails and names that key
     #[arg(long, value_name = "ID")]
     pub(crate) operation_id: Option<OperationId>,
-    /// Print only the key, as for `WEIR_KEY=$(weir key create ...)`
+    /// Print only the secret, as for `WEIR_KEY=$(weir key create ...)`
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
     #[command(flatten)]
@@ -78,25 +78,25 @@ pub struct KeyCreateArgs {
     pub client: ClientArgs,
 }
 
-/// `weir key list`
+/// The arguments of `weir key list`.
 #[derive(Args, Clone, Debug)]
 pub struct ListArgs {
-    /// Only keys of this account
+    /// List only keys of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Only keys with this text in their name, account or hint, or with this id
+    /// List only keys with this text in their name, account or hint (the last characters of the secret), or with this id
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,
-    /// Only keys used since this time: an RFC 3339 time, or a date (its first moment in UTC)
+    /// List only keys used since this time: an RFC 3339 time, or a date (its first moment in UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) used_since: Option<Moment>,
-    /// Only keys that are older than this time and were not used since
+    /// List only keys that are older than this time and were not used since
     #[arg(long, value_name = "TIME")]
     pub(crate) unused_since: Option<Moment>,
-    /// Only keys that expire before this time, or have expired
+    /// List only keys that have expired or expire before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) expires_before: Option<Moment>,
-    /// Only keys that have spent at least this much in the current quota period
+    /// List only keys that have spent at least this many USD in the current quota period
     #[arg(long, value_name = "D")]
     pub(crate) spent_usd: Option<Usd>,
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
-    /// The call for the first page of the selected keys.
+    /// Returns the call for the first page of the selected keys.
     fn first_page(&self) -> ListKeys {
         ListKeys {
             account: self.account.clone(),
@@ -120,7 +120,7 @@ impl ListArgs {
     }
 }
 
-/// A command on one key.
+/// The arguments of a command that reads one key.
 #[derive(Args, Clone, Debug)]
 pub struct OneKeyArgs {
     #[command(flatten)]
@@ -131,7 +131,7 @@ pub struct OneKeyArgs {
     pub client: ClientArgs,
 }
 
-/// A command that changes one key.
+/// The arguments of a command that changes one key.
 #[derive(Args, Clone, Debug)]
 pub struct ChangeArgs {
     #[command(flatten)]
@@ -145,16 +145,16 @@ pub struct ChangeArgs {
     pub client: ClientArgs,
 }
 
-/// `weir key rotate`
+/// The arguments of `weir key rotate`.
 #[derive(Args, Clone, Debug)]
 pub struct RotateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub(crate) named: IdArgs<KeyId>,
-    /// How long the old text remains valid, such as 24h, 30m or 7d; 24h unless set, at most 30d, 0 ends it at once
+    /// How long the old secret remains valid, such as 24h, 30m or 7d; 24h unless set, at most 30d; 0 ends it at once
     #[arg(long, value_name = "DURATION", value_parser = OverlapArg::parse)]
     pub overlap: Option<OverlapArg>,
-    /// Print only the new key, as for `WEIR_KEY=$(weir key rotate ...)`
+    /// Print only the new secret, as for `WEIR_KEY=$(weir key rotate ...)`
     #[arg(long, conflicts_with = "json")]
     pub only_key: bool,
     #[command(flatten)]
@@ -165,19 +165,19 @@ pub struct RotateArgs {
     pub client: ClientArgs,
 }
 
-/// `weir key update`
+/// The arguments of `weir key update`.
 #[derive(Args, Clone, Debug)]
 pub struct KeyUpdateArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub(crate) named: IdArgs<KeyId>,
-    /// The new name
+    /// The key's new name
     #[arg(long)]
     pub(crate) name: Option<KeyName>,
-    /// When it expires: an RFC 3339 time, a date (its first moment in UTC), or never
+    /// When the key expires: an RFC 3339 time, a date (its first moment in UTC), or never
     #[arg(long, value_name = "TIME|never", value_parser = or_never)]
     pub(crate) expires: Option<OrNone<Moment>>,
-    /// The models it may use, separated by commas, or all
+    /// The models that the key may use, separated by commas, or all
     #[arg(long, value_name = "LIST|all", value_parser = or_all)]
     pub(crate) models: Option<OrNone<ModelNames>>,
     #[command(flatten)]
@@ -195,7 +195,7 @@ pub struct KeyUpdateArgs {
 }
 
 impl KeyCommand {
-    /// The client options.
+    /// Returns the options for calling a running weir.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Create(args) => &args.client,
@@ -229,7 +229,7 @@ fn or_all(text: &str) -> Result<OrNone<ModelNames>, String> {
     or("all", text)
 }
 
-/// Runs the command against the admin API and prints the result.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(
     command: &KeyCommand,
     client: &AdminClient,
@@ -339,22 +339,23 @@ async fn delete(args: &ChangeArgs, client: &AdminClient, out: &mut impl Write) -
     if args.client.json {
         writeln!(out, "{}", reply.text)?;
     } else {
-        writeln!(out, "{:<12} {}\n{:<12} true", "id", reply.read()?.id, "deleted")?;
+        writeln!(out, "{:<14} {}\n{:<14} true", "id", reply.read()?.id, "deleted")?;
     }
     Ok(())
 }
 
 async fn list(args: &ListArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
-    if !args.client.json {
-        writeln!(
-            out,
-            "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  LAST USED",
-            "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
-        )?;
-    }
     let mut page = args.first_page();
+    let mut has_heading = args.client.json;
     loop {
         let answer = client.request(&page).await?.read()?;
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(
+                out,
+                "{:<20}  {:<8}  {:<20}  {:<24}  {:<20}  {:<20}  {:<16}  {:<16}  {:<20}  LAST USED",
+                "ID", "STATE", "ACCOUNT", "NAME", "EXPIRES", "QUOTA USD", "SPENT USD", "HELD USD", "RESETS"
+            )?;
+        }
         for key in &answer.keys {
             if args.client.json {
                 writeln!(out, "{}", serde_json::to_string(key).map_err(std::io::Error::other)?)?;

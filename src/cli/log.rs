@@ -1,4 +1,4 @@
-//! `weir log`: the consumption log.
+//! `weir log`: reads, exports and verifies the consumption log, and sets up its database.
 
 mod backend;
 mod export;
@@ -32,17 +32,17 @@ use crate::{
     edges::clock,
 };
 
-/// Rows per call.
+/// The number of rows per call of the admin API.
 const PAGE: usize = 1000;
-/// The timeout of a page: weir searches for rows for some seconds, and the log backend may be slow.
+/// The timeout for a page of rows. It is long, because weir searches for rows for some seconds, and the log backend may be slow.
 const PAGE_WAIT: Duration = Duration::from_secs(45);
-/// How far back a query goes by default, in hours.
+/// How many hours a query goes back by default.
 const QUERY_HOURS: u32 = 24;
 
 /// The subcommands of `weir log`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogSubcommand {
-    /// Create the schema of the log's database, and grant rights on it; needs no running weir
+    /// Create the schema of the log's database and grant rights on it; works without a running weir
     Init(LogInitArgs),
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
@@ -52,23 +52,23 @@ pub enum LogSubcommand {
 /// The subcommands of `weir log` that call a running weir.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LogCommand {
-    /// Print rows; without --from those of the last 24 hours
+    /// Print rows; without --from, the rows of the last 24 hours
     Query(QueryArgs),
-    /// Write rows as JSON lines, CSV or Parquet; without --from all rows
+    /// Write rows as JSON lines, CSV or Parquet; without --from, all rows
     Export(export::ExportArgs),
-    /// Compare rows, their daily sums, counters and the journal; exits with 1 if any differ
+    /// Compare rows with their daily sums, with counters and with the journal; exits with 1 if they differ
     Verify(verify::VerifyArgs),
-    /// Copy the rows of the previous log backend to the new one, while weir serves
+    /// Copy the rows of the previous log backend to the current one, while weir serves
     Move(backend::MoveArgs),
 }
 
-/// `weir log query`
+/// The arguments of `weir log query`.
 #[derive(Args, Clone, Debug)]
 pub struct QueryArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
-    /// Maximum number of rows
+    /// Maximum number of rows [default: all]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub struct QueryArgs {
 }
 
 impl LogCommand {
-    /// The client options.
+    /// Returns the options for calling a running weir.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::Query(args) => &args.client,
@@ -88,7 +88,7 @@ impl LogCommand {
     }
 }
 
-/// Runs the command against the admin API and prints the result.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(
     command: &LogCommand,
     client: &AdminClient,
@@ -96,7 +96,7 @@ pub(crate) async fn run(
 ) -> Result<(), AdminClientError> {
     match command {
         LogCommand::Query(args) => {
-            // In hours, because the store's clock counts.
+            // The time range is sent as a number of hours, so that it ends at the store's time and not at this machine's.
             let asked = QueryLog {
                 hours: args.filter.from.is_none().then_some(QUERY_HOURS),
                 ..args.filter.query()
@@ -116,15 +116,16 @@ async fn rows(
     as_json: bool,
     out: &mut impl Write,
 ) -> Result<(), AdminClientError> {
-    if !as_json {
-        writeln!(out, "{}", heading())?;
-    }
+    let mut has_heading = as_json;
     let mut left = limit.unwrap_or(usize::MAX);
-    // A model that is no longer in the catalogue may still have rows.
+    // A model that is no longer in the catalogue may still have rows, so this is only printed if no row is found.
     let (mut found, mut unknown_model) = (false, None);
     while left > 0 {
         asked.limit = Some(left.min(PAGE));
         let page = client.request_within(PAGE_WAIT, None, &asked).await?.read()?;
+        if !std::mem::replace(&mut has_heading, true) {
+            writeln!(out, "{}", heading())?;
+        }
         unknown_model = unknown_model.or(page.unknown_model);
         for row in &page.rows {
             left = left.saturating_sub(1);
@@ -158,7 +159,7 @@ fn heading() -> String {
 }
 
 fn line(LogRow { time, row, .. }: &LogRow) -> String {
-    let time = time.map_or_else(|| row.time_ms.to_string(), |time| time.to_string());
+    let time = time.map_or_else(|| row.time_ms.to_string(), |time| format!("{time:.3}"));
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
         time,
@@ -171,7 +172,7 @@ fn line(LogRow { time, row, .. }: &LogRow) -> String {
     )
 }
 
-/// The line of one model, below the row of a request that several models served.
+/// Formats the line of one model, which is printed below the row of a request that several models served.
 fn part_line(part: &CostShare) -> String {
     format!(
         "{:<24}  {:<20}  {:<32}  {:>6}  {:>10}  {:>10}  {:>16}",
@@ -185,39 +186,40 @@ fn part_line(part: &CostShare) -> String {
     )
 }
 
-/// Selects the rows that meet all given conditions. They are sorted by day, then by account, in the order in which they ended.
+/// Selects rows that meet all given conditions. They are ordered by day, then by account, and then by the time at which they
+/// ended.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FilterArgs {
-    /// Only rows of this account
+    /// Select only rows of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Only rows of the key with this id
+    /// Select only rows of the key with this id
     #[arg(long, value_name = "ID")]
     pub(crate) key: Option<KeyId>,
-    /// Only rows of this model, requested or served
+    /// Select only rows of this model, whether it was requested or has served
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Only requests that ended with this status, or with a class of status such as 5xx
+    /// Select only requests that ended with this status, or with a class of statuses such as 5xx
     #[arg(long)]
     pub(crate) status: Option<StatusRange>,
-    /// Only requests with this tag
+    /// Select only requests with this tag
     #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
     pub(crate) tag: Option<Tag>,
-    /// Only requests that ended at this time or later: an RFC 3339 time, or a date (its first moment in UTC)
+    /// Select only requests that ended at this time or later: an RFC 3339 time, or a date (its first moment in UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Moment>,
-    /// Only requests that ended before this time
+    /// Select only requests that ended before this time
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<Moment>,
 }
 
-/// Parses a tag.
+/// Parses a tag of the form `NAME=VALUE`.
 pub(crate) fn tag(text: &str) -> Result<Tag, &'static str> {
     Tag::parse(text).ok_or(Tag::RULE)
 }
 
 impl FilterArgs {
-    /// The call for these rows.
+    /// Returns the call for the selected rows.
     fn query(&self) -> QueryLog {
         let Self {
             account,
@@ -241,20 +243,20 @@ impl FilterArgs {
     }
 }
 
-/// `weir log init`
+/// The arguments of `weir log init`.
 #[derive(Args, Clone, Debug)]
 pub struct LogInitArgs {
-    /// The configuration that names the log backend
+    /// The configuration file that names the log backend
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
-    /// The connection string of the role that creates and owns everything, as env:NAME, file:PATH or credential:NAME
-    /// [default: the url in the configuration]
+    /// The connection string of the role that creates and owns the schema, as env:NAME, file:PATH or credential:NAME [default:
+    /// the url in the configuration]
     #[arg(long, value_name = "SECRET")]
     pub owner: Option<SecretRef>,
-    /// A role that gets only the rights to write the log; may be repeated
+    /// A role that is granted only the rights to write the log; can be repeated
     #[arg(long, value_name = "ROLE")]
     pub grant_writer: Vec<String>,
-    /// A role that gets the right to read the log; may be repeated
+    /// A role that is granted the right to read the log; can be repeated
     #[arg(long, value_name = "ROLE")]
     pub grant_reader: Vec<String>,
     /// Print JSON, for scripts
@@ -262,10 +264,10 @@ pub struct LogInitArgs {
     pub json: bool,
 }
 
-/// The timeout for comparing one day, or copying its rows.
+/// The timeout for comparing one day of an account, or for copying its rows.
 const VERIFY_WAIT: Duration = Duration::from_secs(3600);
 
-/// Calls `visit` for each day from `from` to before `until` of one account, or of all, and shows the progress; returns the
+/// Calls `visit` for each day from `from` to before `until`, for one account or for all, and displays the progress. Returns the
 /// number of accounts.
 async fn for_each_day(
     client: &AdminClient,
@@ -298,7 +300,7 @@ async fn for_each_day(
     Ok(count)
 }
 
-/// Describes differing sums: whose they are, and each number on both sides.
+/// Describes a difference between sums and rows: which sums they are, and the values on both sides.
 fn difference_text(difference: &SumsDifference) -> String {
     format!(
         "{} model {}: sums {}; rows {}",
@@ -309,7 +311,7 @@ fn difference_text(difference: &SumsDifference) -> String {
     )
 }
 
-/// The subject of sums or counters, with the name of the key or tag.
+/// Describes what sums or counters are about, with the name of the key or tag.
 fn subject_text(of: SumsSubject, name: Option<&str>) -> String {
     name.map_or_else(|| of.to_string(), |name| format!("{of} {name}"))
 }
@@ -337,13 +339,13 @@ fn counts_text(sums: &DifferingSums) -> String {
     }
 }
 
-/// Today's date in UTC.
+/// Returns the current date (UTC).
 fn today() -> UtcDay {
     let now = jiff::Timestamp::from_second(clock::unix_seconds()).unwrap_or_default();
     UtcDay(now.to_zoned(TimeZone::UTC).date())
 }
 
-/// Parses a date, or a time, which stands for its date in UTC.
+/// Parses a date. A time is also accepted, and is converted to its date in UTC.
 fn date(text: &str) -> Result<UtcDay, String> {
     text.parse().or_else(|wanted| {
         let time = text.parse::<jiff::Timestamp>().map_err(|_| wanted)?;

@@ -1,5 +1,5 @@
-//! `weir login`, `weir token` and `weir logout`: a person signs a machine in at a gateway, by the OAuth device flow, and agents
-//! without support for it get a token in place of a key.
+//! `weir login`, `weir token` and `weir logout`. With them a user signs a machine in to a gateway by the OAuth device flow.
+//! Agents on the machine that have no support for this flow then use a token instead of a key.
 
 mod gateway;
 mod sign_in_file;
@@ -18,16 +18,16 @@ use crate::{
     edges::{clock, web_client::RootsError},
 };
 
-/// The minimum remaining lifetime of a printed token: one that ends sooner is refreshed first.
+/// The minimum remaining lifetime of a printed token, in seconds. A token that expires sooner is refreshed first.
 const GOOD_FOR_SECONDS: i64 = 300;
 
-/// `weir login`
+/// The arguments of `weir login`.
 #[derive(Args, Debug)]
 pub struct LoginArgs {
-    /// The gateway's URL, as https://HOST
+    /// The URL of the gateway, as https://HOST
     #[arg(value_name = "URL")]
     pub gateway: String,
-    /// A PEM file with the certificate authorities to verify it by [default: those of this machine]
+    /// A PEM file with the CA certificates that are trusted for the gateway [default: those of this machine]
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     #[command(flatten)]
@@ -35,10 +35,10 @@ pub struct LoginArgs {
     pub file: SignInFile,
 }
 
-/// The file with the tokens.
+/// The option for the file that stores the tokens.
 #[derive(Args, Clone, Debug)]
 pub struct SignInFile {
-    /// The file with the tokens [default: weir/sign-in.json in $XDG_CONFIG_HOME or ~/.config]
+    /// The file that stores the tokens [default: weir/sign-in.json in $XDG_CONFIG_HOME or ~/.config]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -46,32 +46,32 @@ pub struct SignInFile {
 /// Why `weir login`, `weir token` or `weir logout` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
-    /// The address is not a URL, or not encrypted.
+    /// The address is not a URL, or its scheme is not https.
     #[error("cannot sign in at {0}: use https://HOST (http works for localhost only)")]
     Address(String),
-    /// The file with the tokens is missing or cannot be used.
+    /// The file that stores the tokens does not exist or cannot be used.
     #[error(transparent)]
     File(#[from] SignInFileError),
-    /// The authorities' file cannot be read.
-    #[error("--ca-file {}: {source}", path.display())]
+    /// The file with CA certificates cannot be read.
+    #[error("cannot read the CA certificates of --ca-file {}: {source}", path.display())]
     Authorities {
-        /// The file's path.
+        /// The path of the file.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The authorities cannot be used.
-    #[error("certificate authorities: {0}")]
+    /// The CA certificates cannot be used.
+    #[error("cannot use the CA certificates: {0}")]
     Roots(#[from] RootsError),
-    /// The gateway gives no tokens.
-    #[error("{gateway}: {why}")]
+    /// The gateway did not issue tokens, or did not revoke them.
+    #[error("the request to {gateway} failed: {why}")]
     Gateway {
-        /// The gateway's URL.
+        /// The URL of the gateway.
         gateway: String,
-        /// The reason.
+        /// The reason of the failure.
         why: TokenError,
     },
-    /// The sign-in has ended.
+    /// The sign-in was ended at the gateway, or has expired.
     #[error("the sign-in at {0} has ended: run weir login {0}")]
     Ended(String),
     /// The result cannot be printed.
@@ -83,7 +83,7 @@ pub(crate) enum LoginError {
 pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), LoginError> {
     let place = SignInFileLocation::find(args.file.file.clone())?;
     let address = SecureUrl::parse(&args.gateway).ok_or_else(|| LoginError::Address(args.gateway.clone()))?;
-    // Absolute, because a later `weir token` may run in another folder.
+    // The path is made absolute, because a later `weir token` may run in another folder.
     let ca_file = args.ca_file.as_deref().map(absolute).transpose()?;
     let base = address.origin();
     let gateway = SignInGateway::new(&base, read_authorities(ca_file.as_deref())?.as_deref())?;
@@ -121,7 +121,7 @@ pub(crate) async fn login(args: &LoginArgs, out: &mut impl Write) -> Result<(), 
 /// Runs `weir token`.
 pub(crate) async fn token(file: &SignInFile, out: &mut impl Write) -> Result<(), LoginError> {
     let place = SignInFileLocation::find(file.file.clone())?;
-    // A second process finds the token that the first one got.
+    // The lock makes a second process wait. It then finds the tokens that the first one got, instead of refreshing them again.
     let locked = place.lock()?;
     let mut signed_in = locked.read()?;
     let lasts = signed_in.expires_at.saturating_sub(clock::unix_seconds());
@@ -137,7 +137,7 @@ pub(crate) async fn token(file: &SignInFile, out: &mut impl Write) -> Result<(),
             }) if word == "invalid_grant" => {
                 return Err(LoginError::Ended(signed_in.gateway));
             }
-            // The old token is still valid for a moment.
+            // If refreshing fails otherwise, the stored token is printed, because it is still valid for a short time.
             Err(LoginError::Gateway { .. }) if lasts > 0 => {}
             Err(other) => return Err(other),
         }
@@ -165,7 +165,7 @@ async fn refresh_tokens(signed_in: &SavedSignIn) -> Result<MachineTokens, LoginE
     tokens.map_err(gateway_error(&signed_in.gateway))
 }
 
-/// The gateway that the machine is signed in at.
+/// Connects to the gateway that the machine is signed in to. Returns its client and its endpoints.
 async fn connect_gateway(signed_in: &SavedSignIn) -> Result<(SignInGateway, SignInEndpoints), LoginError> {
     let base = &signed_in.gateway;
     let gateway = SignInGateway::new(base, read_authorities(signed_in.ca_file.as_deref())?.as_deref())?;

@@ -1,5 +1,5 @@
-//! The progress of a long command: one line with rate and time left, shown only if standard error is a terminal, and cleared
-//! before the command prints anything.
+//! Displays the progress of a long command: one line with the rate and the time left. It is displayed only if standard error is a
+//! terminal, and is cleared before the command prints anything.
 
 use std::{
     fmt, io,
@@ -15,36 +15,36 @@ use indicatif::{
 
 use crate::edges::clock;
 
-/// The interval in which the line is redrawn, even without news.
+/// The interval at which the line is redrawn even if nothing has changed.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
-/// The time after which a rate is meaningful.
+/// The time from the beginning after which a rate is displayed.
 const RATE_AFTER: Duration = Duration::from_secs(1);
-/// The minimum rate that is shown per second; a lower one is shown per minute.
+/// The minimum rate that is displayed per second. A lower rate is displayed per minute.
 const PER_SECOND_MIN: u64 = 10;
 
-/// The option of each command that shows its progress.
+/// The option of commands that display their progress.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ProgressArgs {
-    /// Do not show the progress, which is otherwise shown if standard error is a terminal
+    /// Do not display the progress; without this option it is displayed if standard error is a terminal
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// The unit of a command's progress.
+/// The unit in which the progress of a command is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressUnit {
-    /// Bytes of a file.
+    /// The bytes of a file.
     Bytes,
-    /// Items of a backup.
+    /// The items of a backup.
     Items,
-    /// Accounts of an installation.
+    /// The accounts of an installation.
     Accounts,
-    /// Days, of one account or of several.
+    /// The days of one account or of several.
     Days,
 }
 
 impl ProgressUnit {
-    /// A number without the unit's name, except for bytes.
+    /// Formats a number without the name of the unit. The unit of bytes is included.
     fn number(self, count: u64) -> String {
         match self {
             Self::Bytes => HumanBytes(count).to_string(),
@@ -52,7 +52,7 @@ impl ProgressUnit {
         }
     }
 
-    /// A number with the unit's name.
+    /// Formats a number with the name of the unit.
     fn amount(self, count: u64) -> String {
         let name = match self {
             Self::Bytes => return self.number(count),
@@ -64,7 +64,7 @@ impl ProgressUnit {
     }
 }
 
-/// The line of a progress.
+/// The figures of the line that displays the progress.
 struct ProgressLine {
     doing: &'static str,
     unit: ProgressUnit,
@@ -74,7 +74,7 @@ struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// The mean rate so far; `None` while it is not meaningful.
+    /// Returns the mean rate so far as text. `None` if it is too early for a meaningful rate.
     fn rate(&self) -> Option<String> {
         let elapsed_ms = self.elapsed.as_millis();
         if self.position == 0 || self.elapsed < RATE_AFTER {
@@ -89,7 +89,7 @@ impl ProgressLine {
         })
     }
 
-    /// The time left at that rate; `None` if the total or the rate is unknown.
+    /// Returns the time left at the mean rate. `None` if the total or the rate is not known.
     fn time_left(&self) -> Option<Duration> {
         let left = self.total?.saturating_sub(self.position);
         self.rate()?;
@@ -115,7 +115,7 @@ impl fmt::Display for ProgressLine {
     }
 }
 
-/// Shows the progress of a command until it is dropped.
+/// Displays the progress of a command until this is dropped.
 #[derive(Debug)]
 pub(crate) struct CommandProgress {
     bar: ProgressBar,
@@ -123,8 +123,8 @@ pub(crate) struct CommandProgress {
 }
 
 impl CommandProgress {
-    /// Shows the line if standard error is a terminal and the command is not quiet. `doing` is its first word; without a
-    /// `total` it shows no time left.
+    /// Displays the progress if standard error is a terminal and the command is not quiet. `doing` is the first word of the line.
+    /// Without a `total`, no time left is displayed.
     pub(crate) fn start(args: ProgressArgs, doing: &'static str, unit: ProgressUnit, total: Option<u64>) -> Self {
         let target = if args.quiet {
             ProgressDrawTarget::hidden()
@@ -142,7 +142,7 @@ impl CommandProgress {
                 total: state.len(),
                 elapsed: clock::instant().saturating_duration_since(started),
             };
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(out, "{line}");
         };
         if let Ok(style) = ProgressStyle::with_template("{line}{wide_msg}") {
@@ -155,12 +155,12 @@ impl CommandProgress {
         Self { bar, is_shown }
     }
 
-    /// Whether the line is shown; otherwise its figures need not be determined.
+    /// Returns whether the progress is displayed. If it is not, the figures need not be computed.
     pub(crate) fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Sets the total once it is known.
+    /// Sets the total number of units once it is known.
     pub(crate) fn set_total(&self, total: u64) {
         self.bar.set_length(total);
     }
@@ -170,42 +170,42 @@ impl CommandProgress {
         self.bar.set_position(position);
     }
 
-    /// Adds units that are done.
+    /// Adds to the number of units that are done.
     pub(crate) fn advance(&self, count: u64) {
         self.bar.inc(count);
     }
 
-    /// Shows the current unit after the numbers.
+    /// Displays which unit is being worked on, after the figures.
     pub(crate) fn show(&self, current: impl fmt::Display) {
         if self.is_shown {
             self.bar.set_message(format!(": {current}"));
         }
     }
 
-    /// A writer whose bytes are added as they are written.
+    /// Wraps a writer, so that written bytes are added to the progress.
     pub(crate) fn count_writes<W: io::Write>(&self, out: W) -> ProgressBarIter<W> {
         self.bar.wrap_write(out)
     }
 
-    /// A reader whose bytes are added as they are read.
+    /// Wraps a reader, so that read bytes are added to the progress.
     pub(crate) fn count_reads<R: io::Read>(&self, from: R) -> ProgressBarIter<R> {
         self.bar.wrap_read(from)
     }
 
-    /// A writer of lines that do not mix with the progress on the same terminal.
+    /// Wraps a writer of lines, so that its lines do not mix with the progress on the same terminal.
     pub(crate) fn lines_above<W: io::Write>(&self, out: W) -> LinesAbove<'_, W> {
         LinesAbove { progress: self, out }
     }
 }
 
-/// Clears the line and ends its thread, before anything else is printed.
+/// Clears the line and ends its thread before anything else is printed.
 impl Drop for CommandProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Writes lines while a [`CommandProgress`] is shown: clears its line for each, and redraws it below.
+/// Writes lines while a [`CommandProgress`] is displayed. Its line is cleared before each write and redrawn below it.
 #[derive(Debug)]
 pub(crate) struct LinesAbove<'a, W> {
     progress: &'a CommandProgress,
@@ -221,14 +221,14 @@ impl<W: io::Write> io::Write for LinesAbove<'_, W> {
         self.progress.bar.suspend(|| self.out.flush())
     }
 
-    /// Writes in one piece, so that the line is redrawn once.
+    /// Writes the formatted text with a single write, so that the progress is redrawn only once.
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         io::Write::write_all(self, text.to_string().as_bytes())
     }
 }
 
-/// `path` with `.partial` appended, the name of a file until it is complete: in the same folder, so that renaming it replaces the
-/// file atomically.
+/// Appends `.partial` to `path`. This is the name of a file until it is complete. It is in the same folder, so that renaming the
+/// file replaces the final one atomically.
 pub(crate) fn partial_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");

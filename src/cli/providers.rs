@@ -1,4 +1,4 @@
-//! `weir provider` and `weir models`: the providers of a running weir, which can be disabled and enabled, and their models.
+//! `weir provider` and `weir models`: lists the providers and models of a running weir, and switches providers off and on.
 
 use std::io::Write;
 
@@ -17,24 +17,24 @@ use crate::{
 pub enum ProviderCommand {
     /// List all providers with their state
     List(ClientArgs),
-    /// Send no further requests to a provider; running ones go on
+    /// Switch a provider off: it gets no further requests, running ones continue
     Disable(NameArgs),
-    /// Send requests to a provider again
+    /// Switch a provider on again
     Enable(NameArgs),
 }
 
-/// The provider that a command is about.
+/// The argument that names a provider.
 #[derive(Args, Debug)]
 pub struct NameArgs {
     /// The provider's name
     pub name: String,
-    /// The client options.
+    /// The options for calling a running weir.
     #[command(flatten)]
     pub client: ClientArgs,
 }
 
 impl ProviderCommand {
-    /// The client options.
+    /// Returns the options for calling a running weir.
     pub fn client(&self) -> &ClientArgs {
         match self {
             Self::List(client) => client,
@@ -43,7 +43,7 @@ impl ProviderCommand {
     }
 }
 
-/// Runs one command.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(
     command: &ProviderCommand,
     client: &AdminClient,
@@ -108,7 +108,7 @@ async fn list(args: &ClientArgs, client: &AdminClient, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// The models and backends of a provider that are skipped now, as the end of its line.
+/// Describes which models and backends of a provider are not used now. The text is appended to the provider's line.
 fn skipped_text(provider: &ProviderView) -> String {
     let mut text = String::new();
     for PassedOverView {

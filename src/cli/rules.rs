@@ -1,4 +1,4 @@
-//! `weir rules`: explains provider files, without a running weir.
+//! `weir rules`: explains what provider files do, without a running weir.
 
 use std::{
     fs, io,
@@ -16,42 +16,42 @@ use crate::domain::{
     wire::operation::Operation,
 };
 
-/// Maximum number of characters printed of a changed field.
+/// The maximum number of characters of a changed field that are printed.
 const PLACE_CHARS_MAX: usize = 100;
 
-/// `weir rules`
+/// The subcommands of `weir rules`.
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Show what a provider's file changes in a request, and which of its lines does that
+    /// Show what a provider's file changes in a request, and which line of the file makes each change
     Explain(ExplainArgs),
 }
 
-/// `weir rules explain`
+/// The arguments of `weir rules explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// The provider's name
+    /// The name of the provider
     #[arg(long, value_name = "NAME")]
     pub provider: String,
     /// A file with the body of a request, as a client sends it
     #[arg(long, value_name = "FILE")]
     pub request: PathBuf,
-    /// A file with the body of an answer, as the provider sends it: JSON, an array of it, or an event stream
+    /// A file with the body of an answer, as the provider sends it: JSON, an array of JSON events, or an event stream
     #[arg(long, value_name = "FILE")]
     pub response: Option<PathBuf>,
-    /// The requested model, if the body does not name it
+    /// The requested model, if the request's body does not name it
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens; without it, the
-    /// operation is recognized from the body
+    /// The operation: messages, count_tokens, responses, generate_content, stream_generate_content or gemini_count_tokens;
+    /// without this option, it is recognized from the request's body
     #[arg(long, value_name = "NAME", value_parser = operation)]
     pub operation: Option<Operation>,
-    /// A header of the request; may be given several times
+    /// A header of the request; can be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = explain::parse_header)]
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The query of the request
+    /// The query of the request's URL
     #[arg(long, value_name = "QUERY")]
     pub query: Option<String>,
-    /// The configuration with the rule files to use; without it, those inside the binary
+    /// The configuration file that names the provider files; without it, the files inside the binary are used
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
     /// Print JSON, for scripts
@@ -62,15 +62,15 @@ pub struct ExplainArgs {
 /// Why `weir rules` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesCommandError {
-    /// A rule file is wrong, or no file has that provider.
+    /// A provider file is invalid, or none of them describes the provider.
     #[error("{0}")]
     Configuration(String),
     /// A file cannot be read.
-    #[error("{}: {why}", file.display())]
+    #[error("cannot read {}: {why}", file.display())]
     Unreadable {
-        /// The file's path.
+        /// The path of the file.
         file: PathBuf,
-        /// The operating system's error.
+        /// The error of the operating system.
         why: io::Error,
     },
     /// The request is invalid.
@@ -82,20 +82,21 @@ pub(crate) enum RulesCommandError {
 }
 
 fn operation(text: &str) -> Result<Operation, String> {
-    serde_json::from_value(Value::from(text)).map_err(|_| "not an operation, see --help".to_owned())
+    serde_json::from_value(Value::from(text))
+        .map_err(|_| "this is not an operation; --help lists the operations".to_owned())
 }
 
-/// Runs `weir rules` on rule files, and the models that weir.toml adds to them.
+/// Explains a request with the provider files `files`, to which weir.toml adds the models `models`.
 ///
 /// # Errors
-/// See [`RulesCommandError`].
+/// The reasons are those of [`RulesCommandError`].
 pub(crate) fn run(
     command: &RulesCommand,
     (files, models): (&[RuleFile], &[RawModel]),
     out: &mut impl Write,
 ) -> Result<(), RulesCommandError> {
     let RulesCommand::Explain(args) = command;
-    let (file, mut compiled) = provider(&args.provider, files)?;
+    let (file, mut compiled) = provider(args, files)?;
     // A model of weir.toml replaces one of the same name.
     let is_replaced = |name: &str| models.iter().any(|model| model.name == name);
     compiled.models.retain(|(_, model)| !is_replaced(&model.name));
@@ -125,23 +126,28 @@ pub(crate) fn run(
 }
 
 fn provider<'a>(
-    name: &str,
+    args: &ExplainArgs,
     files: &'a [RuleFile],
 ) -> Result<(&'a RuleFile, compile::CompiledProvider), RulesCommandError> {
-    let mut names = Vec::new();
+    let (name, mut names) = (&args.provider, Vec::new());
     for file in files {
         let compiled = compile::compile(file).map_err(|errors| {
             let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
             RulesCommandError::Configuration(lines.join("\n"))
         })?;
-        if compiled.provider.name == name {
+        if compiled.provider.name == *name {
             return Ok((file, compiled));
         }
         names.push(compiled.provider.name);
     }
     Err(RulesCommandError::Configuration(format!(
-        "there is no provider `{name}`; the providers are {}",
-        names.join(", ")
+        "there is no provider `{name}`; the providers are {}{}",
+        names.join(", "),
+        if args.conf.is_some() {
+            ""
+        } else {
+            "; name the configuration of others with --conf FILE"
+        }
     )))
 }
 

@@ -1,4 +1,4 @@
-//! `weir sign-in`: the agents that are signed in with a key.
+//! `weir sign-in`: lists and ends the sign-ins of agents with a key.
 
 use std::io::Write;
 
@@ -14,13 +14,13 @@ use crate::{
 /// The subcommands of `weir sign-in`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SignInCommand {
-    /// List the agents that are signed in with a key: when each last got tokens, and when its sign-in ends
+    /// List the sign-ins of agents with a key: when each last got tokens, and when it ends
     List(KeySignInsArgs),
-    /// Sign all agents of a key out; the key stays as it is
+    /// End all sign-ins of agents with a key; the key itself does not change
     End(KeySignInsArgs),
 }
 
-/// A command on the sign-ins of one key.
+/// The arguments of a command about the sign-ins with one key.
 #[derive(Args, Clone, Debug)]
 pub struct KeySignInsArgs {
     #[command(flatten)]
@@ -32,14 +32,14 @@ pub struct KeySignInsArgs {
 }
 
 impl SignInCommand {
-    /// The client options.
+    /// Returns the options for calling a running weir.
     pub(crate) fn client(&self) -> &ClientArgs {
         let (Self::List(args) | Self::End(args)) = self;
         &args.client
     }
 }
 
-/// Runs one command.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(
     command: &SignInCommand,
     client: &AdminClient,

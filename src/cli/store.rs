@@ -1,4 +1,4 @@
-//! `weir store`: sets up, backs up, restores and prunes a store.
+//! `weir store`: sets up, backs up, restores and prunes the store.
 
 use std::path::PathBuf;
 
@@ -12,28 +12,28 @@ use crate::{cli::output::ProgressArgs, config::DEFAULT_PATH};
 pub enum StoreCommand {
     /// Set up a new Redis for weir; an embedded store does not need this
     Init(InitArgs),
-    /// Write everything in the store to a file, also while weir runs; includes rows of the log only if the store is the log
+    /// Write the complete store to a file, also while weir runs; rows of the log are included only if the store is the log
     /// backend
     Backup(BackupArgs),
-    /// Restore a backup into an empty store that no weir has open; rows only if the store is the log backend, or was the
-    /// previous one
+    /// Restore a backup into an empty store that no weir has open; rows of the log are restored only if the store is the log
+    /// backend or was the previous one
     Restore(RestoreArgs),
-    /// Remove old daily sums from an embedded store that no weir has open, beyond its own retention
+    /// Remove daily sums from an embedded store earlier than weir does itself; no weir may have the store open
     Prune(PruneArgs),
 }
 
-/// `weir store init`
+/// The arguments of `weir store init`.
 #[derive(Args, Clone, Debug)]
 pub struct InitArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// Accept the keys of a Redis that has lost its generation, or of an embedded store that has lost its ledger, as they are
+    /// Accept the keys as they are in a Redis that has lost its generation, or beside an embedded store that has lost its ledger
     #[arg(long)]
     pub adopt: bool,
 }
 
-/// `weir store backup`
+/// The arguments of `weir store backup`.
 #[derive(Args, Clone, Debug)]
 pub struct BackupArgs {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct BackupArgs {
     /// The file to write, which appears only when it is complete
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Replace an existing file
+    /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
@@ -50,13 +50,13 @@ pub struct BackupArgs {
     pub progress: ProgressArgs,
 }
 
-/// `weir store restore`
+/// The arguments of `weir store restore`.
 #[derive(Args, Clone, Debug)]
 pub struct RestoreArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// The backup
+    /// The file with the backup
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
     #[command(flatten)]
@@ -64,21 +64,21 @@ pub struct RestoreArgs {
     pub progress: ProgressArgs,
 }
 
-/// `weir store prune`
+/// The arguments of `weir store prune`.
 #[derive(Args, Clone, Debug)]
 pub struct PruneArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub store: StoreArgs,
-    /// The first day to keep, in UTC; daily sums are kept for 180 days
+    /// The first day whose daily sums are kept, in UTC; without this command, they are kept for 180 days
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub before: Date,
 }
 
-/// The options of every store command.
+/// The options of every command on the store.
 #[derive(Args, Clone, Debug)]
 pub struct StoreArgs {
-    /// The configuration that names the store
+    /// The configuration file that names the store
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     pub conf: PathBuf,
     /// Print JSON, for scripts

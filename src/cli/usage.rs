@@ -1,4 +1,4 @@
-//! `weir usage`: the usage of accounts, keys, models and tags, by day, model, key or tag.
+//! `weir usage`: prints the usage of accounts, keys, models and tags, by day, model, key or tag.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -22,29 +22,29 @@ use crate::{
     },
 };
 
-/// `weir usage`
+/// The arguments of `weir usage`.
 #[derive(Args, Clone, Debug)]
 pub struct UsageArgs {
-    /// Only the usage of this account
+    /// Print only the usage of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Only the usage of the key with this id
+    /// Print only the usage of the key with this id
     #[arg(long, value_name = "ID")]
     pub(crate) key: Option<KeyId>,
-    /// Only the usage of this model, by its name in the catalogue
+    /// Print only the usage of this model, by its name in the catalogue
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Only requests with this tag
+    /// Print only the usage of requests with this tag
     #[arg(long, value_name = "NAME=VALUE", value_parser = tag)]
     pub(crate) tag: Option<Tag>,
-    /// Print one line for each day on which requests ended (UTC), each model that served, each key, or each tag, with `other` for
-    /// tags beyond the limit of a day
+    /// What each line is for: a day on which requests ended (UTC), a model that served, a key, or a tag; `other` is for tags
+    /// beyond the limit per day
     #[arg(long, default_value = "day", value_parser = one_of::<SplitBy>(&["day", "model", "key", "tag"]))]
     pub(crate) by: SplitBy,
-    /// The first day, in UTC; without it the last 30 days
+    /// The first day, in UTC; without it, the last 30 days are printed
     #[arg(long, value_name = "DATE")]
     pub(crate) from: Option<UtcDay>,
-    /// Only days before this one
+    /// The day before which to stop
     #[arg(long, value_name = "DATE")]
     pub(crate) until: Option<UtcDay>,
     #[command(flatten)]
@@ -55,10 +55,10 @@ pub struct UsageArgs {
     pub client: ClientArgs,
 }
 
-/// The progress of a report, by accounts.
+/// The progress of a report, in accounts.
 struct ReportProgress {
     line: CommandProgress,
-    /// The names of all accounts; empty if no progress is shown.
+    /// The ids of all accounts, in alphabetical order. Empty if no progress is displayed.
     accounts: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl ReportProgress {
         let line = CommandProgress::start(args, "Adding up", ProgressUnit::Accounts, None);
         let mut accounts = Vec::new();
         if line.is_shown() {
-            // Without them the line has no total, and the report is the same.
+            // If the accounts cannot be read, the progress has no total. The report is the same.
             accounts = args::read_account_names(client).await.unwrap_or_default();
         }
         if !accounts.is_empty() {
@@ -76,7 +76,7 @@ impl ReportProgress {
         Self { line, accounts }
     }
 
-    /// Shows that the report has this account and all before it.
+    /// Displays that the report includes this account and all accounts before it.
     fn reach(&self, account: &str) {
         let position = self.accounts.partition_point(|name| name.as_str() <= account);
         self.line.set_position(position as u64);
@@ -84,7 +84,7 @@ impl ReportProgress {
     }
 }
 
-/// Runs the command against the admin API and prints the result.
+/// Calls the admin API and prints the result.
 pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let by = args.by;
     let mut asked = ShowUsage {
@@ -98,7 +98,7 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
         after: None,
         most: None,
     };
-    // A page covers some of the accounts; its lines are added to those of the others.
+    // A page covers some of the accounts. Its lines are added to the lines of previous pages.
     let mut lines: BTreeMap<String, UsageSums> = BTreeMap::new();
     let mut total = UsageSums::from(&Sums::default());
     let mut progress = None;
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: &UsageArgs, client: &AdminClient, out: &mut impl W
     for (name, sums) in &lines {
         writeln!(out, "{}", usage_line(name, sums))?;
     }
-    // A request counts with each of its tags, and once in the total; requests without a tag are only in the total.
+    // A request counts for each of its tags, and once in the total. Requests without tags only count in the total.
     if lines.len() > 1 || by == SplitBy::Tag {
         writeln!(out, "{}", usage_line("total", &total))?;
     }

@@ -1,4 +1,4 @@
-//! `[admin]` and `[ops]`: the listeners for operators and their monitoring.
+//! The settings of the listeners for operators: the admin API (`[admin]`), and metrics and health checks (`[ops]`).
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -9,14 +9,15 @@ use crate::config::{
 };
 use crate::domain::settings::{Section, settings, table};
 
-/// The kernel's maximum length of a unix socket's path, without the closing zero.
+/// The kernel's maximum length of a unix socket's path, in bytes, without the terminating zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 settings! {
-    /// `[admin]`
+    /// The section `[admin]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct AdminConfig {
-        /// The unix socket of the admin API; its absolute path has at most 107 bytes. It is created 0660, its folder 0750.
+        /// The unix socket of the admin API; its absolute path has at most 107 bytes. The socket is created with mode 0660, its
+        /// folder with mode 0750.
         socket: PathBuf = path()
             .then(|path| match path.as_os_str().len() {
                 0..=SOCKET_PATH_BYTES_MAX => Ok(path),
@@ -25,38 +26,38 @@ settings! {
             .or("/run/weir/admin.sock")
             .trying_out("./weir-data/admin.sock")
             .restart(),
-        /// The append-only record of every change, one JSON line each.
+        /// The append-only audit log: one JSON line for each change.
         audit: PathBuf = path().or("/var/lib/weir/audit.jsonl").trying_out("./weir-data/audit.jsonl").restart(),
-        /// The same API over TCP, IP:PORT: always with TLS, and only for clients with a certificate of the authority below. Off
-        /// by default. The subcommands use the socket.
+        /// The address of the admin API over TCP, IP:PORT. It always uses TLS, and accepts only clients with a certificate of a
+        /// CA in client_ca_file. Off by default. weir's own subcommands use the socket.
         listen: Option<SocketAddr> = address().optional("127.0.0.1:9465").restart(),
-        /// TLS of the API over TCP.
+        /// TLS of the admin API over TCP.
         tls: AdminTlsConfig = table(),
     } checked by proves_clients
 }
 
 settings! {
-    /// `[ops]`
+    /// The section `[ops]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct OpsConfig {
-        /// The address of /metrics, /livez and /readyz, IP:PORT. No authentication: keep it on loopback or a private network.
+        /// The address of /metrics, /livez and /readyz, IP:PORT. It has no authentication: use loopback or a private network.
         listen: SocketAddr = address().or("127.0.0.1:9464"),
     }
 }
 
-/// The admin API over TCP.
+/// The settings of the admin API over TCP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdminTcpConfig<'c> {
-    /// The address; port 0 takes a free one.
+    /// The address to listen on. With port 0, the system chooses a free port.
     pub listen: SocketAddr,
     /// The listener's certificates; never empty.
     pub tls: &'c TlsConfig,
-    /// The authorities of clients' certificates, PEM.
+    /// The file of the CA certificates that verify clients' certificates, PEM.
     pub client_ca_file: &'c PathBuf,
 }
 
 impl AdminConfig {
-    /// The admin API over TCP; `None` if it is off.
+    /// Returns the settings of the admin API over TCP; `None` if it is off.
     pub(crate) fn tcp(&self) -> Option<AdminTcpConfig<'_>> {
         Some(AdminTcpConfig {
             listen: self.listen?,
@@ -66,7 +67,7 @@ impl AdminConfig {
     }
 }
 
-/// Checks that the admin API over TCP has TLS and accepts only clients with a certificate, since it has full control over money.
+/// Checks that the admin API over TCP uses TLS and accepts only clients with a certificate, since it has full control over money.
 fn proves_clients(read: AdminConfig, from: &Section<'_>) -> AdminConfig {
     let (certificate, authority) = ("tls.certificate", "tls.client_ca_file");
     match (read.listen, read.tls.tls.is_on(), &read.tls.client_ca_file) {
@@ -76,7 +77,8 @@ fn proves_clients(read: AdminConfig, from: &Section<'_>) -> AdminConfig {
             from.report_fault("listen", &[certificate], "needs TLS: add an [[admin.tls.certificate]]");
         }
         (Some(_), true, None) => {
-            let message = "accepts only clients with a certificate: set [admin.tls] client_ca_file to their authority";
+            let message =
+                "accepts only clients with a certificate: set [admin.tls] client_ca_file to their CA's certificate";
             from.report_fault("listen", &[authority], message);
         }
     }

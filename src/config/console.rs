@@ -1,4 +1,5 @@
-//! `[console]`: the operators' console, its listener, and the owners' portal on the gateway.
+//! The settings of the operators' console and the portal of keys' owners (`[console]`), and of the sign-in of agents
+//! (`[sign_in]`).
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
@@ -21,33 +22,36 @@ use crate::{
 };
 
 settings! {
-    /// `[console]`
+    /// The section `[console]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct ConsoleConfig {
-        /// The address of the console for operators' browsers, IP:PORT; `weir console open` prints a link that opens a session.
-        /// Off by default. Without a certificate, only on loopback. See docs/console.md.
+        /// The address of the console for operators' browsers, IP:PORT. `weir console open` prints a link that opens a session.
+        /// Off by default. Without a certificate, only addresses on loopback are allowed. See docs/console.md.
         listen: Option<SocketAddr> = address().optional("127.0.0.1:8083"),
-        /// The console's URL for browsers, SCHEME://HOST[:PORT], if it is behind a proxy: the origin of its forms, the start of
-        /// its links, and whether its cookies are for TLS only. [console.openid] needs it beyond loopback. Default: as each
-        /// request says, and for links the listener's own address. See docs/proxies.md.
+        /// The console's URL for browsers, SCHEME://HOST[:PORT], if the console is behind a proxy. From it, weir derives the
+        /// allowed origin of forms, the start of links, and whether cookies are for TLS only. [console.openid] needs it unless
+        /// the console listens on loopback. If not set: the host that each request names, and for links the listener's own
+        /// address. See docs/proxies.md.
         url: Option<String> = origin().optional("https://console.example.com"),
-        /// The same for the gateway, for its portal and for the examples that a new key is shown with. Default: as each request
-        /// says, and for examples the gateway's own address.
+        /// The gateway's URL for browsers, SCHEME://HOST[:PORT], if the gateway is behind a proxy. It is used for the portal, and
+        /// for the examples that are displayed with a new key. If not set: the host that each request names, and for examples the
+        /// gateway's own address.
         gateway_url: Option<String> = origin().optional("https://api.example.com"),
-        /// Whether the gateway's port has /portal, where the owner of a key signs in with it and sees its usage.
+        /// Whether the gateway's port serves /portal, where the owner of a key signs in with the key and sees its usage.
         portal: bool = flag(true),
-        /// The URL of Prometheus, SCHEME://HOST[:PORT] and maybe a path. The overview then lists its alerts, which cover all
-        /// nodes and rates. Without it, the overview shows what this node knows about itself. See docs/console.md.
+        /// The URL of Prometheus, SCHEME://HOST[:PORT] with an optional path. The overview then lists its alerts, some of which
+        /// cover all nodes or use rates. If not set, the overview displays only what this node measures itself. See
+        /// docs/console.md.
         prometheus_url: Option<Uri> = prometheus().optional("http://127.0.0.1:9090"),
-        /// The OpenID provider that operators sign in with, in addition to links. The console is a client there, with the
-        /// redirect address `url`/openid/return. See docs/console.md.
+        /// The OpenID provider with which operators sign in, in addition to links. The console is registered there as a client,
+        /// with the redirect address `url`/openid/return. See docs/console.md.
         openid: Option<OpenIdConfig> = optional_table(),
-        /// The listener's certificates.
+        /// The certificates of the console's listener.
         tls: TlsConfig = table(),
     } checked by is_reached_safely
 }
 
-/// `https://host[:port]`, without a path.
+/// A setting with a web origin, `SCHEME://HOST[:PORT]`, without a path.
 fn origin() -> SettingKind<String> {
     const HINT: &str = "not an address, give SCHEME://HOST[:PORT] without a path, such as https://console.example.com";
     text()
@@ -59,7 +63,7 @@ fn origin() -> SettingKind<String> {
         })
 }
 
-/// `https://host[:port][/path]`, without a user or a query.
+/// A setting with the URL of Prometheus, `SCHEME://HOST[:PORT][/PATH]`, without a user or a query.
 fn prometheus() -> SettingKind<Uri> {
     const HINT: &str = "not an address, give SCHEME://HOST[:PORT], without a user, such as http://127.0.0.1:9090";
     web_address(HINT).fits(HINT, |url| url.query().is_none())
@@ -73,7 +77,7 @@ fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
         Some(_) if !read.tls.is_on() && !is_here => from.report_fault(
             "listen",
             &["tls.certificate"],
-            "without TLS, sessions could be read on the network: listen on loopback (behind a proxy with TLS if necessary), or add a \
+            "without TLS, others on the network could read sessions: listen on loopback (behind a proxy with TLS if necessary), or add a \
              [[console.tls.certificate]]",
         ),
         Some(_) | None => {}
@@ -92,10 +96,11 @@ fn is_reached_safely(read: ConsoleConfig, from: &Section<'_>) -> ConsoleConfig {
 }
 
 settings! {
-    /// `[console.openid]`
+    /// The section `[console.openid]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct OpenIdConfig {
-        /// The provider's issuer, exactly as it names itself; its document is at this URL, /.well-known/openid-configuration.
+        /// The provider's issuer, exactly as in the provider's own document. weir reads that document at this URL with
+        /// /.well-known/openid-configuration appended.
         issuer: String = text()
             .fits(
                 "must be the provider's URL as in its document, with https unless it is on this machine, such as \
@@ -103,22 +108,22 @@ settings! {
                 |issuer| is_issuer(issuer),
             )
             .example("https://login.example.com"),
-        /// weir's client id at the provider.
+        /// The client id with which weir is registered at the provider.
         client_id: String = text()
             .fits("must be weir's client id at the provider", |id| {
                 !id.is_empty() && !id.chars().any(char::is_control)
             })
             .example("weir"),
-        /// The client's secret. Without it weir is a public client.
+        /// The secret of weir's client id. If not set, weir is a public client.
         client_secret: Option<SecretRef> = secret().optional("file:console-openid"),
-        /// The scopes to request; many providers send groups only with a scope for them. `openid` is always requested.
+        /// The scopes to request. `openid` is always requested. Many providers send groups only if a scope for them is requested.
         scopes: Vec<String> = list_of(text().fits("a scope is one word, such as \"groups\"", |scope| is_scope(scope)))
             .map(with_openid)
             .or(vec!["openid", "profile", "email"]),
-        /// The claim with a person's groups, in the ID token or else in the response of the userinfo endpoint.
+        /// The claim that contains a user's groups, in the ID token or otherwise in the response of the userinfo endpoint.
         groups_claim: String = text().or("groups"),
-        /// The role of a group's members: viewer, operator or owner. A person's highest role counts; without any, the person
-        /// cannot sign in.
+        /// The role for the members of each group: viewer, operator or owner. A user with several roles gets the highest; a user
+        /// without a role cannot sign in.
         roles: Vec<(String, Role)> = map_of(one_of("role", Role::ALL.map(|role| (role.as_str(), role))))
             .map(|roles| roles.into_iter().collect())
             .unset(Vec::new())
@@ -126,7 +131,7 @@ settings! {
     } checked by somebody_may_sign_in
 }
 
-/// RFC 6749, section 3.3.
+/// Whether `scope` is a valid scope name (RFC 6749, section 3.3).
 fn is_scope(scope: &str) -> bool {
     let fits = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !scope.is_empty() && scope.bytes().all(fits)
@@ -163,46 +168,46 @@ const RESETS: [QuotaReset; 4] = [
 ];
 
 settings! {
-    /// `[sign_in]`
+    /// The section `[sign_in]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct SignInConfig {
-        /// Whether Claude Code may sign in to this gateway with its `/login`, which shows a code that a person approves in the
+        /// Whether Claude Code can sign in to this gateway with its `/login`, which displays a code that a user approves in the
         /// portal with their key. Claude Code offers this only for gateways in private networks; see docs/sign-in.md.
         enabled: bool = flag(false),
         /// How long an agent's token is valid before it must be refreshed.
         access_seconds: i64 = number(3600, 60..=DAY_SECONDS),
-        /// How long a sign-in lasts; then a person must approve a new one.
+        /// How long a sign-in is valid; then a user must approve a new one.
         sign_in_seconds("days"): i64 = number(30, 1..=365).map(|days: i64| days * DAY_SECONDS),
-        /// Maximum number of codes that wait for approval at this node; beyond it no sign-in can begin.
+        /// Maximum number of codes that wait for approval at this node; beyond it, no sign-in can begin.
         codes_max: usize = number(1000, 1..=100_000),
-        /// Settings for all signed-in agents: a JSON object as in Claude Code's managed-settings.json.
+        /// A file with settings for all signed-in agents: a JSON object as in Claude Code's managed-settings.json.
         managed_settings: Option<PathBuf> = path().optional("managed-settings.json"),
-        /// With this table, people sign in at the portal by the provider of [console.openid], where the redirect address
-        /// https://GATEWAY/portal/openid/return must be registered. At the first sign-in, each person gets one key with these
+        /// With this table, users sign in at the portal with the OpenID provider of [console.openid], where the redirect address
+        /// https://GATEWAY/portal/openid/return must be registered. At the first sign-in, each user gets one key with these
         /// terms; see docs/sign-in.md.
         template: Option<KeyTemplate> = optional_table::<TemplateSection>().map(|section| section.map(KeyTemplate::from)),
     }
 }
 
 settings! {
-    /// `[sign_in.template]`
+    /// The section `[sign_in.template]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct TemplateSection {
-        /// The account that pays.
+        /// The account that pays for the keys.
         account: String = text().fits("needs an account that pays", |account| !account.is_empty()).example("people"),
-        /// What each key may spend per period, in USD. Without it: no limit.
+        /// The amount that each key may spend per period, in USD. If not set: no limit.
         quota_usd: Option<NanoUsd> = usd().optional("20"),
-        /// When the quota is reset: none, daily, weekly or monthly.
+        /// When a key's quota is reset: none, daily, weekly or monthly.
         reset: Option<QuotaReset> = one_of("reset", RESETS.map(|reset| (reset.as_str(), reset))).optional("monthly"),
-        /// The models it may use. Without it: all.
+        /// The models that each key may use. If not set: all.
         models: Option<Vec<String>> = list_of(text()).optional(vec!["claude-haiku-4-5"]),
-        /// Requests per minute.
+        /// Maximum number of requests per minute for each key. If not set: no limit.
         rpm: Option<u64> = within(1..=RateLimits::MAX).optional(60),
-        /// Tokens per minute.
+        /// Maximum number of tokens per minute for each key. If not set: no limit.
         tpm: Option<u64> = within(1..=RateLimits::MAX).optional(200_000),
-        /// Concurrent requests.
+        /// Maximum number of concurrent requests for each key. If not set: no limit.
         concurrency: Option<u64> = within(1..=RateLimits::MAX).optional(4),
-        /// The provider's groups whose members get a key. Without it: everybody who can sign in there.
+        /// The provider's groups whose members get a key. If not set: every user who can sign in there.
         groups: Option<Vec<String>> = list_of(text()).optional(vec!["engineering"]),
     } checked by quota_begins_anew
 }
@@ -235,14 +240,14 @@ fn quota_begins_anew(read: TemplateSection, from: &Section<'_>) -> TemplateSecti
     read
 }
 
-/// Reports a sign-in without the portal settings that it needs.
+/// Reports settings of sign-in that need the portal or the OpenID provider if these are not configured.
 pub(super) fn has_portal(sign_in: &SignInConfig, console: &ConsoleConfig, from: &Section<'_>) {
     if sign_in.enabled && !console.portal {
-        let message = "needs the portal, where people approve a sign-in: remove [console] portal = false";
+        let message = "needs the portal, where users approve a sign-in: remove [console] portal = false";
         from.report_fault("sign_in.enabled", &["console.portal"], message);
     }
     if sign_in.template.is_some() && !(console.portal && console.openid.is_some()) {
-        let message = "is for people who sign in at the portal by the OpenID provider: set [console.openid], and keep the portal on";
+        let message = "is for users who sign in at the portal with the OpenID provider: set [console.openid], and keep the portal on";
         from.report_fault("sign_in.template", &["console.portal", "console.openid"], message);
     }
 }

@@ -1,4 +1,4 @@
-//! `[log]`: the access log, messages, and where the consumption log is kept.
+//! The settings of `[log]`: the access log, the messages of the process, and the backends and receivers of the consumption log.
 
 use std::{net::Ipv4Addr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -24,19 +24,19 @@ const LEVELS: [(&str, LevelFilter); 5] = [
 ];
 
 settings! {
-    /// `[log]`
+    /// The section `[log]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogConfig {
-        /// The access log, one JSON line per request: "stdout", "off", or a file. If the file is renamed, weir continues in a
-        /// new one at the same path.
+        /// The target of the access log, which has one JSON line per request: "stdout", "off", or a file. If the file is renamed,
+        /// weir continues in a new file at the same path.
         access: AccessTarget = access_target().or("stdout"),
         /// The level of messages on stderr: error, warn, info, debug or trace. Messages that cannot be written in time are
         /// dropped and counted (weir_diagnostics_dropped_total); requests never wait for them.
         level: LevelFilter = one_of("level", LEVELS).or("info"),
-        /// Maximum number of access lines that wait to be written. Further ones are dropped and counted; requests never wait.
+        /// Maximum number of access log lines that wait to be written. Further ones are dropped and counted; requests never wait.
         access_queue_lines: usize = number(65_536, 1..=16_777_216),
         /// The log backend, which keeps the consumption log: "files" (Parquet files, which other programs can read too;
-        /// docs/log.md), "postgres" (a table; docs/postgres.md), or, with Redis, "store". Without it: "files" with an embedded
+        /// docs/log.md), "postgres" (a table; docs/postgres.md), or, with Redis, "store". If not set: "files" with an embedded
         /// store, and "store" with Redis, where a million rows take about half a gigabyte of memory. While the backend is
         /// unreachable, rows wait in the journal.
         named_home("home"): Option<LogBackendName> = one_of(
@@ -44,9 +44,9 @@ settings! {
             [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
         )
         .optional("files"),
-        /// The previous log backend, "files" or "postgres" with its own section below, or, with Redis, "store": rows are read
-        /// there too. `weir log move --to` copies them to the new one while weir serves; when `weir log verify` finds all of
-        /// them there, remove this line.
+        /// The previous log backend, "files" or "postgres" with its own section below, or, with Redis, "store". Its rows are
+        /// still read. `weir log move --to` copies them to the new backend while weir serves requests. Once `weir log verify`
+        /// finds all of them there, remove this line.
         named_former_home("former_home"): Option<LogBackendName> = one_of(
             "home",
             [("store", LogBackendName::Store), ("files", LogBackendName::Files), ("postgres", LogBackendName::Postgres)],
@@ -56,12 +56,12 @@ settings! {
         files: LogFilesConfig = table(),
         /// The log backend "postgres".
         postgres: Option<LogPostgresConfig> = table_with("url"),
-        /// A billing system that gets each row as a CloudEvent, at least once; see docs/events.md. Off without a url.
+        /// A billing system that gets each row as a CloudEvent, at least once; see docs/events.md. Off if url is not set.
         events: Option<LogEventsConfig> = table_with("url"),
     } beside {
         /// The log backend.
         home: LogBackendConfig,
-        /// The previous log backend, which is still read.
+        /// The previous log backend, whose rows are still read; `None` if there was no other.
         former_home: Option<LogBackendConfig>,
     }
 }
@@ -69,9 +69,9 @@ settings! {
 /// The target of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccessTarget {
-    /// A file; lines are appended.
+    /// A file, to which lines are appended.
     File(PathBuf),
-    /// Access lines are discarded.
+    /// No target: access log lines are discarded.
     Off,
     /// Standard output.
     Stdout,
@@ -85,13 +85,14 @@ fn access_target() -> SettingKind<AccessTarget> {
     })
 }
 
-/// How long rows wait for others of their hour, if other nodes read the files, and if none does.
+/// How long rows wait for others of the same hour before they are written to a file: `SHARED_LONGEST` if other nodes read the
+/// files, `OWN_LONGEST` otherwise.
 const SHARED_LONGEST: Duration = Duration::from_secs(30);
 const OWN_LONGEST: Duration = Duration::from_secs(3600);
 
 impl LogConfig {
-    /// Sets the log backends, and returns the sinks for which the journal keeps its files. By default, an embedded store has
-    /// files beside it, and Redis keeps the log itself, because each node would have its own files.
+    /// Sets the log backends, and returns the sinks for which the journal keeps its files. The default for an embedded store is
+    /// files beside it. The default for Redis is the store, because each node would have its own files.
     pub(super) fn set_backends(&mut self, store: &StoreConfig, from: &Section<'_>) -> Vec<JournalSink> {
         let (beside, longest, default, store) = match store {
             StoreConfig::Embedded(store) => {
@@ -127,7 +128,7 @@ impl LogConfig {
         self.home.sink().into_iter().chain(events).chain(store).collect()
     }
 
-    /// Reports an embedded store that is named as log backend, which it cannot be, and removes the name.
+    /// Reports if an embedded store is named as a log backend, which it cannot be, and removes the name.
     fn refuse_store(&mut self, from: &Section<'_>) {
         let is_store = |name: &mut LogBackendName| *name == LogBackendName::Store;
         if self.named_home.take_if(is_store).is_some() {
@@ -140,7 +141,7 @@ impl LogConfig {
         }
     }
 
-    /// The log backend that is named at `key`, with its own section.
+    /// Returns the log backend `name`, with the settings of its section. `key` is the setting that names the backend.
     fn backend_named(&self, name: LogBackendName, key: &str, from: &Section<'_>) -> LogBackendConfig {
         match (name, &self.postgres) {
             (LogBackendName::Store, _) => LogBackendConfig::Store,
@@ -156,28 +157,28 @@ impl LogConfig {
 }
 
 settings! {
-    /// `[log.files]`
+    /// The section `[log.files]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogFilesConfig {
-        /// The folder of the files; several nodes may share one. With a bucket: the folder in which files are made before the
-        /// upload, one for each node. Without it: `log` beside the folder of an embedded store, or else as here.
+        /// The folder of the files; several nodes can share one. With a bucket, it is the folder in which files are built before
+        /// their upload, and each node has its own. If not set: `log` beside the folder of an embedded store, otherwise as here.
         named_path("path"): Option<PathBuf> = path().optional("/var/lib/weir/log"),
-        /// How long rows wait for others of their hour before they are written. Without it: 30 with Redis, because other nodes
-        /// read the files too, and 3600 with an embedded store.
+        /// How long rows wait for others of the same hour before they are written to a file. If not set: 30 with Redis, because
+        /// other nodes read the files too, and 3600 with an embedded store.
         named_longest("seconds"): Option<Duration> = within(1..=3600).map(Duration::from_secs).optional(30),
-        /// Maximum number of rows in a file; the files of a past day are merged into one.
+        /// Maximum number of rows in a file. The files of a past day are merged into one.
         rows_max: usize = number(32_768, 1..=1_000_000),
-        /// The S3-compatible bucket that keeps the files in place of the folder (docs/log.md). Without a name: the folder.
+        /// The S3-compatible bucket that stores the files in place of the folder (docs/log.md). If name is not set: the folder.
         bucket: Option<LogBucketConfig> = table_with("name"),
     } beside {
-        /// The folder of the files; with a bucket, the folder in which they are made before the upload.
+        /// The folder of the files; with a bucket, the folder in which files are built before their upload.
         path: PathBuf,
-        /// How long rows wait for others of their hour before they are written.
+        /// How long rows wait for others of the same hour before they are written to a file.
         longest: Duration,
     }
 }
 
-/// A log backend by its name in the file.
+/// A log backend, by its name in the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogBackendName {
     /// The store, if it is Redis.
@@ -191,7 +192,7 @@ pub(crate) enum LogBackendName {
 /// The log backend: where the rows of the consumption log are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LogBackendConfig {
-    /// In lists in the store.
+    /// In lists in Redis, which is also the store.
     #[default]
     Store,
     /// In Parquet files, in a folder or a bucket.
@@ -201,7 +202,7 @@ pub(crate) enum LogBackendConfig {
 }
 
 impl LogBackendConfig {
-    /// The sink for which the journal keeps rows; `None` for the store.
+    /// Returns the sink for which the journal keeps rows; `None` for the store.
     pub(super) fn sink(&self) -> Option<JournalSink> {
         let name = match self {
             Self::Store => return None,
@@ -212,14 +213,14 @@ impl LogBackendConfig {
     }
 }
 
-/// The required security of a connection over TCP. A connection to a unix socket never uses TLS.
+/// The required security of a TCP connection to Postgres. A connection to a unix socket never uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PostgresTls {
-    /// TLS with a certificate of a trusted authority for the server's name.
+    /// TLS with a certificate for the server's name, from a trusted CA.
     VerifyFull,
-    /// TLS with a certificate of a trusted authority for any name.
+    /// TLS with a certificate for any name, from a trusted CA.
     VerifyCa,
-    /// TLS with any certificate: protects against listeners, not against an impersonated server.
+    /// TLS with any certificate. It protects against eavesdropping, but not against an impersonated server.
     Require,
     /// No TLS.
     Disable,
@@ -233,20 +234,21 @@ const MODES: [(&str, PostgresTls); 4] = [
 ];
 
 settings! {
-    /// `[log.postgres]`
+    /// The section `[log.postgres]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogPostgresConfig {
-        /// The connection string: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or host=... user=... dbname=... . Of several
-        /// hosts, separated by commas, the one that accepts writes is used.
+        /// The connection string: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or host=... user=... dbname=... . If it has
+        /// several hosts, separated by commas, weir uses the one that accepts writes.
         url: SecretRef = secret().example("env:WEIR_LOG_POSTGRES"),
         /// The required security of a connection over TCP: "verify-full" (TLS with a certificate for the server's name),
-        /// "verify-ca" (for any name), "require" (TLS with any certificate) or "disable". A unix socket does not use TLS.
+        /// "verify-ca" (TLS with a certificate for any name), "require" (TLS with any certificate) or "disable" (no TLS). A unix
+        /// socket never uses TLS.
         tls: PostgresTls = one_of("mode", MODES).or("verify-full"),
-        /// Certificates trusted in place of the platform's, PEM.
+        /// A file of CA certificates that are trusted in place of the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("postgres-ca.pem"),
-        /// Timeout for a connection.
+        /// Timeout for opening a connection.
         connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
-        // Less than a feeder waits for a sink.
+        // The maximum is less than the time that a feeder waits for a sink.
         /// Timeout for committing a batch of rows.
         write("write_seconds"): Duration = seconds(60, 1..=110),
         /// Timeout for reading a page of rows.
@@ -263,34 +265,34 @@ fn authority_counts(read: LogPostgresConfig, from: &Section<'_>) -> LogPostgresC
 }
 
 settings! {
-    /// `[log.events]`
+    /// The section `[log.events]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogEventsConfig {
-        /// The receiver's URL, to which events are posted.
+        /// The receiver's URL, to which events are sent with POST.
         url: Uri = web_address(
             "not an address, give https://HOST/PATH without a user; put credentials into authorization",
         )
         .example("https://meter.example.com/api/v1/events"),
-        /// The secret that signs requests (header webhook-signature).
+        /// The secret with which requests are signed (header webhook-signature).
         secret: SecretRef = secret().example("env:WEIR_EVENTS_SECRET"),
-        /// The value of the header authorization, such as "Bearer ...", if the receiver needs one.
+        /// The value of the authorization header, such as "Bearer ...", if the receiver needs one.
         authorization: Option<SecretRef> = secret().optional("env:WEIR_EVENTS_AUTHORIZATION"),
-        /// The events' `source`.
+        /// The attribute `source` of all events.
         source: String = text()
             .fits("not a URI reference, give a name or an address without spaces", |source| {
                 !source.is_empty() && source.parse::<Uri>().is_ok()
             })
             .or("weir"),
-        /// Whether the journal keeps rows that the receiver lacks however full the disk is. Otherwise they are dropped, and
-        /// counted, when less than 5 percent of the disk are free.
+        /// Whether the journal keeps rows that the receiver lacks even if the disk is nearly full. If false, they are dropped and
+        /// counted when less than 5 percent of the disk are free.
         required: bool = flag(false),
-        /// Certificates trusted in place of the platform's, PEM.
+        /// A file of CA certificates that are trusted in place of the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("meter-ca.pem"),
         /// Maximum number of events in one request.
         batch_rows: usize = number(100, 1..=10_000),
-        /// Timeout for a connection.
+        /// Timeout for opening a connection.
         connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
-        // Less than a feeder waits for a sink.
+        // The maximum is less than the time that a feeder waits for a sink.
         /// Timeout for a response.
         answer("answer_seconds"): Duration = seconds(30, 1..=110),
     } checked by authorization_stays_secret
@@ -298,62 +300,63 @@ settings! {
 
 fn authorization_stays_secret(read: LogEventsConfig, from: &Section<'_>) -> LogEventsConfig {
     if read.authorization.is_some() && is_unencrypted(&read.url) {
-        let message = "could be read on the network: give an https:// url";
+        let message = "others on the network could read this value: give an https:// url";
         from.report_fault("authorization", &["url"], message);
     }
     read
 }
 
-/// S3's own limits for the length of a bucket's name, in bytes.
+/// S3's own minimum and maximum length of a bucket's name, in bytes.
 const NAME_BYTES: RangeInclusive<usize> = 3..=63;
-/// Maximum length of the prefix. An object key has at most 1024 bytes: the prefix and the name of a file.
+/// Maximum length of the prefix of object keys, in bytes. An object key (the prefix and a file's name) has at most 1024 bytes.
 const PREFIX_BYTES_MAX: usize = 512;
 
 settings! {
-    /// `[log.files.bucket]`
+    /// The section `[log.files.bucket]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LogBucketConfig {
         /// The bucket's name.
         name: String = text()
             .fits("not a bucket's name, give 3 to 63 lower-case letters, digits, - and .", |name| is_name(name))
             .example("weir-log"),
-        /// The prefix of all object keys. Without it: no prefix.
+        /// The prefix of all object keys. If not set: no prefix.
         prefix: String = text().then(|prefix| with_slash(&prefix)).unset(String::new()).example("production"),
-        /// The region that requests are signed for.
+        /// The region for which requests are signed.
         region: String = text()
             .fits(
                 "not a region, give one such as eu-central-1; for servers other than S3, see their manual",
                 |region| !region.is_empty() && region.bytes().all(|byte| is_letter(byte) || byte == b'-'),
             )
             .or("us-east-1"),
-        /// The server, if it is not Amazon's; https:// unless it is this machine or allow_http is set.
+        /// The server's URL, if it is not Amazon's. It begins with https:// unless the server is this machine or allow_http is
+        /// set.
         named_endpoint("endpoint"): Option<String> = text()
             .fits("not a server's address, give https://HOST or https://HOST:PORT", |endpoint| is_server(endpoint))
             .map(|endpoint| endpoint.trim_end_matches('/').to_owned())
             .optional("https://minio.example.com"),
-        /// Whether to allow http://, where the log can be read on the network.
+        /// Whether to allow http://, with which others on the network can read the log.
         allow_http: bool = flag(false),
-        /// Whether the bucket's name is in the path of a URL rather than in its host. Without it: true if an endpoint is set.
+        /// Whether the bucket's name is in the path of a URL rather than in its host. If not set: true if an endpoint is set.
         /// Servers other than Amazon's mostly support only the path, and all of them support it.
         named_path_style("path_style"): Option<bool> = flag(false).optional(true),
-        /// The id of the access key. It is read at the start.
+        /// The id of the access key. It is read once, when weir starts.
         access_key_id: SecretRef = secret().example("env:AWS_ACCESS_KEY_ID"),
-        /// The secret of the access key. It is read at the start.
+        /// The secret of the access key. It is read once, when weir starts.
         secret_access_key: SecretRef = secret().example("env:AWS_SECRET_ACCESS_KEY"),
-        /// Certificates trusted in place of the platform's, PEM.
+        /// A file of CA certificates that are trusted in place of the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("minio-ca.pem"),
-        /// Timeout for a connection.
+        /// Timeout for opening a connection.
         connect("connect_ms"): Duration = millis(5_000, 1..=60_000),
-        // Less than a feeder waits for a sink, like the next one.
+        // This maximum and the next are less than the time that a feeder waits for a sink.
         /// Timeout for a response, all attempts together.
         answer("answer_seconds"): Duration = seconds(30, 1..=110),
-        /// Timeout for the upload of a file, plus one second for each MiB of it.
+        /// Timeout for the upload of a file; one second is added for each MiB of the file.
         write("write_seconds"): Duration = seconds(60, 1..=110),
     } checked by can_be_reached
 }
 
 impl LogBucketConfig {
-    /// The server's `http://` or `https://` URL.
+    /// Returns the server's `http://` or `https://` URL.
     pub(crate) fn endpoint(&self) -> String {
         let amazon = || format!("https://s3.{}.amazonaws.com", self.region);
         self.named_endpoint.clone().unwrap_or_else(amazon)
@@ -377,7 +380,7 @@ fn is_name(name: &str) -> bool {
         && !name.contains("..")
 }
 
-/// The prefix, with a `/` at its end unless it is empty.
+/// Returns the prefix with a `/` at its end; an empty prefix stays empty.
 fn with_slash(given: &str) -> Result<String, String> {
     let given = given.strip_suffix('/').unwrap_or(given);
     let is_part = |part: &str| {
@@ -399,18 +402,19 @@ fn is_server(text: &str) -> bool {
     })
 }
 
-/// Checks that the URL and the bucket's name fit, and that http:// is allowed: the log names accounts and their usage.
+/// Checks that the bucket's name can be used with the URL, and that http:// is allowed if it is used, because the log contains
+/// accounts and their usage.
 fn can_be_reached(read: LogBucketConfig, from: &Section<'_>) -> LogBucketConfig {
     let url = read.endpoint().parse::<Uri>().unwrap_or_default();
     if is_unencrypted(&url) && !read.allow_http {
-        let message = "the log could be read on the network: give https://, or set allow_http = true";
+        let message = "others on the network could read the log: give https://, or set allow_http = true";
         from.report_fault("endpoint", &["allow_http"], message);
     }
     let host = url.host().unwrap_or_default();
     let is_number = host.parse::<Ipv4Addr>().is_ok() || host.starts_with('[');
     if !read.path_style() && (is_number || read.name.contains('.')) {
         let message =
-            "the bucket's name cannot be in this host, or has a dot that certificates do not cover: give true";
+            "the endpoint is an IP address, or the bucket's name has a dot that certificates do not cover: give true";
         from.report_fault("path_style", &["endpoint"], message);
     }
     read

@@ -1,4 +1,4 @@
-//! `[money]` and `[leases]`: grace while the store is unreachable, queues for holds of running requests, and leases.
+//! The settings of `[money]` (grace, and the queue for money that running requests hold), `[leases]` and `[notices]`.
 
 use std::time::Duration;
 
@@ -15,76 +15,76 @@ use crate::{
 };
 
 settings! {
-    /// `[money]`
+    /// The section `[money]`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct MoneyConfig {
-        /// Grace: what each key may spend on this node while the store is unreachable, in USD; beyond it 503. It is also bounded
-        /// by the last known balance and quota, rate and concurrency limits apply, and a key that was denied when last seen, or
-        /// was never seen, has no grace. The amount is recorded and charged when the store is back: limits can be exceeded by
-        /// at most this much per node that is cut off.
+        /// Grace: the amount in USD that each key may spend on this node while the store is unreachable; beyond it, requests get
+        /// 503. The last known balance and quota limit it too, and rate and concurrency limits still apply. A key that was denied
+        /// when it was last used, or was never used on this node, has no grace. The spent amount is recorded, and charged when
+        /// the store is reachable again: each node that is cut off can exceed a limit by at most this amount.
         grace("grace_usd"): NanoUsd = usd().or("0.10"),
-        /// The same for all keys of an account together.
+        /// Grace for all keys of an account together, in USD.
         grace_account("grace_account_usd"): NanoUsd = usd().or("1.00"),
-        /// How long a request waits while running requests hold all that is left of its key's quota or its account's balance;
-        /// then it gets 429, with a retry-after of one second. If the quota or balance is spent, it is refused at once.
+        /// How long a request waits while running requests hold all that is left of its key's quota or its account's balance.
+        /// Then it gets 429, with a retry-after of one second. If the quota or balance is spent, the request is refused at once.
         held_wait("held_wait_ms"): Duration = millis(1_000, 0..=60_000),
-        /// Maximum numbers of waiting requests.
+        /// Maximum numbers of requests that wait for money held by running requests.
         held_waiting_max: QueueLimits = flat(),
     }
 }
 
 settings! {
-    /// Maximum numbers of requests that wait for what running requests hold.
+    /// Maximum numbers of requests that wait for money held by running requests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct QueueLimits {
-        /// Maximum number of such waiting requests on this node; more are 429 at once.
+        /// Maximum number of such waiting requests on this node; further ones get 429 at once.
         all("held_waiting_max"): usize = number(1_024, 1..=65_536),
-        /// The same for one account.
+        /// Maximum number of such waiting requests of one account on this node; further ones get 429 at once.
         account("held_waiting_account_max"): usize = number(64, 1..=65_536),
     }
 }
 
 settings! {
-    /// `[leases]`
+    /// The section `[leases]`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct LeasesConfig {
         /// Whether to use leases.
         enabled: bool = flag(true),
-        /// The rate, in requests per second, from which a key gets a lease. A lease takes about eight calls per second, however
-        /// many requests it admits.
+        /// The rate from which a key gets a lease, in requests per second. A lease costs about eight calls of Redis per second,
+        /// however many requests it admits.
         requests_per_second: u64 = number(10, 1..=1_000_000),
-        /// Maximum number of leases at one time on this node; Redis admits the requests of further keys.
+        /// Maximum number of leases at one time on this node. Requests of further keys are admitted by Redis.
         max: usize = number(1_000, 1..=100_000),
     }
 }
 
 settings! {
-    /// `[notices]`
+    /// The section `[notices]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct NoticesConfig {
-        /// The thresholds of a key's quota, in percent: any of 50, 75, 80, 90, 95 and 100. A key or an account may have its own
-        /// list (--notify).
+        /// The percentages of a key's quota at which a notice is created: any of 50, 75, 80, 90, 95 and 100. A key or an account
+        /// can have its own list (--notify).
         quota_percent: Thresholds = list_of(within(0..=100_u64))
             .then(|percents| {
                 Thresholds::of(percents)
                     .map_err(|other| format!("{other} is not a threshold: use any of 50, 75, 80, 90, 95, 100"))
             })
             .or(vec![80, 100]),
-        /// A webhook that also gets each notice, with POST (docs/money.md, Notices), at least once: a notice without a 2xx
-        /// response is sent again, after pauses that double.
+        /// The URL of a webhook that also gets each notice, with POST (docs/money.md, Notices), at least once: a notice without a
+        /// 2xx response is sent again, after pauses that double each time.
         url: Option<Uri> = web_address("not an address, give https://HOST[:PORT]/PATH, without a user")
             .optional("https://hooks.example.com/weir"),
-        /// The secret that signs each notice.
+        /// The secret with which each notice is signed.
         secret: Option<SecretRef> = secret().optional("env:WEIR_NOTICES_SECRET"),
-        /// Timeout of one attempt.
+        /// Timeout for one attempt to send a notice.
         timeout("timeout_ms"): Duration = millis(5_000, 100..=60_000),
-        /// The first pause; must be longer than timeout_ms.
+        /// The first pause before a notice is sent again; must be longer than timeout_ms.
         retry("retry_ms"): Duration = millis(10_000, 200..=600_000),
     } checked by belongs_together
 }
 
 impl NoticesConfig {
-    /// The receiver's URL and the signing secret; `None` if notices are only logged.
+    /// Returns the receiver's URL and the signing secret; `None` if notices are only logged.
     pub(crate) fn webhook(&self) -> Option<(&Uri, &SecretRef)> {
         self.url.as_ref().zip(self.secret.as_ref())
     }
@@ -92,7 +92,8 @@ impl NoticesConfig {
 
 fn belongs_together(read: NoticesConfig, from: &Section<'_>) -> NoticesConfig {
     if read.retry <= read.timeout {
-        let message = "must be longer than timeout_ms, or another node also sends a notice that is being sent";
+        let message =
+            "must be longer than timeout_ms, or another node would send a notice while this one still sends it";
         from.report_fault("retry_ms", &["timeout_ms"], message);
     }
     match (&read.url, &read.secret) {

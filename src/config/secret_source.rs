@@ -1,4 +1,4 @@
-//! Reads secrets from the environment, files and systemd credentials: once at the start, and never logged.
+//! Reads secrets from environment variables, files and systemd credentials. Secrets are never logged.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use crate::domain::catalogue::SecretRef;
 use crate::domain::keys::secret::Secret;
 
-/// Maximum length of a secret, in bytes. Anything longer is a wrong file.
+/// Maximum length of a secret, in bytes. A longer content is an error, because it cannot be a secret.
 pub(crate) const SECRET_BYTES_MAX: usize = 8 * 1024;
 
-/// Reads the secret that a reference names, without one closing line break. `Ok(None)` if the variable, file or credential does
-/// not exist.
+/// Reads the secret that `reference` names, without one line break at its end. Returns `Ok(None)` if the variable, file or
+/// credential does not exist.
 ///
 /// # Errors
-/// It exists but is unreadable, empty, not text or longer than [`SECRET_BYTES_MAX`]. The text names the reference, never
-/// the content.
+/// The content is unreadable, empty, not UTF-8 text or longer than [`SECRET_BYTES_MAX`]. The message contains the reference,
+/// never the content.
 pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
-    match read_or_empty(reference)? {
-        Some(secret) if secret.is_empty() => Err(format!("secret {reference}: is empty")),
+    let named = |why: String| format!("secret {reference}: {why}");
+    match read_or_empty(reference).map_err(named)? {
+        Some(secret) if secret.is_empty() => Err(named("the value is empty".to_owned())),
         read => Ok(read),
     }
 }
@@ -25,15 +26,16 @@ pub(crate) fn read(reference: &SecretRef) -> Result<Option<Secret>, String> {
 /// Like [`read`], but an empty secret is not an error.
 ///
 /// # Errors
-/// As for [`read`].
+/// As for [`read`], but without the reference.
 pub(crate) fn read_or_empty(reference: &SecretRef) -> Result<Option<Secret>, String> {
-    // Three more bytes than a secret may have: its line break, and one that shows that it is too long.
-    let text = read_bytes(reference, SECRET_BYTES_MAX + 3).map_err(|why| format!("secret {reference}: {why}"))?;
-    text.map(|bytes| checked(&bytes).map_err(|why| format!("secret {reference}: {why}")))
-        .transpose()
+    // The limit is three bytes more than the longest secret: two for a line break, and one that shows that the content is too
+    // long.
+    let text = read_bytes(reference, SECRET_BYTES_MAX + 3)?;
+    text.map(|bytes| checked(&bytes)).transpose()
 }
 
-/// Reads at most `bytes_max` of what a reference names, whatever it contains. `Ok(None)` as for [`read`].
+/// Reads at most `bytes_max` bytes of the variable, file or credential that `reference` names, whatever they contain. Returns
+/// `Ok(None)` if it does not exist.
 ///
 /// # Errors
 /// The operating system's error, without the reference.
@@ -45,7 +47,7 @@ pub(crate) fn read_bytes(reference: &SecretRef, bytes_max: usize) -> Result<Opti
     }
 }
 
-/// The file that contains the secret; `None` if it is not in a file.
+/// Returns the path of the file that contains the secret; `None` if the secret is not in a file.
 pub(crate) fn secret_path(reference: &SecretRef) -> Option<PathBuf> {
     match reference {
         SecretRef::Env(_) => None,
@@ -61,26 +63,26 @@ fn file(path: &Path, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("cannot be read: {error}")),
+        Err(error) => return Err(format!("cannot open the file: {error}")),
     };
     let mut bytes = Vec::new();
     file.take(bytes_max as u64)
         .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot be read: {error}"))?;
+        .map_err(|error| format!("cannot read the file: {error}"))?;
     Ok(Some(bytes))
 }
 
 fn checked(bytes: &[u8]) -> Result<Secret, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "the value is not UTF-8 text".to_owned())?;
     let text = text
         .strip_suffix('\n')
         .map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
     if text.len() > SECRET_BYTES_MAX {
-        return Err(format!("has more than {SECRET_BYTES_MAX} bytes"));
+        return Err(format!("the value has more than {SECRET_BYTES_MAX} bytes"));
     }
-    // A control character would end or split the header that carries the secret.
+    // A control character would end or split the HTTP header that carries the secret.
     if text.chars().any(char::is_control) {
-        return Err("has a control character or a second line".to_owned());
+        return Err("the value has a control character or a second line".to_owned());
     }
     Ok(Secret::new(text))
 }

@@ -6,16 +6,16 @@ use crate::domain::settings::{
     page::{at_start, page},
 };
 
-const HEAD: &str = r#"# The configuration of weir. Every key is optional. A line that begins with `#` without a space shows a key at its default;
-# "no default" marks an example of a key that is otherwise unset. Units are in the names: _ms, _seconds, _bytes.
+const HEAD: &str = r#"# The configuration of weir. Every setting is optional. A line that begins with `#` without a space is a setting with its default
+# value; "no default" marks an example of a setting that is otherwise unset. Units are in the names: _ms, _seconds, _bytes.
 # "1 to 1024." at the end of a comment is the range of a number.
 #
-#   weir check --conf conf/weir.toml     reports every mistake with file, line and key
+#   weir check --conf conf/weir.toml     reports every mistake with file, line and setting
 #   weir serve --conf conf/weir.toml     serves
 #
-# A running weir reloads this file when it changes, or on SIGHUP: as a whole, or not at all. Some settings take effect only
-# with the next start or `weir upgrade` (the log names each changed one):
-{at_start}# and whether a listener has certificates; which ones it has may change at any time.
+# A running weir reloads this file when the file changes, or on SIGHUP. If a setting is invalid, the reload changes nothing. Some
+# settings take effect only with the next start or `weir upgrade` (when such a setting changes, a log message names it):
+{at_start}# and whether a listener has certificates at all. Its certificates can be replaced at any time.
 #
 # Relative paths are relative to the folder of this file. Secrets are never in this file, only references to them:
 #   "env:NAME"          an environment variable
@@ -26,8 +26,8 @@ const HEAD: &str = r#"# The configuration of weir. Every key is optional. A line
 # missing or empty is off, which is not an error. A provider's secret has at least 12 characters.
 #
 # To try weir, export one of these and use this file as it is: four paths below, marked "for trying out", keep its data beside
-# this file. For a service, remove those four lines: their defaults are the folders of the unit. The Debian package installs
-# this file without them, and with the providers' secrets in /etc/weir/credentials.
+# this file. For a service, remove those four lines: the default paths are the folders of the systemd unit. The Debian package
+# installs this file without these lines, and keeps the providers' secrets in /etc/weir/credentials.
 #
 # This file is generated from src/config: WEIR_WRITE=1 cargo test --lib -- the_shipped_file_is_made_of_the_declarations
 "#;

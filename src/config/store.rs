@@ -1,4 +1,4 @@
-//! `[store]`: the engine of the store, and its settings.
+//! The settings of `[store]`: which engine keeps keys and accounts, and each engine's own settings.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -10,16 +10,16 @@ use crate::domain::{
     },
 };
 
-/// The chosen engine, with its own settings.
+/// The settings of the chosen engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreConfig {
-    /// Files of this node; for a single node only.
+    /// An embedded store in files of this node; for a single node only.
     Embedded(EmbeddedConfig),
-    /// A Redis shared between nodes.
+    /// A Redis that several nodes can share.
     Redis(Box<RedisConfig>),
 }
 
-/// The engines, by their names in the file.
+/// The engines, by the names that they have in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StoreEngine {
     Embedded,
@@ -27,112 +27,113 @@ enum StoreEngine {
 }
 
 settings! {
-    /// `[store]` as in the file: both engines are checked, so that a mistake shows before the engine is changed.
+    /// The section `[store]` as in the file. Both engines' settings are checked, so that mistakes are found before the engine is
+    /// changed.
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct StoreSection {
-        /// "embedded": files of this node. "redis": shared between nodes.
+        /// "embedded": the store is in files of this node. "redis": nodes share a store in Redis.
         engine: StoreEngine = one_of("engine", [("embedded", StoreEngine::Embedded), ("redis", StoreEngine::Redis)]).or("embedded"),
-        /// The store in files of this node.
+        /// The embedded store, in files of this node.
         embedded: EmbeddedConfig = table(),
-        /// The store in Redis 6 or later. weir warns of settings that lose data. A Redis whose maxmemory-policy is not
-        /// noeviction, or whose user lacks a right that weir's scripts need (docs/redis.md lists them), is not used: it counts
-        /// as unreachable until that is corrected (keys in use go on within their grace, nothing else is served). Set
-        /// list-compress-depth 1 there, which cuts the memory for rows of the log to a third, and in a cluster
-        /// cluster-require-full-coverage no, or one master that is down stops all.
+        /// The store in Redis 6 or later. weir warns of Redis settings that can lose data. weir does not use a Redis whose
+        /// maxmemory-policy is not noeviction, or whose user lacks a right that weir's scripts need (docs/redis.md lists them):
+        /// it treats that Redis as unreachable until this is corrected (keys in use continue within their grace, all others are
+        /// refused). In Redis, set list-compress-depth 1, which reduces the memory for rows of the log to a third. In a cluster,
+        /// also set cluster-require-full-coverage no; otherwise one master that is down stops all.
         redis: RedisConfig = table(),
     }
 }
 
 settings! {
-    /// `[store.embedded]`
+    /// The section `[store.embedded]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct EmbeddedConfig {
-        /// The folder of the store.
+        /// The folder of the store's files.
         path: PathBuf = path().or("/var/lib/weir/store").trying_out("./weir-data/store"),
     }
 }
 
 settings! {
-    /// `[store.redis]`
+    /// The section `[store.redis]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct RedisConfig {
         /// "standalone": one server. "sentinel": a master and its replicas, found through sentinels. "cluster": masters that
-        /// share the slots.
+        /// share the hash slots.
         mode_name("mode"): RedisModeName = one_of(
             "mode",
             [("standalone", RedisModeName::Standalone), ("sentinel", RedisModeName::Sentinel), ("cluster", RedisModeName::Cluster)],
         )
         .or("standalone"),
-        /// HOST:PORT of the server, of the sentinels (default then: "127.0.0.1:26379"), or of some nodes of the cluster.
+        /// HOST:PORT of the server, of the sentinels (default for them: "127.0.0.1:26379"), or of some nodes of the cluster.
         nodes: Vec<HostPort> = list_of(host_port())
             .fits("empty, give at least one HOST:PORT", |nodes| !nodes.is_empty())
             .or(vec!["127.0.0.1:6379"]),
-        /// The sentinels' name for the master. Only with mode "sentinel", like the next two.
+        /// The name by which the sentinels know the master. Only with mode "sentinel", like the next two settings.
         master_name: Option<String> =
             text().fits("empty, give the sentinels' name for the master", |name| !name.is_empty()).optional("main"),
-        /// The ACL user at the sentinels, if they require one.
+        /// The ACL user for the sentinels, if they require one.
         sentinel_username: Option<String> = user().optional("weir"),
-        /// That user's password.
+        /// The password of the ACL user for the sentinels.
         sentinel_password: Option<SecretRef> = secret().optional("env:SENTINEL_PASSWORD"),
-        /// The ACL user. Without it: the default user.
+        /// The ACL user for the Redis servers. If not set: the default user.
         username: Option<String> = user().optional("weir"),
-        /// The user's password. Without it: no password.
+        /// The password of the ACL user for the Redis servers. If not set: no password.
         password: Option<SecretRef> = secret().optional("env:REDIS_PASSWORD"),
-        /// The number of the Redis database. Always 0 in a cluster.
+        /// The number of the Redis database; always 0 in a cluster.
         database: u16 = number(0, 0..=u16::MAX),
-        /// Whether to use TLS, with the sentinels too.
+        /// Whether connections to Redis and to the sentinels use TLS.
         tls: bool = flag(false),
-        /// Certificates trusted in addition to the platform's, PEM.
+        /// A file of CA certificates that are trusted in addition to the platform's, PEM.
         ca_file: Option<PathBuf> = path().optional("redis-ca.pem"),
-        /// The prefix of all Redis keys: 1 to 64 of A-Z, a-z, 0-9, _, . and -.
+        /// The prefix of all Redis keys: 1 to 64 characters of A-Z, a-z, 0-9, _, . and -.
         namespace: String = text()
-            .fits("not usable, give 1 to 64 of A-Z, a-z, 0-9, _, . and -", |name| {
+            .fits("not a namespace, give 1 to 64 characters of A-Z, a-z, 0-9, _, . and -", |name| {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
                 (1..=64).contains(&name.len()) && name.bytes().all(plain)
             })
             .or("weir"),
-        /// How long Redis may be silent during a call, retries included; beyond it 503.
+        /// How long Redis may be silent during a call, including retries; then the request gets 503.
         budget("budget_ms"): Duration = millis(100, 1..=10_000),
-        /// Maximum time for which a call waits while Redis answers earlier ones.
+        /// Maximum time for which a call waits while Redis answers earlier calls.
         queue("queue_ms"): Duration = millis(5_000, 1..=60_000),
     } beside {
-        /// How the servers in `nodes` work together.
+        /// The servers' arrangement, with the settings that only it has.
         mode: RedisModeConfig,
     } checked by belongs_together
 }
 
-/// How the servers of a Redis work together, by its name in the file.
+/// The arrangement of the Redis servers, by its name in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedisModeName {
     /// A single server.
     Standalone,
-    /// A master and its replicas.
+    /// A master and its replicas, watched by sentinels.
     Sentinel,
-    /// Masters that share the slots.
+    /// A cluster: masters that share the hash slots.
     Cluster,
 }
 
-/// How the servers of a Redis work together.
+/// The arrangement of the Redis servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RedisModeConfig {
     /// A single server.
     #[default]
     Standalone,
-    /// A master and its replicas, watched by the nodes.
+    /// A master and its replicas, watched by sentinels; `nodes` are the sentinels.
     Sentinel {
-        /// The sentinels' name for the master; never empty.
+        /// The name by which the sentinels know the master; never empty.
         master_name: String,
-        /// The ACL user at the sentinels; `None` for the default user.
+        /// The ACL user for the sentinels; `None` for the default user.
         username: Option<String>,
-        /// That user's password.
+        /// The password of the ACL user for the sentinels; `None` if it needs none.
         password: Option<SecretRef>,
     },
-    /// Masters that share the slots; the nodes are some of them.
+    /// A cluster: masters that share the hash slots; `nodes` are some of the cluster's nodes.
     Cluster,
 }
 
 fn user() -> SettingKind<String> {
-    text().fits("empty, leave it out for the default user", |name| !name.is_empty())
+    text().fits("empty, remove this line for the default user", |name| !name.is_empty())
 }
 
 fn belongs_together(mut read: RedisConfig, from: &Section<'_>) -> RedisConfig {

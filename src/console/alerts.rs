@@ -1,4 +1,4 @@
-//! The alerts of Prometheus. Everybody who looks at about the same time shares one response.
+//! Fetches the alerts of Prometheus. All users who view them at about the same time share one response.
 
 use std::{
     sync::Arc,
@@ -17,40 +17,41 @@ use serde::Deserialize;
 
 use crate::edges::web_client::{RootsError, WebClient, WebLimits, roots_with_platform};
 
-/// The time and size limits of a response.
+/// The limits of a request to Prometheus.
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(2),
     total: Some(Duration::from_secs(2)),
     answer_bytes_max: 1024 * 1024,
     idle_max: 0,
 };
-/// How long a response or its failure is shared, counted from the request. Longer than either takes, so that not every viewer
-/// waits for an unreachable Prometheus.
+/// How long a response or a failure is shared, from the time of the request. This is longer than either takes, so that not every
+/// user waits for an unreachable Prometheus.
 const SHARED_FOR: Duration = Duration::from_secs(3);
 
-/// Fetches the alerts of Prometheus.
+/// A client of Prometheus that fetches its alerts.
 pub(crate) struct Alerts {
     client: WebClient,
     address: String,
     last: Mutex<Option<(Instant, AlertsReply)>>,
 }
 
-/// The alerts, the most severe first, or why they are unknown. Resolves when Prometheus responds or the timeout is over.
+/// Resolves to the alerts, the most severe first, or to the reason why they are not known. It takes at most the timeout of a
+/// request.
 pub(crate) type AlertsReply = Shared<BoxFuture<'static, Arc<Result<Vec<Alert>, String>>>>;
 
-/// An alert that is pending or firing.
+/// An alert whose condition holds.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Alert {
     pub(super) labels: AlertLabels,
     #[serde(default)]
     pub(super) annotations: AlertAnnotations,
     pub(super) state: AlertState,
-    /// The time since which its condition holds.
+    /// The time since which the alert's condition has held.
     #[serde(rename = "activeAt")]
     pub(super) since: Timestamp,
 }
 
-/// The labels that the alerting rules set.
+/// The labels of an alert that weir uses. The alerting rules set them.
 #[derive(Debug, Deserialize)]
 pub(super) struct AlertLabels {
     pub(super) alertname: String,
@@ -58,14 +59,14 @@ pub(super) struct AlertLabels {
     severity: String,
 }
 
-/// The texts that the alerting rules set.
+/// The texts of an alert that weir uses. The alerting rules set them.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct AlertAnnotations {
     #[serde(default)]
     pub(super) summary: String,
 }
 
-/// Whether a condition has held for the duration that its rule requires.
+/// Whether an alert's condition has held for as long as its rule requires (firing) or not yet (pending).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AlertState {
@@ -86,11 +87,11 @@ struct PrometheusAlertData {
 }
 
 impl Alerts {
-    /// For the Prometheus at this address. Trusts the platform's certificate authorities and those in `ca`, the content of a PEM
-    /// file.
+    /// Creates a client of the Prometheus at this URL. Trusts the platform's CA certificates and those in `ca`, the content of a
+    /// PEM file.
     ///
     /// # Errors
-    /// No certificate authority is usable.
+    /// There are no usable CA certificates.
     pub(crate) fn new(prometheus: &Uri, ca: Option<&[u8]>) -> Result<Self, RootsError> {
         Ok(Self {
             client: WebClient::with_roots(roots_with_platform(ca)?, LIMITS)?,
@@ -99,7 +100,7 @@ impl Alerts {
         })
     }
 
-    /// The current alerts.
+    /// Returns a future that resolves to the current alerts.
     pub(crate) fn read(&self, now: Instant) -> AlertsReply {
         let mut last = self.last.lock();
         if let Some((asked, reply)) = &*last

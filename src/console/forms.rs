@@ -1,4 +1,5 @@
-//! The forms of a page. Each carries an operation id, so that it takes effect only once, and a token of its session.
+//! Renders the forms of pages and checks submitted ones. Each form has an operation id, so that it takes effect only once, and a
+//! token that proves that it was rendered for the session.
 
 use std::str::FromStr;
 
@@ -15,7 +16,7 @@ use crate::{
     domain::{ledger::OperationId, sign_in::Role},
 };
 
-/// The name of the field with a form's seed.
+/// The name of the form field that contains a seed, from which a key's secret is derived.
 pub(super) const SEED: &str = "seed";
 
 /// Renders the forms of one page.
@@ -26,28 +27,28 @@ pub(super) struct Forms<'a, W> {
     lacks: RoleCheck<W>,
 }
 
-/// The role that is missing to send a form to an action; `None` if the person may send it.
+/// Returns the role that a user lacks to submit a form to a path. `None` if the user has it.
 pub(super) type RoleCheck<W> = fn(&W, &str) -> Option<Role>;
 
-/// The message for a form whose page is out of date.
+/// The message for a form whose object has changed since the page was rendered.
 const CHANGED: &str = "This was changed after you opened the page, so your change was not made. The current values are shown beside their \
      fields: check them, and send the form again if you still want your change.";
 
-/// A refused form that is shown again with what was entered.
+/// A form that was refused and is rendered again with the submitted values.
 #[derive(Clone, Debug)]
 pub(super) struct RefusedForm {
-    /// The path to which it was sent.
+    /// The path to which the form was submitted.
     pub(super) action: String,
-    /// What was entered.
+    /// The submitted values.
     pub(super) fields: FormFields,
-    /// Why it was refused.
+    /// Why the form was refused.
     pub(super) message: String,
-    /// The status of the refusal.
+    /// The HTTP status of the refusal.
     pub(super) status: StatusCode,
 }
 
 impl RefusedForm {
-    /// The form of a refused request.
+    /// Creates the refused form of a request, with its message and status.
     pub(super) fn new(request: &PageRequest, fields: FormFields, refused: &AdminError) -> Self {
         let (status, message) = match refused.code {
             AdminErrorCode::Changed => (StatusCode::CONFLICT, CHANGED.to_owned()),
@@ -71,12 +72,13 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// Disables the forms that the person may not send, and names the role that they need.
+    /// Disables forms that the user's role does not permit. Such a form displays the role that is needed.
     pub(super) fn with_roles(self, lacks: RoleCheck<W>) -> Self {
         Self { lacks, ..self }
     }
 
-    /// A form that is sent to `action`. A form that is shown again keeps its operation id, because the change may have been made.
+    /// Renders a form that is submitted to `action`. A form that is rendered again has the same operation id as before, because
+    /// the change may have been made.
     pub(super) fn form(&self, action: &str, class: &str, content: &Markup) -> Markup {
         let again = self.refused_at(action);
         let operation = again.and_then(|again| OperationId::parse(again.fields.text("operation")));
@@ -97,7 +99,7 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// The hidden field that makes a form give a key the same text each time it is sent.
+    /// Renders the hidden field with the seed. With the same seed, a key gets the same secret each time the form is submitted.
     pub(super) fn seed(&self, action: &str) -> Markup {
         let again = self
             .refused_at(action)
@@ -107,12 +109,12 @@ impl<'a, W> Forms<'a, W> {
         html! { input type="hidden" name=(SEED) value=(seed); }
     }
 
-    /// A form that consists of one button.
+    /// Renders a form that consists of one button.
     pub(super) fn button(&self, action: &str, name: &str, class: &str) -> Markup {
         self.form(action, "inline", &html! { button class=(class) { (name) } })
     }
 
-    /// A labelled field of one line. A hidden field holds its original value, so that a change can be recognized.
+    /// Renders a labelled field of one line. A hidden field contains its original value, so that a change can be recognised.
     pub(super) fn input(&self, action: &str, field: &InputField<'_>) -> Markup {
         let entered = self.entered_value(action, field.name);
         html! {
@@ -125,14 +127,15 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// What was entered in a field of a form that is shown again; `None` if the field was left unchanged: it shows the current
-    /// value, so that sending the form again undoes nothing.
+    /// Returns the value that was entered in a field of a form that is rendered again. `None` if the user had not changed the
+    /// field. It then displays the current value, so that submitting the form again undoes nothing.
     pub(super) fn entered_value(&self, action: &str, name: &str) -> Option<&str> {
         let again = self.refused_at(action)?;
         is_changed(&again.fields, name).then(|| again.fields.text(name))
     }
 
-    /// The current value of a field of a form that is shown again, if it differs from the value that the form was rendered with.
+    /// Renders the current value of a field of a form that is rendered again, if another change has replaced the value that the
+    /// form was rendered with.
     pub(super) fn current_value(&self, action: &str, name: &str, value: &str) -> Markup {
         let was = self
             .refused_at(action)
@@ -144,7 +147,7 @@ impl<'a, W> Forms<'a, W> {
         }
     }
 
-    /// Why a form was refused, for a page that no longer has that form.
+    /// Renders the message of a refused form, for a page that no longer has the form.
     pub(super) fn refusal(&self) -> Markup {
         html! {
             @if let Some(again) = self.again { p class="card refused" role="alert" { (again.message) } }
@@ -156,27 +159,27 @@ impl<'a, W> Forms<'a, W> {
     }
 }
 
-/// A field of one line.
+/// A form field of one line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputField<'a> {
-    /// Its name in the form.
+    /// The name of the field in the form.
     pub(super) name: &'a str,
-    /// Its label.
+    /// The label of the field.
     pub(super) label: &'a str,
-    /// The HTML input type.
+    /// The HTML input type of the field.
     pub(super) kind: &'a str,
-    /// Its current value.
+    /// The current value of the field.
     pub(super) value: &'a str,
-    /// The placeholder: what an empty field means.
+    /// The placeholder of the field, which says what leaving it empty means.
     pub(super) without: &'a str,
-    /// Whether it must not be left empty.
+    /// Whether the field must be filled in.
     pub(super) required: bool,
-    /// The id of a list of choices.
+    /// The id of a list of choices for the field. `None` if there is none.
     pub(super) choices: Option<&'a str>,
 }
 
 impl<'a> InputField<'a> {
-    /// A text that may be left empty.
+    /// Creates a field for a text that can be left empty.
     pub(super) const fn text(name: &'a str, label: &'a str, value: &'a str, without: &'a str) -> Self {
         Self {
             name,
@@ -189,7 +192,7 @@ impl<'a> InputField<'a> {
         }
     }
 
-    /// A text that must not be left empty.
+    /// Creates a field for a text that must be filled in.
     pub(super) const fn required(name: &'a str, label: &'a str) -> Self {
         Self {
             required: true,
@@ -198,11 +201,11 @@ impl<'a> InputField<'a> {
     }
 }
 
-/// The message for a form that is not genuine.
+/// The message for a form that was not rendered for this session.
 pub(super) const NOT_GENUINE: &str = "This form does not come from a page of this session. Nothing was changed. Open the page \
      again and send its form.";
 
-/// Whether a form comes from a page of the same site, and was rendered for this session, its operation and its action.
+/// Returns whether a form comes from a page of the same site, and was rendered for this session, operation and path.
 pub(super) fn is_genuine<W>(session: &BrowserSession<W>, request: &PageRequest, form: &FormFields) -> bool {
     let operation = form.text("operation");
     request.is_same_origin()
@@ -210,12 +213,12 @@ pub(super) fn is_genuine<W>(session: &BrowserSession<W>, request: &PageRequest, 
         && session.is_valid_token(form.text("token"), operation, &request.path)
 }
 
-/// Whether a field's value differs from the one that the form was rendered with.
+/// Returns whether the value of a field differs from the one that the form was rendered with.
 pub(super) fn is_changed(fields: &FormFields, name: &str) -> bool {
     fields.text(name) != fields.text(&original_field(name))
 }
 
-/// The new value of a changed field: `Some(None)` if it was emptied, `None` if it was not changed.
+/// Returns the new value of a field: `None` if it was not changed, `Some(None)` if it was emptied.
 ///
 /// # Errors
 /// The text is not a value of this type.
@@ -232,7 +235,7 @@ pub(super) fn changed_value<T: FromStr<Err: ToString>>(
         .map_err(|why| AdminError::of_field(name, why.to_string()))
 }
 
-/// The value of a field.
+/// Parses the value of a field.
 ///
 /// # Errors
 /// The text is not a value of this type.
@@ -241,7 +244,7 @@ pub(super) fn parse_field<T: FromStr<Err: ToString>>(form: &FormFields, name: &s
     value.map_err(|why| AdminError::of_field(name, why.to_string()))
 }
 
-/// The name of the hidden field with the value that a field had when its form was rendered.
+/// Returns the name of the hidden field that contains the original value of the field `name`.
 fn original_field(name: &str) -> String {
     format!("was.{name}")
 }

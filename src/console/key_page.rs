@@ -1,4 +1,4 @@
-//! The view of a key that operators and its owner see.
+//! Renders what operators and the owner of a key see of the key, and the forms that both have.
 
 use maud::{Markup, html};
 
@@ -24,7 +24,7 @@ use crate::{
     edges::clock,
 };
 
-/// The key's state, as a label.
+/// Renders the state of a key as a label.
 pub(super) fn state_label(key: &KeyDetails) -> Markup {
     html! {
         @if key.state == KeyStanding::Revoked { span class="pill u" { "Revoked" } }
@@ -34,17 +34,17 @@ pub(super) fn state_label(key: &KeyDetails) -> Markup {
     }
 }
 
-/// Whether it has expired.
+/// Returns whether a key has expired.
 pub(super) fn has_expired(key: &KeyDetails) -> bool {
     key.expires_at.is_some_and(|end| end.seconds() <= clock::unix_seconds())
 }
 
-/// Whether nothing of its quota is left.
+/// Returns whether nothing of a key's quota is left.
 pub(super) fn is_used_up(key: &KeyDetails) -> bool {
     matches!((key.quota_nano_usd, key.spent_nano_usd), (Some(quota), Some(spent)) if spent >= quota)
 }
 
-/// Everything about the key but its text.
+/// Renders all properties of a key except its secret.
 pub(super) fn facts(key: &KeyDetails) -> Markup {
     html! {
         p class="state" { (state_label(key)) " " code { (key.id) } ", ends in " code { (key.hint) } }
@@ -58,7 +58,7 @@ pub(super) fn facts(key: &KeyDetails) -> Markup {
         div class="card" {
             dl class="facts" {
                 dt { "Account" } dd { (layout::name(&key.account)) }
-                dt { "Quota resets" } dd { (key.reset.as_str()) @if key.resets_at.is_some() { ", next at " (layout::timestamp(key.resets_at, "")) " UTC" } }
+                dt { "Quota resets" } dd { (if key.reset == QuotaReset::None { "never" } else { key.reset.as_str() }) @if key.resets_at.is_some() { ", next at " (layout::timestamp(key.resets_at, "")) " UTC" } }
                 dt { "Expires" } dd { (layout::timestamp(key.expires_at, "never")) }
                 dt { "Models" } dd {
                     @match &key.models {
@@ -81,18 +81,19 @@ pub(super) fn facts(key: &KeyDetails) -> Markup {
     }
 }
 
-/// What happens then to a running answer.
+/// Renders what happens to a running answer when the quota is used up.
 fn when_used_up(key: &KeyDetails) -> Markup {
+    let limit = if key.quota_usd.is_some() { "quota" } else { "balance" };
     html! {
         @match (key.on_exhausted, key.finish_factor) {
             (OnExhausted::Cut, _) => "a running answer is cut off",
             (OnExhausted::Finish, None) => "a running answer finishes",
-            (OnExhausted::Finish, Some(factor)) => { "a running answer finishes, unless it costs more than " (factor) " times the quota" },
+            (OnExhausted::Finish, Some(factor)) => { "a running answer finishes, unless it costs more than " (factor) " times the " (limit) },
         }
     }
 }
 
-/// The parts of the quota at which a notice is sent.
+/// Renders the percentages of the quota at which notices are sent.
 fn notice_percentages(key: &KeyDetails) -> Markup {
     let parts = key
         .notify_percent
@@ -106,7 +107,7 @@ fn notice_percentages(key: &KeyDetails) -> Markup {
     }
 }
 
-/// What is neither spent nor held of the quota.
+/// Renders the part of the quota that is neither spent nor held.
 fn remaining_quota(key: &KeyDetails) -> Markup {
     match (key.quota_nano_usd, key.spent_nano_usd, key.held_nano_usd) {
         (Some(quota), Some(spent), Some(held)) => {
@@ -118,7 +119,7 @@ fn remaining_quota(key: &KeyDetails) -> Markup {
     }
 }
 
-/// What it has spent in each period. The period of its quota is marked.
+/// Renders what a key has spent in each period. The period of its quota is marked.
 fn spending(key: &KeyDetails) -> Markup {
     let spent = key.spent.as_ref();
     let periods = [
@@ -144,7 +145,7 @@ fn spending(key: &KeyDetails) -> Markup {
     }
 }
 
-/// The text, and how to use it with the served models.
+/// Renders the secret of a new or rotated key, and how to use it with the served models.
 pub(super) fn section(made: &KeyDetails, models: &[ModelView], gateway: &str) -> Markup {
     let text = made.key.as_ref().map_or("", KeyText::expose);
     html! {
@@ -158,7 +159,7 @@ pub(super) fn section(made: &KeyDetails, models: &[ModelView], gateway: &str) ->
     }
 }
 
-/// The choices for how long the old text keeps working, in seconds.
+/// The choices for how long the old secret of a rotated key remains valid, in seconds, with their names.
 const OVERLAPS: [(u64, &str); 5] = [
     (OVERLAP_DEFAULT_SECONDS, "For a day"),
     (3600, "For an hour"),
@@ -167,7 +168,7 @@ const OVERLAPS: [(u64, &str); 5] = [
     (0, "Not at all: it stops working within a second"),
 ];
 
-/// The form; while an old text still works, also a form that ends it.
+/// Renders the form that rotates a key. While an old secret is still valid, also renders a form that ends it.
 pub(super) fn rotation_form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, key: &KeyDetails) -> Markup {
     let chosen = forms.entered_value(rotate, "overlap_seconds");
     let chosen = chosen
@@ -175,7 +176,7 @@ pub(super) fn rotation_form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, ke
         .unwrap_or(OVERLAP_DEFAULT_SECONDS);
     let fields = html! {
         label {
-            span { "The old text keeps working" }
+            span { "The old secret remains valid" }
             select name="overlap_seconds" {
                 @for (seconds, name) in OVERLAPS { option value=(seconds) selected[seconds == chosen] { (name) } }
             }
@@ -184,19 +185,19 @@ pub(super) fn rotation_form<W>(forms: &Forms<'_, W>, rotate: &str, end: &str, ke
         button class="danger" { "Rotate the key" }
     };
     html! {
-        p { "The key gets a new text, shown once." }
+        p { "The key gets a new secret, which is shown once." }
         @if let Some(former) = &key.former {
             p { (former_text_notice(former)) " Rotating again ends it at once." }
-            (forms.button(end, "End the old text now", "danger"))
+            (forms.button(end, "End the old secret now", "danger"))
         }
         (forms.form(rotate, "fields", &fields))
     }
 }
 
-/// The form as a question of the admin API.
+/// Converts the submitted form to the call of the admin API that rotates the key.
 ///
 /// # Errors
-/// The overlap is not valid.
+/// The submitted overlap is not valid.
 pub(super) fn read_rotation<W>(
     session: &BrowserSession<W>,
     id: KeyId,
@@ -213,10 +214,10 @@ pub(super) fn read_rotation<W>(
     })
 }
 
-/// How long an old text still works.
+/// Renders until when the old secret of a rotated key is valid.
 pub(super) fn former_text_notice(former: &FormerTextView) -> Markup {
     html! {
-        "The old text, which ends in " code { (former.hint) } ", works until " (layout::timestamp(former.until, "unknown")) " UTC."
+        "The old secret, which ends in " code { (former.hint) } ", works until " (layout::timestamp(former.until, "unknown")) " UTC."
     }
 }
 
@@ -226,15 +227,15 @@ const RATES: [(&str, &str); 3] = [
     ("concurrency", "Requests at once"),
 ];
 
-/// What happens to a running answer when the quota is used up; the first is the default.
+/// The choices for what happens to a running answer when the quota is used up. The first is the default.
 const EXHAUSTED: [(OnExhausted, &str); 2] = [(OnExhausted::Finish, "Finishes"), (OnExhausted::Cut, "Is cut off")];
 
-/// A number as text; empty for `None`.
+/// Formats a number. `None` becomes an empty text.
 fn number_text(number: Option<impl ToString>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }
 
-/// The inputs for the limits of requests, tokens and concurrency.
+/// Renders the input fields for the limits of requests, tokens and concurrency.
 pub(super) fn rate_inputs<W>(forms: &Forms<'_, W>, action: &str, limits: [Option<u64>; 3]) -> Markup {
     html! {
         @for ((name, label), limit) in RATES.into_iter().zip(limits) {
@@ -244,7 +245,7 @@ pub(super) fn rate_inputs<W>(forms: &Forms<'_, W>, action: &str, limits: [Option
     }
 }
 
-/// The changed limits of requests, tokens and concurrency.
+/// Returns the submitted limits of requests, tokens and concurrency that were changed.
 ///
 /// # Errors
 /// A value is not a valid limit.
@@ -253,11 +254,11 @@ pub(super) fn changed_rates(form: &FormFields) -> Result<[Nullable<LimitInput>; 
     Ok([rpm?, tpm?, concurrency?])
 }
 
-/// The inputs for what happens to a running answer when the quota is used up.
+/// Renders the input fields for what happens to a running answer when the quota is used up.
 pub(super) fn exhaustion_inputs<W>(forms: &Forms<'_, W>, action: &str, key: Option<&KeyDetails>) -> Markup {
     let now = key.map_or("", |key| key.on_exhausted.as_str());
     let chosen = forms.entered_value(action, "on_exhausted").unwrap_or(now);
-    // For a new key: the default factor.
+    // The form for a new key displays the default factor.
     let factor = number_text(key.map_or_else(|| FinishFactor::default().get(), |key| key.finish_factor));
     html! {
         label {
@@ -271,7 +272,7 @@ pub(super) fn exhaustion_inputs<W>(forms: &Forms<'_, W>, action: &str, key: Opti
     }
 }
 
-/// The changed values of these inputs.
+/// Returns the submitted choice and factor for a used-up quota, if they were changed.
 ///
 /// # Errors
 /// The factor is not valid.
@@ -279,13 +280,14 @@ pub(super) fn changed_exhaustion(
     form: &FormFields,
 ) -> Result<(Option<OnExhausted>, Nullable<FactorInput>), AdminError> {
     let choice = form.text("on_exhausted").parse().ok();
-    // The form of a new key sends the default: that is not a change.
+    // The form for a new key submits the default choice, which is not a change.
     let is_usual = form.text("was.on_exhausted").is_empty() && choice == Some(OnExhausted::default());
     let choice = choice.filter(|_| is_changed(form, "on_exhausted") && !is_usual);
     Ok((choice, changed_value(form, "finish_factor")?))
 }
 
-/// The input for the parts of the quota at which notices are sent. `default` describes what applies without a value.
+/// Renders the input field for the percentages of the quota at which notices are sent. `default` describes what applies if it is
+/// empty.
 pub(super) fn notice_input<W>(forms: &Forms<'_, W>, action: &str, chosen: Option<Percents>, default: &str) -> Markup {
     let value = chosen.map(Percents::to_text).unwrap_or_default();
     forms.input(

@@ -1,4 +1,5 @@
-//! Responses of the console and the portal. Their headers forbid caching and framing, and restrict what a page may load.
+//! Responses of the console and the portal, and the layout of their pages. The responses' headers forbid caching and framing, and
+//! restrict what a page can load.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -13,38 +14,39 @@ use crate::{
     stability::public::{PublicResponse, page},
 };
 
-/// A page may load its site's style sheet and the inline icon, and send its forms to its own site.
+/// The content security policy: a page can load its site's style sheet and the inline icon, and can submit its forms to its own
+/// site.
 const CSP: &str = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; \
      frame-ancestors 'none'";
 
-/// A complete response. The writer adds `content-length`.
+/// A complete response. The header `content-length` is added when it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageResponse {
-    /// The status.
+    /// The status of the response.
     pub(crate) status: StatusCode,
-    /// All headers but `content-length`.
+    /// All headers except `content-length`.
     pub(crate) headers: HeaderMap,
-    /// The body; for HEAD, the body that GET would have.
+    /// The body. A response to HEAD has the body that a response to GET has; it is left out when the response is written.
     pub(crate) body: Bytes,
 }
 
 impl PageResponse {
-    /// A page.
+    /// Creates a response with an HTML page.
     pub(super) fn page(status: StatusCode, page: Markup) -> Self {
         Self::new(status, "text/html; charset=utf-8", page.into_string().into())
     }
 
-    /// One line of text.
+    /// Creates a response with one line of text.
     pub(super) fn text(status: StatusCode, text: &str) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n").into())
     }
 
-    /// A JSON object, for a program.
+    /// Creates a response with a JSON object.
     pub(super) fn json(status: StatusCode, body: &Value) -> Self {
         Self::new(status, "application/json", body.to_string().into())
     }
 
-    /// A file to download. `name` needs no quoting.
+    /// Creates a response that the browser saves as the file `name`. The name must not need quoting.
     pub(super) fn download(name: &str, kind: &'static str, bytes: Vec<u8>) -> Self {
         let mut answer = Self::new(StatusCode::OK, kind, bytes.into());
         let kept = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
@@ -53,7 +55,7 @@ impl PageResponse {
         answer
     }
 
-    /// The style sheet, the only response that a browser may cache.
+    /// Creates a response with the style sheet. It is the only response that a browser may cache.
     pub(super) fn style_sheet(sheet: &'static str) -> Self {
         let mut answer = Self::new(
             StatusCode::OK,
@@ -65,7 +67,7 @@ impl PageResponse {
         answer
     }
 
-    /// Redirects to another page of the same site, to be read with GET.
+    /// Creates a redirect to another page of the same site, which the browser requests with GET.
     pub(super) fn redirect(path: &str) -> Self {
         let mut answer = Self::new(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Bytes::new());
         let to = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
@@ -73,25 +75,27 @@ impl PageResponse {
         answer
     }
 
-    /// Adds a cookie.
+    /// Adds a cookie to the response.
     pub(super) fn with_cookie(mut self, cookie: HeaderValue) -> Self {
         self.headers.append(header::SET_COOKIE, cookie);
         self
     }
 
-    /// Makes the browser go on to another address: `0; url=...`, as in HTML's `meta http-equiv="refresh"`.
+    /// Makes the browser continue to another address. `refresh` has the form `0; url=...`, as in HTML's
+    /// `meta http-equiv="refresh"`.
     pub(super) fn with_refresh(mut self, refresh: HeaderValue) -> Self {
         self.headers.insert(header::REFRESH, refresh);
         self
     }
 
-    /// Names the methods that the path supports.
+    /// Adds the methods that the path supports.
     pub(super) fn with_allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         self
     }
 
-    /// Over TLS, tells the browser to use only TLS for a year (RFC 6797). Browsers ignore that over plain HTTP.
+    /// Makes the browser use only TLS for a year (RFC 6797) if the connection is encrypted. Browsers ignore this header over
+    /// plain HTTP.
     pub(super) fn with_transport_security(mut self, way: ConnectionSecurity) -> Self {
         if way == ConnectionSecurity::Encrypted {
             let a_year = HeaderValue::from_static("max-age=31536000");
@@ -100,7 +104,7 @@ impl PageResponse {
         self
     }
 
-    /// Converts to the type that the listeners for clients write.
+    /// Converts the response to the type that listeners for clients write.
     pub(crate) fn into_response(self) -> PublicResponse {
         PublicResponse {
             status: self.status,
@@ -116,7 +120,8 @@ impl PageResponse {
             (header::CONTENT_SECURITY_POLICY, CSP),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::X_FRAME_OPTIONS, "DENY"),
-            // With `no-referrer`, browsers would send `Origin: null` with the site's own forms (Fetch standard, section 3.2).
+            // `no-referrer` is not used, because browsers would then send `Origin: null` with the site's own forms (Fetch
+            // standard, section 3.2).
             (header::REFERRER_POLICY, "same-origin"),
         ];
         let mut headers = HeaderMap::with_capacity(11);
@@ -130,22 +135,22 @@ impl PageResponse {
     }
 }
 
-/// The style sheet of both sites, appended to that of all of weir's pages.
+/// The style sheet of the console and the portal, after the one that all of weir's pages use.
 pub(super) const STYLE: &str = concat!(
     include_str!("../stability/public/look/base.css"),
     include_str!("console.css")
 );
 
-/// A page's title and content, without the layout.
+/// The title and the content of a page, without the layout around them.
 #[derive(Debug)]
 pub(super) struct HtmlPage {
-    /// Its heading.
+    /// The heading of the page, and the first part of the document's title.
     pub(super) title: String,
-    /// What is below the heading.
+    /// The content below the heading.
     pub(super) content: Markup,
 }
 
-/// The document around a page's content.
+/// The layout around the content of a page.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     /// The address of the site's style sheet.
@@ -154,14 +159,14 @@ pub(super) struct Layout<'a> {
     pub(super) site_name: &'a str,
     /// The addresses and names of the pages in the navigation.
     pub(super) pages: &'a [(&'a str, &'a str)],
-    /// The address of the current page.
+    /// The address of the current page, which the navigation marks.
     pub(super) current: &'a str,
-    /// Who is signed in, and the button to sign out; empty if nobody is signed in.
+    /// The name of the signed-in user, and the button to sign out. Empty if nobody is signed in.
     pub(super) who: Markup,
 }
 
 impl Layout<'_> {
-    /// The whole document.
+    /// Renders the complete document of a page.
     pub(super) fn document(&self, page: &HtmlPage) -> Markup {
         let title = format!("{} \u{b7} {}", page.title, self.site_name);
         let style = html! { link rel="stylesheet" href=(self.style); };
@@ -187,7 +192,7 @@ impl Layout<'_> {
     }
 }
 
-/// An amount in USD; `without` stands in for a missing one.
+/// Renders an amount in USD. `without` is rendered if there is no amount.
 pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
     match amount {
         Some(amount) => dollars(&amount.to_string()),
@@ -195,12 +200,12 @@ pub(super) fn money(amount: Option<Usd>, without: &str) -> Markup {
     }
 }
 
-/// An amount.
+/// Renders an amount in USD.
 pub(super) fn amount(amount: NanoUsd) -> Markup {
     dollars(&amount.to_string())
 }
 
-/// An amount with its currency sign; never rounded.
+/// Renders an amount with its currency sign. The amount is not rounded.
 pub(super) fn dollars(amount: &str) -> Markup {
     let (sign, digits) = amount
         .strip_prefix('-')
@@ -208,7 +213,7 @@ pub(super) fn dollars(amount: &str) -> Markup {
     html! { span class="money" { (sign) "$" (digits) } }
 }
 
-/// A count; `without` stands in for a missing one.
+/// Renders a count. `without` is rendered if there is no count.
 pub(super) fn count_or(count: Option<u64>, without: &str) -> Markup {
     match count {
         Some(count) => html! { (thousands(count)) },
@@ -216,7 +221,7 @@ pub(super) fn count_or(count: Option<u64>, without: &str) -> Markup {
     }
 }
 
-/// `1,234,567`
+/// Formats a number with separators, such as `1,234,567`.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -229,7 +234,7 @@ pub(super) fn thousands(number: u64) -> String {
     text
 }
 
-/// A time to the second, in UTC; `without` stands in for a missing one.
+/// Renders a time with seconds, in UTC. `without` is rendered if there is no time.
 pub(super) fn timestamp(time: Option<Moment>, without: &str) -> Markup {
     timestamp_text(&time.map(|time| time.to_string()).unwrap_or_default(), without)
 }
@@ -241,7 +246,7 @@ fn timestamp_text(at: &str, without: &str) -> Markup {
     }
 }
 
-/// A name that a person has chosen: it may contain any character, also ones that change the direction of text.
+/// Renders a name that a user has chosen. The name may contain any characters, even ones that change the direction of text.
 pub(super) fn name(text: &str) -> Markup {
     html! { bdi { (text) } }
 }

@@ -1,4 +1,5 @@
-//! Links that open a session in the console, once and within a minute. There is no password to guess or lose.
+//! Links that open a session of the console. A link can be opened once, within a minute. So there is no password that could be
+//! guessed or lost.
 
 use std::{
     sync::OnceLock,
@@ -21,22 +22,22 @@ use crate::{
 
 /// How long a link is valid.
 const GOOD_FOR: Duration = Duration::from_secs(60);
-/// The maximum number of unopened links; beyond it, the oldest becomes invalid.
+/// The maximum number of links that have not been opened. When it is reached, the oldest link becomes invalid.
 const LINKS_MAX: usize = 64;
-/// 43 characters of 62 carry 256 bits.
+/// The length of a link's code. 43 characters out of 62 have 256 bits of entropy.
 const CODE_CHARS: usize = 43;
 
-/// The person with a session in the console.
+/// The user of a session of the console.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operator {
     /// Who requested the link, or who signed in at the OpenID provider.
     pub(super) opened_by: AdminPeer,
-    /// What the session may do.
+    /// The role of the session, which limits what the user can change.
     pub(super) role: Role,
 }
 
 impl Operator {
-    /// The caller of the admin API on behalf of the session.
+    /// Returns the caller that the admin API records for this user.
     pub(super) fn peer(&self) -> AdminPeer {
         AdminPeer::Console {
             opened_by: Box::new(self.opened_by.clone()),
@@ -44,12 +45,12 @@ impl Operator {
         }
     }
 
-    /// Whether they signed in at the OpenID provider.
+    /// Returns whether the user signed in at the OpenID provider.
     pub(super) fn came_from_openid(&self) -> bool {
         self.name().is_some()
     }
 
-    /// Their name at the OpenID provider; `None` if they signed in by a link.
+    /// Returns the user's name at the OpenID provider. `None` if the user opened a link.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.opened_by {
             AdminPeer::Person { name, .. } => Some(name),
@@ -60,11 +61,11 @@ impl Operator {
     }
 }
 
-/// The links that have been issued and not opened yet.
+/// The links that have been issued and not been opened yet.
 #[derive(Debug)]
 pub(crate) struct Links {
     waiting: Mutex<LruCache<[u8; 32], UnopenedLink>>,
-    /// Set once, when the listener exists.
+    /// The address in links. It is set once, when the listener exists.
     at: OnceLock<LinkAddress>,
 }
 
@@ -83,29 +84,29 @@ struct UnopenedLink {
     until: Instant,
 }
 
-/// The address in links.
+/// The address of a site, as it is written into links.
 #[derive(Debug)]
 pub(crate) enum LinkAddress {
     /// The configured address, without a trailing slash.
     Configured(String),
-    /// The listener's own.
+    /// The address of the listener itself.
     Listener {
-        /// Whether it speaks TLS.
+        /// Whether the listener uses TLS.
         tls: bool,
-        /// The address it listens on.
+        /// The address on which the listener listens.
         bound: watch::Receiver<BoundAddress>,
     },
 }
 
 impl LinkAddress {
-    /// The address, such as `http://127.0.0.1:8082`; `None` until the listener is bound.
+    /// Returns the address, such as `http://127.0.0.1:8082`. `None` until the listener is bound.
     pub(crate) fn base(&self) -> Option<String> {
         match self {
             Self::Configured(base) => Some(base.clone()),
             Self::Listener { tls, bound } => match &*bound.borrow() {
                 BoundAddress::Tcp(address) => {
                     let mut address = *address;
-                    // A listener on all addresses is reachable by the loopback address.
+                    // A listener on all addresses can be reached on the loopback address.
                     if address.ip().is_unspecified() {
                         address.set_ip(if address.is_ipv4() {
                             std::net::Ipv4Addr::LOCALHOST.into()
@@ -123,12 +124,12 @@ impl LinkAddress {
 }
 
 impl Links {
-    /// Sets the address in links. Later calls have no effect.
+    /// Sets the address in links. Only the first call has an effect.
     pub(crate) fn set_address(&self, at: LinkAddress) {
         let _ = self.at.set(at);
     }
 
-    /// The console's address for browsers; `None` until its listener is bound.
+    /// Returns the console's address for browsers. `None` until its listener is bound.
     pub(super) fn base(&self) -> Option<String> {
         self.at.get().and_then(LinkAddress::base)
     }
@@ -144,7 +145,7 @@ impl Links {
         code
     }
 
-    /// Redeems a code: whom to open a session for. A code works once.
+    /// Redeems the code of a link. Returns the user for whom a session is to be opened. A code can be redeemed once.
     pub(super) fn redeem(&self, code: &str, now: Instant) -> Option<Operator> {
         let waiting = self.waiting.lock().pop(&digest(code))?;
         (now < waiting.until).then_some(waiting.operator)
@@ -153,7 +154,9 @@ impl Links {
 
 impl ConsoleLinks for Links {
     fn issue(&self, opener: &AdminPeer, role: Role) -> Result<ConsoleLink, String> {
-        let base = self.base().ok_or("the console is not listening yet: try again")?;
+        let base = self
+            .base()
+            .ok_or("cannot create a link: the console is not listening yet; try again")?;
         let operator = Operator {
             opened_by: opener.clone(),
             role,

@@ -1,5 +1,6 @@
-//! The endpoints at which agents sign in: the OAuth device flow (RFC 8628), tokens (RFC 6749), their revocation (RFC 7009), and
-//! the metadata document with the endpoints' addresses (RFC 8414). Their clients are programs without a client secret.
+//! The endpoints at which agents sign in: the OAuth device flow (RFC 8628), tokens (RFC 6749) and their revocation (RFC 7009). A
+//! metadata document contains the endpoints' addresses (RFC 8414). The clients of these endpoints are programs without a client
+//! secret.
 
 use std::{
     fmt,
@@ -29,27 +30,27 @@ const DISCOVERY: &str = "/.well-known/oauth-authorization-server";
 const DEVICE: &str = "/oauth/device_authorization";
 const TOKEN: &str = "/oauth/token";
 const REVOKE: &str = "/oauth/revoke";
-/// The portal's page on which people approve or refuse an agent.
+/// The path of the portal's page on which users approve or refuse the sign-in of an agent.
 pub(super) const VERIFICATION: &str = "/portal/device";
 
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const REFRESH_GRANT: &str = "refresh_token";
 
-/// How often one address may begin a sign-in.
+/// How often one client address can begin a sign-in.
 const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
-/// How often one address may request or revoke tokens. A waiting agent asks every five seconds, and many agents may share an
-/// address.
+/// How often one client address can request or revoke tokens. A waiting agent sends a request every five seconds, and many agents
+/// may share an address.
 const TOKEN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,
     clients_max: 100_000,
 };
 
-/// The endpoints.
+/// The endpoints of the OAuth device flow.
 pub(crate) struct OAuth {
     pub(super) sign_ins: Arc<AgentSignIns>,
     prefix: KeyPrefix,
@@ -63,11 +64,11 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// Why a request is refused: the status, OAuth's error code, and a description.
+/// Why a request is refused: the HTTP status, OAuth's error code and a description.
 struct OAuthError(StatusCode, &'static str, String);
 
 impl OAuth {
-    /// Issues tokens with this prefix. `start` must be before the first request.
+    /// Creates the endpoints. They issue tokens with the prefix `prefix`. `start` is a time before the first request.
     pub(crate) fn new(sign_ins: Arc<AgentSignIns>, prefix: KeyPrefix, start: Instant) -> Self {
         Self {
             sign_ins,
@@ -77,12 +78,12 @@ impl OAuth {
         }
     }
 
-    /// Whether the path is one of these endpoints.
+    /// Returns whether a path is one of these endpoints.
     pub(super) fn is_endpoint(path: &str) -> bool {
         matches!(path, DISCOVERY | DEVICE | TOKEN | REVOKE)
     }
 
-    /// Answers a request to one of these endpoints. `trusted` are the proxies in front.
+    /// Answers a request to one of these endpoints. `trusted` are the networks of the proxies in front of weir.
     pub(super) async fn answer(&self, request: &PageRequest, trusted: &[IpNet]) -> PageResponse {
         let client = ClientAddress::from_headers(request.peer, &request.headers, trusted);
         let (limiter, method) = match request.path.as_str() {
@@ -149,7 +150,7 @@ impl OAuth {
     }
 }
 
-/// The parameters of a request, each at most once (RFC 6749, section 3.2).
+/// The parameters of a request. Each occurs at most once (RFC 6749, section 3.2).
 struct OAuthForm(Vec<(String, String)>);
 
 impl OAuthForm {
@@ -177,7 +178,7 @@ impl OAuthForm {
         Ok(Self(fields))
     }
 
-    /// A required parameter. One without a value counts as missing (RFC 6749, section 3.2).
+    /// Returns the value of a required parameter. A parameter without a value counts as missing (RFC 6749, section 3.2).
     fn required(&self, name: &str) -> Result<&str, OAuthError> {
         let found = self.0.iter().find(|(known, value)| known == name && !value.is_empty());
         let missing = || invalid(format!("{name} is missing"));
@@ -224,9 +225,9 @@ impl From<SignInError> for OAuthError {
             SignInError::Denied => (StatusCode::BAD_REQUEST, "access_denied"),
             SignInError::Expired => (StatusCode::BAD_REQUEST, "expired_token"),
             SignInError::InvalidGrant => (StatusCode::BAD_REQUEST, "invalid_grant"),
-            // Not an error of the grant: the agent keeps its tokens and tries again.
+            // This is not one of OAuth's errors about a token, so the agent retains its tokens and tries again.
             SignInError::Store(error) => {
-                tracing::warn!(%error, "the store failed during an agent's sign-in");
+                tracing::warn!(%error, "cannot answer an agent's sign-in request: a call of the store failed");
                 let why = "the service's store is unavailable: try again in a moment".to_owned();
                 return Self(StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", why);
             }

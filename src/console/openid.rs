@@ -1,7 +1,8 @@
-//! Sign-in by OpenID Connect: the authorization code flow with PKCE (OpenID Connect Core 1.0, section 3.1; RFC 7636).
+//! Sign-in of users by OpenID Connect, with the authorization code flow and PKCE (OpenID Connect Core 1.0, section 3.1; RFC
+//! 7636).
 //!
-//! The state, nonce and PKCE verifier of a sign-in are derived from a random text in the browser's cookie. The store only records
-//! that the sign-in is in progress, so that it can be finished at any node, once and within its lifetime.
+//! The state, the nonce and the PKCE verifier of a sign-in are derived from a random text in the browser's cookie. The store only
+//! records that the sign-in is in progress, so that it can be finished at any node, once and within its lifetime.
 
 mod id_token;
 mod provider;
@@ -45,42 +46,42 @@ use crate::{
 
 pub(super) use crate::console::openid::id_token::Person;
 
-/// The lifetime of a sign-in in progress.
+/// The lifetime of a sign-in that is in progress.
 const SIGN_IN_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(600),
     whole: Duration::from_secs(600),
 };
-/// How many sign-ins may begin at one node. With their lifetime, this limits those in progress to 6,000.
+/// How many sign-ins can begin at one node. With their lifetime, this limits the sign-ins in progress to 6,000.
 const BEGIN_ALLOWANCE: RateAllowance = RateAllowance {
     per_minute: 600,
     burst: 100,
     clients_max: 1,
 };
-/// How many sign-ins may send requests to the provider at the same time.
+/// The maximum number of sign-ins that send requests to the provider concurrently.
 const CONCURRENT_MAX: usize = 16;
-/// 43 characters of 62 carry 256 bits.
+/// The length of the random text in the cookie. 43 characters out of 62 have 256 bits of entropy.
 const TEXT_CHARS: usize = 43;
 
-/// The provider's configuration.
+/// The configuration of the OpenID provider, from `[console.openid]`.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenIdSettings {
-    /// The issuer: the URL below which the provider's metadata document is.
+    /// The provider's issuer: the URL below which its metadata document is.
     pub(crate) issuer: String,
-    /// weir's client id at the provider.
+    /// The client id that weir has at the provider.
     pub(crate) client_id: String,
-    /// weir's client secret; `None` for a public client, which relies on PKCE.
+    /// The client secret that weir has at the provider. `None` for a public client, which is protected by PKCE alone.
     pub(crate) client_secret: Option<Secret>,
     /// The scopes to request, including `openid`.
     pub(crate) scopes: Vec<String>,
-    /// The claim with a person's groups.
+    /// The name of the claim that contains the groups of a user.
     pub(crate) groups_claim: String,
-    /// The roles of groups.
+    /// The role of each group.
     pub(crate) roles: Vec<(String, Role)>,
-    /// The certificate authorities that are trusted in addition to the platform's, in PEM.
+    /// CA certificates in PEM that are trusted in addition to the platform's.
     pub(crate) ca: Option<Vec<u8>>,
 }
 
-/// Signs people in at the console or the portal by an OpenID provider.
+/// Signs users in at the console or the portal by an OpenID provider.
 pub(crate) struct OpenId {
     settings: OpenIdSettings,
     provider: OpenIdProvider,
@@ -89,16 +90,16 @@ pub(crate) struct OpenId {
     asking: Semaphore,
 }
 
-/// A sign-in in progress.
+/// A sign-in that has begun.
 #[derive(Debug)]
 pub(super) struct StartedSignIn {
-    /// The text for the browser's cookie.
+    /// The random text to be stored in the browser's cookie.
     pub(super) text: String,
-    /// The URL at the provider to which the browser goes.
+    /// The URL of the provider to which the browser must go.
     pub(super) to: String,
 }
 
-/// The secrets of a sign-in. All are derived from the cookie's text, which nobody else knows.
+/// The secrets of a sign-in. All are derived from the random text in the cookie, which only the browser has.
 struct SignInSecrets<'t>(&'t str);
 
 impl SignInSecrets<'_> {
@@ -110,12 +111,12 @@ impl SignInSecrets<'_> {
         self.derive("nonce")
     }
 
-    /// RFC 7636, section 4.1: 43 characters.
+    /// Returns the PKCE verifier, which has 43 characters (RFC 7636, section 4.1).
     fn verifier(&self) -> String {
         self.derive("verifier")
     }
 
-    /// RFC 7636, section 4.2.
+    /// Returns the PKCE challenge (RFC 7636, section 4.2).
     fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier()))
     }
@@ -133,10 +134,10 @@ impl SignInSecrets<'_> {
 }
 
 impl OpenId {
-    /// Sends no request before the first sign-in. `start` must be before that.
+    /// Creates the sign-in without sending a request. `start` is a time before the first sign-in.
     ///
     /// # Errors
-    /// No certificate authority is usable.
+    /// There are no usable CA certificates.
     pub(crate) fn new(
         settings: OpenIdSettings,
         store: Arc<dyn WebSessionStore>,
@@ -152,19 +153,19 @@ impl OpenId {
         })
     }
 
-    /// The provider's issuer.
+    /// Returns the issuer of the provider.
     pub(super) fn issuer(&self) -> &str {
         &self.settings.issuer
     }
 
-    /// The name of the provider for people: its host.
+    /// Returns the name of the provider for display, which is its host name.
     pub(super) fn name(&self) -> &str {
         let issuer = &self.settings.issuer;
         let rest = issuer.split_once("://").map_or(issuer.as_str(), |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Begins a sign-in. The provider will send the browser back to the address `back`.
+    /// Begins a sign-in. `back` is the URL of weir to which the provider sends the browser afterwards.
     pub(super) async fn begin(&self, back: &str, now: Instant) -> Result<StartedSignIn, SignInFailure> {
         let _place = self.asking.try_acquire().map_err(|_| SignInFailure::Busy)?;
         if self.begun.try_acquire((), now).is_err() {
@@ -191,8 +192,8 @@ impl OpenId {
         Ok(StartedSignIn { text, to })
     }
 
-    /// Finishes a sign-in that began with the same `back`; that succeeds once. `returned` is what the provider sent the browser
-    /// back with, `text` is the cookie's.
+    /// Finishes a sign-in, which can only succeed once. `back` must be the same as at its beginning. `returned` are the
+    /// parameters with which the provider has sent the browser back, `text` is the random text in the cookie. Returns the user.
     pub(super) async fn finish(
         &self,
         back: &str,
@@ -200,7 +201,7 @@ impl OpenId {
         now: Instant,
     ) -> Result<Person, SignInFailure> {
         let words = SignInSecrets(text.ok_or(SignInFailure::NotUnderWay)?);
-        // Compares digests, so the time taken reveals nothing about the state.
+        // Digests are compared, so that the time taken reveals nothing about the state.
         if Sha256::digest(returned.text("state")) != Sha256::digest(words.state()) {
             return Err(SignInFailure::NotUnderWay);
         }
@@ -221,10 +222,10 @@ impl OpenId {
         Ok(Person::from_claims(&claims, &self.settings.groups_claim))
     }
 
-    /// The person as an operator of the console.
+    /// Converts a user to an operator of the console.
     ///
     /// # Errors
-    /// None of the person's groups has a role.
+    /// None of the user's groups has a role.
     pub(super) fn operator(&self, person: Person) -> Result<Operator, SignInFailure> {
         let role = person.role(&self.settings.roles).ok_or_else(|| SignInFailure::NoRole {
             name: person.name.clone(),
@@ -237,8 +238,8 @@ impl OpenId {
         Ok(Operator { opened_by, role })
     }
 
-    /// The provider's page for signing out, from which people come back to the console at this address; `None` if it has no such
-    /// page, or its metadata is not known now.
+    /// Returns the URL of the provider's page for signing out. From there users return to the console at the URL `console`.
+    /// `None` if the provider has no such page, or if its metadata has not been fetched yet.
     pub(super) fn sign_out_url(&self, console: &str) -> Option<String> {
         let metadata = self.provider.last_metadata()?;
         let query = request::to_query(&[
@@ -248,7 +249,7 @@ impl OpenId {
         Some(metadata.end_session_endpoint.as_ref()?.with_query(&query))
     }
 
-    /// Exchanges the code for tokens (OpenID Connect Core 1.0, section 3.1.3).
+    /// Exchanges the authorization code for tokens (OpenID Connect Core 1.0, section 3.1.3).
     async fn exchange(
         &self,
         metadata: &OpenIdMetadata,
@@ -278,14 +279,14 @@ impl OpenId {
             .post(&metadata.token_endpoint, body, authorization.as_deref())
             .await;
         answer.map_err(|why| match why.error {
-            // RFC 6749, section 5.2: the provider rejects the code, or weir as a client.
+            // The provider rejects the code (`invalid_grant`), or weir as a client (`invalid_client`); see RFC 6749, section 5.2.
             Some(error) if error == "invalid_grant" => SignInFailure::CodeRefused,
             Some(error) if error == "invalid_client" => SignInFailure::ClientRefused,
             _ => SignInFailure::Provider(why.message),
         })
     }
 
-    /// The provider's claims about the person.
+    /// Returns the provider's claims about the user, from the ID token and if necessary from the userinfo endpoint.
     async fn claims(
         &self,
         metadata: &OpenIdMetadata,
@@ -294,8 +295,8 @@ impl OpenId {
         now: Instant,
     ) -> Result<Value, SignInFailure> {
         let text = |name: &str| tokens.get(name).and_then(Value::as_str);
-        let token =
-            text("id_token").ok_or_else(|| SignInFailure::Provider("its response has no ID token".to_owned()))?;
+        let token = text("id_token")
+            .ok_or_else(|| SignInFailure::Provider("its response to the code has no ID token".to_owned()))?;
         let nonce = words.nonce();
         let expected = ExpectedClaims {
             issuer: &self.settings.issuer,
@@ -310,7 +311,7 @@ impl OpenId {
         if claims.get(&self.settings.groups_claim).is_some() {
             return Ok(claims);
         }
-        // Many providers return the groups only there (section 5.3).
+        // Many providers return the groups only at the userinfo endpoint (section 5.3).
         let bearer = format!("Bearer {access_token}");
         let told = self.provider.client().get(endpoint, Some(&bearer)).await;
         let told = told.map_err(|why| SignInFailure::Provider(why.message))?;
@@ -318,8 +319,8 @@ impl OpenId {
     }
 }
 
-/// The page's query as a form to `action`, with a button that is called `opens`. The page alone signs nobody in: the browser
-/// comes from another site, so it sends no cookie yet, and a GET must change nothing.
+/// Renders the page's query as a form that is submitted to `action` with the button `opens`. The page itself signs nobody in: the
+/// browser comes from another site, so it sends no cookie yet, and a GET request must change nothing.
 pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &str) -> Markup {
     html! {
         form method="post" action=(action) class="card" autocomplete="off" {
@@ -332,33 +333,34 @@ pub(in crate::console) fn return_form(said: &FormFields, action: &str, opens: &s
     }
 }
 
-/// Why a sign-in failed. Contains nothing that the browser or the provider sent, except the person's name.
+/// Why a sign-in failed. Contains nothing that the browser or the provider has sent, except the user's name.
 #[derive(Debug)]
 pub(crate) enum SignInFailure {
-    /// Too many sign-ins at the same time.
+    /// Too many sign-ins are in progress.
     Busy,
-    /// The store is unreachable.
+    /// A call of the store failed.
     Store(StoreError),
-    /// The provider is unreachable, or its response is not that of an OpenID provider.
+    /// The provider cannot be reached, or its response is not that of an OpenID provider. Contains the reason.
     Provider(String),
     /// This browser has no such sign-in in progress.
     NotUnderWay,
     /// The response is not from the configured provider.
     OtherProvider,
-    /// The provider refused the person, or weir.
+    /// The provider refused the user or weir. Contains a message for the user.
     Denied(&'static str),
-    /// The provider rejected the code.
+    /// The provider rejected the authorization code.
     CodeRefused,
-    /// The provider rejected weir's client id and secret.
+    /// The provider rejected weir's client id and client secret.
     ClientRefused,
     /// The ID token is not valid.
     Token(IdTokenFault),
-    /// The person is in none of the groups that have a role.
+    /// The user is in none of the groups that have a role.
     NoRole { name: String, needed: Vec<(String, Role)> },
 }
 
 impl SignInFailure {
-    /// The provider sent the browser back with this error (RFC 6749, section 4.1.2.1; OpenID Connect Core 1.0, section 3.1.2.6).
+    /// Converts the error with which the provider has sent the browser back (RFC 6749, section 4.1.2.1; OpenID Connect Core 1.0,
+    /// section 3.1.2.6).
     fn denied(error: &str) -> Self {
         Self::Denied(match error {
             "access_denied" => "The provider has refused: it does not let you use this console, or you have declined.",
@@ -376,7 +378,7 @@ impl SignInFailure {
         })
     }
 
-    /// The status of the answer.
+    /// Returns the HTTP status of the answer.
     pub(crate) const fn status(&self) -> StatusCode {
         match self {
             Self::Busy | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -387,7 +389,7 @@ impl SignInFailure {
         }
     }
 
-    /// The text for the log; `None` if the failure concerns only this browser.
+    /// Returns the message for the log. `None` if the failure only concerns this browser.
     pub(crate) fn log_text(&self) -> Option<String> {
         match self {
             Self::Provider(why) => Some(why.clone()),
@@ -399,7 +401,7 @@ impl SignInFailure {
         }
     }
 
-    /// The text for people.
+    /// Renders the message for the user.
     pub(crate) fn markup(&self) -> Markup {
         html! {
             @match self {

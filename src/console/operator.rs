@@ -1,4 +1,4 @@
-//! The operators' console: its pages and forms, and the roles that they need.
+//! The operators' console: its pages, its forms, and the roles that the forms need.
 
 mod accounts;
 mod attention;
@@ -50,7 +50,7 @@ const PAGES: [(&str, &str); 9] = [
 
 pub(crate) use self::sign_in::SignInMethods;
 
-/// The console, shared by all its connections.
+/// The operators' console. All its connections share it.
 pub(crate) struct Console {
     api: Admin,
     source: Box<dyn ConsoleSource>,
@@ -59,7 +59,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// The console on the admin API and its other sources. Operators sign in by `doors`.
+    /// Creates the console on the admin API and `source`. `sign_in_methods` are the ways in which operators sign in.
     pub(crate) fn new(
         api: Admin,
         source: Box<dyn ConsoleSource>,
@@ -74,7 +74,7 @@ impl Console {
         }
     }
 
-    /// Answers a request.
+    /// Answers a request to the console.
     pub(crate) async fn answer(&self, request: &PageRequest) -> PageResponse {
         self.page(request)
             .await
@@ -115,7 +115,7 @@ impl Console {
         self.handle_form(id, &session, at, request).await
     }
 
-    /// Handles a form.
+    /// Applies a submitted form, if it is genuine and the operator has the role that it needs.
     async fn handle_form(
         &self,
         id: &str,
@@ -156,7 +156,7 @@ impl Console {
         }
     }
 
-    /// A page, or why it cannot be shown.
+    /// Renders a page, or the reason why it cannot be rendered.
     async fn show(
         &self,
         session: &BrowserSession<Operator>,
@@ -199,7 +199,7 @@ impl Console {
         }
     }
 
-    /// Applies a form.
+    /// Makes the change that a form describes.
     async fn apply_form(
         &self,
         session: &BrowserSession<Operator>,
@@ -240,7 +240,7 @@ impl Console {
     }
 }
 
-/// The role that a form needs; `None` if no form is sent to this path.
+/// Returns the role that is needed to submit a form to a path. `None` if no form has this path.
 fn required_role(at: &[&str]) -> Option<Role> {
     match at {
         ["rules"] => Some(Role::Viewer),
@@ -252,13 +252,13 @@ fn required_role(at: &[&str]) -> Option<Role> {
     }
 }
 
-/// The role that an operator is missing to send a form; `None` if they may send it.
+/// Returns the role that an operator lacks to submit a form. `None` if the operator has it.
 fn missing_role(operator: &Operator, action: &str) -> Option<Role> {
     let at: Vec<&str> = action.split('/').skip(1).collect();
     required_role(&at).filter(|needed| operator.role < *needed)
 }
 
-/// The path of the page with this form.
+/// Returns the path of the page that has the form with this path.
 fn page_path<'a>(at: &[&'a str]) -> Vec<&'a str> {
     match at {
         ["keys"] => vec!["keys", "new"],
@@ -287,7 +287,7 @@ fn unavailable(error: &StoreError) -> PageResponse {
     refusal(StatusCode::SERVICE_UNAVAILABLE, &why, None)
 }
 
-/// A page with the reason of a refusal.
+/// Renders a page with the reason of a refusal.
 fn refusal(status: StatusCode, why: &str, session: Option<&BrowserSession<Operator>>) -> PageResponse {
     let page = HtmlPage {
         title: status.canonical_reason().unwrap_or("AdminError").to_owned(),

@@ -1,7 +1,7 @@
-//! The portal: a key's owner signs in with the key, sees its limits and usage, lowers its limits and rotates it.
+//! The portal, where the owner of a key signs in with the key, sees its limits and usage, lowers its limits and rotates it.
 //!
-//! A session belongs to one key and ends with it: each request checks that the key exists, is not revoked, and that the text with
-//! which the session was opened still works.
+//! A session belongs to one key and ends with it. Each request checks that the key exists, that it is not revoked, and that the
+//! secret with which the session was opened is still valid.
 
 mod changes;
 mod device;
@@ -51,35 +51,35 @@ use crate::{
     store::{KeyStore, KeyView, StoreError, sessions::WebSessionStore},
 };
 
-/// The path of the portal.
+/// The path of the portal on the gateway's listeners.
 pub(super) const ROOT: &str = "/portal";
-/// How often one address may try to sign in.
+/// How often one client address can try to sign in.
 const SIGN_INS: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
 
-/// How often one address may request pages: each may read many rows.
+/// How often one client address can request pages. Each page may read many rows.
 const VISITS: RateAllowance = RateAllowance {
     per_minute: 60,
     burst: 60,
     clients_max: 100_000,
 };
-/// How often one address, and one key's owner, may try agents' codes.
+/// How often one client address, and the owner of one key, can try codes of agents.
 const CODE_TRIES: RateAllowance = RateAllowance {
     per_minute: 20,
     burst: 20,
     clients_max: 100_000,
 };
-/// The number of rows that the page shows.
+/// The number of rows of the log that the owner's page displays.
 const ROWS: usize = 50;
-/// The maximum size of a form, which anybody may send to the gateway's port.
+/// The maximum size of a form, in bytes. It is small, because everybody can send a form to the gateway's port.
 const FORM_BYTES_MAX: usize = 8 * 1024;
 
-/// The portal, shared by all its listeners.
+/// The portal. All its listeners share it.
 pub(crate) struct Portal {
-    /// How listeners receive its requests.
+    /// How listeners receive requests to the portal.
     pub(crate) entrance: ListenerContext,
     keys: Arc<dyn KeyStore>,
     api: Admin,
@@ -88,18 +88,18 @@ pub(crate) struct Portal {
     visits: Limiter<ClientAddress>,
     codes: Limiter<ClientAddress>,
     codes_of_keys: Limiter<KeyDigest>,
-    /// The endpoints at which agents sign in; `None` if they cannot.
+    /// The endpoints at which agents sign in. `None` if agents cannot sign in.
     oauth: Option<OAuth>,
-    /// Sign-in by the OpenID provider; `None` if it is not configured.
+    /// Signs users in by the OpenID provider. `None` if none is configured.
     oidc: Option<OidcSignIn>,
     sessions: BrowserSessions,
 }
 
-/// The owner of a key who is signed in.
+/// The owner of a key, who is signed in at the portal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeyOwner {
     pub(super) key: KeyId,
-    /// The digest of the text that the owner signed in with, or has since rotated the key to.
+    /// The digest of the secret with which the owner signed in. After a rotation by the owner, the digest of the new secret.
     pub(super) digest: KeyDigest,
 }
 
@@ -110,7 +110,8 @@ impl std::fmt::Debug for Portal {
 }
 
 impl Portal {
-    /// The portal for keys with this prefix, which browsers reach at `site`. `start` must be before the first request.
+    /// Creates the portal. Keys begin with `prefix`; `site` says how browsers reach the portal; `start` is a time before the
+    /// first request.
     pub(crate) fn new(
         (keys, sessions): (Arc<dyn KeyStore>, Arc<dyn WebSessionStore>),
         api: Admin,
@@ -141,12 +142,12 @@ impl Portal {
         Self { oauth, ..self }
     }
 
-    /// Adds sign-in by the OpenID provider.
+    /// Adds the sign-in of users by the OpenID provider.
     pub(crate) fn with_people(self, people: Option<OidcSignIn>) -> Self {
         Self { oidc: people, ..self }
     }
 
-    /// The name in the log of requests for this path; `None` if the path is not the portal's.
+    /// Returns the name for the access log of requests to this path. `None` if the path is not the portal's.
     pub(crate) fn route_name(&self, path: &str) -> Option<&'static str> {
         let below = path.strip_prefix(ROOT);
         let is_page = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -167,7 +168,7 @@ impl Portal {
     async fn page(&self, request: &PageRequest) -> PageResponse {
         let segments = request.segments(ROOT).unwrap_or_default();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-        // Not limited: it reads nothing, and pages of refusals need it too.
+        // The style sheet is not rate-limited: it costs nothing to serve, and pages that refuse a request need it too.
         if let (&Method::GET, ["style.css"]) = (&request.method, &*segments) {
             return PageResponse::style_sheet(STYLE);
         }
@@ -218,7 +219,7 @@ impl Portal {
         if let Err(refused) = self.admit(request, code.as_ref()) {
             return *refused;
         }
-        // The same message for every reason: only the owner may learn whether a key once existed.
+        // Every reason gets the same message, because only the owner of a key may learn that the key once existed.
         let unknown = || {
             let why = "This key is not valid. Check that it is complete and was not revoked.";
             self.sign_in_page(StatusCode::FORBIDDEN, Some(why), code.as_ref())
@@ -241,7 +242,7 @@ impl Portal {
         self.begin(&owner, next.as_deref().unwrap_or(ROOT), request).await
     }
 
-    /// Refuses forms of other sites, and too many attempts from one address.
+    /// Refuses forms of other sites, and too many attempts from one client address.
     fn admit(&self, request: &PageRequest, code: Option<&UserCode>) -> Result<(), Box<PageResponse>> {
         if !request.is_same_origin() {
             let why = "This form does not come from the portal. Nobody was signed in.";
@@ -256,17 +257,17 @@ impl Portal {
             })
     }
 
-    /// Opens a session, and redirects to `next`.
+    /// Opens a session for the owner, and redirects the browser to `next`.
     async fn begin(&self, owner: &KeyOwner, next: &str, request: &PageRequest) -> PageResponse {
         if let Some(before) = session::PORTAL.read(&request.headers, request.connection_security()) {
-            // If the store is unreachable, it ends later by itself: only this browser knows its text.
+            // If the store cannot be reached, the previous session expires by itself. Only this browser has its cookie.
             let _ = self.sessions.close(before).await;
         }
         let id = self.sessions.open(owner, request.now).await;
         PageResponse::redirect(next).with_cookie(session::PORTAL.set(&id, request.connection_security()))
     }
 
-    /// The sign-in page.
+    /// Renders the page for signing in.
     fn sign_in_page(&self, status: StatusCode, why: Option<&str>, code: Option<&UserCode>) -> PageResponse {
         let provider = self.oidc.as_ref().map(|people| people.openid.name());
         page::sign_in_page(status, why, code, provider)
@@ -276,7 +277,8 @@ impl Portal {
         ClientAddress::from_headers(request.peer, &request.headers, &self.entrance.site.trusted)
     }
 
-    /// The session of a request and its cookie's text, if its key still works.
+    /// Returns the text of the request's cookie and its session, if the session's key is still valid. Otherwise returns the page
+    /// for signing in.
     async fn find_session(
         &self,
         request: &PageRequest,
@@ -296,7 +298,7 @@ impl Portal {
         match view {
             Some(view) if view.record.state == KeyState::Active && is_whole(&view) => Ok((id.to_owned(), session)),
             _ => {
-                // If this fails, the next request with this session is refused as well.
+                // If this fails, the next request with this session is refused too.
                 let _ = self.sessions.close(id).await;
                 let why = "The session has ended: its key was revoked, deleted or rotated.";
                 let ended = self.sign_in_page(StatusCode::UNAUTHORIZED, Some(why), None);
@@ -307,7 +309,7 @@ impl Portal {
         }
     }
 
-    /// The owner's page.
+    /// Renders the owner's page.
     async fn show(
         &self,
         session: &BrowserSession<KeyOwner>,
@@ -363,7 +365,7 @@ impl Portal {
         self.fetch(session, ShowKey { id }).await
     }
 
-    /// Answers a question that changes nothing.
+    /// Makes a call of the admin API that only reads.
     pub(super) async fn fetch<Q: AdminHandler>(
         &self,
         session: &BrowserSession<KeyOwner>,
@@ -373,7 +375,7 @@ impl Portal {
         self.api.call(Author::from(peer), question).await
     }
 
-    /// Handles a form of the owner's page.
+    /// Applies a form of the owner's page.
     async fn handle_form(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! A complete request to the console or the portal.
+//! A complete request to the console or the portal, and the checks of where it comes from.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -23,34 +23,34 @@ use crate::{
 /// A complete request to the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct PageRequest {
-    /// The method; HEAD is treated as GET.
+    /// The method of the request. HEAD is handled like GET.
     pub(crate) method: Method,
-    /// The path, still percent-encoded.
+    /// The path of the request, which is still percent-encoded.
     pub(crate) path: String,
-    /// The query, without `?`.
+    /// The query of the request, without the `?`. `None` if there is none.
     pub(crate) query: Option<String>,
     /// The host that the browser addressed, with its port.
     pub(crate) host: String,
-    /// The request's headers.
+    /// The headers of the request.
     pub(crate) headers: HeaderMap,
-    /// The body.
+    /// The body of the request.
     pub(crate) body: Bytes,
-    /// The other end of the connection.
+    /// The address of the other end of the connection.
     pub(crate) peer: IpAddr,
-    /// Whether the client's connection is encrypted, up to the listener or a proxy in front of it.
+    /// Whether the connection of the client is encrypted, up to the listener or up to a proxy in front of it.
     pub(crate) encrypted: bool,
-    /// The time by the monotonic clock.
+    /// The time of the request by the monotonic clock.
     pub(crate) now: Instant,
 }
 
-/// The URL of a host.
+/// Returns the URL of a host.
 pub(super) fn base(encrypted: bool, host: &str) -> String {
     let scheme = if encrypted { "https" } else { "http" };
     format!("{scheme}://{host}")
 }
 
 impl PageRequest {
-    /// The decoded segments of the path below `root`; `None` if the path is not below it.
+    /// Returns the decoded segments of the path below `root`. `None` if the path is not below it.
     pub(super) fn segments(&self, root: &str) -> Option<Vec<String>> {
         let rest = self.path.strip_prefix(root)?;
         if !(rest.is_empty() || rest.starts_with('/')) {
@@ -68,7 +68,7 @@ impl PageRequest {
         }
     }
 
-    /// The URL at which the client reaches this listener.
+    /// Returns the URL at which the client reaches this listener.
     pub(super) fn base(&self) -> String {
         base(self.encrypted, &self.host)
     }
@@ -84,12 +84,12 @@ impl PageRequest {
         origin.is_same_origin()
     }
 
-    /// The query's fields.
+    /// Parses the query of the request.
     pub(super) fn query(&self) -> FormFields {
         FormFields::read(self.query.as_deref().unwrap_or_default().as_bytes())
     }
 
-    /// The form's fields.
+    /// Parses the body of the request as a form.
     pub(super) fn form(&self) -> FormFields {
         FormFields::read(&self.body)
     }
@@ -98,19 +98,19 @@ impl PageRequest {
 /// The timeout for receiving a form.
 const FORM_WAIT: Duration = Duration::from_secs(30);
 
-/// How a listener receives the requests of the console or the portal.
+/// How a listener receives requests to the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerContext {
-    /// The address at which browsers reach it.
+    /// How browsers reach the listener.
     pub(crate) site: Site,
-    /// The maximum size of a form, and so of what one connection may hold in memory.
+    /// The maximum size of a form, in bytes. It is also the maximum that one connection has in memory.
     pub(crate) form_bytes_max: usize,
 }
 
-/// Reads the request of a session.
+/// Reads a complete request from a session of Pingora.
 ///
 /// # Errors
-/// The response to a request that is too large, too slow, or names no host.
+/// The request is too large or too slow, or names no host. Contains the response to be sent.
 pub(crate) async fn read(
     session: &mut ServerSession,
     entrance: &ListenerContext,
@@ -163,7 +163,7 @@ async fn read_body(session: &mut ServerSession, bytes_max: usize) -> Result<Byte
                 return Err(refuse_and_close(session, StatusCode::PAYLOAD_TOO_LARGE, &why));
             }
             Ok(None) => return Ok(body.freeze()),
-            // The client is gone; this response ends the connection.
+            // The client has disconnected. The response only ends the connection.
             Err(_) => {
                 return Err(refuse_and_close(
                     session,
@@ -175,21 +175,21 @@ async fn read_body(session: &mut ServerSession, bytes_max: usize) -> Result<Byte
     }
 }
 
-/// Closes the connection afterwards, because the rest of the body is not read.
+/// Creates a response after which the connection is closed, because the rest of the body is not read.
 fn refuse_and_close(session: &mut ServerSession, status: StatusCode, why: &str) -> Box<PageResponse> {
     session.set_keepalive(None);
     Box::new(PageResponse::text(status, why))
 }
 
-/// The maximum number of fields; further ones are ignored.
+/// The maximum number of fields of a form or query. Further fields are ignored.
 const FIELDS_MAX: usize = 64;
 
-/// Names and values, in the order in which they were sent.
+/// The names and values of a form's or query's fields, in the order in which they were sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FormFields(Vec<(String, String)>);
 
 impl FormFields {
-    /// Reads a form's body or a query.
+    /// Parses the body of a form, or a query.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let pairs = form_urlencoded::parse(bytes).take(FIELDS_MAX);
         Self(
@@ -199,29 +199,29 @@ impl FormFields {
         )
     }
 
-    /// The first value of this name, trimmed; empty if it is missing.
+    /// Returns the first value with this name, trimmed. Empty if there is none.
     pub(super) fn text(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.trim())
     }
 
-    /// The first value of this name, trimmed; `None` if it is missing or empty.
+    /// Returns the first value with this name, trimmed. `None` if there is none or it is empty.
     pub(super) fn non_empty(&self, name: &str) -> Option<&str> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
 }
 
-/// A question of the admin API with these fields. Fields without a value are left out.
+/// Creates a call of the admin API from fields. Fields without a value are left out.
 ///
 /// # Errors
-/// The invalid field, and what is wrong with it.
+/// A field is not valid. The message names the field and what is wrong with it.
 pub(super) fn read_question<Q: AdminQuestion>(pairs: &[(&str, &str)]) -> Result<Q, AdminError> {
     let given = pairs.iter().filter(|(_, value)| !value.is_empty());
     let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     wire::read(given.collect(), "", serde_json::Map::new())
 }
 
-/// A query of the pairs that have a value, with its `?`; empty if no pair has one.
+/// Returns a query of the fields that have a value, with a leading `?`. Empty if no field has a value.
 pub(super) fn to_query(pairs: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
@@ -231,22 +231,23 @@ pub(super) fn to_query(pairs: &[(&str, &str)]) -> String {
     if query.is_empty() { query } else { format!("?{query}") }
 }
 
-/// The parts of a request that tell where it comes from.
+/// The parts of a request that say which page has sent it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestOrigin<'a> {
-    /// The request's headers.
+    /// The headers of the request.
     pub(super) headers: &'a HeaderMap,
     /// The host that was addressed, with its port.
     pub(super) host: &'a str,
-    /// Whether the connection is known to be encrypted: without a configured address, a proxy may not say so.
+    /// Whether the connection is known to be encrypted. If no address is configured, a proxy in front of weir may leave that
+    /// unknown.
     pub(super) encrypted: bool,
 }
 
 impl RequestOrigin<'_> {
-    /// Whether the browser says that a page of the same site sends this request. Browsers say it by `Sec-Fetch-Site` (Fetch
-    /// Metadata) on encrypted and local sites, and by `Origin` (RFC 6454) on all; each header that is present must agree. A
-    /// request with neither is not a browser's form. An unencrypted page of the same host is not part of an encrypted site: an
-    /// attacker on the network may have written it.
+    /// Returns whether the browser says that a page of the same site sends this request. Browsers say so by `Sec-Fetch-Site`
+    /// (Fetch Metadata) on encrypted and local sites, and by `Origin` (RFC 6454) on all sites. Each of these headers that is
+    /// present must agree. A request with neither is not the form of a browser. An unencrypted page of the same host is not a
+    /// part of an encrypted site, because an attacker in the network may have written it.
     pub(super) fn is_same_origin(&self) -> bool {
         let text = |name: &str| self.headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let site = text("sec-fetch-site").map(|site| site == "same-origin");
@@ -270,26 +271,26 @@ impl RequestOrigin<'_> {
 /// How browsers reach the console or the portal.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// The configured address, if any.
+    /// The configured address. `None` if none is configured.
     configured: Option<SiteAddress>,
-    /// Whether the listener speaks TLS.
+    /// Whether the listener uses TLS.
     tls: bool,
-    /// The proxies that are trusted to tell their clients' addresses and whether their connections are encrypted.
+    /// The networks of proxies that are trusted to report the addresses of clients, and whether their connections are encrypted.
     pub(super) trusted: Vec<IpNet>,
 }
 
-/// An address, as in a browser's origin.
+/// The address of a site, as in the origin of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SiteAddress {
-    /// The host, with the port unless it is the scheme's default.
+    /// The host. It includes the port unless that is the scheme's default.
     pub(super) host: String,
-    /// Whether its scheme is `https`.
+    /// Whether the scheme is `https`.
     pub(super) encrypted: bool,
 }
 
 impl Site {
-    /// `tls`: whether the listener speaks TLS. `url`: the configured address, already checked. It wins over whatever proxies in
-    /// front write into a request's head.
+    /// Describes how browsers reach a site. `tls` says whether the listener uses TLS. `url` is the configured address, which is
+    /// known to be valid; it takes precedence over what proxies in front of weir write into the head of a request.
     pub(crate) fn new(tls: bool, trusted: Vec<IpNet>, url: Option<&str>) -> Self {
         let configured = url.and_then(|url| SiteAddress::from_url(&url.parse().ok()?));
         Self {
@@ -299,7 +300,7 @@ impl Site {
         }
     }
 
-    /// The URL at which a request's client reaches the site; `None` if the request names no host.
+    /// Returns the URL at which the client of a request reaches the site. `None` if the request names no host.
     pub(crate) fn base(&self, head: &RequestHeader, peer: IpAddr) -> Option<String> {
         let SiteAddress { host, encrypted } = self.address_for(head, peer)?;
         Some(base(encrypted, &host))
@@ -340,7 +341,8 @@ fn host(head: &RequestHeader) -> Option<Authority> {
     authority.or_else(|| named?.parse().ok())
 }
 
-/// Whether a trusted proxy says that its client's connection is encrypted. The last of several fields is from the nearest proxy.
+/// Returns whether a trusted proxy says that the connection of its client is encrypted. Of several fields, the last is the
+/// nearest proxy's.
 fn is_forwarded_encrypted(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
     let peer = peer.to_canonical();
     let said = headers.get_all("x-forwarded-proto").iter().next_back();

@@ -1,4 +1,4 @@
-//! Rows of the consumption log, each with an explanation of its charge.
+//! Renders rows of the consumption log, each with an explanation of its charge.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The counts of a row, and their names for people.
+/// The counts of a row's usage, with their names for display.
 const COUNTS: [(&str, &str); 18] = [
     ("input_uncached", "Input"),
     ("input_audio", "Audio input"),
@@ -35,7 +35,7 @@ const COUNTS: [(&str, &str); 18] = [
     ("image_generations", "Image generations"),
 ];
 
-/// The counts of a usage that are not zero, by their names for people.
+/// Returns the counts of a usage that are not zero, with their names for display.
 fn counts(usage: &Usage) -> Vec<(&'static str, u64)> {
     let parts: BTreeMap<&str, u64> = usage.named_parts().filter(|(_, count)| *count > 0).collect();
     let named = COUNTS
@@ -44,7 +44,7 @@ fn counts(usage: &Usage) -> Vec<(&'static str, u64)> {
     named.collect()
 }
 
-/// A table of the rows, in their order.
+/// Renders a table of rows, in the given order.
 pub(super) fn list(rows: &[LogRow]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Rows" {
@@ -52,7 +52,7 @@ pub(super) fn list(rows: &[LogRow]) -> Markup {
                 thead { tr {
                     th scope="col" { "Ended (UTC)" } th scope="col" { "Account" } th scope="col" { "Model" }
                     th scope="col" { "Status" } th scope="col" class="figure" { "In" } th scope="col" class="figure" { "Out" }
-                    th scope="col" class="figure" { "Cost" } th scope="col" { "Explanation" }
+                    th scope="col" class="figure" { "Cost" } th scope="col" { "Outcome" }
                 } }
                 tbody { @for row in rows { (line(row)) } }
             }
@@ -77,7 +77,7 @@ fn line(told: &LogRow) -> Markup {
     }
 }
 
-/// The lines of a charge. Each is exact; only the sum is rounded up.
+/// Renders the lines of a charge. Each line is exact; only the sum is rounded up.
 fn price_lines_table(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
     let name = |line: &ChargeLine| {
         let known = COUNTS.iter().find(|(field, _)| *field == line.line.counted);
@@ -112,7 +112,7 @@ fn price_lines_table(LogRow { row, price_lines, .. }: &LogRow) -> Markup {
     }
 }
 
-/// The request's hold and its attempts, as far as the row has them.
+/// Renders the hold and the number of attempts of a request, if the row has them.
 fn hold_and_attempts(row: &Row) -> Markup {
     html! {
         @if let Some(attempts) = row.attempts {
@@ -128,17 +128,17 @@ fn hold_and_attempts(row: &Row) -> Markup {
     }
 }
 
-/// Everything that explains a charge.
+/// Renders everything that explains the charge of a row.
 fn explanation(told: &LogRow) -> Markup {
     let row = &told.row;
-    // The lines of the charge include the counts.
+    // If the charge has lines, they include the counts.
     let is_billed = matches!(&told.price_lines, Some(Some(lines)) if !lines.is_empty());
     let modifiers = &row.modifiers;
     html! {
         (price_lines_table(told))
         dl class="facts" {
             @if !is_billed { @for (name, count) in counts(&row.usage) { dt { (name) } dd { (layout::thousands(count)) } } }
-            dt { "Counted by" } dd { (row.usage_source.as_str()) }
+            dt { "Source of the usage" } dd { (row.usage_source.as_str()) }
             dt { "Cost" } dd { (layout::amount(row.cost_nano_usd)) " by prices " (row.price_version) }
             @for (text, name) in [
                 (&modifiers.service_tier, "Service tier"), (&modifiers.speed, "Speed"), (&modifiers.geo, "Geography"),
@@ -149,7 +149,7 @@ fn explanation(told: &LogRow) -> Markup {
                 dt { "Of which " (layout::name(&part.model)) }
                 dd { @for (name, count) in counts(&part.usage) { (name) " " (layout::thousands(count)) "; " } }
             }
-            dt { "Requested" } dd { (layout::name(&row.model_asked)) " by " (row.protocol) @if row.stream { ", as a stream" } }
+            dt { "Requested" } dd { (layout::name(&row.model_asked)) ", protocol " (row.protocol) @if row.stream { ", as a stream" } }
             dt { "Served by" } dd { (layout::name(&row.provider)) }
             (hold_and_attempts(row))
             dt { "Took" }

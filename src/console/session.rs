@@ -1,7 +1,7 @@
-//! Sessions of people in a browser: a random text in a cookie, of which weir keeps only the digest.
+//! Sessions of users in browsers. A session is identified by a random text in a cookie, of which weir only stores the digest.
 //!
-//! Sessions are in the store, so all nodes know them and they survive a restart. Each node also remembers the sessions that it
-//! has seen: while the store is unreachable, their owners can still read pages, but change nothing.
+//! Sessions are in the store, so they are valid at all nodes and survive a restart. Each node also remembers the sessions that it
+//! has seen. While the store cannot be reached, users of these sessions can still read pages, but cannot change anything.
 
 #[cfg(test)]
 mod tests;
@@ -26,17 +26,18 @@ use crate::{
     },
 };
 
-/// The lifetime of a session: half an hour without a request, and half a day in all.
+/// The lifetime of a session: half an hour without a request, and twelve hours in all.
 pub(super) const SESSION_LIFETIME: SessionLifetime = SessionLifetime {
     idle: Duration::from_secs(30 * 60),
     whole: Duration::from_secs(12 * 3600),
 };
-/// The maximum number of sessions of one site that this node remembers; beyond it, the least recently used are forgotten here.
+/// The maximum number of sessions of one site that this node remembers. When it is reached, the least recently used session is
+/// removed from memory.
 const SESSIONS_MAX: usize = 10_000;
-/// 43 characters of 62 carry 256 bits.
+/// The length of the text in the cookie. 43 characters out of 62 have 256 bits of entropy.
 const ID_CHARS: usize = 43;
 
-/// The sessions of one site: the console or the portal.
+/// The sessions of one site, which is the console or the portal.
 pub(super) struct BrowserSessions {
     site: &'static str,
     store: Arc<dyn WebSessionStore>,
@@ -44,7 +45,8 @@ pub(super) struct BrowserSessions {
     most: usize,
 }
 
-/// Who a session belongs to, as stored. The admin API reads it too ([`SessionHolder`](crate::admin::sessions::SessionHolder)).
+/// The user of a session, as it is stored. The admin API also reads it
+/// ([`SessionHolder`](crate::admin::sessions::SessionHolder)).
 #[derive(Serialize, Deserialize)]
 struct SessionPayload<W> {
     door: Box<str>,
@@ -54,25 +56,25 @@ struct SessionPayload<W> {
 /// A session that this node has seen.
 #[derive(Debug)]
 struct RememberedSession {
-    /// Who it belongs to, as stored.
+    /// The user of the session, as it is stored.
     who: String,
     began: Instant,
     seen: Instant,
 }
 
-/// The session of one person in one browser.
+/// A session of one user in one browser.
 #[derive(Debug)]
 pub(super) struct BrowserSession<W> {
-    /// The person.
+    /// The user of the session.
     pub(super) who: W,
     id: SessionDigest,
-    /// The secret that the tokens of its forms are derived from. It comes from the cookie's text, so the store does not reveal
-    /// it.
+    /// The secret from which the tokens of forms are derived. It is derived from the text in the cookie, so the store does not
+    /// reveal it.
     form_secret: [u8; 32],
 }
 
 impl BrowserSessions {
-    /// The sessions of the site of this name.
+    /// Creates the sessions of the site called `site`.
     pub(super) fn new(site: &'static str, store: Arc<dyn WebSessionStore>) -> Self {
         Self {
             site,
@@ -82,23 +84,23 @@ impl BrowserSessions {
         }
     }
 
-    /// Opens a session and returns the text for its cookie. While the store is unreachable, the session exists on this node only,
-    /// and ends when the store is back.
+    /// Opens a session, and returns the text for its cookie. If the store cannot be reached, the session is only valid at this
+    /// node, until the store can be reached again.
     pub(super) async fn open<W: Serialize>(&self, who: &W, now: Instant) -> String {
         let text = random_base62(ID_CHARS, &mut rand::rng());
         let id = SessionDigest::of(self.site, &text);
         let who = self.to_payload(who);
         if let Err(error) = self.store.begin(&id, &who, SESSION_LIFETIME).await {
-            tracing::warn!(door = self.site, %error, "a session could not be stored: it is valid on this node only, until the store is back");
+            tracing::warn!(door = self.site, %error, "cannot store a session: it is only valid on this node, until the store can be reached again");
         }
         self.remember(id, who, now);
         text
     }
 
-    /// The session of a cookie's text, unless it has ended. Extends its idle time.
+    /// Returns the session of the text in a cookie. `None` if it has ended. Extends the time for which it can be idle.
     ///
     /// # Errors
-    /// The store is unreachable, and this node has not seen the session.
+    /// The store cannot be reached, and this node has not seen the session.
     pub(super) async fn find<W: DeserializeOwned>(
         &self,
         text: &str,
@@ -116,7 +118,7 @@ impl BrowserSessions {
             }
             Err(error) => self.remembered(&id, now).ok_or(error)?,
         };
-        // A session that another version has written and this one cannot read counts as ended.
+        // A session that another version of weir has stored, and that this one cannot parse, counts as ended.
         Ok(serde_json::from_str(&who)
             .ok()
             .map(|stored: SessionPayload<W>| BrowserSession {
@@ -129,17 +131,17 @@ impl BrowserSessions {
     /// Ends a session.
     ///
     /// # Errors
-    /// The store is unreachable: other nodes may still accept the session.
+    /// The store cannot be reached, so other nodes may still accept the session.
     pub(super) async fn close(&self, text: &str) -> Result<(), StoreError> {
         let id = SessionDigest::of(self.site, text);
         self.kept.lock().pop(&id);
         self.store.end(&id).await.map(drop)
     }
 
-    /// Changes who the session belongs to. It still ends when it would have ended.
+    /// Replaces the user of a session. The time at which the session ends does not change.
     ///
     /// # Errors
-    /// The store is unreachable.
+    /// The store cannot be reached.
     pub(super) async fn set_person<W: Serialize>(
         &self,
         session: &BrowserSession<W>,
@@ -152,7 +154,7 @@ impl BrowserSessions {
 
     fn to_payload<W: Serialize>(&self, who: &W) -> String {
         let door = self.site.into();
-        // Every type of person can be written as JSON.
+        // Encoding as JSON cannot fail here.
         serde_json::to_string(&SessionPayload { door, who }).unwrap_or_default()
     }
 
@@ -168,14 +170,14 @@ impl BrowserSessions {
             seen: now,
         };
         kept.put(id, session);
-        // Ended sessions go first, because they are the least recently used.
+        // Sessions that have ended are removed first, because they are the least recently used.
         while kept.peek_lru().is_some_and(|(_, oldest)| !oldest.is_alive(now)) || kept.len() > self.most {
             kept.pop_lru();
         }
     }
 
-    /// The session as this node remembers it, while the store is unreachable. This node may have seen it first long after it
-    /// began, so the store decides again when it is back.
+    /// Returns the user of a session that this node remembers, for use while the store cannot be reached. This node may have seen
+    /// the session for the first time long after it began, so the store decides again when it can be reached.
     fn remembered(&self, id: &SessionDigest, now: Instant) -> Option<String> {
         let mut kept = self.kept.lock();
         let known = kept.get_mut(id).filter(|known| known.is_alive(now))?;
@@ -192,22 +194,23 @@ impl RememberedSession {
 }
 
 impl<W> BrowserSession<W> {
-    /// The token of a form, valid only in this session, for this operation and this action.
+    /// Returns the token of a form. It is only valid in this session, for this operation and this path.
     pub(super) fn token(&self, operation: &str, action: &str) -> String {
         let mut hash = Sha256::new();
-        // Only the last part has a variable length, so the input is unambiguous.
+        // The input is unambiguous, because only its last part has a variable length.
         hash.update(self.form_secret);
         hash.update(Sha256::digest(operation));
         hash.update(action);
         hex(&hash.finalize())
     }
 
-    /// Derives the seed of a key's text from a form's own seed. Neither the cookie nor the page alone determines it.
+    /// Derives the seed of a key's secret from the seed in a form. Neither the cookie nor the page alone determines it.
     pub(super) fn seed(&self, of_form: &str) -> Seed {
         Seed::derived(&self.form_secret, of_form)
     }
 
-    /// Whether `token` is the form's token. Compares digests, so the time taken reveals nothing about the token.
+    /// Returns whether `token` is the token of a form. Digests are compared, so that the time taken reveals nothing about the
+    /// token.
     pub(super) fn is_valid_token(&self, token: &str, operation: &str, action: &str) -> bool {
         Sha256::digest(token) == Sha256::digest(self.token(operation, action))
     }
@@ -224,50 +227,50 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The names of a cookie.
+/// The names of a cookie over encrypted and unencrypted connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cookie {
-    /// The name over an encrypted connection, with the prefix.
+    /// The name over an encrypted connection. It has the prefix `__Host-`.
     secure: &'static str,
     /// The name over plain HTTP.
     plain: &'static str,
 }
 
-/// The session cookie of the operators' console.
+/// The cookie of a session of the operators' console.
 pub(super) const CONSOLE: Cookie = Cookie {
     secure: "__Host-weir-console",
     plain: "weir-console",
 };
 
-/// The console's cookie for a sign-in in progress at the OpenID provider.
+/// The cookie of a sign-in at the console by the OpenID provider, while it is in progress.
 pub(super) const OPENID: Cookie = Cookie {
     secure: "__Host-weir-openid",
     plain: "weir-openid",
 };
 
-/// The portal's cookie for a sign-in in progress at the OpenID provider.
+/// The cookie of a sign-in at the portal by the OpenID provider, while it is in progress.
 pub(super) const PORTAL_OPENID: Cookie = Cookie {
     secure: "__Host-weir-portal-openid",
     plain: "weir-portal-openid",
 };
 
-/// The session cookie of the owners' portal.
+/// The cookie of a session of the key owners' portal.
 pub(super) const PORTAL: Cookie = Cookie {
     secure: "__Host-weir-portal",
     plain: "weir-portal",
 };
 
-/// How the client is connected to weir, or to a trusted proxy in front of it.
+/// Whether the client's connection to weir, or to a trusted proxy in front of it, is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionSecurity {
-    /// By TLS.
+    /// The connection uses TLS.
     Encrypted,
-    /// By plain HTTP.
+    /// The connection uses plain HTTP.
     Plain,
 }
 
 impl Cookie {
-    /// The value of this cookie in a request.
+    /// Returns the value of this cookie in a request. `None` if the request does not have it.
     pub(super) fn read<'a>(&self, headers: &'a HeaderMap, way: ConnectionSecurity) -> Option<&'a str> {
         let wanted = self.name(way);
         let lines = headers.get_all(header::COOKIE).iter();
@@ -280,12 +283,12 @@ impl Cookie {
         })
     }
 
-    /// The header that sets the cookie until the browser closes.
+    /// Returns the header that sets the cookie until the browser is closed.
     pub(super) fn set(&self, id: &str, way: ConnectionSecurity) -> HeaderValue {
         self.line(id, way, "")
     }
 
-    /// The header that removes the cookie.
+    /// Returns the header that removes the cookie.
     pub(super) fn clear(&self, way: ConnectionSecurity) -> HeaderValue {
         self.line("", way, "; Max-Age=0")
     }
@@ -307,7 +310,7 @@ impl Cookie {
             "{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}",
             self.name(way)
         );
-        // The value has letters, digits and `.` only.
+        // The value only has letters, digits and `.`, which are valid in a header.
         HeaderValue::from_str(&line).unwrap_or(HeaderValue::from_static(""))
     }
 }

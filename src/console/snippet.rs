@@ -1,4 +1,4 @@
-//! How to use a key in each SDK and agent whose protocol it can use, ready to paste and run.
+//! Examples of how to use a key in each SDK and agent that speaks a protocol of the key's models. They can be pasted and run.
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -8,23 +8,23 @@ use crate::{
     domain::{catalogue::Catalogue, wire::protocol::Protocol},
 };
 
-/// A way to use a key.
+/// An example of how to use a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Snippet {
-    /// The SDK or agent.
+    /// The name of the SDK or agent.
     pub(crate) name: &'static str,
-    /// The language of the text: `sh`, `python`, `javascript`, or `text` for several.
+    /// The language of the example: `sh`, `python`, `javascript`, or `text` for several.
     pub(crate) language: &'static str,
-    /// The text to paste.
+    /// The text to be pasted.
     pub(crate) text: String,
 }
 
-/// The ways to use a key at the gateway with this address. They never contain the key's text.
+/// Returns the examples for a key, at the gateway with the address `base`. They do not contain the key's secret.
 pub(crate) fn of_key(base: &str, examples: &Examples) -> Vec<Snippet> {
     all(&SnippetContext { base, key: None }, examples)
 }
 
-/// The ways to use a key. Without `key`, they read it from an environment variable.
+/// Renders the examples for a key. Without `key`, the examples read the key from an environment variable.
 pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Markup {
     let snippets = all(&SnippetContext { base, key }, examples);
     html! {
@@ -45,21 +45,21 @@ pub(super) fn section(base: &str, key: Option<&str>, examples: &Examples) -> Mar
     }
 }
 
-/// What a snippet is made for.
+/// What an example is written for.
 struct SnippetContext<'a> {
-    /// The gateway's address.
+    /// The address of the gateway.
     base: &'a str,
-    /// The key's text; `None` to read `WEIR_KEY`.
+    /// The key's secret. `None` if the example reads the environment variable `WEIR_KEY`.
     key: Option<&'a str>,
 }
 
 impl SnippetContext<'_> {
-    /// The key in a shell, for use within double quotes.
+    /// Returns the key for use in a shell, within double quotes.
     fn in_shell(&self) -> &str {
         self.key.unwrap_or("$WEIR_KEY")
     }
 
-    /// The import that it needs in Python, and the key.
+    /// Returns the import that the key needs in Python, and the key.
     fn in_python(&self) -> (&'static str, String) {
         match self.key {
             Some(key) => ("", format!("\"{key}\"")),
@@ -67,17 +67,17 @@ impl SnippetContext<'_> {
         }
     }
 
-    /// The key in JavaScript.
+    /// Returns the key for use in JavaScript.
     fn in_node(&self) -> String {
         self.key
             .map_or_else(|| "process.env.WEIR_KEY".to_owned(), |key| format!("\"{key}\""))
     }
 }
 
-/// Writes the snippet of an SDK or agent for a model.
+/// A function that writes the example of an SDK or agent for a model.
 type SnippetWriter = fn(&SnippetContext<'_>, &str) -> String;
 
-/// All SDKs and agents; agents first, because most keys are for one.
+/// All SDKs and agents. Agents come first, because most keys are used by an agent.
 const SDKS_AND_AGENTS: [(&str, &str, Protocol, SnippetWriter); 9] = [
     ("Claude Code", "sh", Protocol::Messages, claude_code),
     ("Codex", "text", Protocol::Responses, codex),
@@ -134,7 +134,7 @@ fn curl(place: &SnippetContext<'_>, protocol: Protocol, model: &str) -> String {
 
 fn claude_code(place: &SnippetContext<'_>, model: &str) -> String {
     let (base, key) = (place.base, place.in_shell());
-    // For work beside the conversation, such as titles, it would otherwise choose a model itself.
+    // Otherwise the agent would choose a model itself for work beside the conversation, such as titles.
     format!(
         "export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN=\"{key}\"\n\
          export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}\nclaude"
@@ -212,23 +212,23 @@ fn genai_node(place: &SnippetContext<'_>, model: &str) -> String {
     )
 }
 
-/// The models that examples request for a key that may request any: well-known, fast ones. If none of them is served, the first
-/// served model is used.
+/// The models that examples use for a key that can use any model. They are well-known and fast. If none of them is served, the
+/// first served model is used.
 const KNOWN: [&str; 3] = ["claude-haiku-4-5", "gpt-5.5", "gemini-3.8-flash"];
 
-/// A served model, with its protocols.
+/// The name of a served model, with its protocols.
 type ServedModel = (String, Vec<Protocol>);
 
-/// The model that examples request in each protocol that the key can use now.
+/// The model that examples use in each protocol which the key can use now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Examples {
-    /// The protocol of the key's first model comes first.
+    /// The protocols with their models. The protocol of the key's first model comes first.
     models: Vec<(Protocol, String)>,
 }
 
 impl Examples {
-    /// The examples of a key that may request `allowed`, or any model if that is `None`. `is_off` tells whether a provider is
-    /// switched off.
+    /// Chooses the models for a key that can use the models `allowed`; `None` for all models. `is_off` returns whether a provider
+    /// is switched off.
     pub(crate) fn new(catalogue: &Catalogue, is_off: impl Fn(&str) -> bool, allowed: Option<&[String]>) -> Self {
         let models = catalogue.served_models();
         let served = models.map(|model| (model.name.clone(), model.protocols_served(&is_off)));
@@ -257,27 +257,27 @@ impl Examples {
         examples
     }
 
-    /// The examples of a key, from the admin API's list of models.
+    /// Chooses the models for a key from the admin API's list of models.
     pub(super) fn from_model_views(allowed: Option<&[String]>, models: &[ModelView]) -> Self {
         let served = models.iter().map(|model| (model.name.clone(), model.protocols.clone()));
         Self::from_served(&served.collect::<Vec<ServedModel>>(), allowed)
     }
 
-    /// The model for a protocol; `None` if the key can use none in it.
+    /// Returns the model for a protocol. `None` if the key can use no model in it.
     pub(crate) fn model_for(&self, protocol: Protocol) -> Option<&str> {
         let mut models = self.models.iter();
         let (_, model) = models.find(|(one, _)| *one == protocol)?;
         Some(model)
     }
 
-    /// The first protocol and its model; `None` if the key can use no model.
+    /// Returns the first protocol with its model. `None` if the key can use no model.
     pub(super) fn first(&self) -> Option<(Protocol, &str)> {
         let (protocol, model) = self.models.first()?;
         Some((*protocol, model))
     }
 }
 
-/// Whether a model's name needs no quoting in an example: in a shell, in program text and, for Gemini, in a path.
+/// Returns whether a model's name needs no quoting in an example: in a shell, in a program and, for Gemini, in a path.
 fn needs_no_quoting(protocol: Protocol, name: &str) -> bool {
     let in_paths = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let elsewhere = |byte: u8| matches!(byte, b':' | b'/' | b'@') && protocol != Protocol::Gemini;

@@ -1,4 +1,4 @@
-//! Usage as a table and as charts.
+//! Renders usage as tables and as charts.
 
 use jiff::{Timestamp, ToSpan, civil::Date};
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use crate::{
 /// The maximum number of lines of a table.
 pub(super) const LINES_MAX: usize = 100;
 
-/// The table of an answer, the latest day or the highest cost first. `name` renders a line's name.
+/// Renders the table of an answer. The most recent day or the highest cost comes first. `name` renders the name of a line.
 pub(super) fn usage_table(usage: &UsagePage, name: impl Fn(&str) -> Markup) -> Markup {
     let by = usage.by;
     let mut lines: Vec<_> = usage.usage.iter().collect();
@@ -60,17 +60,18 @@ fn sums_row(name: &Markup, of: &UsageSums) -> Markup {
     }
 }
 
-/// The maximum number of days: as long as sums are kept.
+/// The maximum number of days of a chart, which is the number of days for which sums are stored.
 const DAYS_MAX: usize = 181;
 
-/// The costs of each day of an answer.
+/// Renders a chart of the costs of each day in an answer.
 pub(super) fn usage_chart(usage: &UsagePage, has_table: bool) -> Markup {
-    // A request counts for each of its tags, so the tags' bars do not add up to the total.
+    // The total is given separately, because a request counts for each of its tags, so the bars of tags do not add up to it.
     let apart = (usage.by == SplitBy::Tag).then_some(usage.total.cost_nano_usd);
     costs_chart(&usage.costs, apart, has_table)
 }
 
-/// The costs of each day. `apart` is the total, where it is not the sum of the lines; `has_table` adds a table to the chart.
+/// Renders a chart of the costs of each day. `apart` is the total if that is not the sum of the lines. With `has_table`, the
+/// values are also rendered as a table.
 pub(super) fn costs_chart(costs: &CostsByDay, apart: Option<NanoUsd>, has_table: bool) -> Markup {
     let columns = days(costs);
     let series: Vec<ChartSeries> = (0..)
@@ -113,13 +114,13 @@ pub(super) fn costs_chart(costs: &CostsByDay, apart: Option<NanoUsd>, has_table:
     chart.draw()
 }
 
-/// All days, including those without use.
+/// Returns all days, including those without usage.
 fn days(costs: &CostsByDay) -> Vec<Date> {
     let days = costs.from.0.series(1.day()).take_while(|date| *date < costs.until.0);
     days.take(DAYS_MAX).collect()
 }
 
-/// The requests of each hour of the window that succeeded and failed.
+/// Renders a chart of the requests that succeeded and failed in each hour of the window.
 pub(super) fn requests_chart(window: &StabilityWindow) -> Markup {
     let mut columns = Vec::new();
     let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
@@ -166,54 +167,54 @@ pub(super) fn requests_chart(window: &StabilityWindow) -> Markup {
     chart.draw()
 }
 
-/// The width of a column in the image's own units. The image is stretched to the width of the page.
+/// The width of a column in the units of the image. The image is stretched to the width of the page.
 const COLUMN: u32 = 10;
 const HEIGHT: i64 = 1000;
-/// The width of a bar within its column.
+/// The width of a bar within its column, in the units of the image.
 const BAR: u32 = 8;
-/// The minimum height of a bar with a value, so that it is visible.
+/// The minimum height of a bar with a value, in the units of the image, so that it is visible.
 const HEIGHT_MIN: i64 = 8;
-/// The CSS classes of the series' colours; the last is for all other series together.
+/// The CSS classes of the colours of series. The last one is for all other series together.
 const COLOURS: [&str; 7] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
 
-/// The unit of the values.
+/// The unit of a chart's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChartUnit {
-    /// Nano-USD.
+    /// Amounts in nano-USD.
     Money,
-    /// A number.
+    /// Numbers without a unit.
     Count,
 }
 
-/// The values of one name, one per column.
+/// The values of one name in a chart, one for each column.
 pub(super) struct ChartSeries {
     pub(super) name: String,
     pub(super) colour: &'static str,
     pub(super) values: Vec<i64>,
 }
 
-/// A chart.
+/// A bar chart.
 pub(super) struct Chart {
-    /// What it shows: a sentence without its full stop.
+    /// What the chart displays, as a sentence without its full stop.
     pub(super) caption: String,
-    /// The table's heading for the names of the columns, such as `Day (UTC)`.
+    /// The heading for the names of the columns in the table, such as `Day (UTC)`.
     pub(super) over: &'static str,
-    /// The names of the columns, the earliest first.
+    /// The names of the columns, in the order of time.
     pub(super) columns: Vec<String>,
     pub(super) series: Vec<ChartSeries>,
     pub(super) unit: ChartUnit,
-    /// Whether to add the values as a table, because the page does not have them.
+    /// Whether the values are also rendered as a table. This is necessary if the page does not have them otherwise.
     pub(super) has_table: bool,
 }
 
-/// The colour of the series at this index; `None` for all others together.
+/// Returns the colour of the series at this index. `None` is the series of all others together.
 pub(super) fn colour(place: Option<usize>) -> &'static str {
     let [own @ .., others] = &COLOURS;
     place.and_then(|place| own.get(place)).unwrap_or(others)
 }
 
 impl Chart {
-    /// The chart; only its caption if all values are zero.
+    /// Renders the chart. If all values are zero, only its caption is rendered.
     pub(super) fn draw(&self) -> Markup {
         let most = (0..self.columns.len())
             .map(|place| self.total(place))
@@ -253,7 +254,7 @@ impl Chart {
         }
     }
 
-    /// The bar of a column: its series stacked, the first at the bottom.
+    /// Renders the bar of a column. Its series are stacked, with the first at the bottom.
     fn bar(&self, place: u32, name: &str, top: i64) -> Markup {
         let x = place.saturating_mul(COLUMN).saturating_add((COLUMN - BAR) / 2);
         let mut foot = HEIGHT;
@@ -306,7 +307,7 @@ impl Chart {
         }
     }
 
-    /// The sum of a column.
+    /// Returns the sum of all values in a column.
     fn total(&self, place: usize) -> i64 {
         let values = self.series.iter().filter_map(|series| series.values.get(place));
         values.fold(0, |sum, value| sum.saturating_add(*value))
@@ -320,13 +321,13 @@ impl Chart {
     }
 }
 
-/// The height of a value, in the image's units.
+/// Returns the height of a value, in the units of the image. `top` is the value at the top of the image.
 fn scaled_height(value: i64, top: i64) -> i64 {
     let part = i128::from(value) * i128::from(HEIGHT) / i128::from(top.max(1));
     i64::try_from(part).unwrap_or(HEIGHT)
 }
 
-/// The next value that is easy to read on a scale, and whose half is too.
+/// Returns a value that is not smaller and easy to read on a scale, and whose half is easy to read too.
 fn round_up(value: i64) -> i64 {
     let mut scale: i64 = 2;
     loop {
@@ -354,7 +355,7 @@ mod tests {
     };
     use std::collections::BTreeMap;
 
-    /// Four days, and the lines of some names.
+    /// The costs of four days, with the lines of some names.
     fn costs(daily: &[(Option<&str>, [i64; 4])]) -> CostsByDay {
         let line = |(name, costs): &(Option<&str>, [i64; 4])| CostSeries {
             name: name.map(str::to_owned),
@@ -447,7 +448,7 @@ mod tests {
         }
     }
 
-    /// What stands in an attribute of each bar.
+    /// Returns the values of an attribute of all bars.
     fn bars(drawn: &str, attribute: &str) -> Vec<i64> {
         let rects = drawn.split("<rect").skip(1);
         let read = |rect: &str| {

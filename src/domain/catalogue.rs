@@ -1,4 +1,5 @@
-//! The models that weir serves and their providers: compiled once from provider files and weir.toml, then read-only.
+//! The catalogue of all models that weir serves, with their providers and prices. It is compiled from provider files and
+//! weir.toml when the configuration is loaded, and never changes afterwards.
 
 mod build;
 mod models;
@@ -26,50 +27,51 @@ pub(crate) use crate::domain::{
     settings::SettingLines,
 };
 
-/// All models and providers of one configuration. Shared in an `Arc`.
+/// All models and providers of one configuration, shared in an `Arc`.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     models: BTreeMap<String, Arc<Model>>,
-    /// The public name for each alias.
+    /// The public name of the model for each alias.
     aliases: BTreeMap<String, String>,
     providers: Vec<Arc<Provider>>,
 }
 
-/// A model as clients see it.
+/// A model that clients can request.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// The public name, which clients request; also the label in logs and metrics.
+    /// The public name, which clients request. It is also the model's label in logs and metrics.
     pub name: String,
-    /// The human-readable name.
+    /// The model's name as displayed to users.
     pub display_name: String,
-    /// Other names that clients may request.
+    /// Other names under which clients can request the model.
     pub aliases: Vec<String>,
-    /// Its name at providers.
+    /// The model's name at its providers, unless `upstream_names` has another one for the provider.
     pub upstream_name: String,
-    /// Its names at single providers, where they differ.
+    /// The model's name at those providers where it differs from `upstream_name`, by the provider's name.
     pub upstream_names: BTreeMap<String, String>,
-    /// Its providers, the preferred one first; never empty.
+    /// The providers that serve the model, the preferred one first; never empty.
     pub providers: Vec<Arc<Provider>>,
-    /// The protocols in which it may be requested.
+    /// The protocols in which clients can request the model.
     pub protocols: Vec<Protocol>,
-    /// The maximum number of input tokens, if known.
+    /// The maximum number of input tokens; `None` if it is unknown.
     pub context_tokens: Option<u64>,
-    /// The maximum number of output tokens, if known.
+    /// The maximum number of output tokens; `None` if it is unknown.
     pub output_tokens: Option<u64>,
-    /// The name of its price: its own name unless its file states another.
+    /// The name of the model's price in the price list: the model's public name, unless its definition sets `price`.
     pub price: String,
-    /// Whether the model is free.
+    /// Whether requests for the model cost nothing.
     pub free: bool,
-    /// Whether the model may reason without showing it.
+    /// Whether the model can reason without including the reasoning in its answers.
     pub hidden_reasoning: bool,
-    /// Its price at each of its providers that is on, by the provider's name.
+    /// The model's price at each of its providers that is on, by the provider's name.
     pub prices: BTreeMap<String, Arc<Price>>,
-    /// When it appeared, in seconds since the Unix epoch; 0 if unknown.
+    /// When the model was released, in seconds since the Unix epoch; 0 if unknown.
     pub created_unix: i64,
 }
 
 impl Model {
-    /// The providers that are on and serve an operation, in order, each with its endpoint and price.
+    /// Returns the model's providers that are on and serve `operation`, in the model's order, each with its endpoint and price.
+    /// Returns nothing if clients cannot request the model in the operation's protocol.
     pub(crate) fn endpoints_for(
         &self,
         operation: Operation,
@@ -84,23 +86,24 @@ impl Model {
             })
     }
 
-    /// Its name at a provider.
+    /// Returns the model's name at `provider`.
     pub(crate) fn upstream_name_at(&self, provider: &Provider) -> &str {
         self.upstream_name_by(&provider.name)
     }
 
-    /// Its name at the provider with this name.
+    /// Returns the model's name at the provider that is named `provider`.
     fn upstream_name_by(&self, provider: &str) -> &str {
         self.upstream_names.get(provider).unwrap_or(&self.upstream_name)
     }
 
-    /// Whether it can be requested in this protocol now.
+    /// Whether clients can currently request the model in `protocol`, because one of its providers is on and serves the protocol.
     pub(crate) fn serves(&self, protocol: Protocol) -> bool {
         let on = |provider: &Arc<Provider>| provider.is_on() && provider.protocols().contains(&protocol);
         self.protocols.contains(&protocol) && self.providers.iter().any(on)
     }
 
-    /// The protocols in which it can be requested now, without providers that an operator has switched off.
+    /// Returns the protocols in which clients can currently request the model. Providers for which `is_off` is true, because an
+    /// operator has switched them off, are ignored.
     pub(crate) fn protocols_served(&self, is_off: impl Fn(&str) -> bool) -> Vec<Protocol> {
         let serves = |protocol: &Protocol| {
             let mut providers = self.providers.iter();
@@ -111,43 +114,43 @@ impl Model {
         Protocol::ALL.into_iter().filter(serves).collect()
     }
 
-    /// Whether any of its providers is on.
+    /// Whether at least one of the model's providers is on.
     pub(crate) fn is_on(&self) -> bool {
         self.providers.iter().any(|provider| provider.is_on())
     }
 
-    /// The name of its preferred provider, for lists of models.
+    /// Returns the name of the model's preferred provider, for lists of models.
     pub(crate) fn preferred_provider(&self) -> &str {
         self.providers.first().map_or("", |provider| provider.name.as_str())
     }
 }
 
 settings! {
-    /// The settings of the catalogue in weir.toml.
+    /// The settings of weir.toml that change the catalogue: `[provider.NAME]` and `[[model]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct CatalogueSettings {
-        /// Changes to a provider of the rule files, by its name. All three keys are optional.
+        /// Changes to the provider of this name, which a provider file defines. All three settings are optional.
         overrides("provider"): BTreeMap<String, ProviderOverride> = named("anthropic"),
-        /// A model in addition to those of the rule files, or instead of the one with the same name.
+        /// Adds a model, or replaces the model of the same name that a provider file defines.
         models("model"): Vec<RawModel> = tables(),
     } beside {
-        /// The lines of all settings, for errors.
+        /// The lines of these settings in weir.toml, for error messages.
         places: SettingLines,
     }
 }
 
 settings! {
-    /// `[provider.NAME]` of weir.toml.
+    /// `[provider.NAME]` of weir.toml: changes to a provider that a provider file defines.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct ProviderOverride {
-        /// `scheme://host[:port]` that replaces that of every endpoint, for example of a `weir sample-provider`; the endpoints'
-        /// paths stay.
+        /// `scheme://host[:port]` that replaces the scheme, host and port of every endpoint of the provider, for example by those
+        /// of a `weir sample-provider`. The endpoints' paths are unchanged.
         base_url: Option<String> = text()
             .fits("not a base URL, give http(s)://HOST[:PORT] without a path or a user", |url| is_base_url(url))
             .optional("http://127.0.0.1:9000"),
-        /// Where to read its secret instead.
+        /// Where weir reads the provider's secret, instead of the source in the provider file.
         secret: Option<SecretRef> = secret().optional("file:anthropic.key"),
-        /// Whether it is used at all.
+        /// Whether weir uses the provider.
         enabled: Option<bool> = flag(true).optional(true),
     }
 }
@@ -161,44 +164,46 @@ fn is_base_url(text: &str) -> bool {
     web && bare && !text.contains('#') && url.authority().is_some_and(|place| !place.as_str().contains('@'))
 }
 
-/// A problem with which weir can serve, but which an operator should know.
+/// A problem that weir reports to the operator, although it can serve requests despite the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CatalogueWarning {
-    /// A provider has no secret.
-    #[error("provider `{provider}` is off: its secret {secret}, its models are not listed")]
+    /// The provider is off because its only secret is absent or empty.
+    #[error("provider `{provider}` is off: its secret {secret}, so its models are not listed; provide the secret")]
     SecretLacking {
         /// The provider's name in the configuration.
         provider: String,
-        /// Where the secret was expected.
+        /// The reference to the secret, and whether the source is absent or empty.
         secret: MissingSecret,
     },
-    /// One of several credentials of a provider has no secret.
-    #[error("provider `{provider}`: the credential `{name}` is not used, its secret {secret}")]
+    /// One of a provider's several credentials is not used because its secret is absent or empty.
+    #[error(
+        "provider `{provider}`: the credential `{name}` is not used, because its secret {secret}: provide the secret"
+    )]
     CredentialLacking {
         /// The provider's name in the configuration.
         provider: String,
         /// The credential's name.
         name: String,
-        /// Where the secret was expected.
+        /// The reference to the secret, and whether the source is absent or empty.
         secret: MissingSecret,
     },
-    /// A price of the operator's own list is not used.
+    /// No model uses a price of the operator's own price list.
     #[error(
         "{file}:{line}: the price `{name}`{} is not used by any model: check its name",
         provider.as_ref().map(|provider| format!(" for provider `{provider}`")).unwrap_or_default()
     )]
     PriceUnused {
-        /// The price list's file.
+        /// The price list's file name.
         file: String,
-        /// The line of its `[[price]]`.
+        /// The line of the price's `[[price]]` entry, counted from 1.
         line: usize,
-        /// The price's name.
+        /// The price's name, which no model has as its price.
         name: String,
-        /// The provider that the price is limited to.
+        /// The only provider that the price applies to; `None` if it applies to all providers.
         provider: Option<String>,
     },
-    /// The configuration switches a provider off.
-    #[error("provider `{provider}` is off: disabled in weir.toml, its models are not listed")]
+    /// The provider is off because weir.toml disables it.
+    #[error("provider `{provider}` is off: weir.toml disables it, so its models are not listed")]
     Disabled {
         /// The provider's name in the configuration.
         provider: String,
@@ -206,7 +211,7 @@ pub(crate) enum CatalogueWarning {
 }
 
 impl CatalogueWarning {
-    /// Whether it reports that a provider is off, which is not a fault.
+    /// Whether the warning only reports that a provider is off, which is not a fault.
     pub(crate) fn is_provider_off(&self) -> bool {
         match self {
             Self::SecretLacking { .. } | Self::Disabled { .. } => true,
@@ -216,8 +221,8 @@ impl CatalogueWarning {
 }
 
 impl Catalogue {
-    /// The models whose price differs from the one in `before` under the same version: earlier charges cannot be recomputed from
-    /// the new list.
+    /// Returns the names of the models whose price differs from their price in `before` although both prices have the same
+    /// version. Charges at the old price then cannot be recomputed from the price list.
     pub(crate) fn repriced_under_one_version<'a>(&'a self, before: &Self) -> Vec<&'a str> {
         let repriced = |model: &&Arc<Model>| {
             let Some(old) = before.find(&model.name) else {
@@ -235,20 +240,21 @@ impl Catalogue {
             .collect()
     }
 
-    /// The model with this public name, whether or not it can be served now.
+    /// Returns the model with this public name, even if all its providers are off.
     pub(crate) fn find(&self, model: &str) -> Option<&Arc<Model>> {
         self.models.get(model)
     }
 
-    /// The model with this public name or alias, whether or not it can be served now.
+    /// Returns the model with this public name or alias, even if all its providers are off.
     pub(crate) fn find_name_or_alias(&self, name: &str) -> Option<&Arc<Model>> {
         self.models
             .get(name)
             .or_else(|| self.models.get(self.aliases.get(name)?))
     }
 
-    /// The model that serves a requested name: the one with that public name or alias; or else with that name without the mark of
-    /// a context window or the date of a snapshot; or else the fallback that a provider's file names for its family.
+    /// Returns the model that serves the requested name `asked`. It is the model with that public name or alias; or else the
+    /// model of that name without its context-window mark or snapshot date; or else the fallback that a provider file defines for
+    /// names of that family.
     pub(crate) fn resolve(&self, protocol: Protocol, asked: &str) -> Option<&Arc<Model>> {
         let listed = operation::name_candidates(asked).find_map(|name| self.find_name_or_alias(name));
         listed.or_else(|| self.find_fallback(protocol, asked))
@@ -261,12 +267,12 @@ impl Catalogue {
         self.models.get(&found.model)
     }
 
-    /// The models that can be served now, in the order of their names.
+    /// Returns the models that have a provider that is on, sorted by name.
     pub(crate) fn served_models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.values().filter(|model| model.is_on())
     }
 
-    /// The most expensive model at a provider for this usage.
+    /// Returns the model for which `usage` costs most at the provider, and its price there. `None` if no model has a price there.
     pub(crate) fn most_expensive_at(
         &self,
         provider: &str,
@@ -278,13 +284,13 @@ impl Catalogue {
         priced.max_by_key(|(_, price)| price.sum(usage, modifiers))
     }
 
-    /// Whether any provider that is on has its own form of errors for this protocol.
+    /// Whether a provider that is on returns errors for this protocol in another form than the protocol's.
     pub(crate) fn has_own_error_forms(&self, protocol: Protocol) -> bool {
         let mut on = self.providers.iter().filter(|provider| provider.is_on());
         on.any(|provider| provider.error_form(protocol) != protocol.into())
     }
 
-    /// All providers, on or off, in the order of their files.
+    /// Returns all providers, on or off, in the order of their files.
     pub(crate) fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.providers.iter()
     }

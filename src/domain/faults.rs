@@ -1,4 +1,5 @@
-//! Failures and their consequences: ends, refusals, retries, circuit breakers, minimum speeds, and the stability of models.
+//! Failures and their consequences: how requests end, refusals, retries, circuit breakers, minimum speeds, and the stability of
+//! models.
 
 pub(crate) mod circuit;
 pub(crate) mod refusal;
@@ -9,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use crate::domain::{faults::refusal::Refusal, wire::protocol::Break};
 
-/// How a request ended. Decided once, and read by the charge, the row, the access log and the metrics.
+/// How a request ended. It is decided once. The charge, the row, the access log and the metrics follow from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The answer was complete by its protocol.
+    /// The answer was complete according to its protocol.
     Complete,
     /// The provider answered with a status of 400 or above.
     ProviderError,
-    /// The provider answered 2xx but reported a failure in the body or stream.
+    /// The provider answered with a 2xx status, but reported a failure in the body or the stream.
     InBandError,
-    /// The answer had begun but could not be completed.
+    /// The answer had begun, but could not be completed.
     Broken(Break),
-    /// The client got a refusal from weir, no matter whether the client, weir or the provider was at fault.
+    /// The client got a refusal from weir, whether the client, weir or the provider was at fault.
     Refused(Refusal),
     /// The client disconnected before the answer was complete.
     ClientLeft,
@@ -32,14 +33,14 @@ impl From<Refusal> for End {
     }
 }
 
-/// The label of refusals that were decided before anything was sent to a provider.
+/// The label `outcome` of refusals that were decided before anything was sent to a provider.
 const REFUSED: &str = "refused";
 
-/// The recorded status if the client left before it got one, as in nginx's log.
+/// The recorded status if the client disconnected before it got a status. nginx uses the same status in its log.
 const CLIENT_LEFT: u16 = 499;
 
 impl End {
-    /// The label `outcome` in metrics, access log and consumption log: one of a fixed set, in snake_case.
+    /// Returns the label `outcome` for metrics, access log and consumption log: one of a fixed set, in snake_case.
     pub(crate) const fn label(&self) -> &'static str {
         match self {
             Self::Complete => "ok",
@@ -66,8 +67,8 @@ impl End {
         }
     }
 
-    /// The recorded status of the request (docs/interface.md, The public record): the status that the client got, or one that
-    /// expresses a failure after a status of 200.
+    /// Returns the status to record (docs/interface.md, The public record). It is the status that the client got, `answered`, or
+    /// one that expresses a failure after a 2xx status. `answered` is 0 if the client got no status.
     pub(crate) fn recorded_status(&self, answered: u16) -> u16 {
         match self {
             Self::InBandError | Self::Broken(Break::ProviderCut | Break::ProviderEnded) => answered.max(502),
@@ -80,35 +81,36 @@ impl End {
         }
     }
 
-    /// Whether a forwarded request is billed (docs/interface.md, The public record). Requests that weir refused, and requests
-    /// that the provider rejected as the client's mistake, are not.
+    /// Whether a forwarded request is billed (docs/interface.md, The public record). A request is not billed if weir refused it,
+    /// or if the provider rejected it as the client's mistake.
     pub(crate) fn is_billed(&self, status: u16) -> bool {
         match self {
             Self::Refused(_) => self.label() != REFUSED,
             Self::ProviderError => matches!(status, 408 | 429 | 500..),
-            // The answer was read after the client left, and it may report such a mistake.
+            // After the client disconnected, the answer was still read, and it may report a mistake of the client.
             Self::ClientLeft => !matches!(status, 400..=407 | 409..=428 | 430..=498),
             Self::Complete | Self::InBandError | Self::Broken(_) => true,
         }
     }
 
-    /// Whether a billed request with this label counts for the provider's published stability (docs/interface.md, The public
-    /// record). It does not if the client left before the answer was complete.
+    /// Whether a billed request with this label `outcome` is included in the published stability (docs/interface.md, The public
+    /// record). It is not if the client disconnected before the answer was complete.
     pub(crate) fn is_published(label: &str) -> bool {
         label != Self::ClientLeft.label()
     }
 }
 
-/// The minimum speed of a peer.
+/// The minimum speed at which a peer has to send or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MinimumSpeed {
-    /// Maximum total time to wait for the peer until enough bytes have moved.
+    /// The maximum total time to wait for the peer until the minimum number of bytes has been transferred.
     pub wait_max: Duration,
-    /// Minimum number of bytes per second of `wait_max`; 0: any byte is enough.
+    /// The minimum number of bytes per second of `wait_max`. With 0, any byte is enough.
     pub bytes_per_second_min: u64,
 }
 
-/// Measures how long weir has waited for one peer. Only waiting counts: a peer with nothing to send or read is not slow.
+/// Measures how long weir has waited for a peer. Only the time in which weir waits is measured, so a peer that has nothing to
+/// send or read does not count as slow.
 #[derive(Debug)]
 pub(crate) struct PeerPace {
     limit: MinimumSpeed,
@@ -118,7 +120,7 @@ pub(crate) struct PeerPace {
 }
 
 impl PeerPace {
-    /// Starts without any waiting.
+    /// Creates the measurement, with no time waited yet.
     pub(crate) fn new(limit: MinimumSpeed) -> Self {
         Self {
             limit,
@@ -128,19 +130,19 @@ impl PeerPace {
         }
     }
 
-    /// Records that weir waits for the peer, from `now` or since an earlier call without bytes in between. Returns the
-    /// deadline.
+    /// Records that weir waits for the peer. The wait began at `now`, or at an earlier call if nothing was transferred since.
+    /// Returns the deadline of the wait.
     pub(crate) fn begin_wait(&mut self, now: Instant) -> Instant {
         let since = *self.waiting_since.get_or_insert(now);
         since + self.limit.wait_max.saturating_sub(self.waited)
     }
 
-    /// Starts over, for the next thing to be moved.
+    /// Starts the measurement again, for the next transfer.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.limit);
     }
 
-    /// Records that `bytes` have moved. `now` is called only if weir was waiting.
+    /// Records that `bytes` were transferred, which ends the wait. `now` is called only if weir was waiting.
     pub(crate) fn on_moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.waited += now().saturating_duration_since(since);
@@ -158,16 +160,16 @@ impl PeerPace {
     }
 }
 
-/// The time limits of a body.
+/// The time limits for the transfer of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyTimeLimit {
-    /// The minimum speed.
+    /// The minimum speed of the peer.
     pub pace: MinimumSpeed,
-    /// Maximum time from its beginning to its end.
+    /// The maximum time from the first to the last byte.
     pub total: Duration,
 }
 
-/// Measures the time of one body, up to its last byte.
+/// Measures the time of one body's transfer against its limits.
 #[derive(Debug)]
 pub(crate) struct BodyTime {
     pace: PeerPace,
@@ -175,7 +177,7 @@ pub(crate) struct BodyTime {
 }
 
 impl BodyTime {
-    /// Starts for a body that begins at `now`.
+    /// Creates the measurement for a body that begins at `now`.
     pub(crate) fn new(limit: BodyTimeLimit, now: Instant) -> Self {
         Self {
             pace: PeerPace::new(limit.pace),
@@ -183,12 +185,12 @@ impl BodyTime {
         }
     }
 
-    /// Records that weir waits for more of the body. Returns the deadline.
+    /// Records that weir waits for more of the body. Returns the deadline of the wait.
     pub(crate) fn begin_wait(&mut self, now: Instant) -> Instant {
         self.pace.begin_wait(now).min(self.end)
     }
 
-    /// Records that `bytes` of it have arrived. `now` is called only if weir was waiting.
+    /// Records that `bytes` of the body have arrived. `now` is called only if weir was waiting.
     pub(crate) fn on_moved(&mut self, bytes: usize, now: impl FnOnce() -> Instant) {
         self.pace.on_moved(bytes, now);
     }

@@ -1,4 +1,5 @@
-//! Keys: where requests carry them, their records and limits, and the headers and parameters that never reach a provider.
+//! API keys: where requests carry them, their records and limits, and the headers and query parameters that never reach a
+//! provider.
 
 pub(crate) mod account_headers;
 pub(crate) mod change;
@@ -12,7 +13,7 @@ use crate::domain::{
     wire::protocol::Protocol,
 };
 
-/// Request headers that can carry a credential. None of them is ever forwarded.
+/// The request headers that can carry a credential. None of them is ever forwarded to a provider.
 pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "x-api-key",
     "authorization",
@@ -22,39 +23,39 @@ pub(crate) const CREDENTIAL_HEADERS: [&str; 6] = [
     "proxy-authorization",
 ];
 
-/// What a request has in the places that can carry a key. A header that came twice has two entries.
+/// The values that a request has in the places that can carry a key. A header that was sent twice has two values.
 #[derive(Debug, Default)]
 pub(crate) struct PresentedCredentials<'a> {
-    /// `x-api-key`
+    /// The values of the header `x-api-key`.
     pub x_api_key: Vec<&'a str>,
-    /// The text after `Bearer ` in `authorization`.
+    /// The tokens after `Bearer ` in the header `authorization`.
     pub bearer: Vec<&'a str>,
-    /// `x-goog-api-key` and `x-genai-api-key`, which count as one place.
+    /// The values of the headers `x-goog-api-key` and `x-genai-api-key`, which are treated as one place.
     pub x_goog_api_key: Vec<&'a str>,
-    /// The `key` parameter of the query.
+    /// The values of the query parameter `key`.
     pub query_key: Vec<&'a str>,
 }
 
 /// Why a request has no usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialError {
-    /// None of the protocol's places has a value.
+    /// None of the places that the protocol uses for a key has a value.
     Missing,
-    /// One place has two values.
+    /// One of the places has two values.
     Ambiguous,
-    /// No value is a key of this service: wrong prefix, alphabet, length or checksum.
+    /// No value is a key of this service: the prefix, the alphabet, the length or the checksum is wrong.
     Malformed,
 }
 
-/// Chooses the key of a request: the one in the protocol's preferred place, else in its fallback. A value that does not have
-/// this service's key format is skipped. A place with two values is refused, because which of them counts would depend on the
-/// reader.
+/// Chooses the key of a request: the key in the place that the protocol prefers, or else in the protocol's second place. A value
+/// that does not have the format of this service's keys is skipped. A place with two values is an error, because readers differ
+/// in which of the two they use.
 pub(crate) fn choose_key(
     protocol: Protocol,
     offered: &PresentedCredentials<'_>,
     prefix: &KeyPrefix,
 ) -> Result<ServiceKey, CredentialError> {
-    // A bearer token next to Google's header is ignored, because Gemini CLI sends its login there.
+    // For Gemini-style requests, a bearer token is ignored, because Gemini CLI sends its Google login there.
     let places: &[&Vec<&str>] = match protocol {
         Protocol::Messages => &[&offered.x_api_key, &offered.bearer],
         Protocol::Responses => &[&offered.bearer],

@@ -1,9 +1,9 @@
 //! Accounts, quotas, holds and leases: the calls, replies and changes that every ledger store implements.
 //!
-//! A request's money goes through three calls: [`AdmitCall`] checks every limit and places a hold, [`TopUp`] enlarges the hold
-//! while the answer runs, and a [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
-//! account and node; a store applies each exactly once, in order. Terms and state of an account are its [`AccountRecord`], which
-//! is replaced as a whole. [`account`] is the reference model that every store follows.
+//! The money of a request goes through three calls. [`AdmitCall`] checks every limit and places a hold. [`TopUp`] enlarges the
+//! hold while the answer runs. A [`Step`] with a [`Settlement`] charges the request and ends the hold. Steps are numbered per
+//! account and node, and a store applies each exactly once, in order. The terms and the state of an account are its
+//! [`AccountRecord`], which is always replaced completely. [`account`] is the reference model that every store follows.
 
 pub(crate) mod account;
 mod admission;
@@ -52,19 +52,20 @@ pub(crate) use crate::domain::ledger::reports::{AccountView, KeySpend, SpendByKe
 pub(crate) use crate::domain::ledger::step::Settlement;
 pub use crate::domain::ledger::step::{AccountChange, Step};
 
-/// The settings of an account. A store replaces them as a whole, and only if its record is the one that the change was made from.
+/// The settings of an account by operators. A store replaces them completely, and only if its record is the one on which the
+/// change is based.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// The number of changes; 0 for an account on which nothing was set.
+    /// The number of changes; 0 for an account of which nothing was set.
     pub revision: u64,
-    /// Whether all requests are refused.
+    /// Whether the account is suspended, so that all its requests are refused.
     pub suspended: bool,
     /// The account's limits.
     pub terms: AccountTerms,
 }
 
 impl AccountRecord {
-    /// The record with these limits and this state, one revision later unless nothing changes.
+    /// Returns the record with these limits and this state. Its revision is one higher, unless nothing changes.
     #[must_use]
     pub(crate) fn with_terms(&self, terms: AccountTerms, suspended: bool) -> Self {
         if (terms, suspended) == (self.terms, self.suspended) {
@@ -77,8 +78,9 @@ impl AccountRecord {
         }
     }
 
-    /// The record that a store with this record keeps when a journal reports the record `told`; `None` if it keeps its own. The
-    /// higher revision wins. At the same revision a suspension wins: a failover has lost one of two changes.
+    /// Compares this record of a store with `told`, the record that a journal has. Returns the record that the store must store,
+    /// or `None` if the store's own record stays. The higher revision wins. At the same revision, a suspension wins, because a
+    /// failover has lost one of two changes.
     pub(crate) fn healed(&self, told: &Self) -> Option<Self> {
         if told.revision > self.revision {
             return Some(*told);
@@ -88,7 +90,7 @@ impl AccountRecord {
         is_suspended.then(|| self.with_terms(self.terms, true))
     }
 
-    /// The version that operators name so as to change exactly this record.
+    /// Returns the version of this record. Operators name it in a change that must apply to exactly this record.
     pub(crate) fn version(&self) -> Version {
         let content = serde_json::to_vec(&(self.suspended, &self.terms)).unwrap_or_default();
         Version::new(self.revision, crc32fast::hash(&content))

@@ -1,4 +1,4 @@
-//! Amounts of money: whole nano-USD, never a float.
+//! Amounts of money as whole numbers of nano-USD, never floating-point numbers.
 
 pub(crate) mod price;
 
@@ -7,37 +7,37 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Decimal places of a nano-USD amount written in USD.
+/// The number of decimal places of an amount in USD, the last of which is one nano-USD.
 const PLACES: usize = 9;
-/// Nano-USD in one USD.
+/// The number of nano-USD in one USD.
 pub(crate) const NANOS_PER_USD: i64 = 1_000_000_000;
 
-/// An amount in nano-USD (10^-9 USD); negative for a debt. In JSON an integer.
+/// An amount of money in nano-USD (10^-9 USD). A negative balance is a debt. JSON has the amount as an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NanoUsd(i64);
 
 impl NanoUsd {
-    /// Zero.
+    /// An amount of zero.
     pub const ZERO: Self = Self(0);
-    /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. Lua counts in doubles, which are exact up to
-    /// this number (ARCHITECTURE.md, "Invariants").
+    /// The largest balance, quota or charge: 2^53 - 1 nano-USD, about 9 million USD. The Lua scripts in Redis compute with
+    /// doubles, which are exact up to this number (ARCHITECTURE.md, "Invariants").
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// An amount of `nanos` nano-USD.
+    /// Creates an amount of `nanos` nano-USD.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// The amount in nano-USD.
+    /// Returns the amount in nano-USD.
     pub const fn nanos(self) -> i64 {
         self.0
     }
 
-    /// Reads a decimal number of USD with at most nine places, such as `12`, `-0.25` or `0.000000001`.
+    /// Parses a decimal number of USD with at most nine decimal places, such as `12`, `-0.25` or `0.000000001`.
     ///
     /// # Errors
-    /// When the text is anything else, or the amount is beyond ±[`NanoUsd::MAX`].
+    /// `text` is not such a number, or the amount is beyond ±[`NanoUsd::MAX`].
     pub fn parse_usd(text: &str) -> Result<Self, MoneyError> {
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -61,20 +61,20 @@ impl NanoUsd {
         Ok(Self(if negative { -nanos } else { nanos }))
     }
 
-    /// The sum, saturating.
+    /// Returns the sum of both amounts; saturates on overflow.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, saturating.
+    /// Returns this amount less `other`; saturates on overflow.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-/// In USD, with as many decimal places as needed and at least two: `0.25`, `12.00`, `-0.000000001`.
+/// Formats the amount in USD, with as many decimal places as needed and at least two: `0.25`, `12.00`, `-0.000000001`.
 impl fmt::Display for NanoUsd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
@@ -86,17 +86,17 @@ impl fmt::Display for NanoUsd {
     }
 }
 
-/// The text is not an amount.
+/// The error that a string is not an amount of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MoneyError {
-    /// Not a decimal number.
-    #[error("write an amount in USD as a decimal number, such as 12.50")]
+    /// The string is not a decimal number.
+    #[error("give an amount in USD as a decimal number, such as 12.50")]
     Malformed,
-    /// More than nine decimal places.
-    #[error("an amount has at most nine decimal places, one nano-USD")]
+    /// The number has more than nine decimal places.
+    #[error("give an amount in USD with at most nine decimal places; the last is one nano-USD")]
     TooFine,
-    /// Beyond [`NanoUsd::MAX`].
-    #[error("amounts are at most 9007199.254740991 USD")]
+    /// The amount is beyond ±[`NanoUsd::MAX`].
+    #[error("give an amount of at most 9007199.254740991 USD")]
     TooLarge,
 }
 

@@ -1,23 +1,23 @@
-//! Writes the JSON of hot paths: the same bytes as serde, in a fraction of the instructions.
+//! Writes JSON on hot paths, such as the access log: the same bytes as serde, in a fraction of the instructions.
 //!
-//! The caller passes each field's name together with the punctuation around it, and most texts need no escapes. Rare values
-//! are left to serde.
+//! It is faster because the caller passes each member's name with its punctuation as ready JSON, and because strings without
+//! characters to escape are copied. Rarer values are left to serde.
 
 use serde::Serialize;
 
-/// How many bytes are examined at once.
+/// The number of bytes that are examined at once.
 const WORD_BYTES: usize = 8;
 
-/// Appends JSON to a buffer.
+/// A writer that appends JSON to a buffer.
 pub(crate) struct JsonWriter<'a>(pub &'a mut Vec<u8>);
 
 impl JsonWriter<'_> {
-    /// Appends JSON as it is.
+    /// Appends `json` to the buffer without any change.
     pub(crate) fn put(&mut self, json: &str) {
         self.0.extend_from_slice(json.as_bytes());
     }
 
-    /// Appends `before` and a string.
+    /// Appends `before`, which is JSON, and then `text` as a JSON string.
     ///
     /// # Errors
     /// As for [`Self::value`].
@@ -32,7 +32,7 @@ impl JsonWriter<'_> {
         Ok(())
     }
 
-    /// Appends `before` and the value as serde writes it.
+    /// Appends `before`, which is JSON, and then `value` as serde writes it.
     ///
     /// # Errors
     /// As for [`serde_json::to_writer`].
@@ -41,7 +41,7 @@ impl JsonWriter<'_> {
         serde_json::to_writer(&mut *self.0, value)
     }
 
-    /// Appends `before` and a list; nothing if the list is empty.
+    /// Appends `before`, which is JSON, and then `list` as a JSON array. Appends nothing if the list is empty.
     ///
     /// # Errors
     /// As for [`Self::value`].
@@ -52,7 +52,7 @@ impl JsonWriter<'_> {
         self.value(before, list)
     }
 
-    /// Appends `before` and a value; nothing for `None`.
+    /// Appends `before`, which is JSON, and then `value` as serde writes it. Appends nothing for `None`.
     ///
     /// # Errors
     /// As for [`Self::value`].
@@ -61,10 +61,10 @@ impl JsonWriter<'_> {
     }
 }
 
-/// Whether a text needs no escapes in JSON.
+/// Whether a text needs no escapes in a JSON string.
 fn is_plain(text: &[u8]) -> bool {
     if let Some(last) = text.last_chunk() {
-        // The last word may overlap the one before it.
+        // The last 8 bytes may overlap the word before them.
         return text.as_chunks().0.iter().all(is_plain_word) && is_plain_word(last);
     }
     let mut word = [b' '; WORD_BYTES];
@@ -72,8 +72,8 @@ fn is_plain(text: &[u8]) -> bool {
     is_plain_word(&word)
 }
 
-/// Whether no byte is a control character, a quote or a backslash (<https://graphics.stanford.edu/~seander/bithacks.html>,
-/// "Determine if a word has a byte less than n").
+/// Whether no byte of `word` is a control character, a quote or a backslash
+/// (<https://graphics.stanford.edu/~seander/bithacks.html>, "Determine if a word has a byte less than n").
 fn is_plain_word(word: &[u8; WORD_BYTES]) -> bool {
     let word = u64::from_le_bytes(*word);
     let less_than = |word: u64, bound: u8| word.wrapping_sub(every_byte(bound)) & !word & every_byte(0x80);

@@ -1,4 +1,4 @@
-//! Provider files: differences between providers are data, one TOML file each, checked and compiled once.
+//! Provider files: TOML files that describe how providers differ, checked and compiled when the configuration is loaded.
 
 pub(crate) mod apply;
 pub(crate) mod body;
@@ -25,16 +25,16 @@ pub(crate) use crate::domain::rules::provider::{Credential, Fallback, Provider, 
 pub(crate) use crate::domain::rules::raw::{ClientGoneAction, ErrorShape, RawModel};
 pub use crate::domain::rules::response::ResponseRewriter;
 
-/// A provider file before it is parsed.
+/// The name and text of a provider file, before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFile {
-    /// Its name in errors, such as `lua-free-rules/openai.toml`.
+    /// The file's name in error messages, such as `lua-free-rules/openai.toml`.
     pub name: String,
-    /// The TOML text.
+    /// The file's TOML text.
     pub text: String,
 }
 
-/// The provider files that are compiled into the program.
+/// Returns the provider files that are compiled into the program.
 pub fn shipped() -> Vec<RuleFile> {
     let file = |name: &str, text: &str| RuleFile {
         name: format!("lua-free-rules/{name}"),

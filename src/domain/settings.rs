@@ -1,7 +1,8 @@
-//! Settings, each declared once: its key, type, kind, and the comment that explains it to operators. A [`SettingKind`] determines how a
-//! value is read, its bounds, and its default.
+//! Settings, each declared once with its key, type, kind, and the comment that explains it to operators. A setting's
+//! [`SettingKind`] determines how its value is read, its bounds, and its default.
 //!
-//! [`settings!`] turns a declaration into a struct, its reader, and its part of the shipped file. From this one:
+//! [`settings!`] turns the declaration of a table into a struct, its reader, and the table's part of the shipped weir.toml. For
+//! example, it turns this declaration
 //! ```text
 //! settings! {
 //!     /// `[retry]`: …
@@ -11,14 +12,15 @@
 //!     }
 //! }
 //! ```
-//! it makes `struct RetryConfig { pub after_timeout: bool }` and an implementation of [`Settings`], whose reader is
+//! into `struct RetryConfig { pub after_timeout: bool }` and an implementation of [`Settings`] whose reader is
 //! ```text
 //! let (after_timeout,) = (flag(false).read_from(from, "after_timeout"),);
 //! Some(Self { after_timeout: after_timeout? })
 //! ```
-//! so every key is read before the first fault ends the reading. `grace("grace_usd"): NanoUsd = …` declares a field whose name
-//! differs from its key. `} beside { sinks: Vec<JournalSink>, }` adds fields that are not keys and start with their default;
-//! `} checked by NAME` calls `NAME(read, from)` to check keys against each other.
+//! All settings of a table are read before a fault in one of them ends the reading, so all faults are reported. A field whose
+//! name differs from the key is declared with the key in parentheses: `grace("grace_usd"): NanoUsd = …`.
+//! `} beside { sinks: Vec<JournalSink>, }` adds fields that are not settings and begin with their default value.
+//! `} checked by NAME` calls `NAME(read, from)` to check settings against each other.
 
 mod kind;
 #[cfg(test)]
@@ -39,7 +41,7 @@ pub(crate) use self::{
 };
 pub(crate) use crate::domain::settings::section::{SettingLines, Settings, parse_settings};
 
-/// The name of a key in the file: that of its field, unless it is given.
+/// Expands to the key of a setting in the file: the literal if one is given, otherwise the field's name.
 macro_rules! key {
     ($field:ident) => {
         stringify!($field)
@@ -49,7 +51,7 @@ macro_rules! key {
     };
 }
 
-/// Declares a table of settings; see [the module](self).
+/// Declares a table of settings as a struct. The syntax is described at [the module](self).
 macro_rules! settings {
     (
         $(#[$attribute:meta])*
@@ -81,7 +83,8 @@ macro_rules! settings {
             }
 
             fn read_keys(from: &$crate::domain::settings::Section<'_>) -> Option<Self> {
-                // In one tuple, so that no field shadows a function of the same name.
+                // All fields are bound by one tuple pattern: a `let` for each could shadow a function of the same name in a later
+                // kind.
                 let ($($field,)*) = ($({
                     let kind: $crate::domain::settings::SettingKind<$type> = $kind;
                     kind.read_from(from, $crate::domain::settings::key!($field $($key)?))
@@ -110,7 +113,7 @@ pub(crate) use settings;
 
 const DAY_SECONDS: u64 = 86_400;
 
-/// A boolean.
+/// Returns the kind of a boolean setting with the default `default`.
 pub(crate) fn flag(default: bool) -> SettingKind<bool> {
     let read = SettingKind::of(|given| match given.value {
         DeValue::Boolean(truth) => Ok(*truth),
@@ -119,7 +122,7 @@ pub(crate) fn flag(default: bool) -> SettingKind<bool> {
     read.or(default)
 }
 
-/// A whole number within bounds.
+/// Returns the kind of a required setting that is a whole number within `limits`.
 pub(crate) fn within<T>(limits: RangeInclusive<T>) -> SettingKind<T>
 where
     T: TryFrom<i128> + PartialOrd + Display + 'static,
@@ -140,7 +143,7 @@ where
     read.within(bounds)
 }
 
-/// A whole number within bounds, with a default.
+/// Returns the kind of a setting that is a whole number within `limits`, with the default `default`.
 pub(crate) fn number<T>(default: T, limits: RangeInclusive<T>) -> SettingKind<T>
 where
     T: TryFrom<i128> + PartialOrd + Display + Copy + 'static,
@@ -148,27 +151,28 @@ where
     within(limits).or_toml(default.to_string())
 }
 
-/// A time in milliseconds.
+/// Returns the kind of a duration that is given in milliseconds; so are `default` and `limits`.
 pub(crate) fn millis(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(Duration::from_millis)
 }
 
-/// A time in seconds.
+/// Returns the kind of a duration that is given in seconds; so are `default` and `limits`.
 pub(crate) fn seconds(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(Duration::from_secs)
 }
 
-/// A time in days.
+/// Returns the kind of a duration that is given in days; so are `default` and `limits`.
 pub(crate) fn days(default: u64, limits: RangeInclusive<u64>) -> SettingKind<Duration> {
     number(default, limits).map(|days| Duration::from_secs(days.saturating_mul(DAY_SECONDS)))
 }
 
-/// Any text.
+/// Returns the kind of a required setting that is any string.
 pub(crate) fn text() -> SettingKind<String> {
     SettingKind::of(|given| given.text().map(str::to_owned))
 }
 
-/// One of several names. `noun` says what they name, for errors.
+/// Returns the kind of a required setting that is one of the names in `choices`. Errors call such a name `noun`, for example
+/// "role".
 pub(crate) fn one_of<T, const N: usize>(noun: &'static str, choices: [(&'static str, T); N]) -> SettingKind<T>
 where
     T: Clone + PartialEq + 'static,
@@ -183,7 +187,8 @@ where
     })
 }
 
-/// A list. Tables at fault in it are reported and left out; any other element at fault makes the whole list unusable.
+/// Returns the kind of a required list. An element that is a table with faults is reported and left out; any other invalid
+/// element makes the list invalid.
 pub(crate) fn list_of<T: PartialEq + 'static>(element: SettingKind<T>) -> SettingKind<Vec<T>> {
     SettingKind::of(move |given| {
         let DeValue::Array(list) = given.value else {
@@ -201,7 +206,7 @@ pub(crate) fn list_of<T: PartialEq + 'static>(element: SettingKind<T>) -> Settin
     })
 }
 
-/// Values by names that the file chooses. Values at fault are reported and left out.
+/// Returns the kind of a required table whose keys the operator chooses. An entry with an invalid value is reported and left out.
 pub(crate) fn map_of<T: PartialEq + 'static>(value: SettingKind<T>) -> SettingKind<BTreeMap<String, T>> {
     SettingKind::of(move |given| {
         let DeValue::Table(table) = given.value else {
@@ -224,7 +229,7 @@ pub(crate) fn map_of<T: PartialEq + 'static>(value: SettingKind<T>) -> SettingKi
     })
 }
 
-/// A table that always exists: keys that the file does not give have defaults.
+/// Returns the kind of a table that always exists: settings that are missing in the file have their defaults.
 pub(crate) fn table<T: Settings>() -> SettingKind<T> {
     of_table::<T>()
         .or_toml("{}".to_owned())
@@ -232,13 +237,13 @@ pub(crate) fn table<T: Settings>() -> SettingKind<T> {
         .shown_as(TableHeader::Table, T::describe_keys)
 }
 
-/// A table that may be absent.
+/// Returns the kind of a table that is `None` if it is absent from the file.
 pub(crate) fn optional_table<T: Settings>() -> SettingKind<Option<T>> {
     let read = of_table::<T>().map(Some).unset(None);
     in_place(read).shown_as(TableHeader::Optional, T::describe_keys)
 }
 
-/// A table that has effect only if its key `switch` is given.
+/// Returns the kind of a table that has an effect only if its setting `switch` is given; otherwise it is `None`.
 pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Option<T>> {
     let read = SettingKind::of(move |given| {
         let mut section = given.table()?;
@@ -252,21 +257,22 @@ pub(crate) fn table_with<T: Settings>(switch: &'static str) -> SettingKind<Optio
     in_place(read.unset(None)).shown_as(TableHeader::Table, T::describe_keys)
 }
 
-/// A list of tables, `[[name]]`.
+/// Returns the kind of a list of tables, `[[name]]`, which is empty if the file has none.
 pub(crate) fn tables<T: Settings>() -> SettingKind<Vec<T>> {
     list_of(of_table::<T>())
         .unset(Vec::new())
         .shown_as(TableHeader::Element, T::describe_keys)
 }
 
-/// Tables by names that the file chooses; `example` is shown in the shipped file.
+/// Returns the kind of a group of tables, `[group.NAME]`, whose names the operator chooses. The shipped weir.toml contains one
+/// that is named `example`.
 pub(crate) fn named<T: Settings>(example: &'static str) -> SettingKind<BTreeMap<String, T>> {
     map_of(of_table::<T>())
         .unset(BTreeMap::new())
         .shown_as(TableHeader::Named(example), T::describe_keys)
 }
 
-/// A group of keys in the surrounding table.
+/// Returns the kind of a group of settings that belong to the surrounding table, without a table of their own.
 pub(crate) fn flat<T: Settings>() -> SettingKind<T> {
     SettingKind::flat(T::read_keys)
         .differing(|(now, before), at, all, keys| now.differing(before, at, all, keys))
@@ -277,7 +283,8 @@ fn of_table<T: Settings>() -> SettingKind<T> {
     SettingKind::of(|given| T::read(&given.table()?).ok_or(SettingFault::Reported))
 }
 
-/// An optional table that differs by its keys, or by its existence.
+/// Compares the settings in an optional table one by one. If only one of the two values is a table, the table itself is the
+/// difference.
 fn in_place<T: Settings>(kind: SettingKind<Option<T>>) -> SettingKind<Option<T>> {
     kind.differing(|values, at, all, keys| match values {
         (Some(now), Some(before)) => now.differing(before, at, all, keys),

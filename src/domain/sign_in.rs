@@ -1,7 +1,7 @@
-//! Sign-ins of agents by the OAuth device flow (RFC 8628): the codes, the tokens, and the documents that store them.
+//! Sign-ins of agents by the OAuth device flow (RFC 8628): codes, tokens, and the documents in which they are stored.
 //!
-//! A document is a short text that is stored for a limited time under a digest as its name. It contains only digests of codes
-//! and tokens.
+//! A document is a short text in the store. It expires after a set time, and its name is a digest. It contains only digests of
+//! codes and tokens.
 
 pub(crate) mod device_request;
 pub(crate) mod sign_ins;
@@ -15,27 +15,27 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::keys::secret::KeyDigest;
 
-/// The name of a document: the digest of its kind and a text. The kind is a word that no key begins with, so that documents of
-/// different kinds, and keys, never have the same name.
+/// Returns the name of a document: the digest of the document's kind and a text. No key begins with a kind, so documents of
+/// different kinds and keys never have the same name.
 fn document_name(kind: &str, text: &str) -> KeyDigest {
     KeyDigest::from_bytes(Sha256::digest(format!("{kind} {text}")).into())
 }
 
-/// A URL that secrets may be sent to: `https://host[:port]/path[?query]`, or `http://` for this machine only.
+/// A URL to which secrets are allowed to be sent: `https://host[:port]/path[?query]`, or `http://` if the host is this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecureUrl {
     text: String,
     pub(crate) https: bool,
-    /// Without the brackets of an IPv6 address.
+    /// The host; an IPv6 address is without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// `host[:port]` as written.
+    /// The host, and the port if given, as written in the URL.
     pub(crate) authority: String,
     pub(crate) path: String,
 }
 
 impl SecureUrl {
-    /// Parses a URL; `None` if it is not an HTTP URL, has user information, or would carry secrets unencrypted over a network.
+    /// Parses a URL. `None` if it is not an HTTP URL, has user information, or would carry secrets unencrypted over a network.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
@@ -63,13 +63,13 @@ impl SecureUrl {
         })
     }
 
-    /// `https://host[:port]`.
+    /// Returns the URL's scheme, host and port, such as `https://host:8443`.
     pub(crate) fn origin(&self) -> String {
         let scheme = if self.https { "https" } else { "http" };
         format!("{scheme}://{}", self.authority)
     }
 
-    /// The URL with this query, such as `?a=b`, appended to its own.
+    /// Returns the URL with this query, such as `?a=b`, appended to its own query.
     pub(crate) fn with_query(&self, query: &str) -> String {
         let text = self.text.split('#').next().unwrap_or_default();
         match (text.contains('?'), query.strip_prefix('?')) {
@@ -79,17 +79,17 @@ impl SecureUrl {
     }
 }
 
-/// Settings, ready to be sent.
+/// The settings that an operator sets for agents, in the form that an agent fetches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedSettings {
-    /// The body of the answer.
+    /// The body of the answer, in JSON.
     pub body: String,
-    /// The entity tag of the body, with quotes.
+    /// The entity tag of the body, including its quotes.
     pub etag: String,
 }
 
 impl ManagedSettings {
-    /// Renders the settings in this JSON object.
+    /// Renders the settings in `settings`, and computes their checksum.
     pub(crate) fn new(settings: &Map<String, Value>) -> Self {
         let sorted = sorted(&Value::Object(settings.clone()));
         let digest: [u8; 32] = Sha256::digest(sorted.to_string()).into();
@@ -107,7 +107,7 @@ impl ManagedSettings {
     }
 }
 
-/// The value with the members of all objects sorted by name, which is the form that the client hashes.
+/// Returns the value with the members of all objects sorted by name. The client computes its checksum of this form.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -123,7 +123,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A UUID made from these bytes (RFC 9562, version 8), so that equal settings have equal UUIDs.
+/// Derives a UUID from these bytes (RFC 9562, version 8), so that equal settings have equal UUIDs.
 fn uuid(digest: &[u8; 32]) -> String {
     let mut bits = u128::from_be_bytes(digest.first_chunk().copied().unwrap_or_default());
     bits = bits & !(0xf << 76) | 8 << 76;
@@ -133,23 +133,23 @@ fn uuid(digest: &[u8; 32]) -> String {
     [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-")
 }
 
-/// The role of a session, in ascending order: each role includes the permissions of those before it.
+/// The role of a console session. Roles are in ascending order, and each includes the permissions of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Look at everything.
+    /// Permission to read everything.
     Viewer,
-    /// Change keys, and switch providers.
+    /// Permission to change keys, and to switch providers on and off.
     Operator,
-    /// Change accounts and their money.
+    /// Permission to change accounts and their money.
     Owner,
 }
 
 impl Role {
-    /// Every role.
+    /// All roles, in ascending order.
     pub(crate) const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Owner];
 
-    /// Its name.
+    /// Returns the role's name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",

@@ -1,5 +1,5 @@
-//! Strict TOML: weir either understands a file completely, or reports errors with file, line, key and the nearest valid name.
-//! Errors never quote values, because a value may be a misplaced secret.
+//! Parses TOML files strictly: a file is either understood completely, or refused with errors that contain the file, the line,
+//! the key and the nearest valid name. Errors never repeat values of the file, because a value could be a misplaced secret.
 
 mod all;
 mod reader;
@@ -14,19 +14,19 @@ use crate::domain::strict_toml::reader::{ReadError, ReadFault};
 
 pub(crate) use crate::domain::strict_toml::all::{ParsedFile, lines, parse_all};
 
-/// Maximum length of a name from a file that an error repeats, in bytes.
+/// The maximum length of a name in the file that an error repeats, in bytes.
 const ECHO_BYTES_MAX: usize = 64;
 
-/// An error in a file, with its location.
+/// An error in a TOML file, with its location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct FileError {
-    /// The file's name, as given to the parser.
+    /// The name of the file, as passed to the parser.
     pub file: String,
-    /// The line of the error, counted from 1; `None` if something is missing.
+    /// The line of the error, counted from 1; `None` if the error concerns something that is missing in the file.
     pub line: Option<usize>,
-    /// The key in error, if it is known.
+    /// The TOML key at fault; `None` if it is not known.
     pub key: Option<String>,
-    /// What is wrong and what to do, in lower case and without a period; never repeats a value of the file.
+    /// The fault and what to do about it, in lower case and without a final period. Never repeats a value of the file.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for FileError {
 }
 
 impl FileError {
-    /// An error about the file as a whole.
+    /// Creates an error about the file as a whole.
     pub fn for_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
@@ -51,7 +51,7 @@ impl FileError {
         }
     }
 
-    /// An error about `key`, at a byte span of the text (as `toml::Spanned` reports it).
+    /// Creates an error about `key` at `span`, a range of bytes of `text` as `toml::Spanned` reports it.
     pub fn at_span(file: &str, text: &str, span: Range<usize>, key: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
@@ -62,7 +62,7 @@ impl FileError {
     }
 }
 
-/// The candidate nearest to `name`, if one is near enough to be a misspelling of it.
+/// Returns the candidate that is nearest to `name`; `None` if none is near enough for `name` to be a misspelling of it.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near_enough = (name.chars().count() / 3).max(2);
     candidates
@@ -72,14 +72,15 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// The end of an error about an unknown name: ", did you mean `x`?", or nothing.
+/// Returns the end of an error about an unknown name: ", did you mean `x`?" with the nearest candidate, or nothing if none is
+/// near.
 pub(crate) fn suggestion<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     nearest(name, candidates)
         .map(|near| format!(", did you mean `{near}`?"))
         .unwrap_or_default()
 }
 
-/// The parser's errors for text that is not TOML, at most one per line.
+/// Turns the parser's errors about invalid TOML into errors of this module, at most one per line, sorted by line.
 pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::de::Error]) -> Vec<FileError> {
     let mut errors: Vec<FileError> = faults.iter().map(|fault| explain_syntax(file, text, fault)).collect();
     errors.sort_by_key(|error| error.line);
@@ -87,7 +88,7 @@ pub(in crate::domain) fn syntax_faults(file: &str, text: &str, faults: &[toml::d
     errors
 }
 
-/// Makes an error of a syntax error, without quoting the text.
+/// Turns a syntax error of the parser into an error of this module, without quoting the file's text.
 fn explain_syntax(file: &str, text: &str, error: &toml::de::Error) -> FileError {
     let span = error.span();
     let start = span.as_ref().map(|span| span.start);
@@ -143,7 +144,8 @@ fn file_error(file: &str, line: Option<usize>, key: Option<&str>, message: Strin
     }
 }
 
-/// The message that a name (after those of the tables around it) is not one of the candidates.
+/// Returns the message that `name`, in the table with the path `table`, is unknown, with the nearest candidate or else all
+/// candidates. `what` says what is named, such as "key".
 pub(in crate::domain) fn unknown_name(what: &str, (table, name): (&str, &str), candidates: &[&str]) -> String {
     let near = suggestion(name, candidates.iter().copied());
     let valid = if near.is_empty() && !candidates.is_empty() {
@@ -163,7 +165,8 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// The line of a key. The parser may report the table that contains the key, so the search begins there.
+/// Returns the line of the key `name`. For an unknown key, the parser can report the position of the table around it, so the
+/// search begins there.
 fn line_of_key(text: &str, offset: usize, name: &str) -> usize {
     let first = line_of(text, offset);
     text.lines()
@@ -177,7 +180,8 @@ fn key_on_line(text: &str, offset: Option<usize>) -> Option<&str> {
     text.lines().nth(line_of(text, offset?) - 1).and_then(key_of)
 }
 
-/// The key or table name at a span, if the span is one: it comes before `=`, or is in a table header.
+/// Returns the key or table name at `span`. `None` if the span is something else: a key comes before `=`, a table name is in a
+/// header.
 fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
     let before = text.get(..span.start)?.rsplit('\n').next()?.trim();
     let after = text.get(span.end..)?.trim_start();
@@ -190,7 +194,7 @@ fn key_at(text: &str, span: Range<usize>) -> Option<&str> {
     }
 }
 
-/// Whether a string is expected and an unquoted value such as a number or a date was found.
+/// Whether a string is expected, but the value at `start` is an unquoted one such as a number or a date.
 fn wants_quotes(text: &str, start: Option<usize>, expected: &str) -> bool {
     let value = start.and_then(|start| text.get(start..)).unwrap_or_default();
     expected == "a string"
@@ -216,19 +220,22 @@ fn table_of(line: &str) -> Option<&str> {
         .map(|rest| rest.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// The errors of one file.
+/// The errors found so far in one file.
 pub(in crate::domain) struct Faults<'a> {
     file: &'a str,
     text: &'a str,
     errors: Vec<FileError>,
-    /// Whether the parser has found errors already: missing keys may be keys that it removed.
+    /// Whether the parser has found errors. It may have removed keys, so keys that seem to be missing are not reported.
     is_torn: bool,
-    /// Spans of values that cannot be judged, because they may depend on removed or substituted keys.
+    /// The spans of values that are not judged, because they may depend on keys that the parser removed or substituted.
     unsure: Vec<Range<usize>>,
 }
 
 impl<'a> Faults<'a> {
-    /// The parsed value with the errors found so far; or, without a value, only the errors.
+    /// Returns the parsed value with the errors found so far.
+    ///
+    /// # Errors
+    /// All errors, if the parser could not produce a value.
     pub(in crate::domain) fn from_parsed<T>(
         file: &'a str,
         text: &'a str,
@@ -260,7 +267,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// The line where a value begins, counted from 1.
+    /// Returns the line on which the value `place` begins, counted from 1.
     pub(in crate::domain) fn line<T>(&self, place: &Spanned<T>) -> usize {
         FileError::at_span(self.file, self.text, place.span(), "", "")
             .line
@@ -271,7 +278,7 @@ impl<'a> Faults<'a> {
         self.errors.is_empty()
     }
 
-    /// The errors, in the order of their lines.
+    /// Returns the errors, sorted by line.
     pub(in crate::domain) fn into_errors(self) -> Vec<FileError> {
         let mut errors = self.errors;
         errors.sort_by_key(|error| error.line);

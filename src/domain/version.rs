@@ -1,41 +1,42 @@
-//! Versions of what operators change: each change names the version that it was made from.
+//! Version numbers of records that operators change, such as accounts. A change names the version that it is based on, so a
+//! concurrent change is not overwritten.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use thiserror::Error;
 
-/// The number of hexadecimal digits of a checksum.
+/// The number of hexadecimal digits of the checksum in a version's text.
 const CHECK_DIGITS: usize = 8;
 
-/// A revision, which counts the changes, and a checksum of the content. The revision alone does not suffice: a failover of the
-/// store can lose a change, and the next change then gets the same revision.
+/// The version of a stored record: a revision, which is the number of changes so far, and a checksum of the record's content. The
+/// revision alone does not suffice: if a failover of the store loses a change, the next change gets the same revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     revision: u64,
     check: u32,
 }
 
-/// The text is not a version.
+/// The error for a text that is not a [`Version`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a version is a number and 8 hexadecimal digits, such as 17-5f3a9c21, as printed by `show`")]
+#[error("not a version: give a number and 8 hexadecimal digits, such as 17-5f3a9c21, as printed by `show`")]
 pub struct VersionError;
 
 impl Version {
-    /// The version of a revision whose content has this checksum.
+    /// Creates the version of a revision whose content has the checksum `check`.
     pub const fn new(revision: u64, check: u32) -> Self {
         Self { revision, check }
     }
 }
 
-/// `REVISION-CHECK`.
+/// Writes the version as `REVISION-CHECKSUM`, such as `17-5f3a9c21`.
 impl fmt::Display for Version {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}-{:0CHECK_DIGITS$x}", self.revision, self.check)
     }
 }
 
-/// Accepts exactly the text that [`Version`] displays.
+/// Parses exactly the text that [`Version`] displays; other spellings of the same numbers are errors.
 impl FromStr for Version {
     type Err = VersionError;
 

@@ -1,4 +1,4 @@
-//! The wire protocols of clients and providers, and the formats they are built of.
+//! The wire protocols of clients and providers, and the formats that they build on: HTTP/1.1, HTTP/2, JSON, server-sent events.
 
 pub(crate) mod http1;
 pub(crate) mod http2;
@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A wire protocol that clients speak to weir (docs/interface.md, Endpoints).
+/// A wire protocol that clients use to send requests to weir (docs/interface.md, Endpoints).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -32,10 +32,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Every protocol.
+    /// All protocols.
     pub(crate) const ALL: [Self; 3] = [Self::Messages, Self::Responses, Self::Gemini];
 
-    /// The label in logs and metrics.
+    /// Returns the protocol's name, which is its label in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Messages => "messages",
@@ -44,7 +44,7 @@ impl Protocol {
         }
     }
 
-    /// The response header in which clients expect the request's id.
+    /// Returns the name of the response header in which clients of the protocol expect the request's id.
     pub const fn request_id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",
@@ -91,12 +91,13 @@ impl From<Protocol> for UpstreamProtocol {
     }
 }
 
-/// The number of bytes that are searched at a time in short strings.
+/// The number of bytes that [`plain_run`] examines at a time at the start of a string.
 const WORD_BYTES: usize = 8;
-/// The number of words to search before a string counts as long: the search in long strings is slow to start.
+/// The number of words that [`plain_run`] examines itself. For longer strings it uses `memchr`, which is faster but slow to
+/// start.
 const SHORT_WORDS: usize = 4;
 
-/// Returns the number of bytes before the next quote or backslash.
+/// Returns the number of bytes before the first quote or backslash; all bytes if there is none.
 #[inline]
 fn plain_run(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -113,14 +114,14 @@ fn plain_run(bytes: &[u8]) -> usize {
     long_run(rest, SHORT_WORDS * WORD_BYTES)
 }
 
-/// The same for fewer bytes than a word, after `before` others.
+/// Like [`plain_run`], for `bytes` shorter than a word. `before` is the number of bytes before them, and is added to the result.
 #[inline(never)]
 fn run_to_end(bytes: &[u8], before: usize) -> usize {
     let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
     before + bytes.iter().position(is_end).unwrap_or(bytes.len())
 }
 
-/// The same for many bytes, after `before` others.
+/// Like [`plain_run`], for long `bytes`. `before` is the number of bytes before them, and is added to the result.
 #[inline(never)]
 fn long_run(bytes: &[u8], before: usize) -> usize {
     before + memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
@@ -130,16 +131,16 @@ const fn repeated_byte(byte: u8) -> u64 {
     u64::from_le_bytes([byte; WORD_BYTES])
 }
 
-/// Sets the highest bit of the first byte that is a quote or a backslash; bits above that one have no meaning
-/// (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Both characters are ASCII, so one mask of the word's own
-/// highest bits serves for both.
+/// Returns a word in which the lowest bit set is the highest bit of the first byte that is a quote or a backslash; 0 if there is
+/// none. Bits above that one have no meaning (<https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>). Quote and
+/// backslash are ASCII characters, so the same mask serves for both: the bytes of `word` below 0x80.
 const fn end_bits(word: u64) -> u64 {
     let quote = (word ^ repeated_byte(b'"')).wrapping_sub(repeated_byte(1));
     let backslash = (word ^ repeated_byte(b'\\')).wrapping_sub(repeated_byte(1));
     (quote | backslash) & !word & repeated_byte(0x80)
 }
 
-/// Returns the values of all parameters `name`, decoded.
+/// Returns the percent-decoded values of all query parameters that are named `name`.
 fn query_values(query: &str, name: &str) -> Vec<String> {
     query
         .split('&')
@@ -149,7 +150,7 @@ fn query_values(query: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The name of a parameter, still percent-encoded.
+/// Returns the name of a query parameter, still percent-encoded, from the parameter's `name=value` text.
 pub(in crate::domain) fn parameter_name(pair: &str) -> &str {
     pair.split_once('=').map_or(pair, |(name, _)| name)
 }
@@ -160,15 +161,18 @@ pub(in crate::domain) fn decode_query_text(text: &str) -> String {
         .into_owned()
 }
 
-/// Returns the value of the parameter `name`, which may be repeated with the same value.
+/// Returns the percent-decoded value of the query parameter `name`; `None` if the query does not contain it. The parameter is
+/// allowed to occur more than once with the same value.
 ///
 /// # Errors
-/// A message for the client, if the parameter has different values.
+/// The parameter occurs with different values. The error is a message for the client.
 pub(crate) fn query_value(query: Option<&str>, name: &str) -> Result<Option<String>, String> {
     let mut values = query_values(query.unwrap_or_default(), name);
     let last = values.pop();
     if values.iter().any(|other| Some(other) != last.as_ref()) {
-        return Err(format!("`{name}` has different values: give it once"));
+        return Err(format!(
+            "the query parameter `{name}` occurs with different values: give it once"
+        ));
     }
     Ok(last)
 }

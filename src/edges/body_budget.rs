@@ -1,8 +1,8 @@
-//! The process-wide budget of memory for request bodies, with a share for each key and each address.
+//! The process-wide memory budget for request bodies, with a limit for each API key and each client address.
 //!
-//! Bodies are read completely before they are forwarded (ARCHITECTURE.md, "One streaming request"), so many large uploads at
-//! the same time could use up all memory. Room is reserved piece by piece for the bytes that have arrived, never for an
-//! announced length, because announcing costs the sender nothing. Without room, the request is refused.
+//! Bodies are read completely before they are forwarded (ARCHITECTURE.md, "One streaming request"), so many large uploads at the
+//! same time could use up all memory. Memory is reserved piece by piece for the bytes that have arrived, never for an announced
+//! length, because announcing costs the sender nothing. If there is no room for a piece, the request is refused.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -13,38 +13,38 @@ use crate::edges::limiter::ClientAddress;
 #[cfg(test)]
 mod tests;
 
-/// Maximum numbers of bytes that are held at the same time.
+/// Maximum numbers of body bytes that are in memory at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyLimits {
-    /// For the whole process.
+    /// The maximum for the whole process, in bytes.
     pub(crate) bytes_max: u64,
-    /// For one key.
+    /// The maximum for one API key, in bytes.
     pub(crate) key_bytes_max: u64,
-    /// For one address.
+    /// The maximum for one client address, in bytes.
     pub(crate) address_bytes_max: u64,
 }
 
-/// The key and address for which a body is held.
+/// The API key and the client address for which a request body's memory is reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyHolder {
-    /// The key, by its digest.
+    /// The digest of the API key.
     pub(crate) key: [u8; 32],
-    /// The client's address; `None` if many clients share it, so that only the other limits apply.
+    /// The client's address; `None` if many clients share the address, so that no limit per address applies.
     pub(crate) address: Option<ClientAddress>,
 }
 
-/// The limit that leaves no room. That of the process is checked first.
+/// Which limit leaves no room for more bytes. The limit of the process is checked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// The limit of the process.
+    /// The limit for the whole process.
     All,
-    /// The limit of the key.
+    /// The limit for the API key.
     Key,
-    /// The limit of the address.
+    /// The limit for the client address.
     Address,
 }
 
-/// Counts the held bytes and keeps them within their limits. Clones share the counts.
+/// Counts the reserved body bytes and keeps them within the limits. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget {
     inner: Arc<BudgetState>,
@@ -56,20 +56,20 @@ struct BudgetState {
     held: Mutex<HeldBytes>,
 }
 
-/// Bytes by holder. The hash is fast, because each request is looked up several times, and randomly keyed like the standard
-/// one.
+/// Numbers of reserved bytes by holder. The hash function is fast, because there are several lookups for each request, and it is
+/// randomly seeded like the standard one.
 type BytesByHolder<K> = HashMap<K, u64, ahash::RandomState>;
 
 #[derive(Debug, Default)]
 struct HeldBytes {
     all: u64,
-    /// Only holders of at least one byte.
+    /// Reserved bytes by API key. Like `by_address`, it contains only holders of at least one byte.
     by_key: BytesByHolder<[u8; 32]>,
     by_address: BytesByHolder<ClientAddress>,
 }
 
 impl BodyBudget {
-    /// A budget without held bytes.
+    /// Creates a budget without reserved bytes.
     pub(crate) fn new(limits: BodyLimits) -> Self {
         Self {
             inner: Arc::new(BudgetState {
@@ -79,7 +79,7 @@ impl BodyBudget {
         }
     }
 
-    /// An empty reservation, to be grown as the body arrives.
+    /// Returns an empty reservation for `holder`, which the caller grows as the body arrives.
     pub(crate) fn reservation(&self, holder: BodyHolder) -> BodyReservation {
         BodyReservation {
             inner: Arc::clone(&self.inner),
@@ -88,7 +88,7 @@ impl BodyBudget {
         }
     }
 
-    /// The number of bytes held now.
+    /// The number of bytes reserved at present.
     pub(crate) fn in_use(&self) -> u64 {
         self.inner.held.lock().all
     }
@@ -119,7 +119,7 @@ impl HeldBytes {
     }
 }
 
-/// Subtracts `bytes` from a count, and removes the entry at 0.
+/// Subtracts `bytes` from the count of `holder`, and removes the entry when its count becomes 0.
 fn subtract<K: Eq + Hash>(counts: &mut BytesByHolder<K>, holder: &K, bytes: u64) {
     if let Some(count) = counts.get_mut(holder) {
         *count = count.saturating_sub(bytes);
@@ -129,7 +129,7 @@ fn subtract<K: Eq + Hash>(counts: &mut BytesByHolder<K>, holder: &K, bytes: u64)
     }
 }
 
-/// Bytes reserved from a [`BodyBudget`]; released on drop.
+/// A number of bytes reserved from a [`BodyBudget`]. They are released when this is dropped.
 #[derive(Debug)]
 #[must_use = "the bytes are released as soon as this is dropped"]
 pub(crate) struct BodyReservation {
@@ -142,7 +142,7 @@ impl BodyReservation {
     /// Reserves `more` additional bytes. Never waits.
     ///
     /// # Errors
-    /// The limit that leaves no room for them. Nothing is reserved then.
+    /// The limit that leaves no room for them. Then nothing is reserved.
     pub(crate) fn grow(&mut self, more: u64) -> Result<(), NoRoom> {
         if more == 0 {
             return Ok(());
@@ -153,12 +153,12 @@ impl BodyReservation {
         Ok(())
     }
 
-    /// The number of reserved bytes.
+    /// The number of bytes in this reservation.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The limits of the budget.
+    /// The limits of the budget to which this reservation belongs.
     pub(crate) fn limits(&self) -> BodyLimits {
         self.inner.limits
     }

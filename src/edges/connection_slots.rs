@@ -1,8 +1,8 @@
-//! Slots for connections. When all are taken, a connection that waits for its client gives way to a new one.
+//! A listener's slots for connections. When all are taken, an idle connection is closed to make room for a new one.
 //!
-//! This keeps a listener reachable without waiting for the timeouts of idle connections. The first to give way is the
-//! connection that has been without a complete request for the longest time; if all have one, the one whose client has not read
-//! its answer for the longest time. A connection whose request weir is working on never gives way.
+//! This keeps a listener reachable without waiting for the timeouts of idle connections. The connection that is closed is the one
+//! that has been without a complete request for the longest time. If all have a complete request, it is the one whose client has
+//! not read its answer for the longest time. A connection whose request weir is processing is never closed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::edges::limiter::ClientAddress;
 
-/// The slots of a listener.
+/// The connection slots of one listener.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     max: usize,
@@ -27,18 +27,18 @@ struct TakenSlots {
 
 #[derive(Debug)]
 struct SlotConnection {
-    /// The client, once known.
+    /// The address of the connection's client; `None` until it has been determined.
     client: Option<ClientAddress>,
-    /// Number of complete requests that are not answered yet.
+    /// Number of complete requests on this connection that are not answered yet.
     requests: usize,
-    /// Whether its client does not read what is written.
+    /// Whether the client does not read the bytes that are written to it.
     is_untaken: bool,
-    /// The moment of its last change.
+    /// The value of `moment` at this connection's last change.
     since: u64,
     gives_way: Arc<Notify>,
 }
 
-/// The slot of a connection; freed when the connection gives way or this is dropped.
+/// The slot of a connection. It becomes free when this is dropped, or when the connection gives way to another one.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// Slots for at most `max` connections.
+    /// Creates slots for at most `max` connections.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -55,7 +55,8 @@ impl ConnectionSlots {
         })
     }
 
-    /// A slot for a new connection without a complete request yet; `None` if all are taken and none gives way.
+    /// Returns a slot for a new connection, which has no complete request yet. Returns `None` if all slots are taken and no
+    /// connection can give way.
     pub(crate) fn acquire(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut taken = self.taken.lock();
         if taken.connections.len() >= self.max && !taken.close_first(|_| true) {
@@ -78,7 +79,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// Makes one connection of a client give way, if one can. Returns whether one did.
+    /// Closes one connection of a client to make room, if one of them can give way. Returns whether one was closed.
     pub(crate) fn make_way(&self, client: ClientAddress) -> bool {
         self.taken
             .lock()
@@ -91,7 +92,7 @@ impl ConnectionSlots {
         self.taken.lock().connections.len()
     }
 
-    /// The number of connections with a complete request.
+    /// The number of connections with a complete request that is not answered yet.
     #[cfg(test)]
     pub(crate) fn at_work(&self) -> usize {
         let taken = self.taken.lock();
@@ -105,7 +106,7 @@ impl TakenSlots {
         self.moment
     }
 
-    /// Makes the first connection that matches and can give way do so. Returns whether one did.
+    /// Closes the connection that matches `of`, can give way, and has been waiting for longest. Returns whether there was one.
     fn close_first(&mut self, of: impl Fn(&SlotConnection) -> bool) -> bool {
         let waiting = self.connections.iter();
         let waiting = waiting.filter(|(_, one)| of(one) && (one.requests == 0 || one.is_untaken));
@@ -120,33 +121,33 @@ impl TakenSlots {
 }
 
 impl ConnectionSlot {
-    /// Sets the client of the connection.
+    /// Sets the address of the connection's client.
     pub(crate) fn set_client(&self, client: ClientAddress) {
         self.change(|connection| connection.client = Some(client));
     }
 
-    /// A complete request of this connection has arrived.
+    /// Records that a complete request has arrived on this connection.
     pub(crate) fn on_request(&self) {
         self.change(|connection| connection.requests += 1);
     }
 
-    /// A request of this connection has been answered.
+    /// Records that a request of this connection has been answered.
     pub(crate) fn on_answered(&self) {
         self.change(|connection| connection.requests = connection.requests.saturating_sub(1));
     }
 
-    /// Like [`ConnectionSlot::on_request`], answered when the guard is dropped.
+    /// Like [`ConnectionSlot::on_request`]. The request is recorded as answered when the guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.on_request();
         RequestGuard(Arc::clone(self))
     }
 
-    /// Sets whether the client does not read what is written.
+    /// Sets whether the client does not read the bytes that are written to it.
     pub(crate) fn set_untaken(&self, untaken: bool) {
         self.change(|connection| connection.is_untaken = untaken);
     }
 
-    /// Returns when this connection has given way and has to be closed.
+    /// Waits until this connection has given way to another one, and so must be closed.
     pub(crate) fn given_way(&self) -> impl Future<Output = ()> + Send + use<> {
         let gives_way = Arc::clone(&self.gives_way);
         async move { gives_way.notified().await }
@@ -169,7 +170,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A request of a connection that is not answered yet; answered on drop.
+/// A request of a connection that is not answered yet. It is recorded as answered when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Arc<ConnectionSlot>);
 
@@ -186,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether it has given way; asked once.
+    /// Whether the connection has given way to another one.
     fn is_gone(slot: &ConnectionSlot) -> bool {
         slot.given_way().now_or_never().is_some()
     }
@@ -260,8 +261,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever connections do: there are never more than there may be, those at work stay, and a new one gets a slot
-        /// whenever one waits for its client.
+        /// Whatever the connections do, there are never more than the maximum, connections with a request stay, and a new one
+        /// gets a slot whenever a connection waits for its client.
         #[test]
         fn who_is_at_work_stays_and_who_waits_gives_way(steps in prop::collection::vec((0_u8..6, 0_usize..8), 0..200)) {
             const MAX: usize = 5;

@@ -1,5 +1,5 @@
-//! Rate limits per client by the generic cell rate algorithm (ITU-T I.371): a token bucket that stores one time per client. It
-//! counts in integers, without rounding.
+//! Rate limits per client with the generic cell rate algorithm (ITU-T I.371): a token bucket that stores only one time per
+//! client. It computes with integers, without rounding.
 
 #[cfg(test)]
 mod tests;
@@ -16,36 +16,36 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 const MINUTE_NANOS: u128 = 60_000_000_000;
-/// Maximum number of idle clients that one event removes, so that memory shrinks as gradually as it grew.
+/// Maximum number of idle clients that are removed at each event, so that memory shrinks as gradually as it grew.
 const SWEPT_MAX: usize = 2;
 
-/// A rate limit, and the number of clients it is tracked for.
+/// A rate limit for each client, and the maximum number of clients for which it is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateAllowance {
-    /// Sustained events per minute of a client, at least 1.
+    /// Maximum sustained rate of a client's events, per minute; at least 1.
     pub per_minute: u32,
-    /// Maximum events of an idle client at once, at least 1.
+    /// Maximum number of events of an idle client at once; at least 1.
     pub burst: u32,
-    /// Maximum number of clients to track, at least 1.
+    /// Maximum number of clients for which the rate is tracked; at least 1.
     pub clients_max: usize,
 }
 
-/// Limits the event rate of each client. Times are nanoseconds since `start`, multiplied by `per_minute`, so that one event
-/// takes exactly `MINUTE_NANOS`. A limit shared by all has one client, `()`.
+/// Limits the event rate of each client. Times are nanoseconds since `start`, multiplied by `per_minute`, so that one event takes
+/// exactly `MINUTE_NANOS`. A limit shared by all clients is a limiter with the single client `()`.
 #[derive(Debug)]
 pub(crate) struct Limiter<C: Hash + Eq> {
     start: Instant,
     per_minute: u128,
-    /// How far a client may be ahead of its rate, in the same unit.
+    /// How far a client may be ahead of its sustained rate, in the unit of all times here (nanoseconds times `per_minute`).
     ahead: u128,
     clients_max: usize,
-    /// For each client, the time at which its rate would allow all its events so far, the most recent client first. SipHash,
-    /// because strangers choose the addresses.
+    /// For each client, the time at which its sustained rate would have allowed all its events so far. The most recent client is
+    /// first. The hash function is SipHash, because strangers choose the addresses.
     clients: Mutex<ClientRates<C>>,
 }
 
 impl<C: Copy + Hash + Eq> Limiter<C> {
-    /// A limiter without events. `start` is a time before the first use.
+    /// Creates a limiter without events. `start` is a time before the first use.
     pub(crate) fn new(allowance: RateAllowance, start: Instant) -> Self {
         let burst = u128::from(allowance.burst.max(1));
         Self {
@@ -53,15 +53,15 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
             per_minute: u128::from(allowance.per_minute.max(1)),
             ahead: (burst - 1) * MINUTE_NANOS,
             clients_max: allowance.clients_max.max(1),
-            // Unbounded, so that it does not allocate for `clients_max` in advance.
+            // The cache is unbounded, so that it does not allocate memory for `clients_max` entries in advance.
             clients: Mutex::new(LruCache::unbounded_with_hasher(RandomState::new())),
         }
     }
 
-    /// Admits and counts an event of a client.
+    /// Counts an event of a client if the limit allows it.
     ///
     /// # Errors
-    /// The limit is reached: the time until the event would be admitted. A refused event is not counted.
+    /// The limit is reached. The error is the time until the event would be allowed. A refused event is not counted.
     pub(crate) fn try_acquire(&self, client: C, now: Instant) -> Result<(), Duration> {
         let now = self.scaled(now);
         let mut clients = self.clients.lock();
@@ -70,7 +70,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         Ok(())
     }
 
-    /// Whether an event of a client would be admitted, without counting it.
+    /// Checks whether an event of a client would be allowed, without counting it.
     ///
     /// # Errors
     /// As for [`Limiter::try_acquire`].
@@ -79,7 +79,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
             .map(drop)
     }
 
-    /// Counts an event of a client even beyond its limit, so that it has to wait longer.
+    /// Counts an event of a client even if it exceeds the limit, so that the client has to wait longer.
     pub(crate) fn count(&self, client: C, now: Instant) {
         let now = self.scaled(now);
         let mut clients = self.clients.lock();
@@ -87,7 +87,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
         self.insert(&mut clients, client, until, now);
     }
 
-    /// The client's time, as in `clients`, if it may have another event.
+    /// Returns the client's time, as in the field `clients`, if another event of the client is allowed now.
     fn allowed(&self, clients: &mut ClientRates<C>, client: C, now: u128) -> Result<u128, Duration> {
         let until = client_time(clients, &client, now);
         match (until - now).saturating_sub(self.ahead) {
@@ -116,7 +116,7 @@ impl<C: Copy + Hash + Eq> Limiter<C> {
 
 type ClientRates<C> = LruCache<C, u128, RandomState>;
 
-/// The client's time, as in [`Limiter`], but not before `now`.
+/// Returns the client's time, as in [`Limiter`], or `now` if that is later.
 fn client_time<C: Hash + Eq>(clients: &mut ClientRates<C>, client: &C, now: u128) -> u128 {
     clients.get(client).map_or(now, |until| now.max(*until))
 }
@@ -125,19 +125,20 @@ fn nanos(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// A client's address. An IPv6 address counts as its /64 network, because one household or machine has all of it.
+/// A client's IP address. An IPv6 address is reduced to its /64 network, because one household or machine owns the whole network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// The peer's address, or the address that it forwards for. `x-forwarded-for` counts only from a trusted peer; it is read
-    /// from its end, past trusted addresses, up to the first that is not trusted. An entry that is not an address ends the
-    /// reading, because no trusted proxy wrote what precedes it.
+    /// Returns the peer's address, or the client's address in `x-forwarded-for` if the peer is trusted. The header is read from
+    /// its end, past trusted addresses, to the first address that is not trusted. Reading stops at an entry that is not an
+    /// address, because no trusted proxy wrote the entries before it.
     pub(crate) fn from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
         Self::from(forwarded_address(peer, headers, trusted))
     }
 
-    /// Like [`ClientAddress::from_headers`], but `None` if the result is a trusted proxy, which many clients share.
+    /// Like [`ClientAddress::from_headers`], but returns `None` if the result is the address of a trusted proxy, which many
+    /// clients share.
     pub(crate) fn single_from_headers(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<Self> {
         let last = forwarded_address(peer, headers, trusted);
         (!is_trusted(&last, trusted)).then(|| Self::from(last))
@@ -172,7 +173,7 @@ impl From<IpAddr> for ClientAddress {
     }
 }
 
-/// Parses an entry: an address, which some proxies write in brackets or with a port.
+/// Parses an entry of `x-forwarded-for`: an address, which some proxies write in brackets or with a port.
 fn parse_entry(entry: &str) -> Option<IpAddr> {
     let entry = entry.trim();
     let bare = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

@@ -1,4 +1,4 @@
-//! Low-priority threads, for long work that must not delay other requests.
+//! A pool of low-priority threads, for long work that must not delay other requests.
 
 use std::{
     collections::BTreeSet,
@@ -9,28 +9,31 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// The nice value of the threads (`nice(2)`): under load, each gets about a tenth of the processor time of a normal thread.
+/// The nice value of the pool's threads (`nice(2)`). Under load, each gets about a tenth of the processor time of a normal
+/// thread.
 const NICE: i32 = 10;
-/// The highest nice value: under load, about a seventieth.
+/// The highest nice value. Under load, such a thread gets about a seventieth of the processor time of a normal thread.
 const NICEST: i32 = 19;
 
-/// The work was not completed: it panicked, or no thread could be started.
+/// Error: the work was not completed, because it panicked or because no thread could be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotDone;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A few low-priority threads. Clones share them; they end with the last clone.
+/// A pool of a few low-priority threads. Clones share the threads, which end with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct LowPriorityThreads {
     threads: Arc<[mpsc::Sender<Work>]>,
-    /// The idle threads. The lowest one takes the next work, so that sequential work reuses the memory of one thread.
+    /// The numbers of the idle threads. The thread with the lowest number gets the next work, so that sequential work reuses the
+    /// memory of one thread.
     idle: Arc<Mutex<BTreeSet<usize>>>,
-    /// Work is handed over only to an idle thread, so that work whose caller has stopped waiting is never begun.
+    /// One permit for each idle thread. Work is handed over only to an idle thread, so that work whose caller has stopped waiting
+    /// is never begun.
     free: Arc<Semaphore>,
 }
 
-/// A busy thread, which becomes idle when this is dropped.
+/// A busy thread. It becomes idle when this is dropped.
 struct ThreadTurn {
     thread: usize,
     idle: Arc<Mutex<BTreeSet<usize>>>,
@@ -38,7 +41,7 @@ struct ThreadTurn {
 }
 
 impl LowPriorityThreads {
-    /// Starts `threads` threads, at least one.
+    /// Starts `threads` threads, but at least one.
     pub(crate) fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let thread = |_| {
@@ -46,11 +49,11 @@ impl LowPriorityThreads {
             let builder = std::thread::Builder::new().name("weir-low".to_owned());
             builder.spawn(move || run_queue(&waiting)).ok().map(|_| work)
         };
-        // If not all threads can be started, fewer do the work.
+        // If the system refuses to start some of the threads, the others do all the work.
         let threads: Arc<[_]> = (0..threads).filter_map(thread).collect();
         let free = Semaphore::new(threads.len());
         if threads.is_empty() {
-            // `run` then fails at once.
+            // Without a single thread, every call of `run` fails at once.
             free.close();
         }
         Self {
@@ -60,7 +63,7 @@ impl LowPriorityThreads {
         }
     }
 
-    /// Does `work` as soon as a thread is free.
+    /// Runs `work` as soon as a thread is idle, and returns its result.
     ///
     /// # Errors
     /// [`NotDone`]: the work panicked, or there is no thread.
@@ -76,8 +79,8 @@ impl LowPriorityThreads {
         let (done, result) = oneshot::channel();
         let work = move || {
             let output = catch_unwind(AssertUnwindSafe(work));
-            // Kept until the work is done, even if nobody waits for it; dropped before the result is sent, so that the caller
-            // finds the thread idle.
+            // The turn is kept until the work is done, even if the caller has stopped waiting. It is dropped before the result is
+            // sent, so that the caller then finds the thread idle.
             drop(turn);
             if let Ok(output) = output {
                 let _ = done.send(output);
@@ -105,7 +108,7 @@ impl Drop for ThreadTurn {
     }
 }
 
-/// The main function of a thread: does work until all senders are gone.
+/// The main function of a thread: runs the received work until all senders are dropped.
 fn run_queue(waiting: &mpsc::Receiver<Work>) {
     lower_priority(NICE);
     while let Ok(work) = waiting.recv() {

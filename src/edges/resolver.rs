@@ -1,8 +1,8 @@
-//! Resolves provider host names to socket addresses in the background.
+//! Resolves the host names of providers to socket addresses in the background.
 //!
-//! Requests must neither wait for a name server nor depend on one: `HttpPeer::new` with a name would block to resolve it, and
-//! panic on failure. So a task resolves every name at start and then every `refresh`, and requests read the last good addresses
-//! without a lock. An unresolved name leads to a 503.
+//! Requests must not wait for a name server and must not depend on one: `HttpPeer::new` with a name would block until it is
+//! resolved, and panic if that fails. So a task resolves every name at the start and then every `refresh`. Requests read the last
+//! good addresses without a lock. A request to a provider with an unresolved name gets 503.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,25 +15,25 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 
-/// The first wait after a failed lookup; it doubles with each further failure, up to [`ResolverSettings::refresh`].
+/// The first wait after a failed lookup. It doubles with each further failure, up to [`ResolverSettings::refresh`].
 pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// Maximum number of addresses to keep per name and address family.
+/// Maximum number of addresses that are stored per name and address family.
 pub(crate) const ADDRESSES_MAX: usize = 64;
 
-/// Intervals and timeouts of lookups.
+/// The interval and the timeout of lookups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolverSettings {
-    /// The interval between successful lookups of a name, and the maximum wait after a failed one.
+    /// The interval between successful lookups of a name. It is also the maximum wait after a failed lookup.
     pub refresh: Duration,
     /// Timeout of a single lookup.
     pub timeout: Duration,
 }
 
-/// Resolves one name to addresses. Production uses [`SystemLookup`]; tests have their own.
+/// A source of addresses for a host name. Production uses [`SystemLookup`]; tests have their own.
 #[async_trait]
 pub(crate) trait HostLookup: Send + Sync {
-    /// The addresses of `host`, each with `port`. An empty list counts as a failure.
+    /// Returns the addresses of `host`, each with `port`. An empty list is treated as a failure.
     async fn lookup(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>>;
 }
 
@@ -48,7 +48,7 @@ impl HostLookup for SystemLookup {
     }
 }
 
-/// The last good addresses of every provider host. Cheap to read, refreshed by [`Resolver::run`].
+/// The last good addresses of every provider host. Reading is cheap; [`Resolver::run`] refreshes them.
 pub(crate) struct Resolver {
     settings: ResolverSettings,
     lookup: Box<dyn HostLookup>,
@@ -59,17 +59,18 @@ pub(crate) struct Resolver {
     moved: watch::Sender<()>,
 }
 
-/// Addresses by host, then port. A host nearly always has one port, so a list is better than a second map, and a lookup needs
-/// no owned key.
+/// The addresses by host, then by port. Nearly every host has only one port, so the ports are a list, not a second map. Lookups
+/// need no owned key.
 type AddressTable = HashMap<String, Vec<(u16, AddressFamilies)>>;
 
-/// The addresses of one name.
+/// The addresses of one name and port, by family (IPv4 and IPv6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AddressFamilies {
-    /// The addresses of the family that the system lists first. It sorts by reachability (RFC 6724), so this family works and
-    /// the other may not: on an IPv4-only machine, using both would make every second connection fail.
+    /// The addresses of the family that the system lists first. The system sorts addresses by reachability (RFC 6724), so this
+    /// family works, and the other one may not work: on an IPv4-only machine, every second connection would fail if both were
+    /// used.
     preferred: Arc<[SocketAddr]>,
-    /// The addresses of the other family, used when the preferred one does not answer.
+    /// The addresses of the other family, which are used if a preferred address does not answer.
     other: Arc<[SocketAddr]>,
 }
 
@@ -81,12 +82,12 @@ struct HostTarget {
 }
 
 impl Resolver {
-    /// A resolver of `hosts` by the system's resolver; nothing is resolved before [`Resolver::run`].
+    /// Creates a resolver of `hosts` that uses the system's resolver. Nothing is resolved before [`Resolver::run`].
     pub(crate) fn new(hosts: Vec<(String, u16)>, settings: ResolverSettings) -> Self {
         Self::with_lookup(hosts, settings, Box::new(SystemLookup))
     }
 
-    /// Like [`Resolver::new`], with another source of addresses.
+    /// Like [`Resolver::new`], but with `lookup` as the source of addresses.
     pub(crate) fn with_lookup(
         hosts: Vec<(String, u16)>,
         settings: ResolverSettings,
@@ -103,8 +104,8 @@ impl Resolver {
         }
     }
 
-    /// The last good addresses of the family that the system prefers; `None` for a name that is not configured or was never
-    /// resolved. Never waits. A literal address (also `[::1]`) is returned as it is.
+    /// Returns the last good addresses of a host, of the family that the system prefers. Returns `None` for a name that is not
+    /// configured or was never resolved. Never waits. If `host` is an IP address (also `[::1]`), it is returned unchanged.
     pub(crate) fn addresses(&self, host: &str, port: u16) -> Option<Arc<[SocketAddr]>> {
         if let Some(literal) = literal(host) {
             return Some(Arc::from([SocketAddr::new(literal, port)]));
@@ -117,8 +118,8 @@ impl Resolver {
             .map(|(_, found)| Arc::clone(&found.preferred))
     }
 
-    /// Where to connect when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name and the
-    /// other family, if there is one. Different addresses map to different ones, as far as possible. Never waits.
+    /// Returns the address to try when `address`, one of [`Resolver::addresses`], does not answer: an address of the same name in
+    /// the other family, or `None` if there is none. As far as possible, different addresses get different results. Never waits.
     pub(crate) fn other_family(&self, host: &str, port: u16, address: SocketAddr) -> Option<SocketAddr> {
         let table = self.table.load();
         let (_, found) = table.get(host)?.iter().find(|(known, _)| *known == port)?;
@@ -126,8 +127,8 @@ impl Resolver {
         found.other.get(at.checked_rem(found.other.len())?).copied()
     }
 
-    /// Replaces the set of names, for a reload. Known addresses of remaining names are kept, removed names are forgotten at
-    /// once, and new names are resolved by the running task.
+    /// Replaces the set of names at a reload. Known addresses of names that remain are kept, and those of removed names are
+    /// dropped at once. The running task resolves the new names.
     pub(crate) fn set_hosts(&self, hosts: Vec<(String, u16)>) {
         let next = targets(hosts, &self.targets.load());
         self.targets.store(Arc::new(next));
@@ -145,12 +146,12 @@ impl Resolver {
         self.hosts_changed.notify_one();
     }
 
-    /// A receiver that is notified whenever an address may have changed: one was found, or a name was removed.
+    /// Returns a receiver that is notified whenever an address may have changed: an address was found, or a name was removed.
     pub(crate) fn subscribe_changes(&self) -> watch::Receiver<()> {
         self.moved.subscribe()
     }
 
-    /// Failed lookups so far, by host, for the metrics.
+    /// Returns the number of failed lookups so far by host, for the metrics.
     pub(crate) fn failures(&self) -> Vec<(String, u64)> {
         let mut sums: HashMap<String, u64> = HashMap::new();
         for target in self.targets.load().iter() {
@@ -159,15 +160,16 @@ impl Resolver {
         sums.into_iter().collect()
     }
 
-    /// Waits until [`Resolver::run`] has tried every name once, successfully or not, so that the first request after a start
-    /// can be answered. Takes at most [`ResolverSettings::timeout`] once the task runs.
+    /// Waits until [`Resolver::run`] has tried to resolve every name once, successfully or not, so that the first request after a
+    /// start can be served. Once the task runs, this takes at most [`ResolverSettings::timeout`].
     pub(crate) async fn first_pass(&self) {
-        // The sender lives in self, so waiting cannot fail.
+        // The sender is part of `self`, so waiting cannot fail.
         let mut tried = self.tried.subscribe();
         let _seen = tried.wait_for(|tried| *tried).await;
     }
 
-    /// The task: resolves all names in parallel, then each repeatedly until `shutdown` becomes true.
+    /// The background task. It first resolves all names in parallel, then each of them periodically until `shutdown` becomes
+    /// true.
     pub(crate) async fn run(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -178,7 +180,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves all names and refreshes them. Never returns; dropped when the names change.
+    /// Resolves all names and refreshes them. Never returns; the caller drops it when the names change.
     async fn keep_resolved(&self) {
         let targets = self.targets.load_full();
         let first = join_all(targets.iter().map(|target| self.resolve(target))).await;
@@ -198,7 +200,7 @@ impl Resolver {
         std::future::pending::<()>().await;
     }
 
-    /// Looks up one name. Returns false if that failed; the last good addresses are then kept.
+    /// Looks up one name and stores its addresses. Returns false if the lookup failed; then the last good addresses are kept.
     async fn resolve(&self, target: &HostTarget) -> bool {
         let answer = tokio::time::timeout(self.settings.timeout, self.lookup.lookup(&target.host, target.port)).await;
         let reason = match answer {
@@ -212,7 +214,7 @@ impl Resolver {
         };
         target.failures.fetch_add(1, Ordering::Relaxed);
         let last_good = self.addresses(&target.host, target.port).is_some();
-        tracing::warn!(host = %target.host, port = target.port, %reason, last_good, "provider host not resolved");
+        tracing::warn!(host = %target.host, port = target.port, %reason, last_good, "cannot resolve the provider's host name");
         false
     }
 
@@ -245,7 +247,7 @@ impl std::fmt::Debug for Resolver {
     }
 }
 
-/// The wait before the next lookup after this many failures in a row.
+/// Returns the wait before the next lookup of a name after `failures` failures in a row.
 fn wait(failures: u32, refresh: Duration) -> Duration {
     match failures.checked_sub(1) {
         None => refresh,
@@ -253,7 +255,7 @@ fn wait(failures: u32, refresh: Duration) -> Duration {
     }
 }
 
-/// Splits addresses by family, without duplicates, in the system's order.
+/// Splits addresses by family, without duplicates, in the system's order. The first address's family is preferred.
 fn families(found: &[SocketAddr]) -> AddressFamilies {
     let prefers_v4 = found.first().is_some_and(SocketAddr::is_ipv4);
     let (mut preferred, mut other) = (Vec::new(), Vec::new());
@@ -284,7 +286,8 @@ fn is_target(targets: &[Arc<HostTarget>], host: &str, port: u16) -> bool {
     targets.iter().any(|target| target.port == port && target.host == host)
 }
 
-/// The names to resolve, without duplicates and literal addresses. Remaining names keep their failure counts.
+/// Returns the names to resolve, without duplicates and without IP addresses. Names that were in `known` keep their failure
+/// counts.
 fn targets(hosts: Vec<(String, u16)>, known: &[Arc<HostTarget>]) -> Vec<Arc<HostTarget>> {
     let mut targets: Vec<Arc<HostTarget>> = Vec::new();
     for (host, port) in hosts {

@@ -1,5 +1,5 @@
-//! Providers that an operator has switched off at run time. Each node keeps them in a small file, so that a restart does not
-//! switch them on again.
+//! The providers that an operator has switched off at run time. Each node stores their names in a small file, so that they are
+//! still off after a restart.
 
 use std::{
     collections::BTreeSet,
@@ -10,17 +10,17 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-/// The providers that an operator has switched off, kept in a file.
+/// The set of providers that an operator has switched off, stored in a file.
 #[derive(Debug)]
 pub(crate) struct ProviderSwitches {
     off: ArcSwap<BTreeSet<String>>,
     path: PathBuf,
-    /// Held while the file is written, so that no concurrent change is lost.
+    /// Locked while the file is written, so that no concurrent change is lost.
     writing: Mutex<()>,
 }
 
 impl ProviderSwitches {
-    /// Reads the file; without one, all providers are on.
+    /// Reads the file. If it does not exist, all providers are on.
     ///
     /// # Errors
     /// The file exists but cannot be read.
@@ -28,7 +28,7 @@ impl ProviderSwitches {
         let off: BTreeSet<String> = match std::fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 io::Error::other(format!(
-                    "{}: {error}; delete it to switch all providers on",
+                    "cannot parse {}: {error}; delete this file to switch all providers on",
                     path.display()
                 ))
             })?,
@@ -42,15 +42,15 @@ impl ProviderSwitches {
         })
     }
 
-    /// Whether a provider is switched off.
+    /// Whether an operator has switched `provider` off.
     pub(crate) fn is_off(&self, provider: &str) -> bool {
         self.off.load().contains(provider)
     }
 
-    /// Switches a provider on or off, effective for the next request. Returns whether anything changed.
+    /// Turns a provider on or off, effective for the next request. Returns whether this changed anything.
     ///
     /// # Errors
-    /// The file cannot be written. Nothing has changed then.
+    /// The file cannot be written. Then nothing has changed.
     pub(crate) fn set(&self, provider: &str, on: bool) -> io::Result<bool> {
         let _writing = self.writing.lock();
         let mut off = BTreeSet::clone(&self.off.load());
@@ -60,7 +60,7 @@ impl ProviderSwitches {
             off.insert(provider.to_owned())
         };
         if changed {
-            // The file is renamed into place, so that a crash leaves either the old or the new one.
+            // The new file is renamed into place, so that after a crash either the old or the new one is there completely.
             let partial = self.path.with_extension("partial");
             std::fs::write(&partial, serde_json::to_vec(&off)?)?;
             std::fs::rename(&partial, &self.path)?;
@@ -95,7 +95,7 @@ mod tests {
             ProviderSwitches::open(&path)
                 .unwrap_err()
                 .to_string()
-                .contains("delete it")
+                .contains("delete this file")
         );
         assert_eq!(std::fs::read(&path).unwrap(), b"no");
     }

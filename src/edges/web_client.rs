@@ -1,5 +1,5 @@
-//! Sends weir's own requests to web servers, with timeouts and size limits. Redirects are not followed. Clients' requests to
-//! providers go through Pingora instead.
+//! A client for weir's own requests to web servers, with timeouts and size limits. It does not follow redirects. The requests
+//! that clients send to providers go through Pingora instead.
 
 #[cfg(test)]
 mod tests;
@@ -23,46 +23,46 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-/// How long an idle connection is kept: shorter than servers keep theirs.
+/// How long an idle connection stays open: shorter than on most servers, so that a server rarely closes it first.
 const IDLE_FOR: Duration = Duration::from_secs(4);
 
-/// The body of a request, which may be streamed.
+/// The body of a request, which can be streamed.
 pub(crate) type Upload = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Limits of a client's requests.
+/// The limits of a web client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WebLimits {
-    /// Timeout for a connection, TLS included.
+    /// Timeout for opening a connection, TLS included.
     pub connect: Duration,
-    /// Timeout from the name lookup to the last byte of the response; `None`: the caller ends the request.
+    /// Timeout from the name lookup to the last byte of the response; `None` if the caller limits the time itself.
     pub total: Option<Duration>,
     /// Maximum size of a response's body, in bytes.
     pub answer_bytes_max: usize,
-    /// Maximum number of idle connections to keep for each server.
+    /// Maximum number of idle connections to each server.
     pub idle_max: usize,
 }
 
-/// Why a request failed. The texts do not repeat the address, except in messages about its name lookup or certificate.
+/// Why a request failed. The messages do not contain the URL, except for messages about its name lookup or certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WebError {
     /// The address is not an HTTP URL.
-    #[error("the address is not http://HOST or https://HOST")]
+    #[error("the address is not an http:// or https:// URL with a host")]
     Address,
     /// The connection could not be established.
-    #[error("no connection: {0}")]
+    #[error("cannot connect: {0}")]
     Connect(String),
-    /// The connection broke off, or the peer did not answer in HTTP. The request may have arrived.
-    #[error("no answer: {0}")]
+    /// The connection broke off, or the server did not answer in HTTP. The server may have received the request.
+    #[error("the connection broke off or the answer is not HTTP: {0}")]
     Broken(String),
-    /// The request timed out. It may have arrived.
+    /// The request timed out. The server may have received it.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
-    /// The response is too large.
+    /// The response's body has more than this number of bytes.
     #[error("the answer has more than {0} bytes")]
     TooLong(usize),
 }
 
-/// Sends requests. Cheap to clone. Has to be used inside a Tokio runtime.
+/// An HTTP client. Cheap to clone. Must be used inside a Tokio runtime.
 #[derive(Clone)]
 pub(crate) struct WebClient {
     client: Client<TimeoutConnector<HttpsConnector<HttpConnector>>, Upload>,
@@ -70,15 +70,15 @@ pub(crate) struct WebClient {
 }
 
 impl WebClient {
-    /// A client that trusts the authorities in the PEM text `ca`, or those of the platform without one.
+    /// Creates a client that trusts the CA certificates in the PEM text `ca`, or the platform's if `ca` is `None`.
     ///
     /// # Errors
-    /// There are no certificate authorities to trust.
+    /// There are no CA certificates to trust.
     pub(crate) fn new(ca: Option<&[u8]>, limits: WebLimits) -> Result<Self, RootsError> {
         Self::with_roots(roots(ca)?, limits)
     }
 
-    /// A client that trusts these authorities.
+    /// Creates a client that trusts the CA certificates in `roots`.
     ///
     /// # Errors
     /// TLS cannot be configured.
@@ -91,7 +91,7 @@ impl WebClient {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // hyper divides this among the addresses of a name, so that an unreachable one leaves time for the next.
+        // hyper divides this timeout among the addresses of a name, so that an unreachable one leaves time for the next.
         tcp.set_connect_timeout(Some(limits.connect));
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -108,7 +108,7 @@ impl WebClient {
         Ok(Self { client, limits })
     }
 
-    /// Sends a request to the server in its URL, and reads the whole response.
+    /// Sends a request to the server in the request's URL, and reads the complete response.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, WebError> {
         let whole = |bytes| {
             Full::new(bytes)
@@ -118,7 +118,7 @@ impl WebClient {
         self.upload(request.map(whole)).await
     }
 
-    /// Like [`WebClient::send`], for a request whose body may be streamed.
+    /// Like [`WebClient::send`], for a request whose body can be streamed.
     pub(crate) async fn upload(&self, request: Request<Upload>) -> Result<Response<Bytes>, WebError> {
         match self.limits.total {
             None => self.exchange(request).await,
@@ -163,8 +163,8 @@ impl WebClient {
     }
 }
 
-/// The innermost cause of an error, because the outer ones only say where it was met; and whether one of the causes is a
-/// timeout.
+/// Returns the message of the innermost cause of `error`, because the outer errors only say in which layer it occurred. The
+/// boolean is whether one of the causes is a timeout.
 fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
     let (mut inner, mut is_late) = (error, false);
     loop {
@@ -177,20 +177,20 @@ fn innermost(error: &(dyn Error + 'static)) -> (String, bool) {
     }
 }
 
-/// Why there are no certificate authorities to trust.
+/// Why there are no CA certificates to trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RootsError {
-    /// The file has no PEM certificate, or one that is not usable.
-    #[error("holds no PEM certificate of an authority")]
+    /// The file has no certificate in PEM format, or one that cannot be used.
+    #[error("the file contains no valid CA certificate in PEM format")]
     NoAuthority,
-    /// The platform has no certificate authorities.
+    /// The platform has no CA certificates.
     #[error(
-        "this machine has no certificate authorities: install them (Debian: ca-certificates), or name a file with some"
+        "this machine has no CA certificates: install them (Debian: ca-certificates), or configure a file with CA certificates"
     )]
     Nobody,
 }
 
-/// The authorities in the PEM text, or those of the platform without one.
+/// Returns the CA certificates in the PEM text, or the platform's if `pem` is `None`.
 pub(crate) fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
     match pem {
         Some(pem) => with_pem(RootCertStore::empty(), pem),
@@ -198,7 +198,7 @@ pub(crate) fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
     }
 }
 
-/// The authorities of the platform, and those in the PEM text in addition.
+/// Returns the platform's CA certificates, and in addition those in the PEM text.
 pub(crate) fn roots_with_platform(pem: Option<&[u8]>) -> Result<RootCertStore, RootsError> {
     match pem {
         Some(pem) => with_pem(platform(), pem),
@@ -208,7 +208,7 @@ pub(crate) fn roots_with_platform(pem: Option<&[u8]>) -> Result<RootCertStore, R
 
 fn platform() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // Unusable certificates of the platform are ignored, as long as one can be used.
+    // Invalid certificates of the platform are ignored as long as at least one is valid.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
@@ -220,7 +220,7 @@ fn check_non_empty(roots: RootCertStore) -> Result<RootCertStore, RootsError> {
     Ok(roots)
 }
 
-/// Adds the authorities in the PEM text, all of which have to be valid.
+/// Adds the CA certificates in the PEM text, all of which must be valid.
 fn with_pem(mut roots: RootCertStore, pem: &[u8]) -> Result<RootCertStore, RootsError> {
     let before = roots.len();
     for one in CertificateDer::pem_slice_iter(pem) {

@@ -1,8 +1,8 @@
 //! A client's connection between the socket and Pingora's parsers.
 //!
-//! It owns the bytes that have arrived ahead of their turn, so it knows where each head begins. A request can be read only to
-//! its own end; bytes behind it wait for the end of the answer. It also closes the connection of a client that does not read its
-//! answer.
+//! The connection stores bytes that arrive too early, so it always finds the beginning of the next head. A request can be read
+//! only to its own end. The bytes after it wait until it is answered. The front also closes the connection of a client that does
+//! not read its answer.
 
 #[cfg(test)]
 mod tests;
@@ -47,10 +47,10 @@ use crate::{
     telemetry::metrics::{CloseReason, GaugeGuard, ListenerFigures},
 };
 
-/// The space for one read of bytes ahead of their turn.
+/// The maximum number of bytes of one read that stores bytes for later.
 const READ_BYTES: usize = 4096;
 
-/// The most bytes that are read ahead while an answer runs; further ones stay in the kernel.
+/// The maximum number of bytes that are stored for later while an answer runs. Further bytes stay in the kernel.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// A client's connection, with its permit.
@@ -61,9 +61,9 @@ pub(crate) struct ClientConnection {
     unread: ReadAllowance,
     body_timer: BodyTimer,
     write_pace: PeerPace,
-    /// Set while the client does not read what is written.
+    /// The time limit of a write; `Some` while the client does not read the written bytes.
     late: Option<Pin<Box<Sleep>>>,
-    /// Counts the bytes of an unfinished head: those in `ahead`, or those in HTTP/2 frames.
+    /// Counts the bytes of an unfinished head in the heads' budget: those in `ahead`, or those in HTTP/2 frames.
     head: HeadLease,
     figures: ListenerFigures,
     _open: GaugeGuard,
@@ -71,7 +71,7 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Wraps `stream`. The permit is held as long as the socket.
+    /// Wraps `stream`. The permit is returned when the socket is closed.
     pub(crate) fn new(
         stream: Stream,
         (permit, head): (Option<ConnectionPermit>, HeadLease),
@@ -96,23 +96,23 @@ impl ClientConnection {
         &self.figures
     }
 
-    /// The slot in which the connection may have to give way; `None` if it never has to.
+    /// The slot whose connection may have to give way to a new one; `None` if this connection never gives way.
     pub(crate) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
         self.permit.as_ref()?.slot()
     }
 
-    /// The bytes that have arrived and were not passed on.
+    /// The bytes that have arrived and have not been passed on.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
-    /// Reads more bytes ahead; returns 0 at the end of the connection. Cancel-safe.
+    /// Reads more bytes and stores them for later. Returns their number, 0 at the end of the connection. Cancel-safe.
     pub(crate) async fn read_ahead(&mut self) -> io::Result<usize> {
         poll_fn(|cx| self.poll_ahead(cx)).await
     }
 
-    /// Reads more of a head ahead; returns 0 at the end of the connection. Cancel-safe. An error of the kind `OutOfMemory` means
-    /// that the head gives way to others.
+    /// Reads more bytes of a head and stores them. Returns their number, 0 at the end of the connection. Cancel-safe. An error of
+    /// the kind `OutOfMemory` means that the head has to give way to other heads.
     pub(crate) async fn read_head(&mut self) -> io::Result<usize> {
         poll_fn(|cx| {
             if self.head.poll_gave_way(cx).is_ready() {
@@ -125,7 +125,8 @@ impl ClientConnection {
         .await
     }
 
-    /// Reads more bytes ahead. Allocates only once bytes have arrived, because idle connections wait here.
+    /// Reads more bytes and stores them for later. Allocates memory only once bytes have arrived, because idle connections wait
+    /// here.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
         let mut come = ReadBuf::uninit(&mut space);
@@ -134,19 +135,19 @@ impl ClientConnection {
         Poll::Ready(Ok(come.filled().len()))
     }
 
-    /// Drops the first `count` bytes that were read ahead.
+    /// Discards the first `count` stored bytes.
     pub(crate) fn skip_ahead(&mut self, count: usize) {
         self.ahead.advance(count.min(self.ahead.len()));
     }
 
-    /// Drops all bytes that were read ahead, and their memory.
+    /// Discards all stored bytes and frees their memory.
     pub(crate) fn forget_ahead(&mut self) {
         self.ahead = BytesMut::new();
         self.head.release();
     }
 
-    /// Begins a request whose head of `length` bytes has arrived. Returns the head with the part of the body that arrived with
-    /// it; the rest of the body can be read afterwards.
+    /// Begins a request whose head of `length` bytes has arrived. Returns the head, followed by the part of the body that arrived
+    /// with it. The rest of the body can be read afterwards.
     pub(crate) fn begin_request(&mut self, length: usize, framing: RequestFraming) -> io::Result<BytesMut> {
         self.head.release();
         self.unread = framing.into();
@@ -169,13 +170,13 @@ impl ClientConnection {
         }
     }
 
-    /// Passes all bytes from now on.
+    /// Passes on all bytes from now on, because the connection uses HTTP/2.
     pub(crate) fn begin_http2(&mut self) {
         self.head.release();
         self.unread = ReadAllowance::Everything(Http2HeadTracker::default());
     }
 
-    /// Counts the bytes of an unfinished head over HTTP/2.
+    /// Counts the bytes of an unfinished HTTP/2 head in the heads' budget.
     fn count_http2_head(&mut self) -> io::Result<()> {
         let Some(unfinished) = self.unread.unfinished_head() else {
             return Ok(());
@@ -186,13 +187,14 @@ impl ClientConnection {
         })
     }
 
-    /// Waits for the trailers of the request, if it has any. Returns false if no other request can follow: this one was not read
-    /// to its end, or its trailers are malformed, late or cut off.
+    /// Waits for the trailers of the request, if it has any. Returns false if no other request can follow, because this one was
+    /// not read to its end or its trailers are malformed, late or cut off.
     pub(crate) async fn finish_request(&mut self) -> bool {
         self.unread.is_body_read() && matches!(poll_fn(|cx| self.poll_trailers(cx)).await, Ok(true))
     }
 
-    /// Waits for the end of the request, trailers included. Returns false if the client closes its sending side before.
+    /// Waits for the end of the request, including its trailers. Returns false if the client closes its sending side before the
+    /// end.
     fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             self.skip_trailers()?;
@@ -207,7 +209,7 @@ impl ClientConnection {
         }
     }
 
-    /// Drops the trailers that have arrived: they are not forwarded.
+    /// Discards the trailers that have arrived, because trailers are not forwarded.
     fn skip_trailers(&mut self) -> io::Result<()> {
         let count = self.unread.consume_trailers(&self.ahead);
         self.ahead
@@ -215,7 +217,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Keeps bytes behind the request for later. Ready when the client closes its sending side.
+    /// Stores bytes that arrive after the request. Becomes ready when the client closes its sending side.
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !ready!(self.poll_trailers(cx))? {
             return Poll::Ready(Ok(()));
@@ -234,7 +236,7 @@ impl ClientConnection {
         }
     }
 
-    /// Handles the result of a write: an error once the client has not read for too long.
+    /// Handles the result of a write. Returns an error once the client has not read for too long.
     fn on_write<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>, bytes: usize) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.write_pace.on_moved(bytes, clock::instant);
@@ -264,7 +266,7 @@ fn gave_way(_: HeadBudgetExhausted) -> io::Error {
     ErrorKind::OutOfMemory.into()
 }
 
-/// Counts a malformed chunked body.
+/// Records a malformed chunked body. Returns the I/O error for the reader of the body.
 fn record_malformed_body(_: ChunkFault, figures: &ListenerFigures) -> io::Error {
     figures.record_close(CloseReason::ChunksInvalid);
     io::Error::new(ErrorKind::InvalidData, "the chunked framing is malformed")
@@ -355,14 +357,14 @@ fn written_bytes(result: &Poll<io::Result<usize>>) -> usize {
 #[async_trait]
 impl Shutdown for ClientConnection {
     async fn shutdown(&mut self) {
-        // `poll_shutdown` has the time limit of a write.
+        // `poll_shutdown` applies the time limit of a write.
         let _ = tokio::io::AsyncWriteExt::shutdown(self).await;
     }
 }
 
 #[async_trait]
 impl Peek for ClientConnection {
-    /// Pingora peeks for the HTTP/2 preface, which has arrived when a connection is passed on as HTTP/2.
+    /// Pingora peeks for the HTTP/2 preface. The preface has arrived when a connection is passed on as HTTP/2.
     async fn try_peek(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let count = buffer.len().min(self.ahead.len());
         self.ahead.as_ref().copy_to_slice(buffer.split_at_mut(count).0);
@@ -391,7 +393,7 @@ impl Ssl for ClientConnection {
 }
 
 impl GetTimingDigest for ClientConnection {
-    /// Empty: nothing reads the times.
+    /// Returns no times, because nothing reads them.
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }

@@ -1,8 +1,9 @@
-//! The budget for the memory of unfinished heads, of whose requests only the client's address is known.
+//! The budget for the memory of unfinished heads. Of a request with an unfinished head, only the client's address is known.
 //!
-//! A head of up to [`SMALL_HEAD_BYTES`] is always read and not counted: the number of connections is limited anyway. Larger
-//! ones count, in all and per address. When a limit is exceeded the largest head gives way, and among equals the oldest. So a
-//! client that holds much for long loses it, and a client that sends its head at once is done before.
+//! A head of up to [`SMALL_HEAD_BYTES`] is always read and not counted, because the number of connections is limited anyway.
+//! Larger heads count in the total and for their address. When a limit is exceeded, the largest head gives way; among equally
+//! large heads, the oldest does. So a client that occupies much memory for long loses it, and a client that sends its head at
+//! once has finished before.
 
 use std::{
     cmp::Reverse,
@@ -18,30 +19,30 @@ use crate::{config::limits::HeadsConfig, domain::wire::http2::UnfinishedHead, ed
 #[cfg(test)]
 mod tests;
 
-/// The size up to which a head is always read and not counted.
+/// The maximum size in bytes of a head that is always read and not counted.
 pub(crate) const SMALL_HEAD_BYTES: usize = 4096;
 
-/// The most memory per received byte of an HTTP/2 head, which is decoded before its end: a field of one byte (RFC 7541 section
+/// The maximum memory per received byte of an HTTP/2 head, which is decoded before its end: a field of one byte (RFC 7541 section
 /// 6.1) becomes an entry of a table.
 const DECODED_BYTES_PER_BYTE: u64 = 112;
 
-/// Counts the unfinished heads of all connections. Clones share the count.
+/// The budget for the unfinished heads of all connections. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadBudget {
     limits: HeadsConfig,
     held: Arc<Mutex<HeadTable>>,
 }
 
-/// The order in which heads give way, the last one first: by size, and among equals by age.
+/// The rank by which heads give way: by size, and among equally large heads by age. The head with the highest rank goes first.
 type Rank = (u64, Reverse<u64>);
 
 #[derive(Debug, Default)]
 struct HeadTable {
-    /// The number of the next head.
+    /// The number that the most recent head got.
     next: u64,
     heads: HashMap<u64, CountedHead, ahash::RandomState>,
     all: RankedHeads,
-    /// Has only addresses with a counted head.
+    /// The heads of each address. Contains only addresses with a counted head.
     by_address: HashMap<ClientAddress, RankedHeads, ahash::RandomState>,
 }
 
@@ -52,7 +53,7 @@ struct CountedHead {
     waker: Option<Waker>,
 }
 
-/// Heads in the order in which they give way, and the sum of their bytes.
+/// Heads in the order of their ranks, and the sum of their bytes.
 #[derive(Debug, Default)]
 struct RankedHeads {
     bytes: u64,
@@ -70,7 +71,7 @@ impl RankedHeads {
         self.order.remove(&rank);
     }
 
-    /// The head that gives way next; `None` if the sum is within `bytes_max`.
+    /// Returns the number of the head that gives way next; `None` if the sum is within `bytes_max`.
     fn next_to_give_way(&self, bytes_max: u64) -> Option<u64> {
         let largest = self.order.last().filter(|_| self.bytes > bytes_max)?;
         Some(largest.1.0)
@@ -102,7 +103,7 @@ impl HeadTable {
         self.heads.insert(number, head);
     }
 
-    /// The head that gives way after a head of this address has grown; `None` within the limits.
+    /// Returns the number of the head that gives way after a head of this address has grown; `None` within the limits.
     fn next_to_give_way(&self, address: Option<ClientAddress>, limits: &HeadsConfig) -> Option<u64> {
         let of_address = address.and_then(|address| self.by_address.get(&address));
         let of_address = of_address.and_then(|heads| heads.next_to_give_way(limits.address_bytes_max));
@@ -111,7 +112,7 @@ impl HeadTable {
 }
 
 impl HeadBudget {
-    /// An unused budget.
+    /// Creates an unused budget.
     pub(crate) fn new(limits: HeadsConfig) -> Self {
         Self {
             limits,
@@ -119,7 +120,7 @@ impl HeadBudget {
         }
     }
 
-    /// An empty lease for a connection from this address; `None` for a peer that speaks for many clients.
+    /// Creates an empty lease for a connection from this address. `address` is `None` for a peer that represents many clients.
     pub(crate) fn lease(&self, address: Option<ClientAddress>) -> HeadLease {
         HeadLease {
             budget: self.clone(),
@@ -128,30 +129,30 @@ impl HeadBudget {
         }
     }
 
-    /// The bytes counted now.
+    /// The number of bytes that are counted now.
     pub(crate) fn in_use(&self) -> u64 {
         self.held.lock().all.bytes
     }
 }
 
-/// The head gives way to others: its connection must end.
+/// The error of a head that has to give way to others. Its connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeadBudgetExhausted;
 
-/// A connection's part of the budget, returned on drop.
+/// The part of the budget that one connection occupies; returned on drop.
 #[derive(Debug)]
 pub(crate) struct HeadLease {
     budget: HeadBudget,
     address: Option<ClientAddress>,
-    /// The number of its head while that is counted. It stays set when the head gives way.
+    /// The number of the connection's head; `None` while no head is counted. The number stays set when the head gives way.
     number: Option<u64>,
 }
 
 impl HeadLease {
-    /// The head has `bytes` now. Never waits, and locks nothing while the head is small.
+    /// Records that the head has `bytes` bytes now. Never waits, and takes no lock while the head is small.
     ///
     /// # Errors
-    /// The head gives way: its bytes must be dropped.
+    /// The head gives way, so its bytes must be discarded.
     pub(crate) fn set_size(&mut self, bytes: usize) -> Result<(), HeadBudgetExhausted> {
         match bytes <= SMALL_HEAD_BYTES {
             true => {
@@ -162,10 +163,10 @@ impl HeadLease {
         }
     }
 
-    /// The same for a head over HTTP/2.
+    /// Does the same as [`HeadLease::set_size`] for a head over HTTP/2, with the memory that its decoded fields take.
     ///
     /// # Errors
-    /// The head gives way: its bytes must be dropped.
+    /// The head gives way, so its bytes must be discarded.
     pub(crate) fn set_http2_size(&mut self, unfinished: UnfinishedHead) -> Result<(), HeadBudgetExhausted> {
         let decoded = (unfinished.block as u64).saturating_mul(DECODED_BYTES_PER_BYTE);
         let decoded = decoded.min(self.budget.limits.head_bytes_max);
@@ -176,7 +177,7 @@ impl HeadLease {
         )
     }
 
-    /// Ready if the head has given way; otherwise the task is woken when it does.
+    /// Returns `Ready` if the head has given way. Otherwise the task is woken when the head does.
     pub(crate) fn poll_gave_way(&self, cx: &Context<'_>) -> Poll<HeadBudgetExhausted> {
         let Some(number) = self.number else {
             return Poll::Pending;
@@ -192,7 +193,7 @@ impl HeadLease {
         Poll::Pending
     }
 
-    /// Returns the head's bytes to the budget: it is complete or dropped.
+    /// Returns the head's bytes to the budget, because the head is complete or discarded.
     pub(crate) fn release(&mut self) {
         if let Some(number) = self.number.take() {
             self.budget.held.lock().remove(number);

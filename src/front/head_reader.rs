@@ -1,4 +1,5 @@
-//! Waits for a client's next request, reads its head within limits of time and size, and answers a request that it refuses.
+//! Waits for a client's next request, reads the request's head within limits of time and size, and answers requests that it
+//! refuses.
 
 #[cfg(test)]
 mod tests;
@@ -29,63 +30,63 @@ use crate::{
     telemetry::metrics::CloseReason,
 };
 
-/// How an HTTP/2 connection begins (RFC 9113 section 3.4).
+/// The preface with which an HTTP/2 connection begins (RFC 9113 section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The protocol that a client may begin with.
+/// The protocol with which a client is allowed to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpectedProtocol {
-    /// A request of HTTP/1.1 or the preface of HTTP/2: the first bytes decide.
+    /// An HTTP/1.1 request or the HTTP/2 preface. The first bytes decide.
     Either,
-    /// A request of HTTP/1.1.
+    /// An HTTP/1.1 request.
     Http1,
-    /// The preface of HTTP/2, as agreed on by TLS.
+    /// The HTTP/2 preface, because the TLS handshake has agreed on HTTP/2.
     Http2,
 }
 
-/// The limits of a request's arrival.
+/// The limits on the arrival of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalLimits {
-    /// The longest silence before the first byte.
+    /// The maximum silence before the first byte.
     pub silence: Duration,
-    /// The longest time from the first byte to the end of the head.
+    /// The maximum time from the first byte to the end of the head.
     pub head: Duration,
-    /// How large the head may be.
+    /// The maximum size of the head.
     pub size: HeadLimits,
 }
 
-/// The end of waiting for a request, because the process shuts down.
+/// The end of the wait for a request because the process shuts down.
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
-    /// Turns true when the process accepts nothing new.
+    /// Becomes true when the process accepts nothing new.
     pub shutdown: ShutdownWatch,
-    /// How long after that the client may still send its request.
+    /// The time after the beginning of the shutdown during which the client can still send its request.
     pub patience: Duration,
 }
 
 impl Closing {
-    /// Returns when the client's time is over.
+    /// Waits until the client's time is over.
     pub(crate) async fn expired(mut self) {
-        // An error means that the sender is gone: the process ends as well.
+        // An error means that the sender no longer exists, because the process ends as well.
         let _ = self.shutdown.wait_for(|closing| *closing).await;
         tokio::time::sleep(self.patience).await;
     }
 }
 
-/// What has arrived on a connection.
+/// The part of a request that has arrived on a connection.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A request's checked head, with the part of the body that arrived with it.
+    /// A request's checked head, followed by the part of the body that arrived with it.
     Request(BytesMut),
-    /// The preface of HTTP/2, still unread.
+    /// The HTTP/2 preface, not consumed yet.
     Http2,
-    /// Nothing: the client has left, or the process shuts down.
+    /// No request: the client has disconnected, or the process shuts down.
     Nothing,
 }
 
-/// Waits for the trailers of the last request and then for the next one. An error names the client's fault; the bytes received so
-/// far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection: a request that arrives in time leaves
-/// them as they are for the next one.
+/// Waits for the trailers of the previous request and then for the next request. An error names the fault of the client; the
+/// bytes received so far stay readable. `timer` and `over` (see [`Closing::expired`]) belong to the connection. A request that
+/// arrives in time leaves both usable for the next one.
 pub(crate) async fn next_request(
     connection: &mut ClientConnection,
     spoken: ExpectedProtocol,
@@ -120,8 +121,8 @@ async fn arrive(
     whole.unwrap_or(Err(CloseReason::HeadLate))
 }
 
-/// The result of `reading`; `None` if it takes longer than `wait`. The timer is set only if there is something to wait for, and
-/// postponing it costs little.
+/// Returns the result of `reading`; `None` if it takes longer than `wait`. The timer is set only if `reading` has to wait. To
+/// postpone the timer costs little.
 async fn within<T>(mut timer: Pin<&mut Sleep>, wait: Duration, reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);
     let mut is_set = false;
@@ -178,17 +179,17 @@ async fn read_whole_head(
     }
 }
 
-/// The beginning of `bytes`, at most as long as the preface.
+/// Returns the beginning of `bytes`, at most as many bytes as the HTTP/2 preface has.
 fn prefix(bytes: &[u8]) -> &[u8] {
     bytes.get(..H2_PREFACE.len()).unwrap_or(bytes)
 }
 
-/// How long the client may go on sending after its answer. Closing a connection with unread bytes resets it, and the answer may
-/// be lost.
+/// The time during which the client can continue to send after its answer. Closing a connection with unread bytes resets it, so
+/// the client might lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Tells the client why its connection is closed, if there is an HTTP/1.1 answer for `reason`, in the form of the requested
-/// path's protocol.
+/// Sends the refusal that corresponds to `reason` to an HTTP/1.1 client before its connection is closed. Its form is that of the
+/// requested path's protocol. Sends nothing if no refusal corresponds to `reason`.
 pub(super) async fn send_refusal(connection: &mut ClientConnection, reason: CloseReason) {
     let refusal = match reason {
         CloseReason::Head(HeadFault::TooLarge) => Refusal::HeadersTooLarge,
@@ -226,7 +227,7 @@ pub(super) async fn send_refusal(connection: &mut ClientConnection, reason: Clos
     .await;
 }
 
-/// Answers a request over HTTP/2 with `refusal`, in the form of its path's protocol, and leaves its body unread.
+/// Answers an HTTP/2 request with `refusal`, in the form of its path's protocol, and leaves the request's body unread.
 pub(super) async fn refuse_http2(mut session: ServerSession, refusal: &Refusal) {
     let form = operation::error_protocol(session.req_header().uri.path());
     let reply = refusal.reply(form, &request_id());
@@ -248,7 +249,7 @@ pub(super) async fn refuse_http2(mut session: ServerSession, refusal: &Refusal) 
     .await;
 }
 
-/// The path in a request line, which may be malformed; empty if there is none.
+/// Returns the path in a request line, which may be malformed; empty if the line contains no path.
 fn requested_path(bytes: &[u8]) -> &str {
     let mut words = bytes.split(|byte| b" \r\n".contains(byte));
     let target = words.nth(1).unwrap_or_default();
@@ -256,7 +257,7 @@ fn requested_path(bytes: &[u8]) -> &str {
     std::str::from_utf8(path).unwrap_or_default()
 }
 
-/// A new request id, in the form of `gateway/exchange.rs`.
+/// Creates a request id, in the form of those of `gateway/exchange.rs`.
 fn request_id() -> String {
     let random = rand::rng()
         .sample_iter(rand::distr::Alphanumeric)

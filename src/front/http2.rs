@@ -25,7 +25,7 @@ use crate::{
     telemetry::metrics::{CloseReason, ListenerFigures},
 };
 
-/// The bytes that HTTP/2 adds for each field when it measures a header list (RFC 9113 section 6.5.2).
+/// The number of bytes that HTTP/2 adds for each field when it measures a header list (RFC 9113 section 6.5.2).
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
 /// The limits of an HTTP/2 connection.
@@ -39,7 +39,7 @@ impl Http2Settings {
     pub(crate) fn new(config: &Config) -> Self {
         let (gateway, connections) = (&config.gateway, &config.connections);
         let mut options = default_h2_options();
-        // Large enough for all heads within the gateway's limits, so that the gateway answers the others.
+        // Large enough for all heads within the gateway's limits, so that the gateway itself refuses larger heads.
         let list = gateway.header_bytes_max + gateway.header_count_max * FIELD_OVERHEAD_BYTES;
         options.max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX));
         options.max_concurrent_streams(connections.h2_streams_max);
@@ -55,19 +55,19 @@ impl Http2Settings {
     }
 }
 
-/// The application for one connection.
+/// Pingora's application for one HTTP/2 connection.
 struct Http2App<A> {
     app: Arc<A>,
     settings: Http2Settings,
     figures: ListenerFigures,
-    /// The slot in which the connection may have to give way while it carries no request.
+    /// The slot whose connection may have to give way while it carries no request; `None` if it never gives way.
     slot: Option<Arc<ConnectionSlot>>,
     requests: AtomicU32,
-    /// Turns true when the connection accepts no more requests; Pingora sends GOAWAY then.
+    /// Becomes true when the connection accepts no further requests. Pingora then sends GOAWAY.
     end: watch::Sender<bool>,
 }
 
-/// Serves a connection whose preface has arrived, to its end.
+/// Serves a connection whose HTTP/2 preface has arrived, to the connection's end.
 pub(crate) async fn serve<A>(
     app: &Arc<A>,
     connection: Box<ClientConnection>,
@@ -108,7 +108,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> HttpServerApp for Http2App<A> {
             self.end.send_replace(true);
         }
         if session.req_header().extensions.get::<PathFragment>().is_some() {
-            // Over HTTP/1.1 a head with such a target is refused as well (`domain/wire/http1/head.rs`).
+            // Over HTTP/1.1, `domain/wire/http1/head.rs` refuses a head with such a target.
             head_reader::refuse_http2(session, &Refusal::HeadInvalid(HeadFault::Target)).await;
             return None;
         }

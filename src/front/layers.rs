@@ -1,4 +1,4 @@
-//! The layers between a socket and HTTP: a header of the PROXY protocol, and TLS.
+//! The layers between a socket and HTTP: the header of the PROXY protocol, and TLS.
 
 use std::{
     io::{self, ErrorKind},
@@ -19,12 +19,12 @@ use crate::{
     front::{Transport, tls::TlsListener},
 };
 
-/// The layers of a listener, from the socket up.
+/// The layers of a listener, in order from the socket.
 #[derive(Debug)]
 pub(crate) struct Layers {
-    /// Peers whose connections begin with a header of the PROXY protocol; others must not send one.
+    /// The peers whose connections begin with a header of the PROXY protocol. Other peers must not send one.
     pub announced_by: Vec<IpNet>,
-    /// TLS; `None` for a listener without it.
+    /// The listener's TLS; `None` for a listener without TLS.
     pub tls: Option<Arc<TlsListener>>,
 }
 
@@ -40,7 +40,7 @@ impl Transport for Layers {
             && let Some(client) = read_announced_client(&mut stream).await?
         {
             let digest = SocketDigest::from_raw_fd(stream.id());
-            // The digest is new, so its address is unset.
+            // The digest is new and has no address yet, so setting one cannot fail.
             let _ = digest.peer_addr.set(Some(Address::Inet(client)));
             stream.set_socket_digest(digest);
         }
@@ -62,7 +62,7 @@ fn peer(stream: &Stream) -> Option<IpAddr> {
     Some(digest.peer_addr()?.as_inet()?.ip())
 }
 
-/// Reads a header of the PROXY protocol and no byte behind it. Returns the client's address, if the header has one.
+/// Reads a header of the PROXY protocol and no byte after it. Returns the client's address; `None` if the header has none.
 async fn read_announced_client(stream: &mut Stream) -> io::Result<Option<SocketAddr>> {
     let mut header = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Counts clients' connections, in all and per address.
+//! Limits clients' connections, in total and per address.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(crate) struct ConnectionPermits {
     max: usize,
     per_client_max: usize,
     trusted: Vec<IpNet>,
-    /// Set if connections that wait for their client give way to new ones.
+    /// The slots in which connections that wait for their client give way to new ones; `None` if connections never give way.
     slots: Option<Arc<ConnectionSlots>>,
     taken: Mutex<ConnectionCounts>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct ConnectionPermits {
 #[derive(Debug, Default)]
 struct ConnectionCounts {
     all: usize,
-    /// Has only clients with a connection, so never more than `all`.
+    /// The number of connections of each client that has one, so never more entries than `all`.
     by_client: HashMap<ClientAddress, usize>,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermits {
-    /// `max` permits, `per_client_max` of them for one client. Peers in `trusted` speak for many clients and are not counted. A
-    /// connection keeps its permit.
+    /// Creates `max` permits, at most `per_client_max` of them for one client. Peers in `trusted` represent many clients and are
+    /// not counted. A connection keeps its permit until it ends.
     pub(crate) fn fixed(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
         Self::new((max, None), per_client_max, trusted)
     }
 
-    /// The same, but a connection gives way to new ones while it waits for its client.
+    /// Does the same as [`Self::fixed`], but a connection that waits for its client may have to give way to a new one.
     pub(crate) fn revocable(max: usize, per_client_max: usize, trusted: Vec<IpNet>) -> Arc<Self> {
         Self::new((max, Some(ConnectionSlots::new(max))), per_client_max, trusted)
     }
@@ -63,14 +63,14 @@ impl ConnectionPermits {
         })
     }
 
-    /// Acquires a permit; `None` if none is free.
+    /// Acquires a permit; returns `None` if no permit is free.
     pub(crate) fn acquire(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let slot = match &self.slots {
             Some(slots) => Some(Arc::new(slots.acquire()?)),
             None => None,
         };
         let mut taken = self.lock();
-        // A connection that has given way is counted until it is closed, a moment later.
+        // A connection that has given way stays counted until it is closed, a moment later.
         if slot.is_none() && taken.all >= self.max {
             return None;
         }
@@ -88,12 +88,12 @@ impl ConnectionPermits {
 }
 
 impl ConnectionPermit {
-    /// The client that it is counted for; `None` for a peer that speaks for many clients or has no address.
+    /// The client for which the permit is counted; `None` for a peer that represents many clients or has no address.
     pub(crate) fn client(&self) -> Option<ClientAddress> {
         self.client
     }
 
-    /// Counts the permit for its client. Returns false if the client has its maximum already.
+    /// Counts the permit for its client. Returns false if the client already has its maximum of permits.
     pub(crate) fn claim(&mut self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if self.places.trusted.iter().any(|network| network.contains(&address)) {
@@ -115,7 +115,7 @@ impl ConnectionPermit {
         true
     }
 
-    /// The slot in which the connection may have to give way; `None` if it never has to.
+    /// The slot whose connection may have to give way to a new one; `None` if this connection never gives way.
     pub(crate) fn slot(&self) -> Option<&Arc<ConnectionSlot>> {
         self.slot.as_ref()
     }

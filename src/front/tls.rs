@@ -1,7 +1,7 @@
-//! TLS of weir's own listeners: which certificate a client gets, which clients are accepted, and how both are replaced at run
-//! time.
+//! TLS on weir's own listeners: chooses the certificate for each client, decides which clients are accepted, and replaces
+//! certificates at run time.
 //!
-//! It reads no files: `wiring::tls` reads them, [`Certificate::read`](Certificate::read) gets their content.
+//! This module reads no files. `wiring::tls` reads them and passes their contents to [`Certificate::read`](Certificate::read).
 
 #[cfg(test)]
 pub(crate) mod certificate_tests;
@@ -30,8 +30,8 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-/// Chooses by the name that a client asks for, and then takes the first certificate, in the order given, that the client can
-/// verify. A client that asks for no name, or an unknown one, gets the first of all that it can verify.
+/// Chooses the certificate for a client: the first certificate for the requested name, in the configured order, that the client
+/// can verify. A client that requests no name, or an unknown one, gets the first of all certificates that it can verify.
 #[derive(Debug)]
 struct CertificateResolver {
     certificates: Vec<Certificate>,
@@ -50,7 +50,8 @@ impl CertificateResolver {
         &self.certificates
     }
 
-    /// The certificate for a client that asks for `name` and offers `schemes` and `suites`; `None` if it can verify none.
+    /// Returns the certificate for a client that requests `name` and supports `schemes` and `suites`; `None` if the client can
+    /// verify none.
     fn choose(
         &self,
         name: Option<&str>,
@@ -74,7 +75,8 @@ impl CertificateResolver {
         found.into_iter().map(|(_, one)| one).chain(others)
     }
 
-    /// Whether the client can verify a certificate. In TLS 1.2 the cipher suite fixes the kind of key, whatever `schemes` lists.
+    /// Whether the client can verify a certificate. In TLS 1.2, the cipher suite determines the kind of key, whatever `schemes`
+    /// lists.
     fn can_verify(&self, certified: &CertifiedKey, schemes: &[SignatureScheme], suites: &[CipherSuite]) -> bool {
         let kind = certified.key.algorithm();
         let mut shared = self.suites.iter().filter(|suite| suites.contains(&suite.suite()));
@@ -89,24 +91,24 @@ impl ResolvesServerCert for CertificateResolver {
     }
 }
 
-/// The DNS names and addresses of a certificate's subjectAltName. Its common name is ignored (RFC 9525 section 2).
+/// The DNS names and addresses in a certificate's subjectAltName. The certificate's common name is ignored (RFC 9525 section 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateNames {
     dns: Vec<String>,
     addresses: Vec<IpAddr>,
 }
 
-/// How a certificate matches a name; the better match is the greater.
+/// The way in which a certificate matches a name. The better match is the greater value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameMatch {
-    /// By `*.` instead of the name's first label.
+    /// The certificate has `*.` in place of the name's first label.
     Wildcard,
-    /// The name itself is in the certificate.
+    /// The certificate contains the name itself.
     Exact,
 }
 
 impl CertificateNames {
-    /// The names of a certificate; empty if it has none, or none that can be read.
+    /// Reads the names of a certificate; empty if it has none, or none that can be read.
     pub(crate) fn from_certificate(certificate: &X509Certificate<'_>) -> Self {
         let mut names = Self::default();
         let found = certificate.subject_alternative_name().ok().flatten();
@@ -120,7 +122,7 @@ impl CertificateNames {
         names
     }
 
-    /// All names, DNS names first.
+    /// Returns all names, DNS names first.
     pub(crate) fn all(&self) -> impl Iterator<Item = String> {
         self.dns
             .iter()
@@ -132,13 +134,14 @@ impl CertificateNames {
         self.dns.is_empty() && self.addresses.is_empty()
     }
 
-    /// How the names match a host, which is a DNS name in any case or an address without brackets; `None` if they do not.
+    /// Returns how the names match a host; `None` if they do not. `host` is a DNS name in any case, or an address without
+    /// brackets.
     pub(crate) fn covers(&self, host: &str) -> Option<NameMatch> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return self.addresses.contains(&address).then_some(NameMatch::Exact);
         }
         let is = |name: &&String| name.eq_ignore_ascii_case(host);
-        // A wildcard stands for one whole label (RFC 9525 section 6.3).
+        // A wildcard represents exactly one label (RFC 9525 section 6.3).
         let parent = host.split_once('.').map(|(_, parent)| parent);
         let is_wildcard = |name: &&String| match (name.strip_prefix("*."), parent) {
             (Some(rest), Some(parent)) => rest.eq_ignore_ascii_case(parent),
@@ -148,7 +151,7 @@ impl CertificateNames {
         exact.or_else(|| self.dns.iter().find(is_wildcard).map(|_| NameMatch::Wildcard))
     }
 
-    /// The name that stands for the certificate in logs.
+    /// The name that identifies the certificate in logs and metrics.
     pub(crate) fn first(&self) -> String {
         self.all().next().unwrap_or_default()
     }
@@ -165,30 +168,30 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// Why a certificate cannot be used. Contains nothing of a key.
+/// The reason why a certificate cannot be used. The error contains nothing of a private key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CertificateError {
     /// The chain's file contains no certificate.
     #[error("the chain holds no PEM certificate")]
     NoCertificate,
-    /// One of the chain, counted from 1, is not X.509 in DER.
+    /// A certificate of the chain is not X.509 in DER. The number is its position, counted from 1.
     #[error("certificate {0} of the chain is damaged")]
     Damaged(usize),
-    /// It names no host, so no client would accept it.
-    #[error("its subjectAltName names no host, and clients check nothing else")]
+    /// The certificate names no host, so no client would accept it.
+    #[error("the certificate's subjectAltName names no host, and clients check only that: use one with a host")]
     NoName,
-    /// The key's file contains no key, or an encrypted one.
+    /// The key's file contains no private key, or an encrypted one.
     #[error("the key's file holds no private key: give an unencrypted one as PEM (PKCS #8, PKCS #1 or SEC 1)")]
     NoKey,
-    /// The key belongs to another certificate.
+    /// The private key belongs to another certificate.
     #[error("the key is not that of the first certificate of the chain")]
     OtherKey,
-    /// The key's kind or size is not supported.
+    /// The private key's kind or size is not supported.
     #[error("the key cannot be used: give RSA of 2048 to 8192 bits, ECDSA P-256 or P-384, or Ed25519")]
     UnusableKey,
 }
 
-/// A certificate chain with its private key, for the names in it.
+/// A certificate chain with its private key. It is valid for the names in its first certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificate {
     names: CertificateNames,
@@ -199,7 +202,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads PEM: the chain, leaf first, and the leaf's private key. Anything else in the files is ignored.
+    /// Reads a chain, leaf first, and the leaf's private key, both in PEM. Ignores anything else in the files.
     pub(crate) fn read(chain: &[u8], key: &[u8], crypto: &CryptoProvider) -> Result<Self, CertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .enumerate()
@@ -220,7 +223,7 @@ impl Certificate {
         if names.is_empty() {
             return Err(CertificateError::NoName);
         }
-        // A chain is valid while all of its certificates are.
+        // A chain is valid while all of its certificates are valid.
         let validities = || parsed.iter().map(|one| one.validity());
         let from = validities().map(|one| one.not_before.timestamp()).max();
         let until = validities().map(|one| one.not_after.timestamp()).min();
@@ -241,27 +244,27 @@ impl Certificate {
         })
     }
 
-    /// The names that it is valid for.
+    /// The names for which the certificate is valid.
     pub(crate) fn names(&self) -> &CertificateNames {
         &self.names
     }
 
-    /// The first second of its chain's validity, since the Unix epoch.
+    /// The first second in which the entire chain is valid, in seconds since the Unix epoch.
     pub(crate) fn valid_from(&self) -> i64 {
         self.from
     }
 
-    /// The last second of its chain's validity, since the Unix epoch.
+    /// The last second in which the entire chain is valid, in seconds since the Unix epoch.
     pub(crate) fn valid_until(&self) -> i64 {
         self.until
     }
 
-    /// Whether each certificate of the chain is followed by its issuer. Some clients refuse any other order.
+    /// Whether each certificate of the chain is followed by its issuer's. Some clients refuse any other order.
     pub(crate) fn is_in_order(&self) -> bool {
         self.in_order
     }
 
-    /// The kind of its key, for people.
+    /// The kind of the certificate's key, for logs and metrics.
     pub(crate) fn kind(&self) -> &'static str {
         match self.certified.key.algorithm() {
             SignatureAlgorithm::RSA => "RSA",
@@ -270,40 +273,41 @@ impl Certificate {
         }
     }
 
-    /// The chain and key in rustls' form.
+    /// The chain and the key in rustls' form.
     fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.certified
     }
 }
 
-/// A certificate's subject and SHA-256 digest, which distinguishes two of one subject. `None` if it is not X.509.
+/// Describes a certificate by its subject and its SHA-256 digest, which distinguishes certificates of the same subject. Returns
+/// `None` if the certificate is not X.509.
 pub(crate) fn describe_holder(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("{} sha256:{digest}", certificate.subject()))
 }
 
-/// The ALPN names of the protocols over TLS, the preferred one first.
+/// The ALPN names of the protocols over TLS, with the preferred one first.
 const HTTP_2_AND_1: &[&[u8]] = &[b"h2", b"http/1.1"];
 const HTTP_1: &[&[u8]] = &[b"http/1.1"];
 
-/// The clients that may connect.
+/// The clients that are allowed to connect.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum AcceptedClients {
-    /// All.
+    /// All clients.
     #[default]
     All,
-    /// Those with a certificate of these authorities.
+    /// The clients that present a certificate issued by one of these CAs.
     Certified(Arc<dyn ClientCertVerifier>),
 }
 
-/// Why an authority's file cannot be used for clients.
+/// The error of a CA file that cannot be used to accept clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("holds no PEM certificate of an authority")]
+#[error("contains no CA certificate in PEM")]
 pub(crate) struct NoAuthority;
 
 impl AcceptedClients {
-    /// Clients with a certificate of the authorities in this PEM file.
+    /// Accepts the clients with a certificate issued by one of the CAs in this PEM file.
     pub(crate) fn from_authorities(authorities: &[u8]) -> Result<Self, NoAuthority> {
         let mut roots = RootCertStore::empty();
         for one in CertificateDer::pem_slice_iter(authorities) {
@@ -314,15 +318,15 @@ impl AcceptedClients {
     }
 }
 
-/// One version of a listener's certificates and accepted clients, replaced as a whole.
+/// A version of a listener's certificates and accepted clients. Both are replaced together.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsIdentity {
-    /// The certificates in order of preference. Never empty.
+    /// The certificates in order of preference; never empty.
     pub certificates: Vec<Certificate>,
     pub clients: AcceptedClients,
 }
 
-/// The HTTP versions of a listener.
+/// The HTTP versions that a listener offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpVersions {
     /// HTTP/2 and HTTP/1.1.
@@ -331,7 +335,7 @@ pub(crate) enum HttpVersions {
     Http1,
 }
 
-/// TLS 1.2 and 1.3 on a listener.
+/// TLS 1.2 and 1.3 on one of weir's listeners.
 pub(crate) struct TlsListener {
     speaks: HttpVersions,
     tickets: Arc<dyn ProducesTickets>,
@@ -344,7 +348,7 @@ struct TlsSnapshot {
 }
 
 impl TlsListener {
-    /// A listener with this identity.
+    /// Creates a listener with this identity.
     ///
     /// # Errors
     /// The system provides no random bytes.
@@ -358,26 +362,26 @@ impl TlsListener {
         })
     }
 
-    /// Uses `identity` from the next handshake on. Running handshakes, connections and session tickets are not affected.
+    /// Uses `identity` for all handshakes from now on. Running handshakes, connections and session tickets are not affected.
     ///
     /// # Errors
-    /// Those of [`TlsListener::new`].
+    /// The errors of [`TlsListener::new`].
     pub(crate) fn set_identity(&self, identity: TlsIdentity) -> Result<(), Error> {
         self.version
             .store(Arc::new(snapshot(self.speaks, &self.tickets, identity)?));
         Ok(())
     }
 
-    /// Performs the handshake. The caller limits the time.
+    /// Performs the TLS handshake. The caller limits the time.
     ///
     /// # Errors
-    /// Those of the client and of rustls, in Pingora's form.
+    /// The error of the client or of rustls, in Pingora's form.
     pub(crate) async fn accept<S: IO + 'static>(&self, stream: S) -> Result<TlsStream<S>, Box<pingora::Error>> {
         let config = Arc::clone(&self.version.load().config);
         Acceptor::from_server_config(config).tls_handshake(stream).await
     }
 
-    /// Whether a certificate is valid for this host.
+    /// Whether one of the certificates is valid for this host.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let version = self.version.load();
         version
@@ -387,7 +391,7 @@ impl TlsListener {
             .any(|one| one.names().covers(host).is_some())
     }
 
-    /// The certificates in use.
+    /// Returns the certificates that are in use.
     pub(crate) fn certificates(&self) -> Vec<Certificate> {
         self.version.load().choice.certificates().to_vec()
     }
@@ -409,7 +413,7 @@ fn snapshot(
             config.ticketer = Arc::clone(tickets);
             config
         }
-        // Without tickets, so that a client shows its certificate on each connection.
+        // Without session tickets, so that each connection presents the client's certificate.
         AcceptedClients::Certified(verifier) => {
             let mut config = builder
                 .with_client_cert_verifier(verifier)
@@ -418,7 +422,7 @@ fn snapshot(
             config
         }
     };
-    // Tickets only: clients could fill a session storage.
+    // Sessions are resumed by tickets only, because clients could fill a session storage.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ignore_client_order = true;
     let offered = match speaks {
@@ -432,7 +436,7 @@ fn snapshot(
     })
 }
 
-/// The cryptography of all listeners: ring, as for providers.
+/// The cryptography of all listeners: ring, as for connections to providers.
 pub(crate) fn crypto() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -1,4 +1,4 @@
-//! The bytes of a client's connection that belong to the request being read, and how long they may take to arrive.
+//! Tracks which bytes of a client's connection belong to the current request, and limits the time in which they must arrive.
 
 use std::{
     io::{self, ErrorKind},
@@ -22,25 +22,25 @@ use crate::{
     edges::clock,
 };
 
-/// The empty line after the last chunk.
+/// The empty line that ends a chunked body, after its last chunk.
 const BODY_END: &[u8] = b"\r\n";
 
-/// The bytes that may be read from the connection now.
+/// The bytes that may be read from a client's connection now.
 #[derive(Debug)]
 pub(super) enum ReadAllowance {
-    /// All: the connection speaks HTTP/2, in these frames.
+    /// All bytes, because the connection uses HTTP/2. The value tracks the heads in its frames.
     Everything(Http2HeadTracker),
-    /// This many bytes of the request's body.
+    /// This many more bytes of the request's body.
     Length(u64),
     /// The content of a chunked body.
     Chunked(ChunkedContent),
-    /// The unread part of a chunked body's end. Its content has arrived, so the body is complete for its reader; its trailers are
-    /// dropped later.
+    /// The unread part of a chunked body's end. The content has arrived, so the body is complete for its reader. Its trailers are
+    /// discarded later.
     Trailers {
         end: &'static [u8],
         fields: ChunkedTrailers,
     },
-    /// None: the request has been read.
+    /// No bytes, because the request has been read.
     Nothing,
 }
 
@@ -55,7 +55,8 @@ impl From<RequestFraming> for ReadAllowance {
 }
 
 impl ReadAllowance {
-    /// Consumes bytes that have arrived. Returns how many of them may be read; the others come after the request.
+    /// Consumes bytes that have arrived. Returns how many of them belong to the request and may be read; the others come after
+    /// it.
     pub(super) fn consume(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
         match self {
             Self::Everything(frames) => {
@@ -88,7 +89,7 @@ impl ReadAllowance {
         }
     }
 
-    /// Takes at most `room` bytes of the end of a body with trailers. They are read before the trailers arrive.
+    /// Takes at most `room` bytes of the end of a body with trailers. The reader gets this end before the trailers arrive.
     pub(super) fn take_end(&mut self, room: usize) -> &'static [u8] {
         let Self::Trailers { end, .. } = self else {
             return b"";
@@ -98,7 +99,7 @@ impl ReadAllowance {
         now
     }
 
-    /// Consumes the trailers of a body whose end has been read. Returns how many of the bytes belong to them.
+    /// Consumes the trailers of a body whose end has been read. Returns how many of the bytes belong to the trailers.
     pub(super) fn consume_trailers(&mut self, bytes: &[u8]) -> Result<usize, ChunkFault> {
         let Self::Trailers { end: [], fields } = self else {
             return Ok(0);
@@ -110,12 +111,12 @@ impl ReadAllowance {
         Ok(count)
     }
 
-    /// Whether the body has been read to its end; only trailers may follow.
+    /// Whether the body has been read to its end, so that only trailers can follow.
     pub(super) fn is_body_read(&self) -> bool {
         matches!(self, Self::Nothing | Self::Trailers { end: [], .. })
     }
 
-    /// Whether more of the request is expected.
+    /// Whether more bytes of the request are expected.
     pub(super) fn has_more(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Everything(_))
     }
@@ -129,11 +130,11 @@ impl ReadAllowance {
     }
 }
 
-/// Limits the time in which the rest of a request arrives. Trailers count as a part of the body.
+/// Limits the time in which the rest of a request must arrive. Trailers count as a part of the body.
 #[derive(Debug)]
 pub(super) struct BodyTimer {
     limit: BodyTimeLimit,
-    /// Set once a read of the request had to wait.
+    /// The running limit; `None` until a read of the request has to wait.
     waiting: Option<Box<BodyWait>>,
 }
 
@@ -152,14 +153,14 @@ impl BodyTimer {
         self.waiting = None;
     }
 
-    /// `bytes` have arrived.
+    /// Records that `bytes` bytes have arrived.
     pub(super) fn on_bytes(&mut self, bytes: usize) {
         if let Some(waiting) = &mut self.waiting {
             waiting.time.on_moved(bytes, clock::instant);
         }
     }
 
-    /// Nothing has arrived: an error once that has taken too long.
+    /// Called when nothing has arrived. Returns an error once the wait has taken too long.
     pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let now = clock::instant();
         let waiting = self.waiting.get_or_insert_with(|| {
@@ -177,7 +178,7 @@ impl BodyTimer {
     }
 }
 
-/// Puts the end of a body into `buffer`, as far as it fits.
+/// Puts the end of a chunked body into `buffer`, as far as it fits.
 pub(super) fn put_end(unread: &mut ReadAllowance, buffer: &mut ReadBuf<'_>) {
     let end = unread.take_end(buffer.remaining());
     buffer.put_slice(end);

@@ -1,4 +1,4 @@
-//! Admission: reads the body, finds the model's route, takes the hold and issues the ticket.
+//! Admits requests: reads the body, finds the route to the requested model, takes the hold and issues the ticket.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -44,8 +44,9 @@ use crate::{
     providers::{ConfigSnapshot, endpoint::Route},
 };
 
-/// Reads the body, finds the model and its route, and takes the hold. A request that is refused because of its client, or given
-/// up by it, uses its key's rate like one that is served. Token counts are not part of the rate.
+/// Admits a request: reads its body, finds the requested model and its route, and takes the hold. A request that is refused
+/// through the client's fault, or whose client disconnects, counts in the key's request rate like a served one. Token counts
+/// never count in that rate.
 pub(crate) async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -121,16 +122,17 @@ async fn try_admit(
     Ok(forward)
 }
 
-/// A request whose body is read, and the route to its model.
+/// A request whose body has been read: the body, the facts in it, and the route to the requested model.
 struct RoutedRequest {
     body: RequestBody,
     scan: Box<Scan>,
-    /// The model's name as the client gave it.
+    /// The model's name as the client sent it.
     asked: String,
     route: Arc<Route>,
 }
 
-/// Reads the body, unless the request is refused by its head, and finds the route to its model.
+/// Reads a request's body and finds the route to the requested model. A request that can be refused before its body is read is
+/// refused then.
 async fn read_request(
     gateway: &Gateway,
     session: &mut Session,
@@ -143,7 +145,7 @@ async fn read_request(
     let (live, record) = (&exchange.live, &mut exchange.log.record);
     let (catalogue, switches) = (&live.catalogue, &gateway.switches);
     let mut by_path = None;
-    // A model named in the path can be refused before the body is read.
+    // A request whose path names the model can be refused for that model before the body is read.
     if let Some(asked) = &path_model {
         let model = request::find_model(catalogue, operation, asked)?;
         record.model_asked = Some(asked.as_str().into());
@@ -178,7 +180,7 @@ async fn read_request(
     })
 }
 
-/// Chooses the first provider and credential, and makes the request that is forwarded.
+/// Chooses the provider and credential of the first attempt, and builds the request that is forwarded.
 fn begin_forward(
     request: Request,
     mut body: RequestBody,
@@ -187,7 +189,7 @@ fn begin_forward(
     client: Client,
 ) -> Result<Box<Forward>, Refusal> {
     if route.endpoints.len() > 1 {
-        // Only a further provider needs the client's original body.
+        // The client's original body is needed again only for an attempt at another provider.
         body.keep_original();
     }
     let (dice, now) = (rand::rng().random(), clock::instant());
@@ -195,8 +197,8 @@ fn begin_forward(
     Ok(Forward::new(request, attempts, body, ticket, client))
 }
 
-/// Edits the body for the first provider. If the route has edits, that is another pass over the body, which is run and charged
-/// like the scan.
+/// Edits the body for the first provider. If the route has edits, they take another pass over the body. That pass runs on the
+/// same kind of thread as the scan, and its time is charged to the key in the same way.
 async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWork) -> Result<Box<Forward>, Refusal> {
     let length = forward.body.as_ref().map_or(0, |body| body.bytes.len());
     if !forward.attempts.has_edits() || length <= FREE_BYTES_MAX {
@@ -206,14 +208,15 @@ async fn edit_body(mut forward: Box<Forward>, headers: &HeaderMap, work: &KeyWor
     } else {
         let headers = headers.clone();
         let edited = work.run_in_turn(move || forward.edit_body(&headers).map(|()| forward));
-        // Boxed, because few bodies are so large and every request's future would have the room for it.
+        // Boxed: otherwise the future of every request would reserve memory for this rare case.
         return Box::pin(edited).await?;
     }
     Ok(forward)
 }
 
-/// Acquires one of the key's slots for counting tokens; `None` for other operations. Agents count in bursts (25 at once were
-/// seen) and pay nothing for it, so this limit is separate from those on generation (docs/interface.md, Token counts).
+/// Acquires one of the key's slots for token counts; returns `None` for other operations. Agents count tokens in bursts (25
+/// requests at once were observed) and pay nothing for them, so token counts have a limit of their own (docs/interface.md, Token
+/// counts).
 fn count_slot(
     gateway: &Gateway,
     live: &ConfigSnapshot,
@@ -228,7 +231,7 @@ fn count_slot(
     slot.map(Some).ok_or(Refusal::CountTokensBusy { concurrency })
 }
 
-/// The estimator of the request's usage, with the prices of its route.
+/// Builds the estimator of the request's usage, with the prices of the request's route.
 fn usage_estimator(
     gateway: &Gateway,
     live: &ConfigSnapshot,
@@ -243,10 +246,10 @@ fn usage_estimator(
     basis
 }
 
-/// Reads the body of a request that is refused by its head, to find the model's name, which decides the refusal's form. Does so
-/// only if some provider has its own form, the path does not name the model, the body is not heavy and its client does not wait
-/// for `100 Continue`. A fault of the body does not change the refusal. Returns the body's length and the model's name; `None` if
-/// the body was not read.
+/// Finds the model of a request that is refused before its body is read, because the form of the refusal depends on the model's
+/// provider. Reads the body for that only if some provider has its own form of errors, the path does not name the model, the body
+/// is not heavy and the client does not wait for `100 Continue`. A fault of the body does not change the refusal. Returns the
+/// body's length in bytes and the name of the model, if the catalogue has that model; `None` if no valid body was read.
 async fn find_model(
     gateway: &Gateway,
     session: &mut Session,
@@ -271,7 +274,7 @@ async fn find_model(
     }
 }
 
-/// Reads the whole body and scans it.
+/// Reads the complete body and scans it. Refuses the request if the drain ends meanwhile.
 async fn read_body(
     gateway: &Gateway,
     session: &mut Session,
@@ -300,7 +303,7 @@ async fn read_body(
     }
 }
 
-/// Whether the client asks for a stream.
+/// Whether the client requests a streamed answer.
 fn is_stream(operation: Operation, scan: &Scan) -> bool {
     match operation.protocol() {
         Protocol::Gemini => operation == Operation::StreamGenerateContent,
@@ -308,7 +311,7 @@ fn is_stream(operation: Operation, scan: &Scan) -> bool {
     }
 }
 
-/// Refuses a request whose usage weir could not observe, such as a background response.
+/// Refuses a Responses request whose usage weir could not observe, such as a background response.
 fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     match scan.unseen_usage {
         Some(place) if operation == Operation::Responses => Err(Refusal::UsageUnseen { place }),
@@ -316,9 +319,9 @@ fn check_usage(operation: Operation, scan: &Scan) -> Result<(), Refusal> {
     }
 }
 
-/// Asks billing for admission, and looks up the provider state that the request names. If both call the store they run
-/// concurrently. Returns the bill, `None` for a token count, and the hint for choosing provider and credential, `None` if there
-/// is no choice or no hint.
+/// Requests admission from billing, and looks up the provider state that the request names. If both call the store, the calls run
+/// concurrently. Returns the bill (`None` for a token count) and the hint for the choice of provider and credential (`None` if
+/// the route leaves no choice, or if nothing gives a hint).
 async fn request_admission(
     gateway: &Gateway,
     session: &mut Session,
@@ -328,7 +331,7 @@ async fn request_admission(
     let (key, route, scan, body) = (asking.key.record, &read.route, &read.scan, &read.body.bytes);
     let named = provider_state::look_up(&gateway.sessions, &key.account, route, scan);
     let mut answered = |time: Duration| gateway.metrics().store.admission.observe(time.as_secs_f64());
-    // A token count is free.
+    // A token count is free, so it needs no admission by billing.
     let admitting = (!asking.operation.is_token_count()).then(|| gateway.billing.admit(asking, &mut answered));
     let (named, admission) = match admitting {
         None => (named.await, None),
@@ -344,7 +347,7 @@ async fn request_admission(
     let bill = match admission {
         None => None,
         Some(Admission::Admitted(bill)) => Some(bill),
-        // Boxed, because few requests wait and every request's future would have the room for it.
+        // Boxed: otherwise the future of every request would reserve memory for the few that wait.
         Some(Admission::Queued(ticket)) => Some(Box::pin(wait_in_queue(session, ticket)).await?),
     };
     named
@@ -356,7 +359,7 @@ async fn request_admission(
     Ok((bill, hint.flatten()))
 }
 
-/// Waits in the queue while the client is connected.
+/// Waits in the queue until the request is admitted or refused, or its client disconnects.
 async fn wait_in_queue(session: &mut Session, ticket: QueueTicket<'_>) -> Result<Bill, End> {
     tokio::select! {
         biased;

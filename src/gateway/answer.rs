@@ -1,4 +1,4 @@
-//! A provider's answer on its way to the client.
+//! Handles a provider's answer on its way to the client: head, body and errors.
 
 pub(crate) mod beginning;
 pub(crate) mod body;
@@ -27,11 +27,12 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Handles the head of the provider's answer. An error return ends the attempt.
+/// Handles the head of the provider's answer, final or interim. An `Err` result ends the attempt.
 pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     forward.attempt.on_byte(clock::instant());
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        // Pingora treats it as final and would relay bytes of an unknown protocol. weir never asks for a switch.
+        // Pingora takes this status for a final one and would relay bytes of an unknown protocol. weir never requests a switch of
+        // protocols, so such an answer is unusable.
         return Err(forward.refuse_answer());
     }
     if head.status.is_informational() {
@@ -39,14 +40,15 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
         return Ok(());
     }
     forward.attempt.on_head();
-    // Noted first: without a client no further attempt follows, so the answer is not held against the provider.
+    // Called before the answer is judged: if the client has disconnected, the request ends for that reason, and not with a
+    // failure of the provider.
     forward.check_client();
     let status = head.status.as_u16();
     if forward.provider().error_rules.needs_body(status) {
         return error::withhold(metrics, forward, head, ErrorJudgement::Not);
     }
     if head.status.is_success() {
-        // The body decides when it begins.
+        // Whether a success contains an answer is decided when the body begins.
         let has_none = forward.attempt.is_bodiless() || fields::announces_no_body(head);
         return match has_none {
             true => Err(beginning::no_answer(metrics, forward)),
@@ -66,22 +68,24 @@ pub(crate) fn accept(metrics: &Metrics, forward: &mut Forward, head: &mut Respon
     Err(refuse_redirect(forward, status))
 }
 
-/// Ends the attempt because of a redirect, and logs an error for the operator. A redirect is never followed, because the
-/// operator's credential would go with it. Its target is neither logged nor returned, because it may contain anything.
+/// Ends the attempt because the provider answered with a redirect, and logs an error for the operator. weir never follows a
+/// redirect, because it would send the operator's credential to the redirect's target. The target is neither logged nor returned,
+/// because it may contain anything.
 fn refuse_redirect(forward: &mut Forward, status: u16) -> Box<Error> {
     tracing::error!(
         request_id = %forward.ticket.request_id,
         provider = %forward.provider().name,
         status,
-        "the provider answered with a redirect, which is never followed: if it has moved, set its `base_url` in weir.toml, or the \
-         URLs in its file, to its new address"
+        "the provider answered with a redirect, which weir never follows: if the provider's address has changed, set the new one \
+         as its `base_url` in weir.toml, or in the URLs of its file"
     );
     let refusal = Refusal::ProviderRedirected { status };
     let context = "a redirect from the provider";
     forward.refuse(refusal, ErrorType::InvalidHTTPHeader, context).into_up()
 }
 
-/// Prepares the head of a success for the client, chooses the observer of its body, and holds the head until the body begins.
+/// Prepares the head of a successful answer for the client, chooses the observer of the answer's body, and holds the head until
+/// the body begins.
 pub(crate) fn prepare(session: &mut Session, forward: &mut Forward, head: &mut ResponseHeader) -> Result<()> {
     if head.status.is_informational() {
         return Ok(());
@@ -99,7 +103,7 @@ pub(crate) fn prepare(session: &mut Session, forward: &mut Forward, head: &mut R
     beginning::hold_head(session, forward, head, framing)
 }
 
-/// Chooses the outlet of a body with this framing, and gives the head the transfer coding that the outlet needs.
+/// Chooses the outlet for a body with this framing, and adapts the head's length and transfer coding to the outlet.
 pub(crate) fn shape(
     session: &Session,
     forward: &mut Forward,
@@ -113,23 +117,24 @@ pub(crate) fn shape(
     };
     let is_edited = forward.outlet.may_change_length();
     if is_edited || is_plain && matches!(framing, AnswerFraming::Sse | AnswerFraming::JsonArray) {
-        // The length may change: the body may be edited, reshaped, or followed by an in-band error.
+        // The declared length may become wrong, because the body may be edited, reshaped, or followed by an in-band error.
         head.remove_header(&header::CONTENT_LENGTH);
     }
-    // Pingora does this for a head of HTTP/2, but it gets the interim head instead.
+    // Pingora sets the version of a head that arrives over HTTP/2, but Pingora gets an interim head in place of this one.
     head.set_version(Version::HTTP_11);
     let is_delimited = |name: &HeaderName| head.headers.contains_key(name);
     if !is_delimited(&header::CONTENT_LENGTH) && !is_delimited(&header::TRANSFER_ENCODING) {
         head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
     }
     if session.req_header().version == Version::HTTP_10 {
-        // HTTP/1.0 has no chunks: without a length the connection's end delimits the answer (RFC 9112 section 6.1).
+        // HTTP/1.0 has no chunked coding. Without a length, the end of the connection delimits the answer (RFC 9112 section 6.1).
         head.remove_header(&header::TRANSFER_ENCODING);
     }
     Ok(())
 }
 
-/// Releases a held head to the client, before a body whose framing may differ from the announced one.
+/// Releases the held head to the client. If the body's framing differs from the one that the head announces (`announced`), adapts
+/// head and outlet first.
 pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: AnswerFraming) -> Result<()> {
     let gate = Arc::clone(&forward.client.write_gate);
     match forward.meter.framing() {
@@ -141,13 +146,13 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: A
     }
     gate.head.release(&mut session.downstream_session)?;
     if session.is_body_done() {
-        // No attempt can follow, so the memory is freed before the answer streams.
+        // No further attempt can follow, so the request body's memory is freed before the answer streams.
         forward.free_body();
     }
     Ok(())
 }
 
-/// The outlet of a success that is not compressed.
+/// Chooses the outlet for a successful answer that is not compressed.
 fn outlet(session: &Session, forward: &Forward, framing: AnswerFraming) -> Outlet {
     let endpoint = forward.attempts.endpoint();
     let facts = forward.request.facts(&session.req_header().headers, endpoint);

@@ -1,4 +1,4 @@
-//! The caller of a request, identified by its key.
+//! Identifies the caller of a request by its key.
 
 use std::sync::Arc;
 
@@ -26,11 +26,12 @@ use crate::{
 /// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// The digest of the key's current or previous text; never that of an access token that stands for the key.
+    /// The digest of the key's current or previous secret; never that of an access token that represents the key.
     pub digest: KeyDigest,
-    /// The key's record, as this node knew it at authentication.
+    /// The key's record, as this node had it at authentication.
     pub key: Arc<KeyRecord>,
-    /// The key's text, or the token that stands for it, so that it can be kept from providers.
+    /// The presented secret: the key in clear, or the access token that represents it. It is needed to keep the secret from
+    /// providers.
     pub presented: ServiceKey,
 }
 
@@ -38,15 +39,15 @@ impl Caller {
     /// Checks that the key is not revoked, replaced or expired.
     ///
     /// # Errors
-    /// The refusal of such a key.
+    /// Returns the refusal of such a key.
     pub(crate) fn check(&self, now_unix: i64) -> Result<(), Refusal> {
         Ok(self.key.check(&self.digest, now_unix)?)
     }
 
-    /// The same, but the key may have expired: its usage can still be read.
+    /// Checks that the key is not revoked or replaced. Accepts an expired key, because its usage can still be read.
     ///
     /// # Errors
-    /// The refusal of a revoked or replaced key.
+    /// Returns the refusal of a revoked or replaced key.
     pub(crate) fn check_except_expiry(&self, now_unix: i64) -> Result<(), Refusal> {
         match self.key.check(&self.digest, now_unix) {
             Ok(()) | Err(KeyInvalid::Expired) => Ok(()),
@@ -54,7 +55,7 @@ impl Caller {
         }
     }
 
-    /// The caller's key in billing's form.
+    /// Returns the caller's key in the form that billing takes.
     pub(crate) fn key_for_billing(&self) -> FoundKey<'_> {
         FoundKey {
             digest: &self.digest,
@@ -84,7 +85,7 @@ pub(crate) async fn identify(
     let found = found.map_err(|error| match error {
         KeyLookupError::Limited { wait } => Refusal::KeyNotLookedUp { wait },
         KeyLookupError::Store(error) => {
-            tracing::warn!(%error, "the key store did not answer");
+            tracing::warn!(%error, "cannot look up the key of a request: the key store did not answer");
             Refusal::StoreUnavailable
         }
     })?;

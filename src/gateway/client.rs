@@ -1,4 +1,5 @@
-//! The client of a forwarded request: its connection, its disconnect, its write gate, and the slots held until the request ends.
+//! The client of a forwarded request: its connection, its disconnect, its write gate, and the slots that it occupies until the
+//! request ends.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -30,22 +31,22 @@ use crate::{
 /// The client of one request.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Set if the answer may outlive its client; tracks whether the client has disconnected.
+    /// Tracks whether the client has disconnected; `None` if the answer cannot outlive the client.
     pub presence: Option<Arc<Presence>>,
-    /// Delays the answer's last bytes until the state that it has created is recorded.
+    /// Delays the answer's last bytes until the state that the answer has created is recorded.
     pub write_gate: Arc<WriteGate>,
-    /// Records the account that owns the state which the answer creates; taken out once all of it is recorded.
+    /// Records the account that owns the state which the answer creates; `None` once all of that state is recorded.
     recorder: Option<StateRecorder>,
-    /// Counts an open stream, until dropped.
+    /// Counts the answer as an open stream until dropped; `None` for a non-streaming answer.
     #[expect(dead_code, reason = "held until the request ends")]
     stream_gauge: Option<GaugeGuard>,
-    /// The key's slot for counting tokens.
+    /// The key's slot for a token count; `None` for other operations.
     #[expect(dead_code, reason = "held until the request ends")]
     count_slot: Option<KeySlot>,
 }
 
 impl Client {
-    /// The client of a request. [`Client::connect`] connects its connection later.
+    /// Creates the client of a request. [`Client::connect`] adds the connection later.
     pub(crate) fn new(
         metrics: &Metrics,
         session: &Session,
@@ -54,7 +55,7 @@ impl Client {
         count_slot: Option<KeySlot>,
     ) -> Self {
         let is_kept = session_hint::is_answer_kept(request.operation.protocol(), &request.scan);
-        // Over HTTP/2 each request has a gate of its own.
+        // Over HTTP/2, each request has a write gate of its own.
         let gate = stream(session).map(|stream| Arc::clone(stream.gate()));
         Self {
             write_gate: gate.unwrap_or_default(),
@@ -65,8 +66,8 @@ impl Client {
         }
     }
 
-    /// Connects the client's connection to its request. The file of `provider`, the first one, decides whether the request may
-    /// outlive the client. `finishing` limits the detached answers.
+    /// Connects the request to its client's connection. The file of `provider`, which is the first provider, decides whether the
+    /// request may outlive the client. `finishing` limits the number of detached answers.
     pub(crate) fn connect(
         &mut self,
         session: &mut Session,
@@ -95,22 +96,23 @@ impl Client {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Ends the request. `whole` says whether its answer was read to its end.
+    /// Records the end of the request. `whole` says whether the answer was read to its end.
     pub(crate) fn close(&self, whole: bool) {
         if let Some(presence) = &self.presence {
             presence.close(whole);
         }
     }
 
-    /// Records the state that the answer has created so far.
+    /// Records the provider state that the answer has created so far.
     pub(crate) fn record_state(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(sessions, attempts, meter);
         }
     }
 
-    /// Called before the last bytes of the answer go to the client: records the state that it has created, and shuts the gate
-    /// until that is written, because the client's next request may follow those bytes at once. Never waits itself.
+    /// Called before the client gets the last bytes of the answer. Records the state that the answer has created, and shuts the
+    /// write gate until the state is stored, because the client's next request may follow the last bytes at once. Never waits
+    /// itself.
     pub(crate) fn record_last(
         &mut self,
         sessions: &StateRegistry,
@@ -124,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Records the remaining state when the exchange ends before the answer was read to its end.
+    /// Records the state that is not recorded yet, when the exchange ends before the answer was read to its end.
     pub(crate) fn record_rest(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if let Some(mut recorder) = self.recorder.take() {
             recorder.record(sessions, attempts, meter);
@@ -132,8 +134,8 @@ impl Client {
     }
 }
 
-/// Lets the request outlive its client, if the provider's file says so or the model requires it. A token count never does: it is
-/// free and creates no state.
+/// Returns the presence that lets the request outlive its client, if the provider's file says so or the model requires it; `None`
+/// otherwise. A token count never outlives its client, because it is free and creates no state.
 fn presence(
     finishing: &Arc<Semaphore>,
     metrics: &Arc<Metrics>,
@@ -153,20 +155,20 @@ fn presence(
     Some(Presence::new(terms, Arc::clone(finishing), Arc::clone(metrics)))
 }
 
-/// The client's connection over HTTP/1.1.
+/// Returns the client's connection over HTTP/1.1; `None` over HTTP/2.
 fn stream(session: &Session) -> Option<&ClientStream> {
     let stream = session.downstream_session.stream()?;
     (**stream).as_any().downcast_ref()
 }
 
-/// Counts each key's concurrent requests of one kind. An entry exists only while one of the key's requests runs, so the running
-/// requests bound the memory. Clones share the counts.
+/// Counts the concurrent requests of each key, for one kind of request. A key has an entry only while one of its requests runs,
+/// so the number of running requests bounds the memory. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeySlots {
     taken: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
-/// One of a key's slots, returned on drop.
+/// A key's slot for one request; returned on drop.
 #[derive(Debug)]
 #[must_use = "the slot is returned as soon as it is dropped"]
 pub(crate) struct KeySlot {
@@ -175,7 +177,7 @@ pub(crate) struct KeySlot {
 }
 
 impl KeySlots {
-    /// Acquires one of the key's `max` slots; `None` if all are taken. Never waits.
+    /// Acquires one of the key's `max` slots; returns `None` if all are in use. Never waits.
     pub(crate) fn acquire(&self, key: &str, max: usize) -> Option<KeySlot> {
         let mut taken = self.taken.lock();
         let key = match taken.get_key_value(key) {
@@ -192,7 +194,7 @@ impl KeySlots {
         })
     }
 
-    /// The number of keys with a slot taken.
+    /// The number of keys of which a slot is in use.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> usize {
         self.taken.lock().len()

@@ -1,10 +1,10 @@
-//! A client's HTTP/2 request. The end of its body may still be on its way, its answer's head and last bytes wait at the
-//! [`WriteGate`], and it may outlive its client.
+//! The client's side of a request over HTTP/2. The [`WriteGate`] delays the answer's head and last bytes. The end of the
+//! request's body may arrive during the answer, and the request may outlive its client.
 //!
-//! Pingora drives the connection, so the end of the connection or stream is only seen when Pingora's own HTTP/2 session reports
-//! it. This session wraps that one and passes everything on until it reports that the client is gone. If the [`Presence`] then
-//! detaches the answer, the stream is reset, later writes are discarded, and later reads stay pending. The accept loop owns the
-//! connection and closes it at its end, whatever runs here.
+//! Pingora drives the HTTP/2 connection, so weir notices the end of the connection or stream only when Pingora's own session
+//! reports it. [`ClientH2`] wraps that session and passes everything through until the session reports that the client has
+//! disconnected. If the [`Presence`] then detaches the answer, [`ClientH2`] resets the stream, discards later writes, and keeps
+//! later reads pending. The accept loop owns the connection and closes it at its end, whatever still runs here.
 
 use std::{
     sync::Arc,
@@ -36,24 +36,25 @@ use crate::{
     gateway::{presence::Presence, provider_state::WriteGate, request::head},
 };
 
-/// Pingora's session for one HTTP/2 stream, wrapped.
+/// A wrapper around Pingora's session for one HTTP/2 stream.
 pub(crate) struct ClientH2 {
     session: HttpSession,
-    /// `None` if the request ends with its client.
+    /// Tracks whether the client is connected; `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
     gate: Arc<WriteGate>,
-    /// The declared length of the body, which is complete with that many bytes, even if its stream has not ended.
+    /// The declared length of the request's body in bytes; `None` without one. The body is complete with that many bytes, even if
+    /// its stream has not ended.
     length: Option<u64>,
-    /// Limits the time in which the rest of the body arrives.
+    /// Limits the time in which the rest of the request's body must arrive.
     sending: BodyTime,
-    /// Limits how slowly the client may read its answer.
+    /// Enforces the minimum speed at which the client has to read its answer.
     write_pace: PeerPace,
-    /// The answer's head, if it was due after the client was gone.
+    /// The answer's head, if it was due after the client had disconnected.
     discarded_head: Option<Box<ResponseHeader>>,
 }
 
 impl ClientH2 {
-    /// Wraps `session`.
+    /// Wraps Pingora's session of one request.
     pub(crate) fn new(
         session: HttpSession,
         presence: Option<Arc<Presence>>,
@@ -75,13 +76,13 @@ impl ClientH2 {
         self.presence.as_ref().is_some_and(|presence| presence.has_left())
     }
 
-    /// Whether all of the body has arrived.
+    /// Whether all of the request's body has arrived.
     fn is_body_complete(&self) -> bool {
         let has_length = |length| self.session.body_bytes_read() as u64 >= length;
         self.session.is_body_done() || self.length.is_some_and(has_length)
     }
 
-    /// Handles a failed read or write: returns the error, unless the answer is detached.
+    /// Handles a failed read or write. Returns the error, unless the answer is detached.
     fn on_client_failure(&mut self, error: Box<Error>) -> Result<()> {
         if !self.presence.as_ref().is_some_and(|presence| presence.on_disconnect()) {
             return Err(error);
@@ -111,14 +112,14 @@ impl ClientH2 {
     }
 }
 
-/// The result of a write; an error if it has not completed at `due`.
+/// Returns the result of a write, or an error if the write has not completed at `due`.
 async fn within<T>(due: Instant, write: impl Future<Output = Result<T>>) -> Result<T> {
     let late = || Error::explain(ErrorType::WriteTimedout, "the client reads its answer too slowly").into_down();
     let written = tokio::time::timeout_at(due.into(), write).await;
     written.unwrap_or_else(|_| Err(late()))
 }
 
-/// Returns when the answer's head has waited too long for its body; never if no head waits.
+/// Waits until the held head of the answer must be sent; never returns if no head is held.
 async fn head_due(gate: &WriteGate) {
     match gate.head.due() {
         Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -126,7 +127,7 @@ async fn head_due(gate: &WriteGate) {
     }
 }
 
-/// Returns at `due`; never if it is `None`.
+/// Waits until `due`; never returns if `due` is `None`.
 async fn body_due(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -330,7 +331,7 @@ impl Session for ClientH2 {
         self.session.get_retry_buffer()
     }
 
-    // The rest of the trait is for protocols with custom messages, which HTTP/2 does not have.
+    // The remaining methods are for protocols with custom messages, which HTTP/2 does not have.
 
     async fn finish_custom(&mut self) -> Result<()> {
         Ok(())

@@ -1,11 +1,12 @@
 //! A client's connection during one HTTP/1.1 request.
 //!
-//! It passes everything through until the request may outlive its client ([`ClientStream::watch`]). If the client then
-//! disconnects and its [`Presence`] detaches the answer, the socket is closed at once. From then on writes are discarded and
-//! reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection carries many requests and is handled by
-//! [`super::client_h2`].
+//! The connection passes everything through until [`ClientStream::watch`] allows the request to outlive its client. If the client
+//! then disconnects and its [`Presence`] detaches the answer, the socket is closed at once. From then on, writes are discarded
+//! and reads stay pending, so Pingora reads the answer to its end. An HTTP/2 connection carries many requests;
+//! [`super::client_h2`] handles them.
 //!
-//! It also decides whether the connection carries further requests, and keeps one whose request has failed.
+//! This module also decides whether the connection carries further requests, and saves the connection of a failed request for
+//! them.
 
 #[cfg(test)]
 mod tests;
@@ -40,29 +41,29 @@ use crate::{
     gateway::{drain::Drain, held_head::WriteAction, presence::Presence, provider_state::WriteGate},
 };
 
-/// A client's connection, wrapped for one request. [`crate::gateway`] makes one for each.
+/// A client's connection, wrapped for one request. [`crate::gateway`] creates a wrapper for each request.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
-    /// `None` once the socket has been given up.
+    /// The connection; `None` once the socket is closed because the answer is detached.
     stream: Option<Box<ClientConnection>>,
     id: UniqueIDType,
-    /// The client of the running request; weak, so that it ends with the request. Locked when a read completes or a call fails,
-    /// never by a successful write.
+    /// The presence of the running request's client. The reference is weak, so that the presence ends with the request. The lock
+    /// is taken when a read completes or a call fails, never by a successful write.
     presence: Mutex<Weak<Presence>>,
     /// Delays the head and the last bytes of an answer.
     gate: Arc<WriteGate>,
-    /// Sleeps until a held head is due.
+    /// Wakes the connection when a held head must be sent; `None` before the first held head.
     head_due: Option<Pin<Box<Sleep>>>,
-    /// The unsent bytes of an answer's head.
+    /// The bytes of an answer's head that are not sent yet.
     unsent: BytesMut,
-    /// The client has closed its sending side.
+    /// Whether the client has closed its sending side.
     ended: bool,
-    /// Holds the connection if its request has failed but it can carry others.
+    /// The place for this connection if its request fails but the connection can carry others.
     parking: Weak<ConnectionParking>,
 }
 
 impl ClientStream {
-    /// Wraps a connection.
+    /// Wraps a connection for one request.
     pub(crate) fn new(stream: Box<ClientConnection>, parking: Weak<ConnectionParking>) -> Self {
         Self {
             id: stream.id(),
@@ -76,17 +77,18 @@ impl ClientStream {
         }
     }
 
-    /// The connection, for the next request; `None` if it has been given up.
+    /// Returns the connection for the next request; `None` if its socket has been closed.
     pub(crate) fn into_connection(self) -> Option<Box<ClientConnection>> {
         self.stream
     }
 
-    /// Holds the connection after a failed request; `None` once nothing would take it out again.
+    /// Returns the place where the connection is saved after a failed request; `None` once the place no longer exists, so that
+    /// nothing would take the connection out again.
     pub(crate) fn parking(&self) -> Option<Arc<ConnectionParking>> {
         self.parking.upgrade()
     }
 
-    /// Lets this request outlive its client: a disconnect while it runs is reported to `presence`.
+    /// Lets this request outlive its client: while the request runs, a disconnect is reported to `presence`.
     pub(crate) fn watch(&self, presence: &Arc<Presence>) {
         *self.presence.lock() = Arc::downgrade(presence);
     }
@@ -101,7 +103,7 @@ impl ClientStream {
         watched.filter(|presence| !presence.is_over())
     }
 
-    /// The client has disconnected. Returns true if the request goes on without it; the socket is closed then.
+    /// Handles a disconnect of the client. Returns true if the request continues without the client; the socket is closed then.
     fn on_disconnect(&mut self) -> bool {
         let goes_on = self.presence().is_some_and(|presence| presence.on_disconnect());
         if goes_on {
@@ -110,7 +112,7 @@ impl ClientStream {
         goes_on
     }
 
-    /// Sends the head of an answer once it has waited too long for its body.
+    /// Sends the head of an answer once the head has waited too long for the body.
     fn poll_due_head(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if let Some(due) = self.gate.head.due() {
             let due = due.into();
@@ -141,7 +143,7 @@ impl ClientStream {
         }
     }
 
-    /// Sends the rest of the head.
+    /// Sends the unsent bytes of the head.
     fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let Some(stream) = &mut self.stream else {
@@ -158,8 +160,8 @@ impl ClientStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Handles bytes that Pingora writes if they are a head: keeps one that waits for its body, and drops one that the client
-    /// already has. Returns false for other bytes, which must be sent.
+    /// Handles bytes that Pingora writes, if they are a held head. Saves the bytes if the body follows in the same call, and
+    /// drops them if the client already has the head. Returns false for other bytes, which the caller must send.
     fn absorb_head(&mut self, slices: &[IoSlice<'_>]) -> bool {
         match self.gate.head.write_action() {
             WriteAction::Send => return false,
@@ -170,7 +172,7 @@ impl ClientStream {
         true
     }
 
-    /// The result of a write. A failure becomes `swallowed` if the request goes on without its client.
+    /// Converts the result of a write. A failure becomes the success `swallowed` if the request continues without its client.
     fn on_write<T>(&mut self, result: Poll<io::Result<T>>, swallowed: T) -> Poll<io::Result<T>> {
         match result {
             Poll::Ready(Err(error)) => Poll::Ready(if self.on_disconnect() {
@@ -188,7 +190,7 @@ impl AsyncRead for ClientStream {
         let this = &mut *self;
         this.poll_due_head(cx)?;
         if (this.stream.is_none() || this.ended) && this.presence().is_some() {
-            // Nothing will ever arrive. Pingora waits for the provider at the same time.
+            // Nothing more can arrive, so the read stays pending. Pingora waits for the provider at the same time.
             return Poll::Pending;
         }
         let Some(stream) = &mut this.stream else {
@@ -265,7 +267,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Without the rest of its head the client would see no answer at all, instead of a broken one.
+        // The rest of the head goes first: without it, the client would see no answer at all instead of a broken one.
         ready!(self.poll_unsent(cx))?;
         match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -277,7 +279,7 @@ impl AsyncWrite for ClientStream {
 #[async_trait]
 impl Shutdown for ClientStream {
     async fn shutdown(&mut self) {
-        // An error means that the client has gone.
+        // An error means that the client has disconnected.
         let _ = std::future::poll_fn(|cx| self.poll_unsent(cx)).await;
         if let Some(stream) = &mut self.stream {
             stream.shutdown().await;
@@ -308,7 +310,7 @@ impl Ssl for ClientStream {
 }
 
 impl GetTimingDigest for ClientStream {
-    /// Empty: nothing reads the times.
+    /// Returns no times, because nothing reads them.
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         Vec::new()
     }
@@ -326,39 +328,39 @@ impl GetSocketDigest for ClientStream {
     }
 }
 
-/// Holds a client's connection while the session of its failed request ends. Each connection has its own.
+/// The place for a client's connection while the session of its failed request ends. Each connection has one.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionParking(Mutex<Option<Stream>>);
 
 impl ConnectionParking {
-    /// A weak reference for the connection itself, so that a parked one does not keep itself alive.
+    /// Returns a weak reference for the connection itself, so that a parked connection does not keep itself alive.
     pub(crate) fn weak(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
 
-    /// Parks the connection.
+    /// Stores the connection until [`Self::take`] removes it.
     pub(crate) fn put(&self, stream: Stream) {
         *self.0.lock() = Some(stream);
     }
 
-    /// Takes the parked connection out; `None` if there is none.
+    /// Takes the parked connection; returns `None` if no connection is parked.
     pub(crate) fn take(&self) -> Option<Stream> {
         self.0.lock().take()
     }
 }
 
-/// Offers to keep the connection for `idle` after this request, if the client wants that. An HTTP/1.0 connection is closed,
-/// because only its end delimits an answer of unknown length.
+/// Offers the client to keep the connection open for `idle` after this request, if the client wants that. An HTTP/1.0 connection
+/// is closed, because only its end delimits an answer of unknown length.
 pub(crate) fn offer_keepalive(session: &mut Session, idle: Duration) {
     let is_old = session.req_header().version == Version::HTTP_10;
     let is_wanted = session.get_keepalive().is_some();
     session.set_keepalive((is_wanted && !is_old).then_some(idle.as_secs()));
-    // By default Pingora closes every connection whose request is answered before its end, even by `100 Continue`. weir reads the
-    // rest of a body after the answer; if that is too much, `reply` closes the connection.
+    // By default, Pingora closes every connection on which an answer, even `100 Continue`, begins before the request has been
+    // read to its end. weir reads the rest of a body after the answer; if the rest is too long, `reply` closes the connection.
     session.set_close_on_response_before_downstream_finish(false);
 }
 
-/// During shutdown, announces that the connection closes after the current answer.
+/// Announces that the connection closes after the current answer, if the shutdown has begun.
 pub(crate) fn withdraw_keepalive(session: &mut Session, drain: &Drain) {
     if drain.is_closing() {
         session.set_keepalive(None);

@@ -1,7 +1,7 @@
-//! Content codings (RFC 9110 section 8.4): which one a body has, and decoding it step by step into a given buffer.
-//! [`decoding`] is the loop around the steps.
+//! Content codings (RFC 9110 section 8.4): finds out which coding a body has, and decodes a body step by step into a given
+//! buffer. [`decoding`] runs the steps in a loop.
 //!
-//! A decoder never writes more than the buffer holds, so its caller decides how far a few bytes may expand.
+//! A decoder never writes more than the buffer has room for, so its caller decides how far a few bytes may expand.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// The magic number of a zstd frame (RFC 8878 section 3.1.1). Older formats and skippable frames are rejected.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// The base-2 logarithm of the gzip and deflate window: the formats' maximum.
+/// The base-2 logarithm of the window size for gzip and deflate: the maximum of both formats.
 const GZIP_WINDOW_LOG: u8 = 15;
 
 /// The content codings that weir decodes.
@@ -39,18 +39,18 @@ pub enum Coding {
     Zstd,
 }
 
-/// The content coding that a message's `content-encoding` names.
+/// The content coding that the `content-encoding` header of a message names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MessageCoding {
     /// No coding.
     No,
-    /// One coding, which weir decodes.
+    /// One coding, and weir decodes it.
     By(Coding),
-    /// A coding that weir does not decode, or several: the header's text in lower case.
+    /// A coding that weir does not decode, or several codings. The text is the header's value in lower case.
     Otherwise(String),
 }
 
-/// Names of content codings that weir does not decode: those of the registry
+/// The registered names of content codings that weir does not decode
 /// (<https://www.iana.org/assignments/http-parameters/http-parameters.xhtml#content-coding>).
 const NOT_DECODED: [&str; 7] = [
     "aes128gcm",
@@ -63,7 +63,8 @@ const NOT_DECODED: [&str; 7] = [
 ];
 
 impl Coding {
-    /// The coding with this name (RFC 9110 section 8.4.1, `x-gzip` included).
+    /// Returns the coding with this name in `content-encoding` (RFC 9110 section 8.4.1, `x-gzip` included); `None` if weir does
+    /// not decode it.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(Self::Gzip),
@@ -74,7 +75,7 @@ impl Coding {
         }
     }
 
-    /// The name in `content-encoding`.
+    /// The coding's name in `content-encoding`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -85,14 +86,14 @@ impl Coding {
     }
 }
 
-/// The coding of a request's body by its headers. `identity` and empty list members are ignored; an unknown name counts as a
-/// coding that weir does not decode.
+/// Reads the content coding of a request's body from the headers. `identity` and empty list members are ignored. An unknown name
+/// counts as a coding that weir does not decode.
 pub(crate) fn of_request(headers: &HeaderMap) -> MessageCoding {
     read_coding(headers, |_| true)
 }
 
-/// The coding of an answer by its headers. Names that are not codings are ignored, because providers send some, such as `none` or
-/// `utf-8`.
+/// Reads the content coding of an answer from the headers. Names that are not codings are ignored, because some providers send
+/// such names, for example `none` or `utf-8`.
 pub(crate) fn of_answer(headers: &HeaderMap) -> MessageCoding {
     read_coding(headers, |name| {
         Coding::from_name(name).is_some() || NOT_DECODED.iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -121,16 +122,16 @@ fn read_coding(headers: &HeaderMap, counts: impl Fn(&str) -> bool) -> MessageCod
 #[error("the bytes do not follow their content coding")]
 pub struct CodingBroken;
 
-/// The result of one decoding step.
+/// The numbers of bytes that one decoding step has read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecodeStep {
-    /// Bytes taken from the input.
+    /// The number of bytes taken from the input.
     pub read: usize,
-    /// Bytes put into the output.
+    /// The number of bytes put into the output.
     pub written: usize,
 }
 
-/// Decodes one compressed stream.
+/// A decoder for one compressed stream.
 pub(crate) struct Decoder {
     engine: DecoderEngine,
     ended: bool,
@@ -138,12 +139,12 @@ pub(crate) struct Decoder {
 
 enum DecoderEngine {
     Zlib(Decompress),
-    /// Deflate before its first byte, which decides between zlib and bare deflate.
+    /// Deflate before the first byte has arrived, which tells zlib from bare deflate.
     DeflateUnknown,
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd {
         decoder: ZstdDecoder<'static>,
-        /// Bytes of the magic number seen.
+        /// The number of bytes of the magic number that have been read.
         magic: usize,
     },
 }
@@ -163,15 +164,15 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     ///
     /// # Errors
-    /// Fails if the library cannot allocate its state.
+    /// Fails if the decoding library cannot allocate its state.
     pub(crate) fn new(coding: Coding) -> Result<Self, CodingBroken> {
         let engine = match coding {
             Coding::Gzip => DecoderEngine::Zlib(Decompress::new_gzip(GZIP_WINDOW_LOG)),
             Coding::Deflate => DecoderEngine::DeflateUnknown,
-            // Strict: no windows beyond the 16 MiB of the format.
+            // Strict: rejects windows larger than the 16 MiB of the format.
             Coding::Brotli => DecoderEngine::Brotli(Box::new(BrotliState::new_strict(
                 StandardAlloc::default(),
                 StandardAlloc::default(),
@@ -188,7 +189,7 @@ impl Decoder {
         Ok(Self { engine, ended: false })
     }
 
-    /// Whether the compressed stream has ended. Later input is not part of it and is not read.
+    /// Whether the compressed stream has ended. Later input is not a part of it and is not read.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -197,13 +198,14 @@ impl Decoder {
     /// the stream has ended. A full output may mean that more can be decoded without further input.
     ///
     /// # Errors
-    /// The bytes do not follow the coding. The decoder must not be used again.
+    /// The bytes do not follow their coding. The decoder must not be used again.
     pub(crate) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<DecodeStep, CodingBroken> {
         if self.ended {
             return Ok(DecodeStep { read: 0, written: 0 });
         }
         if let (DecoderEngine::DeflateUnknown, Some(first)) = (&self.engine, input.first()) {
-            // A zlib header's low half is 8; as bare deflate it would be a stored block with a padding bit set.
+            // In a zlib header, the low half of the first byte is 8. In bare deflate, that would be a stored block with a padding
+            // bit set.
             self.engine = DecoderEngine::Zlib(Decompress::new(first & 0x0F == 8));
         }
         match &mut self.engine {

@@ -1,5 +1,5 @@
-//! Graceful shutdown of the gateway: counts running requests and connections, accepts nothing new once it has begun, and at the
-//! deadline ends the requests that still run with an error that their clients understand.
+//! Graceful shutdown of the gateway. Once the shutdown has begun, the gateway accepts no new requests. At the deadline, it ends
+//! the requests that still run with an error that their clients understand.
 
 use std::sync::{
     Arc,
@@ -8,7 +8,8 @@ use std::sync::{
 
 use tokio::sync::{Notify, watch};
 
-/// Counts running requests and connections, and announces the shutdown and its end to them. Clones share the state.
+/// The state of the graceful shutdown. It counts running requests and connections, and notifies their tasks of the beginning and
+/// the end of the drain. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drain {
     shared: Arc<DrainState>,
@@ -22,7 +23,7 @@ struct DrainState {
     cut: watch::Sender<bool>,
 }
 
-/// A number of requests or connections. It wakes waiting tasks only when it reaches zero.
+/// The number of running requests or connections. Waiting tasks are woken only when the number becomes zero.
 #[derive(Debug, Default)]
 struct RunningCount {
     number: AtomicUsize,
@@ -44,11 +45,11 @@ impl RunningCount {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Returns when the number is zero.
+    /// Waits until the number is zero.
     async fn wait_for_zero(&self) {
         loop {
             let mut none = std::pin::pin!(self.none.notified());
-            // Before the number is read, so that no later end is missed.
+            // Registered before the number is read, so that a later change to zero is not missed.
             none.as_mut().enable();
             if self.get() == 0 {
                 return;
@@ -58,26 +59,26 @@ impl RunningCount {
     }
 }
 
-/// Counts one running request, until dropped.
+/// Counts one running request until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     drain: Drain,
 }
 
-/// Counts one client connection, until dropped.
+/// Counts one client connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     drain: Drain,
 }
 
 impl Drain {
-    /// Counts a request that begins.
+    /// Counts a request that begins, until the returned value is dropped.
     pub(crate) fn enter(&self) -> InFlight {
         self.shared.requests.add();
         InFlight { drain: self.clone() }
     }
 
-    /// Counts a client connection.
+    /// Counts a client connection, until the returned value is dropped.
     pub(crate) fn connect(&self) -> OpenConnection {
         self.shared.connections.add();
         OpenConnection { drain: self.clone() }
@@ -98,7 +99,7 @@ impl Drain {
         self.shared.connections.wait_for_zero().await;
     }
 
-    /// Begins the shutdown: no new requests are accepted, and connections end with their running request.
+    /// Begins the shutdown: no new requests are accepted, and each connection closes after its running request.
     pub(crate) fn close(&self) {
         self.shared.closing.send_replace(true);
     }
@@ -108,7 +109,7 @@ impl Drain {
         *self.shared.closing.borrow()
     }
 
-    /// A receiver that turns true when the shutdown begins.
+    /// Returns a receiver whose value becomes true when the shutdown begins.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.shared.closing.subscribe()
     }
@@ -123,10 +124,10 @@ impl Drain {
         *self.shared.cut.borrow()
     }
 
-    /// Returns when the drain has ended.
+    /// Waits until the drain has ended.
     pub(crate) async fn expired(&self) {
         let mut cut = self.shared.cut.subscribe();
-        // The sender lives as long as this value, so waiting cannot fail.
+        // The sender lives as long as `self`, so waiting cannot fail.
         let _ = cut.wait_for(|cut| *cut).await;
     }
 }

@@ -1,4 +1,5 @@
-//! The end of a failed attempt, and of every request: sends the client's last bytes, settles and records the request.
+//! The end of a failed attempt, and of every request that was forwarded: sends the client's last bytes, settles and records the
+//! request. A refusal before that is sent by [`reply::refuse`].
 
 use bytes::Bytes;
 use pingora::{Error, ErrorSource, ErrorType};
@@ -25,25 +26,25 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Stands for the status of a request whose client got none.
+/// The status of a request whose client got no answer.
 const NO_STATUS: u16 = 0;
 
-/// The last bytes of a request for its client.
+/// The last bytes that the client of a request gets.
 enum LastBytes {
-    /// None: the client has the last bytes, or has left.
+    /// No bytes: the client has all of the answer, or has disconnected.
     None,
-    /// A complete error answer of the provider.
+    /// A complete error answer from the provider.
     Error(Box<ErrorReply>),
     /// A refusal, because nothing of an answer has reached the client.
     Refusal(Refusal),
     /// The rest of a complete answer.
     Rest(Bytes),
-    /// The protocol's in-band error; `None` where it has none.
+    /// The protocol's in-band error; `None` if the protocol has none, so that the connection is broken instead.
     Break(Option<Bytes>),
 }
 
-/// Handles a failed attempt: another one follows, or the client gets the part of an error answer that arrived, or the request
-/// ends.
+/// Handles a failed attempt: another attempt follows, the client gets the part of an error answer that arrived, or the request
+/// ends. Returns Pingora's error, which says whether another attempt follows.
 pub(crate) fn on_attempt_failed(
     metrics: &Metrics,
     session: &mut Session,
@@ -75,7 +76,7 @@ pub(crate) fn on_attempt_failed(
     error
 }
 
-/// Ends a request that Pingora is done with.
+/// Ends a request after Pingora has finished with it.
 pub(crate) async fn finish(sessions: &StateRegistry, session: &mut Session, exchange: &mut Exchange) {
     match exchange.take_stage() {
         RequestStage::Forwarding(mut forward) => {
@@ -89,8 +90,9 @@ pub(crate) async fn finish(sessions: &StateRegistry, session: &mut Session, exch
     }
 }
 
-/// Ends a failed request. Before the answer's head the client gets a refusal; after it the protocol's in-band error, or a broken
-/// connection if the protocol has none. The end never looks like a success. Returns the status that the client got.
+/// Ends a failed request. Before the answer's head, the client gets a refusal. After the head, it gets the protocol's in-band
+/// error, or a broken connection if the protocol has none. So the end never looks like a success. Returns the HTTP status that
+/// describes the end; 0 if the client got no answer.
 pub(crate) async fn fail(
     sessions: &StateRegistry,
     session: &mut Session,
@@ -108,13 +110,13 @@ pub(crate) async fn fail(
             status
         }
         RequestStage::Ended if exchange.log.is_closed() => fail_recorded(session, error, exchange).await,
-        // `Ended` with an open line in the log: a hook panicked before the end of the admission.
+        // At the stage `Ended`, an open line in the access log means that a hook panicked before the end of the admission.
         RequestStage::Arrived(_) | RequestStage::Ended => fail_open(session, error, exchange).await,
     }
 }
 
-/// The last bytes of a request that did not fail. An error answer is sent only now, when Pingora is done with the provider, so
-/// that both connections stay usable: an error return from a filter would close them.
+/// Returns the last bytes of a request that did not fail. A provider's error answer is sent only now, when Pingora has finished
+/// with the provider. So both connections stay usable; an error return from a filter would close them.
 fn last_bytes_of_passed(forward: &mut Forward) -> LastBytes {
     if let Some(error) = take_error(forward) {
         return LastBytes::Error(error);
@@ -166,7 +168,7 @@ fn refuse(forward: &mut Forward, refusal: Refusal) -> LastBytes {
     LastBytes::Refusal(refusal)
 }
 
-/// Ends an answer that has begun.
+/// Decides how an answer that broke off after its beginning ends, and returns its last bytes.
 fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     let has_panicked = *error.etype() == gateway::PANICKED;
     if !has_panicked && let Some(rest) = rest_of_complete(forward) {
@@ -181,15 +183,15 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
     };
     forward.decide(End::Broken(why));
     LastBytes::Break(forward.meter.failure_tail(why).map(|tail| {
-        // The buffered part of an event goes first; the tail completes it.
+        // The buffered part of an event goes first, because the tail completes it.
         let mut last = forward.remaining();
         last.extend_from_slice(&tail);
         last.into()
     }))
 }
 
-/// The bytes still missing from a complete answer whose provider connection broke. `None` if the answer is not
-/// complete, or if only the connection's end delimits it.
+/// Returns the bytes that the client still lacks of a complete answer after the provider's connection broke. `None` if the answer
+/// is incomplete, or if only the end of the connection delimits it.
 fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     let meter = &mut forward.meter;
     let is_stream =
@@ -204,8 +206,8 @@ fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
     Some(rest.into())
 }
 
-/// Writes the last bytes. Returns the status that the client got, and whether it has a complete answer, so that its connection
-/// can carry further requests.
+/// Writes the last bytes. Returns the HTTP status that describes the end, and whether the client has a complete answer, so that
+/// its connection can carry further requests.
 async fn write_last_bytes(session: &mut Session, forward: &mut Forward, last: LastBytes) -> (u16, bool) {
     match last {
         LastBytes::None => (NO_STATUS, false),
@@ -235,25 +237,25 @@ async fn write_last_bytes(session: &mut Session, forward: &mut Forward, last: La
     }
 }
 
-/// Writes the end of an answer. Returns false if the connection broke, which the client notices itself.
+/// Writes the end of an answer. Returns false if the client's connection broke, which the client notices itself.
 async fn write_end(session: &mut Session, bytes: Bytes) -> bool {
     session.write_response_body(Some(bytes), true).await.is_ok()
 }
 
-/// Answers a failed request whose line in the access log is open, and closes the line.
+/// Answers a failed request whose line in the access log is still open, and closes the line.
 async fn fail_open(session: &mut Session, error: &Error, exchange: &mut Exchange) -> u16 {
     if is_client_disconnect(error) || reply::has_begun(session) {
         exchange.log.close(&End::ClientLeft);
         return NO_STATUS;
     }
-    // The failed hook may have left the connection in any state, such as a half-read body.
+    // The failed hook may have left the connection in any state, for example with a half-read body.
     session.set_keepalive(None);
-    // The record is closed even if the write fails.
+    // The access-log line is closed even if this write fails.
     let _ = reply::refuse(session, exchange, Refusal::Internal).await;
     Refusal::Internal.status()
 }
 
-/// Answers a failed request whose line in the access log is closed.
+/// Answers a failed request whose line in the access log is already closed.
 async fn fail_recorded(session: &mut Session, error: &Error, exchange: &Exchange) -> u16 {
     if is_client_disconnect(error) || reply::has_begun(session) {
         return NO_STATUS;
@@ -270,13 +272,14 @@ fn is_client_disconnect(error: &Error) -> bool {
     *error.esource() == ErrorSource::Downstream && *error.etype() != ErrorType::InvalidHTTPHeader
 }
 
-/// The refusal for a fault in the end of the client's body, which arrived after the attempt had begun; `None` without one.
+/// Returns the refusal for a faulty end of the client's body, which arrived after the attempt had begun; `None` if the body is
+/// not at fault.
 fn body_fault(error: &Error) -> Option<Refusal> {
     let is_clients = *error.esource() == ErrorSource::Downstream;
     is_clients.then(|| read_body::refusal_of(error)).flatten()
 }
 
-/// The refusal for a request that no attempt has brought an answer for.
+/// Returns the refusal for a request for which no attempt has brought an answer.
 fn refusal_of(error: &Error, forward: &Forward) -> Refusal {
     let attempt = &forward.attempt;
     if let Verdict::Refuse(refusal) = &attempt.verdict {

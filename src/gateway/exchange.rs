@@ -1,4 +1,4 @@
-//! The state of one request that Pingora carries from hook to hook.
+//! The state of one request, which Pingora carries from hook to hook.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::{
     providers::ConfigSnapshot,
 };
 
-/// One request and its answer: Pingora's per-request context.
+/// The data of one request and its answer: Pingora's per-request context.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// The config snapshot that the request keeps to its end.
+    /// The config snapshot that the request uses to its end.
     pub live: Arc<ConfigSnapshot>,
-    /// The protocol whose error form the client gets.
+    /// The protocol in whose form the client gets errors.
     pub protocol: Protocol,
-    /// weir's request id (`x-weir-request-id`, and in the logs).
+    /// weir's request id, in the header `x-weir-request-id` and in the logs.
     pub request_id: Arc<str>,
     /// The request's line in the access log.
     pub log: Box<LogEntry>,
-    /// How far the request has come.
+    /// The stage that the request has reached.
     pub stage: RequestStage,
-    /// The request has failed, but its client got a complete answer, so the connection can carry further requests
+    /// Whether the connection can carry further requests although this one has failed, because the client got a complete answer
     /// (`client_stream::park_connection`).
     pub park: bool,
-    /// Keeps the process running while the request runs.
+    /// Counts the request as running, so that the process waits for its end.
     #[expect(dead_code, reason = "held until the request ends")]
     pub in_flight: InFlight,
 }
@@ -42,16 +42,17 @@ pub(crate) struct Exchange {
 /// The stages of a request.
 #[derive(Debug)]
 pub(crate) enum RequestStage {
-    /// Being read and checked; it must not be forwarded. Carries the keys of the query to authentication.
+    /// The request is being read and checked, and must not be forwarded yet. The value holds the keys of the query until
+    /// authentication.
     Arrived(QueryKeys),
-    /// Admitted: on its way to a provider.
+    /// The request is admitted and on its way to a provider.
     Forwarding(Box<Forward>),
-    /// Answered, or given up.
+    /// The request is answered or given up.
     Ended,
 }
 
 impl Exchange {
-    /// A request that has just arrived.
+    /// Creates the state of a request that has just arrived.
     pub(crate) fn begin(live: Arc<ConfigSnapshot>, sinks: &Arc<RequestReporters>, in_flight: InFlight) -> Self {
         let request_id = new_request_id();
         let log = LogEntry::open(
@@ -71,12 +72,12 @@ impl Exchange {
         }
     }
 
-    /// Takes the stage out. Until another one is set, the request counts as given up.
+    /// Takes the request's stage and leaves [`RequestStage::Ended`] in its place, until another stage is set.
     pub(crate) fn take_stage(&mut self) -> RequestStage {
         std::mem::replace(&mut self.stage, RequestStage::Ended)
     }
 
-    /// The admitted request.
+    /// Returns the admitted request.
     ///
     /// # Errors
     /// The request is in another stage, which the order of Pingora's hooks rules out.
@@ -91,8 +92,8 @@ impl Exchange {
 }
 
 impl Drop for Exchange {
-    /// Settles the request and closes its line in the access log, if that is not done: a hook panicked, or the ending process
-    /// dropped the request.
+    /// Settles the request and closes its line in the access log, if that has not happened: a hook panicked, or the stopping
+    /// process dropped the request.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.log.cause = Some(log_entry::PANICKED);
@@ -107,8 +108,8 @@ impl Drop for Exchange {
 
 const ALPHANUMERIC: [u8; 62] = *b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A new request id: `req_` and 24 random alphanumeric characters. Some of them are more likely than others by a thousandth,
-/// which is harmless, because an id is not a secret.
+/// Creates a request id: `req_` and 24 random alphanumeric characters. Some characters are about a thousandth more likely than
+/// others, which is harmless, because an id is not a secret.
 fn new_request_id() -> Arc<str> {
     let mut random = [0_u16; 24];
     rand::rng().fill(&mut random[..]);

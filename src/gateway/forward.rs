@@ -1,4 +1,4 @@
-//! An admitted request on its way to a provider, and its answer on the way back.
+//! An admitted request on its way to a provider, and the answer on its way back.
 
 use std::{sync::Arc, time::Instant};
 
@@ -28,35 +28,35 @@ use crate::{
 
 /// An admitted request.
 ///
-/// With many streams, each piece of an answer loads the fields that it touches from memory. So those are at the front, up to the
-/// beginning of the ticket; the others are behind them or boxed.
+/// With many streams, each piece of an answer has to load the fields that it touches from memory. So those fields are at the
+/// front, up to the beginning of the ticket. The other fields follow them or are boxed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Forward {
     /// Observes the current attempt's answer.
     pub meter: AnswerMeter,
-    /// How the answer's body leaves for the client.
+    /// The way in which the answer's body reaches the client.
     pub outlet: Outlet,
-    /// The current answer, while it is a success that has not begun.
+    /// The current answer, while it is a success that has not begun; `None` otherwise.
     pub unbegun: Option<Box<UnbegunAnswer>>,
     /// Masks the credential in errors within the answer's body.
     pub masking: Masking,
-    /// The client.
+    /// The client of the request.
     pub client: Client,
     /// The current attempt.
     pub attempt: Attempt,
-    /// The right to forward and the duty to charge.
+    /// The right to forward the request, and the duty to charge it.
     pub ticket: Ticket,
-    /// Chooses provider, credential and backend of each attempt.
+    /// Chooses the provider, credential and backend of each attempt.
     pub attempts: AttemptPlan,
-    /// The body; `None` once no attempt can follow.
+    /// The request's body; `None` once no further attempt can follow.
     pub body: Option<RequestBody>,
     /// The client's request.
     pub request: Request,
 }
 
 impl Forward {
-    /// A request of which nothing has been sent.
+    /// Creates a request of which nothing has been sent.
     pub(crate) fn new(
         request: Request,
         attempts: AttemptPlan,
@@ -78,7 +78,7 @@ impl Forward {
         })
     }
 
-    /// Connects the client's connection to the request, which may be forwarded from now on.
+    /// Connects the request to its client's connection. The request may be forwarded from now on.
     pub(crate) fn connect_client(&mut self, session: &mut Session, finishing: &Arc<Semaphore>, metrics: &Arc<Metrics>) {
         let Self {
             client,
@@ -89,16 +89,16 @@ impl Forward {
         client.connect(session, (finishing, metrics), request, &attempts.endpoint().provider);
     }
 
-    /// An attempt begins at the current endpoint. Nothing observed of an earlier one counts.
+    /// Begins an attempt at the current endpoint. Discards the observations of an earlier attempt.
     pub(crate) fn begin_attempt(&mut self) {
         self.ticket.begin_attempt(self.attempts.index());
         self.meter = AnswerMeter::default();
     }
 
-    /// Edits the body for the current provider, unless it has been.
+    /// Edits the body for the current provider, unless that has been done.
     ///
     /// # Errors
-    /// The refusal of a body that the provider cannot take.
+    /// Returns the refusal if the body cannot be edited for the provider.
     pub(crate) fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
         let body = self.body.as_mut().ok_or(Refusal::Internal)?;
         let (index, endpoint) = (self.attempts.index(), self.attempts.endpoint());
@@ -121,25 +121,25 @@ impl Forward {
         self.body.as_ref().is_some_and(RequestBody::can_resend)
     }
 
-    /// Ends the attempt with a refusal for the client. `context` is for readers of the code only: Pingora's log is off.
+    /// Ends the attempt with a refusal for the client. `context` is only for readers of the code, because Pingora's log is off.
     pub(crate) fn refuse(&mut self, refusal: Refusal, etype: ErrorType, context: &'static str) -> Box<Error> {
         self.attempt.verdict = Verdict::Refuse(refusal);
         Error::explain(etype, context)
     }
 
-    /// Ends the attempt because the provider's answer cannot be passed on.
+    /// Ends the attempt because the provider's answer cannot be passed on to the client.
     pub(crate) fn refuse_answer(&mut self) -> Box<Error> {
         let context = "the answer cannot be passed on";
         self.refuse(Refusal::ProviderBroken, ErrorType::InvalidHTTPHeader, context)
             .into_up()
     }
 
-    /// Whether the current answer is a success of which the client has got nothing yet.
+    /// Whether the current answer is a success of which the client has received nothing yet.
     pub(crate) fn has_not_begun(&self) -> bool {
         self.unbegun.is_some() && self.client.write_gate.head.is_waiting()
     }
 
-    /// Drops the current answer: the client gets nothing of it.
+    /// Discards the current answer. The client gets nothing of it.
     pub(crate) fn abandon_answer(&mut self) {
         self.unbegun = None;
         self.masking = Masking::default();
@@ -148,19 +148,20 @@ impl Forward {
         self.meter.discard();
     }
 
-    /// Frees the memory that only a further attempt would need: none can follow.
+    /// Frees the memory that only a further attempt would need. Called once no attempt can follow.
     pub(crate) fn free_body(&mut self) {
         self.body = None;
         self.request.scan.tape.clear();
     }
 
-    /// The buffered bytes of an answer that breaks off, masked.
+    /// Returns the buffered bytes of an answer that breaks off, with the credential masked.
     pub(crate) fn remaining(&mut self) -> Vec<u8> {
         let masked = self.masking.remaining(self.attempts.secret());
         self.outlet.remaining(masked)
     }
 
-    /// Called before a piece of the answer, or its end, goes to the client: records the state that it has created.
+    /// Called before a piece of the answer, or its end, goes to the client. Records the provider state that the answer has
+    /// created.
     pub(crate) fn record_state(&mut self, sessions: &StateRegistry, end: bool) {
         let is_last = end || self.meter.has_named_all();
         if self.meter.take_new_names() && !is_last {
@@ -172,19 +173,20 @@ impl Forward {
         }
     }
 
-    /// Called with each piece of the answer: updates the bill from time to time.
+    /// Called with each piece of the answer. Updates the bill from time to time.
     pub(crate) fn sample(&mut self, now: Instant) {
         self.ticket.sample(&self.meter, now);
     }
 
-    /// Decides that the client has left if it disconnected before the answer was complete.
+    /// Decides that the client has left, if it disconnected before the answer was complete.
     pub(crate) fn check_client(&mut self) {
         if self.client.has_left() && !self.meter.is_complete() {
             self.decide_client_left();
         }
     }
 
-    /// Decides that the request ends because the client has left, or with the failure that the provider has reported before.
+    /// Decides how the request of a disconnected client ends: with the failure that the provider has already reported, or else
+    /// because the client has left.
     pub(crate) fn decide_client_left(&mut self) {
         let end = self.meter.reported_failure().unwrap_or(End::ClientLeft);
         self.decide(end);
@@ -203,19 +205,21 @@ impl Forward {
         }
     }
 
-    /// How the request ends: as decided, or else as observed by the meter. The row records it at the settlement, the access log
-    /// at the very end: if the client leaves after the last event of a complete answer, only the access log says `client_gone`.
+    /// Returns how the request ends: as decided, or else as observed by the meter. The row records this end at the settlement,
+    /// the access log records it at the very end. If the client disconnects after the last event of a complete answer, only the
+    /// access log says `client_gone`.
     pub(crate) fn end(&self) -> End {
         self.ticket.end(&self.meter)
     }
 
-    /// Charges the request; later calls do nothing. Called before the client has the last bytes, so that its next request
-    /// finds neither the hold nor the concurrency slot still in use.
+    /// Charges the request; later calls do nothing. Called before the client gets the last bytes, so that the hold and the
+    /// concurrency slot are free for the client's next request.
     pub(crate) fn settle(&mut self) {
         self.ticket.settle(&self.meter);
     }
 
-    /// Ends the request: records the state that its answer has created, settles it, and closes its line in the access log.
+    /// Ends the request: records the provider state that the answer has created, settles the request, and closes its line in the
+    /// access log.
     pub(crate) fn finish(&mut self, sessions: &StateRegistry, log: &mut LogEntry) {
         self.client.record_rest(sessions, &self.attempts, &self.meter);
         self.close(log);
@@ -245,7 +249,7 @@ impl Forward {
     }
 }
 
-/// The end of a request that was dropped before it ended: a hook panicked, or the process ends.
+/// Returns the end of a request that was dropped before it ended: a hook panicked, or the process stops.
 pub(crate) fn end_of_dropped() -> End {
     End::Broken(match std::thread::panicking() {
         true => Break::Internal,

@@ -1,9 +1,9 @@
-//! The head of a success whose body has not begun.
+//! Holds the head of a successful answer until the answer's body begins.
 //!
-//! As long as the client has got nothing of an answer, the attempt can fail and be repeated. So the head waits until the body
-//! begins, but at most `[upstream] head_wait_seconds`. Then the client's connection ([`super::client_stream`],
-//! [`super::client_h2`]) sends it, because Pingora is waiting for the provider. Over HTTP/1.1 Pingora's session catches up later:
-//! [`HeldHead::release`] has it write the head, and the connection discards those bytes.
+//! As long as the client has received nothing of an answer, the attempt can fail and be repeated. So the head waits until the
+//! body begins, but at most `[upstream] head_wait_seconds`. After that time the client's connection ([`super::client_stream`],
+//! [`super::client_h2`]) sends the head, because Pingora is still waiting for the provider. Over HTTP/1.1, Pingora's session
+//! writes the head later, too: [`HeldHead::release`] lets it do so, and the connection discards those bytes.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering},
@@ -20,10 +20,10 @@ use pingora::{
     protocols::http::{ServerSession, date},
 };
 
-/// Holds the head of one answer.
+/// The place where the head of one answer is held.
 #[derive(Debug, Default)]
 pub(crate) struct HeldHead {
-    /// A [`HeadStage`], read at each poll of the client's connection.
+    /// The current [`HeadStage`]. Each poll of the client's connection reads it.
     stage: AtomicU8,
     held: Mutex<Option<WaitingHead>>,
 }
@@ -35,30 +35,30 @@ struct WaitingHead {
     keeps_alive: bool,
 }
 
-/// Where the head is.
+/// The stage of an answer's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum HeadStage {
     /// No head is held.
     None = 0,
-    /// It waits for the body.
+    /// The head waits for the body.
     Waiting = 1,
-    /// The client's connection has sent it, unknown to Pingora's session.
+    /// The client's connection has sent the head, but Pingora's session has not written it yet.
     Sent = 2,
-    /// Pingora's session is writing it; the connection keeps the bytes for the body that follows in the same call.
+    /// Pingora's session is writing the head. The connection saves the bytes for the body, which follows in the same call.
     Writing = 3,
-    /// Pingora's session is writing it, and the client has it already.
+    /// Pingora's session is writing the head, and the client already has it.
     WritingAgain = 4,
 }
 
-/// How the client's connection handles bytes that Pingora writes.
+/// The way in which the client's connection handles bytes that Pingora writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteAction {
-    /// It sends them.
+    /// The connection sends the bytes.
     Send,
-    /// It accepts them at once, and sends them with the next ones.
+    /// The connection accepts the bytes at once, and sends them together with the next ones.
     Keep,
-    /// It drops them: the client has got them.
+    /// The connection drops the bytes, because the client already has them.
     Discard,
 }
 
@@ -70,12 +70,12 @@ impl HeldHead {
         self.set_stage(HeadStage::Waiting);
     }
 
-    /// Whether a head waits: the client has got nothing of the answer.
+    /// Whether a head waits, so that the client has received nothing of the answer.
     pub(crate) fn is_waiting(&self) -> bool {
         self.stage() == HeadStage::Waiting
     }
 
-    /// When the head must be sent; `None` unless it waits.
+    /// Returns when the head must be sent; `None` if no head waits.
     pub(crate) fn due(&self) -> Option<Instant> {
         if !self.is_waiting() {
             return None;
@@ -83,7 +83,7 @@ impl HeldHead {
         self.held.lock().as_ref().map(|held| held.due)
     }
 
-    /// Takes the head out, so that it is not sent. `None` if it has been sent, or none is held.
+    /// Removes the head, so that it is not sent. Returns `None` if the head has been sent or no head is held.
     pub(crate) fn take(&self) -> Option<Box<ResponseHeader>> {
         if !self.is_waiting() {
             return None;
@@ -92,10 +92,10 @@ impl HeldHead {
         self.held.lock().take().map(|held| held.head)
     }
 
-    /// Changes the waiting head.
+    /// Changes the waiting head. Does nothing if no head is held.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// The error that `change` returns.
     pub(crate) fn edit(&self, change: impl FnOnce(&mut ResponseHeader) -> Result<()>) -> Result<()> {
         match &mut *self.held.lock() {
             Some(held) => change(&mut held.head),
@@ -103,7 +103,7 @@ impl HeldHead {
         }
     }
 
-    /// Takes the bytes of the head when it is due; the HTTP/1.1 connection must send them.
+    /// Returns the bytes of a head that is due, which the HTTP/1.1 connection must send; `None` if no head waits.
     pub(crate) fn send(&self) -> Option<BytesMut> {
         if !self.is_waiting() {
             return None;
@@ -113,8 +113,8 @@ impl HeldHead {
         Some(bytes)
     }
 
-    /// Has Pingora's session write the head, unless it has. Does not wait, because the client's connection accepts the bytes at
-    /// once.
+    /// Lets Pingora's session write the head, unless the session has done that. Does not wait, because the client's connection
+    /// accepts the bytes at once.
     ///
     /// # Errors
     /// The session could not write the head.
@@ -134,7 +134,7 @@ impl HeldHead {
         written.unwrap_or_else(late)
     }
 
-    /// How the client's connection handles bytes that Pingora writes now.
+    /// Returns how the client's connection handles the bytes that Pingora writes now.
     pub(crate) fn write_action(&self) -> WriteAction {
         match self.stage() {
             HeadStage::Writing => WriteAction::Keep,
@@ -158,7 +158,7 @@ impl HeldHead {
     }
 }
 
-/// The head as Pingora's session would write it over HTTP/1.1.
+/// Returns the bytes of the head, as Pingora's session would write them over HTTP/1.1.
 fn rendered(held: &WaitingHead) -> BytesMut {
     let WaitingHead { head, keeps_alive, .. } = held;
     let mut bytes = BytesMut::new();

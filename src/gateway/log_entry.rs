@@ -1,4 +1,4 @@
-//! A request's line in the access log and its metrics, written exactly once; and the log lines about failed requests.
+//! The access-log line and the metrics of a request, written exactly once, and the diagnostic log lines about failed requests.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The access log and the metrics, which finished requests are reported to.
+/// The access log and the metrics, which record each finished request.
 #[derive(Debug)]
 pub(crate) struct RequestReporters {
     pub access_log: AccessLog,
@@ -26,23 +26,23 @@ pub(crate) struct RequestReporters {
     pub metrics: Arc<Metrics>,
 }
 
-/// The access-log line of a request that has not ended. The head, the admission and the end write to it.
+/// The access-log line of a request that has not ended. The code for the head, the admission and the end fills it in.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
-    /// The record so far. [`LogEntry::close`] adds the end and the latency.
+    /// The line's contents so far. [`LogEntry::close`] adds the end and the latency.
     pub record: RequestRecord,
     /// When the request's head arrived.
     pub started: Instant,
-    /// The endpoint that the last attempt went to; `None` without an attempt.
+    /// The endpoint of the most recent attempt; `None` before the first attempt.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// The cause of a failure, for the diagnostic log; from a closed set.
+    /// The cause of a failure for the diagnostic log, from a closed set of words; `None` without a failure.
     pub cause: Option<&'static str>,
     reporters: Arc<RequestReporters>,
     written: bool,
 }
 
 impl LogEntry {
-    /// Opens the record of a request that has just arrived.
+    /// Opens the line of a request that has just arrived.
     pub(crate) fn open(
         reporters: Arc<RequestReporters>,
         request_id: SmolStr,
@@ -64,18 +64,18 @@ impl LogEntry {
         }
     }
 
-    /// Sets the key of the request and its account.
+    /// Sets the request's key and the key's account.
     pub(crate) fn name_key(&mut self, key: &KeyRecord) {
         self.record.key_id = Some(key.id.as_str().into());
         self.record.account = Some(key.account.clone());
     }
 
-    /// Whether the record is written.
+    /// Whether the line has been written.
     pub(crate) fn is_closed(&self) -> bool {
         self.written
     }
 
-    /// Writes the record to log and metrics. Later calls do nothing.
+    /// Writes the line to the access log and records it in the metrics. Later calls do nothing.
     pub(crate) fn close(&mut self, end: &End) {
         if self.written {
             return;
@@ -95,7 +95,7 @@ impl LogEntry {
     }
 }
 
-/// Whole milliseconds from `start` to `end`; 0 if `end` is earlier.
+/// Returns the whole milliseconds from `start` to `end`; 0 if `end` is earlier.
 pub(crate) fn millis_between(start: Instant, end: Instant) -> u64 {
     u64::try_from(end.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
 }
@@ -103,12 +103,13 @@ pub(crate) fn millis_between(start: Instant, end: Instant) -> u64 {
 /// The cause of a request that ended in a panic. The panic hook has logged the panic and its location.
 pub(crate) const PANICKED: &str = "panicked";
 
-/// Logs the end of a failed request in one line of weir's own words, without any byte that a client or provider sent. Pingora's
-/// own lines are off, because they quote both and report a disconnected client as an error. `cause` is from a closed set.
+/// Logs the end of a failed request in one line. The line consists of weir's own words, without any byte that a client or
+/// provider sent. Pingora's own lines are off, because they quote both and report a disconnected client as an error. `cause` is
+/// from a closed set of words.
 ///
-/// Warnings and errors are for events that an operator must act on. A provider that now and then breaks off or times out is not
-/// one; `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider are in the access log
-/// only.
+/// Warnings and errors are for events on which an operator must act. A provider that occasionally breaks off or times out is not
+/// such an event; `weir_requests_total` counts it. Refusals, disconnected clients and error answers of the provider are in the
+/// access log only.
 pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Option<&'static str>) {
     let request_id = record.request_id.as_str();
     let provider = record.provider.as_deref().unwrap_or("none");
@@ -116,7 +117,12 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
     match end {
         End::Broken(Break::Internal) | End::Refused(Refusal::Internal) if cause == PANICKED => {}
         End::Broken(Break::Internal) | End::Refused(Refusal::Internal) => {
-            tracing::error!(request_id, provider, cause, "weir failed a request: report it");
+            tracing::error!(
+                request_id,
+                provider,
+                cause,
+                "a request failed because of an error in weir: report this line to weir's developers"
+            );
         }
         End::Refused(Refusal::ProviderUnreachable) => {
             tracing::warn!(
@@ -147,7 +153,7 @@ pub(crate) fn log_failed_request(record: &RequestRecord, end: &End, cause: Optio
     }
 }
 
-/// Logs a failed connection to a backend; another attempt follows.
+/// Logs a failed connect to the backend `place`, after which another attempt follows.
 pub(crate) fn log_failed_connect(request_id: &str, provider: &str, place: Option<SocketAddr>, cause: &'static str) {
     let place = place.map(tracing::field::display);
     tracing::warn!(

@@ -1,4 +1,4 @@
-//! The meter: observes an answer while it passes.
+//! The meter, which observes an answer while it passes to the client.
 
 use std::{borrow::Cow, sync::OnceLock, time::Instant};
 
@@ -18,37 +18,38 @@ use crate::{
 /// The content coding that an answer's head announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AnnouncedCoding {
-    /// None.
+    /// No coding.
     #[default]
     Plain,
-    /// One that weir decodes.
+    /// A coding that weir decodes.
     Known,
-    /// One that weir does not decode. The answer may not have it: some servers announce a coding without applying it.
+    /// A coding that weir does not decode. The answer may be without it, because some servers announce a coding without applying
+    /// it.
     Unknown,
 }
 
-/// Observes one answer: usage, first content, completeness.
+/// The meter of one answer. It observes the usage, the first content and the completeness.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerMeter {
     observer: Option<Observer>,
-    /// Decodes for the observer, if the answer has a content coding.
+    /// Decodes the answer for the observer; `None` if the answer has no content coding that weir decodes.
     decoder: Option<Box<AnswerDecoder>>,
     /// The content coding that the head announces.
     announced: AnnouncedCoding,
-    /// Whether an answer of this protocol ends with the event that completes it, so that its usage is final then.
+    /// Whether an answer of this protocol ends with the event that completes it. If so, its usage is final with that event.
     ends_with_event: bool,
     pub(super) first_content: Option<Instant>,
     pub(super) response_bytes: u64,
     status: u16,
     ended: bool,
-    /// The number of names of state at the last call of [`AnswerMeter::take_new_names`].
+    /// The number of names of provider state that the most recent call of [`AnswerMeter::take_new_names`] found.
     names: u16,
-    /// The observation, once it is final.
+    /// The observations, cached once they are final.
     final_observation: OnceLock<Box<AnswerReport>>,
 }
 
 impl AnswerMeter {
-    /// The answer's head has arrived. `protocol` and `framing` choose the observer of its body, `coded` the decoder.
+    /// Records the answer's head. `protocol` and `framing` determine the observer of the body, `coded` determines the decoder.
     pub(crate) fn on_head(
         &mut self,
         status: u16,
@@ -78,7 +79,8 @@ impl AnswerMeter {
         };
     }
 
-    /// Observes a piece of the answer's body. `decoded` gets the text of a compressed one, and how it divides into messages.
+    /// Observes a piece of the answer's body. If the body is compressed, `decoded` gets the decoded text and how it divides into
+    /// messages.
     pub(crate) fn on_piece(&mut self, piece: &[u8], now: Instant, mut decoded: impl FnMut(&[u8], MessageBoundaries)) {
         self.response_bytes += piece.len() as u64;
         if let Some(observer) = &mut self.observer {
@@ -95,13 +97,13 @@ impl AnswerMeter {
         }
     }
 
-    /// The provider has ended the body properly.
+    /// Records that the provider has ended the body properly.
     pub(crate) fn on_end(&mut self) {
         self.ended = true;
     }
 
-    /// Whether the answer is complete by its protocol. An error answer always is, and so is an unreadable one, because nothing
-    /// else is known of it.
+    /// Whether the answer is complete by its protocol. An error answer always is. So is an unreadable answer, because weir cannot
+    /// learn more about it.
     pub(crate) fn is_complete(&self) -> bool {
         self.status >= 400 || !self.is_readable() || self.observer.as_ref().is_some_and(Observer::is_complete)
     }
@@ -117,17 +119,17 @@ impl AnswerMeter {
         is_broken || self.announced == AnnouncedCoding::Unknown && self.is_compressed()
     }
 
-    /// Records that weir answers with this status instead of the provider.
+    /// Records that the client gets this HTTP status from weir, in place of the provider's.
     pub(crate) fn replace_status(&mut self, status: u16) {
         self.status = status;
     }
 
-    /// Forgets all observations: the client gets nothing of the provider's answer.
+    /// Discards all observations, because the client gets nothing of the provider's answer.
     pub(crate) fn discard(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether nothing more can be learnt about the answer. An unreadable one is final only at its end.
+    /// Whether weir can learn nothing more about the answer. An unreadable answer is final only at its end.
     pub(crate) fn is_final(&self) -> bool {
         let is_last_event = || {
             self.ends_with_event
@@ -143,7 +145,7 @@ impl AnswerMeter {
         self.is_final() && self.is_complete()
     }
 
-    /// Whether the answer's bytes are compressed, so that weir cannot add its own.
+    /// Whether the answer's bytes are compressed, so that weir cannot add bytes of its own.
     pub(crate) fn is_compressed(&self) -> bool {
         match self.announced {
             AnnouncedCoding::Plain => false,
@@ -152,12 +154,13 @@ impl AnswerMeter {
         }
     }
 
-    /// How the last piece of a body that is not compressed divides into messages.
+    /// Returns how the most recent piece of an uncompressed body divides into messages.
     pub(crate) fn boundaries(&self) -> MessageBoundaries {
         self.observer.as_ref().map(Observer::boundaries).unwrap_or_default()
     }
 
-    /// The bytes that a complete stream still lacks (see [`Observer::done_marker_tail`]). `None` for a compressed one.
+    /// Returns the bytes that a complete stream still lacks (see [`Observer::done_marker_tail`]); `None` if it lacks none or is
+    /// compressed.
     pub(crate) fn closing(&self) -> Option<Vec<u8>> {
         self.observer
             .as_ref()
@@ -165,7 +168,7 @@ impl AnswerMeter {
             .done_marker_tail()
     }
 
-    /// How the body is framed: by its first bytes, or before them by its head; `None` before the head.
+    /// The framing of the body, as determined by its first bytes, or before them by the head; `None` before the head.
     pub(crate) fn framing(&self) -> Option<AnswerFraming> {
         self.observer.as_ref().map(Observer::framing)
     }
@@ -185,7 +188,8 @@ impl AnswerMeter {
         self.status
     }
 
-    /// The in-band error that tells the client of a failure in the middle of the answer; `None` if the protocol has none.
+    /// Returns the in-band error that reports a failure in the middle of the answer to the client; `None` if the protocol has
+    /// none or the answer is compressed.
     pub(crate) fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
         self.observer
             .as_ref()
@@ -193,17 +197,17 @@ impl AnswerMeter {
             .failure_tail(why)
     }
 
-    /// The estimated tokens of the text so far, before calibration.
+    /// The estimated number of output tokens so far, from the answer's text and before calibration.
     pub(crate) fn output_estimate(&self) -> u64 {
         self.observer.as_ref().map_or(0, Observer::output_estimate)
     }
 
-    /// The number of events with more than text (see [`Observer::reports`]).
+    /// The number of events that contain more than text (see [`Observer::reports`]).
     pub(crate) fn reports(&self) -> u64 {
         self.observer.as_ref().map_or(0, Observer::reports)
     }
 
-    /// Whether the answer can name no further state. A body in one piece is complete with its last brace, even before
+    /// Whether the answer can name no further provider state. A non-streaming body is complete with its last brace, even before
     /// the end of its framing.
     pub(crate) fn has_named_all(&self) -> bool {
         let is_whole_body =
@@ -211,13 +215,13 @@ impl AnswerMeter {
         self.is_final() || is_whole_body()
     }
 
-    /// Whether the answer has named more state since the last call (see [`Observer::state_name_count`]).
+    /// Whether the answer has named more provider state since the last call (see [`Observer::state_name_count`]).
     pub(crate) fn take_new_names(&mut self) -> bool {
         let names = self.observer.as_ref().map_or(0, Observer::state_name_count);
         std::mem::replace(&mut self.names, names) != names
     }
 
-    /// The identifier under which the provider may keep the answer.
+    /// The identifier under which the provider may store the answer; `None` if the answer has none.
     pub(crate) fn answer_id(&self) -> Option<SmolStr> {
         self.observer.as_ref()?.answer_id()
     }
@@ -227,8 +231,8 @@ impl AnswerMeter {
         self.observer.as_ref().map(Observer::created_state)
     }
 
-    /// All observations so far: usage, finish reason, in-band error and more. Cached once nothing can change them, because they
-    /// are read several times.
+    /// Returns all observations so far: usage, finish reason, in-band error and more; `None` before the head. They are cached
+    /// once nothing can change them, because they are read several times.
     pub(crate) fn observed(&self) -> Option<Cow<'_, AnswerReport>> {
         let observer = self.observer.as_ref()?;
         if !self.has_named_all() {
@@ -238,7 +242,7 @@ impl AnswerMeter {
         Some(Cow::Borrowed(kept))
     }
 
-    /// The end of the answer, apart from a failure that it reports.
+    /// Returns how the answer ended. Ignores a failure that the answer itself reports.
     pub(crate) fn observed_end(&self) -> End {
         if !self.ended {
             End::ClientLeft
@@ -249,7 +253,7 @@ impl AnswerMeter {
         }
     }
 
-    /// The failure that the answer itself reports, by status or in band.
+    /// Returns the failure that the answer itself reports, by its status or in band; `None` if it reports none.
     pub(crate) fn reported_failure(&self) -> Option<End> {
         if self.status >= 400 {
             return Some(End::ProviderError);

@@ -1,4 +1,4 @@
-//! The outlet: how an answer's body reaches the client.
+//! The outlet: the way in which an answer's body reaches the client.
 
 use bytes::{Bytes, BytesMut};
 use pingora::http::ResponseHeader;
@@ -20,24 +20,25 @@ use crate::{
     },
 };
 
-/// How the body reaches the client. Chosen with the answer's head. Rare state is boxed, because each piece reads the variant.
+/// The way in which an answer's body reaches the client. It is chosen when the answer's head arrives. Rarely used data is boxed,
+/// because each piece reads the variant.
 #[derive(Debug, Default)]
 pub(crate) enum Outlet {
-    /// Unchanged.
+    /// The body passes unchanged.
     #[default]
     Pass,
-    /// Edited by the rules of the provider's file.
+    /// The body is edited by the rules of the provider's file.
     Rewrite(Box<ResponseRewriter>),
-    /// A success in one piece that may be an error in the provider's own shape.
+    /// The body is a non-streaming success that may be an error in the provider's own shape.
     PossibleError(Box<PossibleError>),
-    /// An error answer, withheld until its end.
+    /// The answer is an error, which is withheld until its end.
     Withheld(Box<WithheldError>),
-    /// A complete error answer, sent to the client once Pingora is done with the provider.
+    /// The answer is a complete error. The client gets it once Pingora has finished with the provider.
     ErrorReply(Box<ErrorReply>),
 }
 
 impl Outlet {
-    /// Whether the length of the client's body may differ from that of the provider's.
+    /// Whether the body that the client gets may differ in length from the provider's.
     pub(crate) fn may_change_length(&self) -> bool {
         match self {
             Self::Rewrite(_) | Self::PossibleError(_) => true,
@@ -45,7 +46,7 @@ impl Outlet {
         }
     }
 
-    /// The remaining bytes of an answer that breaks off after `last`, with the buffered part of an edited event.
+    /// Returns the remaining bytes of an answer that breaks off with `last`. They include the buffered part of an edited event.
     pub(crate) fn remaining(&mut self, last: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Rewrite(rewriter) => {
@@ -58,7 +59,7 @@ impl Outlet {
     }
 }
 
-/// Replaces a piece of the provider's bytes, or the end, by the edited bytes.
+/// Replaces a piece of the provider's body, or its end, by the edited bytes.
 pub(crate) fn rewrite(rewriter: &mut ResponseRewriter, piece: &mut Option<Bytes>, end: bool) {
     let mut edited = piece.take().map(|bytes| rewriter.push(&bytes)).unwrap_or_default();
     if end {
@@ -76,19 +77,20 @@ pub(crate) fn append(piece: &mut Option<Bytes>, tail: &[u8]) {
     *piece = Some(joined.freeze());
 }
 
-/// The most bytes that are held until they are known to be an answer. A longer body passes, because errors are short.
+/// The maximum number of bytes that are held until they are known to be an answer. A longer body passes, because errors are
+/// short.
 pub(crate) const UNBEGUN_BYTES_MAX: usize = 64 * 1024;
 
-/// A success whose head is held: the client has got nothing of it.
+/// A successful answer whose head is held, so that the client has received nothing of it.
 #[derive(Debug)]
 pub(crate) struct UnbegunAnswer {
-    /// The framing that its head announces.
+    /// The framing that the answer's head announces.
     pub announced: AnswerFraming,
     held: BytesMut,
 }
 
 impl UnbegunAnswer {
-    /// Starts a success of which only the head has arrived.
+    /// Creates a success of which only the head has arrived.
     pub(crate) fn new(announced: AnswerFraming) -> Self {
         Self {
             announced,
@@ -96,17 +98,17 @@ impl UnbegunAnswer {
         }
     }
 
-    /// The part of its body that has arrived.
+    /// The part of the answer's body that has arrived.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held
     }
 
-    /// Keeps a piece of its body.
+    /// Appends a piece to the held part of the answer's body.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.held.extend_from_slice(piece);
     }
 
-    /// Its body so far, with `piece` at the end.
+    /// Returns the answer's body so far, followed by `piece`.
     pub(crate) fn into_body(mut self, piece: Option<Bytes>) -> Option<Bytes> {
         if self.held.is_empty() {
             return piece;
@@ -116,22 +118,22 @@ impl UnbegunAnswer {
     }
 }
 
-/// The size beyond which an answer is not an error; errors are short.
+/// The maximum size in bytes of an answer that may be an error. Errors are short.
 const POSSIBLE_ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// A buffered answer that may be an error. Some providers answer 200 with an error in their own shape: if the provider's file has
-/// errors reshaped, a JSON answer is buffered until it is known to be a success or an error.
+/// A buffered answer that may be an error. Some providers send an error in their own shape with the status 200. If the provider's
+/// file has errors reshaped, weir buffers a JSON answer until it is known to be a success or an error.
 #[derive(Debug, Default)]
 pub(crate) struct PossibleError {
-    /// Edits the answer first, if the provider's file has rules for that.
+    /// Edits the answer before it is buffered; `None` if the provider's file has no rules for that.
     pub rewriter: Option<ResponseRewriter>,
     held: BytesMut,
-    /// The answer is too long for an error, so further pieces pass.
+    /// Whether the answer is too long for an error, so that further pieces pass.
     cleared: bool,
 }
 
 impl PossibleError {
-    /// Starts an answer.
+    /// Creates an empty answer.
     pub(crate) fn new(rewriter: Option<ResponseRewriter>) -> Self {
         Self {
             rewriter,
@@ -152,7 +154,7 @@ impl PossibleError {
         Some(self.held.split().freeze())
     }
 
-    /// Ends the answer. Returns the buffered bytes: unchanged, or, if they are an error, masked and in the given form.
+    /// Ends the answer. Returns the buffered bytes. An error is masked and brought into `form`; any other answer is unchanged.
     pub(crate) fn finish(self, form: ErrorForm, credential: &str, request_id: &str) -> Bytes {
         let held = self.held.freeze();
         match failure_in_success(&held).filter(|_| !self.cleared) {
@@ -165,29 +167,30 @@ impl PossibleError {
     }
 }
 
-/// The largest error answer that is kept, both as received and decoded. A longer one is replaced by weir's own error.
+/// The maximum size in bytes of an error answer that weir buffers, both as received and as decoded. A longer one is replaced by
+/// weir's own error.
 const ERROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// An error answer being withheld.
+/// An error answer that is withheld from the client until its end.
 #[derive(Debug)]
 pub(crate) struct WithheldError {
-    /// The provider's head.
+    /// The head of the provider's answer.
     pub head: ResponseHeader,
     coded: MessageCoding,
     body: BytesMut,
     too_large: bool,
-    /// What decides the meaning of the answer.
+    /// The part of the answer that decides its meaning.
     pub judgement: ErrorJudgement,
 }
 
-/// What decides the meaning of an error answer.
+/// The part of an error answer that decides its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorJudgement {
-    /// Its status alone has decided.
+    /// The status alone, which has already decided.
     ByStatus,
-    /// Its text decides.
+    /// The text, which decides at the answer's end.
     Not,
-    /// Its text decides; the provider sent it with the status of a success.
+    /// The text, which decides at the answer's end. The provider sent the answer with the status of a success.
     NotInSuccess,
 }
 
@@ -201,7 +204,7 @@ pub(crate) struct ErrorReply {
 }
 
 impl WithheldError {
-    /// Starts an answer whose head has arrived.
+    /// Creates an error answer of which only the head has arrived.
     pub(crate) fn new(head: ResponseHeader, coded: MessageCoding, judgement: ErrorJudgement) -> Self {
         Self {
             head,
@@ -212,7 +215,7 @@ impl WithheldError {
         }
     }
 
-    /// Adds a piece of the body.
+    /// Appends a piece of the answer's body.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         if self.body.len() + piece.len() > ERROR_BODY_BYTES_MAX {
             self.too_large = true;
@@ -221,7 +224,7 @@ impl WithheldError {
         }
     }
 
-    /// Takes the decoded text; `None` if it cannot be decoded or exceeds the limit.
+    /// Takes the decoded body; returns `None` if it cannot be decoded or exceeds the limit.
     pub(crate) fn take_text(&mut self) -> Option<Bytes> {
         let body = std::mem::take(&mut self.body);
         if self.too_large {
@@ -244,7 +247,7 @@ fn decode(coding: Coding, bytes: &[u8]) -> Option<Bytes> {
     decoding.has_ended().then(|| text.freeze())
 }
 
-/// The most compressed bytes that wait until their text is known.
+/// The maximum number of compressed bytes that wait until it is known whether their text belongs to an error.
 const CODED_BYTES_MAX: usize = 64 * 1024;
 
 /// Masks the operator's credential in errors within a body that passes. Reads the credential only if something may have to be
@@ -252,16 +255,16 @@ const CODED_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Masking {
     mask: PassingMask,
-    /// Compressed bytes that wait until it is known whether they belong to an error.
+    /// Compressed bytes that wait until it is known whether their text belongs to an error.
     coded: BytesMut,
 }
 
-/// An error within a compressed body repeats the credential, where it cannot be masked.
+/// The failure that an error within a compressed body repeats the credential, which cannot be masked there.
 #[derive(Debug)]
 pub(crate) struct MaskFailure;
 
 impl Masking {
-    /// Replaces a piece of an uncompressed body by the bytes that can pass now, masked.
+    /// Replaces a piece of an uncompressed body by the bytes that can pass now, with the credential masked.
     pub(crate) fn pass<'s>(
         &mut self,
         piece: &mut Option<Bytes>,
@@ -281,16 +284,17 @@ impl Masking {
         }
     }
 
-    /// Observes decoded bytes of a compressed body, before [`Masking::pass_coded`].
+    /// Observes decoded bytes of a compressed body. Called before [`Masking::pass_coded`].
     pub(crate) fn observe_decoded(&mut self, text: &[u8], boundaries: MessageBoundaries, credential: &str) {
-        // Only whether bytes wait or were masked matters: the client gets the compressed bytes.
+        // The masked text is discarded, because the client gets the compressed bytes. Only whether text waits or was masked
+        // matters.
         let _ = self.mask.push(text, boundaries, credential);
     }
 
     /// Replaces a piece of a compressed body by the bytes that can pass now.
     ///
     /// # Errors
-    /// An error in its text repeats the credential.
+    /// An error within the body's text repeats the credential.
     pub(crate) fn pass_coded(&mut self, piece: &mut Option<Bytes>) -> Result<(), MaskFailure> {
         if self.mask.has_masked() {
             return Err(MaskFailure);
@@ -305,7 +309,7 @@ impl Masking {
         Ok(())
     }
 
-    /// Ends the body: appends the waiting bytes to the last piece, masked.
+    /// Ends the body: appends the bytes that waited to the last piece, with the credential masked.
     pub(crate) fn finish(&mut self, piece: &mut Option<Bytes>, credential: &str) {
         let rest = self.remaining(credential);
         if !rest.is_empty() {
@@ -313,7 +317,7 @@ impl Masking {
         }
     }
 
-    /// The waiting bytes of an answer that breaks off, masked.
+    /// Returns the bytes that waited when the answer broke off, with the credential masked.
     pub(crate) fn remaining(&mut self, credential: &str) -> Vec<u8> {
         self.mask.finish(credential)
     }

@@ -23,56 +23,57 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// The parts that all requests share. Built once by `wiring`; Pingora holds it as the proxy application, a clone in each worker.
+/// The parts of the gateway that all requests share. `wiring` builds the gateway once; Pingora runs it as the proxy application,
+/// with a clone in each worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Gateway {
-    /// The current config snapshot. A reload replaces it; a running request keeps its own.
+    /// The current config snapshot. A reload replaces it, but a running request uses its own to the end.
     pub live: Arc<CurrentConfig>,
-    /// Providers that an operator has switched off on this node.
+    /// The providers that an operator has switched off on this node.
     pub switches: Arc<ProviderSwitches>,
-    /// Looks up keys, first in the local cache, then in the store.
+    /// Looks up key records, first in the local cache, then in the store.
     pub keys: Arc<KeyCache>,
-    /// Knows which account owns state at a provider, and which provider and credential serve it.
+    /// Records which account owns which state at a provider, and which provider and credential serve the state.
     pub sessions: Arc<StateRegistry>,
-    /// Estimation factors per model and typical usage per key, learnt from finished requests.
+    /// Estimation factors per model and typical usage per key, both learned from finished requests.
     pub learnt: Arc<LearnedUsage>,
-    /// Admits requests against balance, quota and rates, and charges them.
+    /// Admits requests within balance, quota and rates, and charges them.
     pub billing: Billing,
-    /// The services that weir answers itself.
+    /// The services with which weir answers requests itself.
     pub pages: Arc<LocalServices>,
-    /// The limits of requests and clients.
+    /// The limits on requests and clients.
     pub limits: Arc<GatewayLimits>,
-    /// Metrics and access log.
+    /// The metrics and the access log.
     pub reporters: Arc<RequestReporters>,
-    /// Counts running requests and connections, and stops them at shutdown.
+    /// Counts running requests and connections, and ends them at shutdown.
     pub drain: Drain,
 }
 
-/// The services that weir answers itself, without a provider.
+/// The services with which weir answers requests itself, without a provider.
 #[derive(Debug)]
 pub(crate) struct LocalServices {
     /// The public stability service, which needs no key.
     pub public: Arc<PublicService>,
     /// Answers requests for a key's own usage.
     pub own_usage: OwnUsage,
-    /// The answers for agents that are signed in; `None` if agents cannot sign in.
+    /// The data for answers to signed-in agents; `None` if agents cannot sign in.
     pub agents: Option<SignedInAgents>,
     /// The portal for owners of keys; `None` if it is switched off.
     pub portal: Option<Arc<Portal>>,
 }
 
-/// The limits of requests and clients.
+/// The limits on requests and clients.
 #[derive(Debug)]
 pub(crate) struct GatewayLimits {
-    /// Networks of proxies whose `X-Forwarded-For` is trusted.
+    /// The networks of the proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Memory for request bodies, and processor time to work on them.
+    /// The limits on memory for request bodies, and on processor time for the work on them.
     pub bodies: BodyResources,
     /// The maximum number of running requests.
     pub running_max: usize,
     /// Limits the number of detached answers.
     pub detached_permits: Arc<Semaphore>,
-    /// Limits concurrent token counts per key.
+    /// Limits each key's concurrent token counts.
     pub count_slots: KeySlots,
     /// The time limits of running attempts.
     pub deadlines: Deadlines,

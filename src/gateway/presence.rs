@@ -2,10 +2,10 @@
 //!
 //! The client's connection notices a disconnect first ([`super::client_stream`] over HTTP/1.1, [`super::client_h2`] over HTTP/2).
 //! Pingora ends a request whose client it can no longer read from or write to, and closes the provider's connection with it. So
-//! the client's connection first calls [`Presence::on_disconnect`]. If that detaches the answer, the connection closes the socket or
-//! stream, discards later writes and hides the disconnect, and Pingora reads the answer to its end.
+//! the client's connection first calls [`Presence::on_disconnect`]. If that detaches the answer, the connection closes the socket
+//! or stream, discards later writes and hides the disconnect. Pingora then reads the answer to its end.
 //!
-//! The permit of a detached answer is acquired when the client disconnects, and returned with the end of the request.
+//! A detached answer needs a permit. The permit is acquired when the client disconnects, and returned at the end of the request.
 
 use std::{
     sync::{
@@ -22,13 +22,13 @@ use crate::{
     telemetry::metrics::{DetachedEnd, GaugeGuard, Metrics},
 };
 
-/// The limits that apply once the client has disconnected.
+/// The limits on a request that apply once its client has disconnected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DetachLimits {
-    /// Whether the answer is a stream. A client that only closes its sending side has left a stream, but may still wait for an
-    /// answer in one piece.
+    /// Whether the answer is a stream. A client that closes only its sending side has abandoned a stream, but may still wait for
+    /// a non-streaming answer.
     pub stream: bool,
-    /// How long the detached answer may run.
+    /// The maximum time for which the detached answer may run.
     pub finish: Duration,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Presence {
     permits: Arc<Semaphore>,
     permit: OnceLock<DetachedPermit>,
     started: Instant,
-    /// Milliseconds after `started` at which the answer was detached; 0 before.
+    /// The time at which the answer was detached, in milliseconds after `started`; 0 before.
     since_ms: AtomicU64,
     request_read: AtomicBool,
     left: AtomicBool,
     over: AtomicBool,
 }
 
-/// The permit of one detached answer, with its gauge.
+/// The permit of one detached answer, with the metric that counts it.
 #[derive(Debug)]
 struct DetachedPermit {
     _permit: OwnedSemaphorePermit,
@@ -55,7 +55,7 @@ struct DetachedPermit {
 }
 
 impl Presence {
-    /// Tracks a connected client. `places` limits the detached answers.
+    /// Starts to track a connected client. `places` limits the number of detached answers.
     pub(crate) fn new(terms: DetachLimits, places: Arc<Semaphore>, metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             limits: terms,
@@ -70,7 +70,7 @@ impl Presence {
         })
     }
 
-    /// The request has been read to its end. A disconnect before that ends the request.
+    /// Records that the request has been read to its end. A disconnect before that ends the request.
     pub(crate) fn on_request_read(&self) {
         self.request_read.store(true, Ordering::Release);
     }
@@ -85,13 +85,14 @@ impl Presence {
         !self.limits.stream
     }
 
-    /// The client has closed its sending side, but may still read its answer. Returns false if the request must end anyway.
+    /// Handles a client that has closed its sending side, but may still read its answer. Returns false if the request must end
+    /// anyway.
     pub(crate) fn on_half_close(&self) -> bool {
         self.detach()
     }
 
-    /// The client has disconnected. Returns true if the answer is detached: the caller must then hide the disconnect and discard
-    /// further writes. Returns false if the request must end.
+    /// Handles a disconnect of the client. Returns true if the answer is detached: the caller must then hide the disconnect and
+    /// discard further writes. Returns false if the request must end.
     pub(crate) fn on_disconnect(&self) -> bool {
         let goes_on = self.is_request_read() && self.detach();
         if goes_on {
@@ -105,7 +106,7 @@ impl Presence {
         self.left.load(Ordering::Acquire)
     }
 
-    /// When the detached answer must end; `None` if it is not detached.
+    /// Returns when the detached answer must end; `None` if the answer is not detached.
     pub(crate) fn due(&self) -> Option<Instant> {
         match self.since_ms.load(Ordering::Acquire) {
             0 => None,
@@ -113,13 +114,13 @@ impl Presence {
         }
     }
 
-    /// How long the detached answer may run.
+    /// The maximum time for which the detached answer may run.
     pub(crate) fn time_limit(&self) -> Duration {
         self.limits.finish
     }
 
-    /// Ends the request. `whole` says whether its answer was read to its end. Later events on the connection no longer concern
-    /// it.
+    /// Records the end of the request. `whole` says whether the answer was read to its end. Later events on the connection no
+    /// longer affect this request.
     pub(crate) fn close(&self, whole: bool) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
@@ -139,7 +140,7 @@ impl Presence {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Acquires the permit of a detached answer, unless it has one. Returns false if none is free.
+    /// Acquires the permit of a detached answer, unless the request has one. Returns false if no permit is free.
     fn detach(&self) -> bool {
         if self.permit.get().is_some() {
             return true;

@@ -1,5 +1,5 @@
-//! State at a provider: looks it up for a request that names it, and records it for the account while the answer that creates it
-//! passes, before the client gets the answer's end.
+//! State at a provider: looks up the state that a request names, and records the state that an answer creates. The state is
+//! recorded for the request's account while the answer passes, before the client gets the answer's end.
 
 use std::{
     future::poll_fn,
@@ -32,18 +32,19 @@ use crate::{
     },
 };
 
-/// The longest wait of an answer's end for the write of the state that it has created: as long as the store's timeout. After that
-/// the store counts as failing and no answer waits.
+/// The maximum time for which an answer's end waits for the write of the state that the answer has created: as long as the
+/// store's timeout. After that time the store counts as failing, and no answer waits.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The state that a request names, with what is known about each.
+/// The provider state that a request names, and what the registry has found about each item.
 #[derive(Debug, Default)]
 pub(crate) struct NamedState<'s> {
     references: Vec<(&'s Reference, StateKey)>,
     found: FoundStates,
 }
 
-/// Looks up the state that a request of this account names, with at most one call to the store, and without one if it names none.
+/// Looks up the provider state that a request of this account names. Calls the store at most once, and not at all if the request
+/// names no state.
 pub(crate) async fn look_up<'s>(
     sessions: &StateRegistry,
     account: &str,
@@ -69,7 +70,7 @@ pub(crate) async fn look_up<'s>(
 
 impl NamedState<'_> {
     /// Refuses a request that names state which its account has not created, unless the operator allows any state. Also refuses
-    /// it if the store does not answer. `bill` is `None` for a free request.
+    /// such a request if the store does not answer. `bill` is `None` for a free request.
     pub(crate) async fn check_ownership(
         &self,
         billing: &Billing,
@@ -109,7 +110,8 @@ impl NamedState<'_> {
             .map(|((reference, state), served_by)| (*reference, *state, served_by))
     }
 
-    /// The provider and credential that hold the state which this request continues, or else the first known state that it names.
+    /// Returns the provider and credential that hold the state which this request continues, or else those of the first known
+    /// state that it names; `None` if it names no known state.
     pub(crate) fn hint(&self) -> Option<SessionHint> {
         let continued = self.served().find(|(reference, ..)| reference.kind.is_continued());
         let (_, state, served_by) = continued.or_else(|| self.served().find(|(.., served_by)| served_by.is_some()))?;
@@ -117,19 +119,19 @@ impl NamedState<'_> {
     }
 }
 
-/// Collects and records the state that one answer creates.
+/// Collects and records the provider state that one answer creates.
 #[derive(Debug)]
 pub(crate) struct StateRecorder {
-    /// The key of the request; its account owns the state.
+    /// The key of the request. The key's account owns the state.
     key: Arc<KeyRecord>,
-    /// Whether the provider keeps the answer, so that a later request can name it.
+    /// Whether the provider stores the answer, so that a later request can name it.
     is_kept: bool,
-    /// The names that are being written, if any.
+    /// The state that is being written to the store; `None` if no write has begun.
     pending: Option<PendingWrites>,
 }
 
 impl StateRecorder {
-    /// A recorder for an answer that has not begun.
+    /// Creates a recorder for an answer that has not begun.
     pub(crate) fn new(key: Arc<KeyRecord>, is_kept: bool) -> Self {
         Self {
             key,
@@ -138,8 +140,8 @@ impl StateRecorder {
         }
     }
 
-    /// Records the state that the answer has created so far, with the account that owns it and the provider and credential that
-    /// serve it.
+    /// Records the provider state that the answer has created so far, with the account that owns it, and the provider and
+    /// credential that serve it.
     pub(crate) fn record(&mut self, sessions: &StateRegistry, attempts: &AttemptPlan, meter: &AnswerMeter) {
         if !(200..300).contains(&meter.status()) {
             return;
@@ -162,8 +164,8 @@ impl StateRecorder {
         states.for_each(|state| sessions.record(state, &served_by, on_the_way));
     }
 
-    /// Shuts the gate before the last bytes of the answer until the state is written. The wait stays well below `write_limit`,
-    /// the client's write timeout.
+    /// Shuts the gate before the last bytes of the answer until the recorded state is stored. The wait stays well below
+    /// `write_limit`, the timeout for writes to the client.
     pub(crate) fn delay_end(self, sessions: &StateRegistry, gate: &WriteGate, write_limit: Duration) {
         let patience = WRITE_WAIT_MAX.min(write_limit / 2);
         if let Some(written) = self.pending.and_then(|names| sessions.written(names, patience)) {
@@ -175,14 +177,14 @@ impl StateRecorder {
 /// Delays the head and the last bytes of an answer on their way to the client. The head waits for the body ([`HeldHead`]). The
 /// last bytes wait while the state that the answer has created is being written to the store.
 ///
-/// The client's next request may follow those bytes at once: to another node, or to this one after a crash. The filter that gets
-/// the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`], [`super::client_h2`])
+/// The client may send its next request right after those bytes: to another node, or to this one after a crash. The filter that
+/// gets the last bytes shuts the gate and does not wait; the client's connection ([`super::client_stream`], [`super::client_h2`])
 /// waits before it writes. The caller of [`WriteGate::shut`] limits the wait.
 #[derive(Default)]
 pub(crate) struct WriteGate {
-    /// The answer's head.
+    /// Holds the answer's head until the body begins.
     pub head: HeldHead,
-    /// Read before each write. `until` is locked only while the gate is shut.
+    /// Whether the gate is shut. Read before each write; `until` is locked only while the gate is shut.
     is_shut: AtomicBool,
     until: Mutex<Option<WriteCompletion>>,
 }
@@ -194,7 +196,7 @@ impl WriteGate {
         self.is_shut.store(true, Ordering::Release);
     }
 
-    /// Ready if bytes may pass; otherwise the task of `cx` is woken when they may.
+    /// Returns `Ready` if bytes can pass. Otherwise the task of `cx` is woken when they can.
     pub(crate) fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_shut.load(Ordering::Acquire) {
             return Poll::Ready(());
@@ -208,7 +210,7 @@ impl WriteGate {
         Poll::Ready(())
     }
 
-    /// Waits until bytes may pass.
+    /// Waits until bytes can pass.
     pub(crate) async fn open(&self) {
         poll_fn(|cx| self.poll_open(cx)).await;
     }

@@ -1,4 +1,4 @@
-//! A request's arrival: reads its head, and decides whether a provider or weir itself answers it.
+//! Receives a request: reads its head, and decides whether a provider or weir itself answers it.
 
 use std::time::Duration;
 
@@ -30,23 +30,23 @@ use crate::{
     stability::public::PublicResponse,
 };
 
-/// How a request is answered.
+/// The way in which a request is answered.
 enum RequestDecision {
     /// A provider answers it.
     Forward(Box<Forward>),
     /// weir answers it.
     Reply(RefusalReply),
-    /// The public stability service or the portal answers it; the log names the operation so.
+    /// The public stability service or the portal answers the request. The string is the operation's name in the access log.
     Publish(&'static str, PublicResponse),
 }
 
-/// Receives a request's head: sets the connection's timeouts and takes keys out of the query.
+/// Receives a request's head: sets the connection's timeouts, and removes keys from the query.
 pub(crate) fn receive_head(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) {
     let limits = &exchange.live.config.gateway;
     client_stream::offer_keepalive(session, limits.keepalive);
     client_stream::withdraw_keepalive(session, &gateway.drain);
     if session.is_http2() {
-        // Over HTTP/1.1 the client's connection limits writing (`ClientConnection`).
+        // Over HTTP/1.1, the client's connection itself limits the time of writes (`ClientConnection`).
         session.set_write_timeout(Some(limits.write));
     }
     session.set_total_drain_timeout(Some(Duration::from_secs(1)));
@@ -60,7 +60,7 @@ pub(crate) fn receive_head(gateway: &Gateway, session: &mut Session, exchange: &
     exchange.stage = RequestStage::Arrived(query_keys);
 }
 
-/// Reads and checks the request. Returns true if weir has answered it here and nothing is forwarded.
+/// Reads and checks the request. Returns true if weir has answered the request itself, so that nothing is forwarded.
 pub(crate) async fn respond(gateway: &Gateway, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
     fail::fail_point!("request_filter");
     let RequestStage::Arrived(query_keys) = exchange.take_stage() else {
@@ -136,7 +136,7 @@ async fn decide(
     Ok(RequestDecision::Reply(reply))
 }
 
-/// Finds the caller, and checks that its key is valid. The access log names the key even if it is not.
+/// Identifies the caller, and checks that its key is valid. The access log names the key even if it is invalid.
 async fn authenticate(
     gateway: &Gateway,
     session: &Session,
@@ -190,10 +190,11 @@ fn model_list_reply(
     )
 }
 
-/// Answers a request of an agent that is signed in.
+/// Answers a request of a signed-in agent.
 ///
 /// # Errors
-/// The refusal if agents cannot sign in here, the address asks too often, the key is invalid or the store does not answer.
+/// Returns the refusal if agents cannot sign in here, the address sends too many requests, the key is invalid or the store does
+/// not answer.
 pub(crate) async fn agent_reply(
     gateway: &Gateway,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Sends weir's own answers.
+//! Sends weir's own answers: refusals of requests that were not forwarded, model lists, and the public pages.
 
 pub(crate) mod own_usage;
 
@@ -30,45 +30,48 @@ use crate::{
     store::time::StoreTime,
 };
 
-/// The header with weir's request id; a provider's own id keeps its header.
+/// The header with weir's request id. The provider's own request id stays in the provider's header.
 pub(crate) const REQUEST_ID: &str = "x-weir-request-id";
 
-/// The size up to which an unread body is read and discarded, so that the connection stays usable.
+/// The maximum length in bytes of an unread body that weir reads and discards, so that the connection stays usable.
 const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long discarding may take.
+/// The maximum time for discarding an unread body.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
 
-/// Whether the final head of the answer has been sent. An interim one (RFC 9110 section 15.2), such as `100 Continue`,
-/// does not count.
+/// Whether the final head of the answer has been sent. An interim head (RFC 9110 section 15.2), such as `100 Continue`, does not
+/// count.
 pub(crate) fn has_begun(session: &Session) -> bool {
     session
         .response_written()
         .is_some_and(|head| !head.status.is_informational())
 }
 
-/// Answers with a refusal and closes the line in the access log.
+/// Answers the client with a refusal, and closes the request's line in the access log.
 pub(crate) async fn refuse(session: &mut Session, exchange: &mut Exchange, refusal: Refusal) -> Result<()> {
     let reply = refusal.reply(form(exchange), &exchange.request_id);
     exchange.log.record.response_bytes = reply.body.len() as u64;
     if matches!(refusal, Refusal::BodyTimeout) {
-        // The rest of the body will not arrive either.
+        // The rest of the body will not arrive either, so the connection closes.
         session.set_keepalive(None);
     }
     exchange.log.close(&End::Refused(refusal));
     write(session, reply, &exchange.request_id).await
 }
 
-/// Sends an answer of weir that is not a refusal, and closes the line in the access log.
+/// Sends an answer of weir's own that is not a refusal, and closes the request's line in the access log.
 pub(crate) async fn send_reply(session: &mut Session, exchange: &mut Exchange, mut reply: RefusalReply) {
     exchange.log.record.status = reply.status;
+    if session.req_header().method != Method::HEAD {
+        exchange.log.record.response_bytes = reply.body.len() as u64;
+    }
     let id_header = exchange.protocol.request_id_header();
     reply.headers.push((id_header, exchange.request_id.to_string()));
     let sent = write(session, reply, &exchange.request_id).await;
     exchange.log.close(&end_of_reply(&sent));
 }
 
-/// The end of a request that weir has answered itself.
+/// Returns the end of a request that weir has answered itself.
 pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     match sent {
         Ok(()) => End::Complete,
@@ -76,7 +79,7 @@ pub(crate) fn end_of_reply(sent: &Result<()>) -> End {
     }
 }
 
-/// The error form of a refusal: that of the requested model's provider if the model is known, or else that of the protocol.
+/// Returns the form of a refusal: that of the requested model's provider if the model is known, or else that of the protocol.
 fn form(exchange: &Exchange) -> ErrorForm {
     let protocol = exchange.protocol;
     let asked = exchange.log.record.model_asked.as_deref();
@@ -87,13 +90,13 @@ fn form(exchange: &Exchange) -> ErrorForm {
     preferred.map_or(protocol.into(), |provider| provider.error_form(protocol))
 }
 
-/// Sends a complete answer of weir.
+/// Sends a complete answer of weir's own.
 pub(crate) async fn write(session: &mut Session, reply: RefusalReply, request_id: &str) -> Result<()> {
     let mut head = ResponseHeader::build(reply.status, Some(reply.headers.len() + 3))?;
     for (name, value) in reply.headers {
         head.insert_header(name, value)?;
     }
-    // In a 304 it would be the length of the body that the client has cached (RFC 9110 section 8.6).
+    // In a 304, the header would be the length of the body that the client has cached (RFC 9110 section 8.6).
     if reply.status != 304 {
         head.insert_header(header::CONTENT_LENGTH, reply.body.len())?;
     }
@@ -101,7 +104,7 @@ pub(crate) async fn write(session: &mut Session, reply: RefusalReply, request_id
     send(session, head, Bytes::from(reply.body)).await
 }
 
-/// Sends head and body. HEAD requests get the head only.
+/// Sends the head and the body. A HEAD request gets the head only.
 pub(crate) async fn send(session: &mut Session, head: ResponseHeader, body: Bytes) -> Result<()> {
     leave_body_unread(session);
     let bare = session.req_header().method == Method::HEAD || body.is_empty();
@@ -113,8 +116,8 @@ pub(crate) async fn send(session: &mut Session, head: ResponseHeader, body: Byte
     session.write_response_body(Some(body), true).await
 }
 
-/// Has a small unread body read and discarded. With any other the connection is closed, so that the body is not taken for the
-/// next request.
+/// Lets Pingora read and discard a small unread body. For any other unread body, the connection is closed after the answer, so
+/// that the body is not taken for the next request.
 fn leave_body_unread(session: &mut Session) {
     if session.is_body_done() {
         return;
@@ -128,14 +131,15 @@ fn leave_body_unread(session: &mut Session) {
     }
 }
 
-/// The answers for agents that are signed in.
+/// The data for answers to signed-in agents.
 #[derive(Clone, Debug)]
 pub(crate) struct SignedInAgents {
-    /// The operator's settings for them, if any.
+    /// The operator's settings for signed-in agents; `None` if the operator has configured none.
     pub settings: Option<ManagedSettings>,
 }
 
-/// The answer to `GET /managed/settings`: the operator's settings for agents that are signed in, or 304 if the agent has them.
+/// Builds the answer to `GET /managed/settings`: the operator's settings for signed-in agents, or 304 if the agent has the
+/// current ones.
 pub(crate) fn managed_settings_reply(settings: &ManagedSettings, headers: &HeaderMap) -> RefusalReply {
     let tags = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     let is_known = tags.is_some_and(|tags| settings.is_known(tags));
@@ -158,8 +162,8 @@ pub(crate) fn managed_settings_reply(settings: &ManagedSettings, headers: &Heade
     }
 }
 
-/// The answer to `HEAD /`, and to `HEAD` and `GET /api/hello`. Claude Code sends them before its first request, without a key
-/// (docs/interface.md, Endpoints), so the answer reveals nothing.
+/// Builds the answer to `HEAD /`, and to `HEAD` and `GET /api/hello`. Claude Code sends these before its first request and
+/// without a key (docs/interface.md, Endpoints), so the answer reveals nothing.
 pub(crate) fn hello_reply() -> RefusalReply {
     RefusalReply {
         status: 200,
@@ -168,8 +172,8 @@ pub(crate) fn hello_reply() -> RefusalReply {
     }
 }
 
-/// The portal's answer and the operation's name in the log, if the path belongs to the portal. Boxed, so that the futures of
-/// other requests do not have the room for it.
+/// Returns the portal's answer and the operation's name for the access log; `None` if the path does not belong to the portal. The
+/// portal's future is boxed: otherwise the futures of all other requests would reserve memory for it.
 pub(crate) async fn find_portal_response(
     portal: &Portal,
     session: &mut Session,
@@ -186,7 +190,8 @@ async fn portal_response(portal: &Portal, session: &mut Session) -> PublicRespon
     answer.into_response()
 }
 
-/// The answer of the public stability service, if the path belongs to it. Needs no key and reads no body.
+/// Returns the answer of the public stability service; `None` if the path does not belong to that service. Needs no key and reads
+/// no body.
 pub(crate) fn find_published(public: &PublicService, time: &StoreTime, session: &Session) -> Option<PublicResponse> {
     let now = clock::instant();
     let head = session.req_header();
@@ -201,7 +206,8 @@ pub(crate) fn find_published(public: &PublicService, time: &StoreTime, session: 
     })
 }
 
-/// Sends an answer of the stability service or the portal, and closes the line in the access log, which has no protocol.
+/// Sends an answer of the stability service or the portal, and closes the request's line in the access log. The line has no
+/// protocol.
 pub(crate) async fn send_published(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -229,7 +235,7 @@ async fn write_published(session: &mut Session, answer: PublicResponse, request_
     send(session, head, answer.body).await
 }
 
-/// The requested page of the list, or the entry of the `wanted` model.
+/// Builds the answer with the requested page of the model list, or with the entry of the model `wanted`.
 pub(crate) fn reply(
     catalogue: &Catalogue,
     is_off: impl Fn(&str) -> bool,
@@ -238,7 +244,8 @@ pub(crate) fn reply(
     wanted: Option<&str>,
     query: Option<&str>,
 ) -> Result<RefusalReply, Refusal> {
-    // Generic clients read the Responses shape, so it lists all models; the others list only models of their protocol.
+    // Generic clients read the list in the form of Responses, so that form lists all models. The other forms list only the models
+    // of their protocol.
     let is_switched_off = |model: &Model| {
         let mut on = model.providers.iter().filter(|provider| provider.is_on());
         on.all(|provider| is_off(&provider.name))

@@ -28,20 +28,20 @@ use crate::{
     },
 };
 
-/// The client's request. Made by admission and not changed afterwards.
+/// The client's request. Admission creates it, and nothing changes it afterwards.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The config snapshot that the request keeps to its end.
+    /// The config snapshot that the request uses to its end.
     pub live: Arc<ConfigSnapshot>,
     /// The requested operation, which implies the protocol.
     pub operation: Operation,
-    /// The client wants a streamed answer.
+    /// Whether the client requests a streamed answer.
     pub stream: bool,
-    /// The model's name as the client gave it.
+    /// The model's name as the client sent it.
     pub asked: String,
-    /// The catalogue's model for `asked`.
+    /// The catalogue's model for the requested name.
     pub model: Arc<Model>,
-    /// The client's key; headers and queries that contain it are not forwarded.
+    /// The client's key in clear. Headers and queries that contain it are not forwarded.
     pub presented: ServiceKey,
     /// The client's query without its key.
     pub query: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The facts that the conditions of a provider's file refer to. `headers` are the client's.
+    /// Returns the facts to which the conditions in a provider's file refer. `headers` are the client's.
     pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, endpoint: &'a Endpoint) -> RequestFacts<'a> {
         RequestFacts {
             operation: self.operation,
@@ -64,7 +64,7 @@ impl Request {
 /// The maximum number of models that a refusal names as alternatives.
 const NAMED_MODELS_MAX: usize = 8;
 
-/// The name of the requested model as the client gave it, in the path or in the body.
+/// Returns the name of the requested model as the client sent it, in the path or in the body.
 pub(crate) fn requested_name(operation: Operation, path_model: Option<String>, scan: &Scan) -> Result<String, Refusal> {
     let invalid = |reason: &str| Refusal::BodyInvalid {
         reason: reason.to_owned(),
@@ -82,8 +82,8 @@ pub(crate) fn requested_name(operation: Operation, path_model: Option<String>, s
     }
 }
 
-/// The catalogue's model for a name. Only the name of a known model is logged and decides the form of refusals: any other text
-/// may be a key pasted into the wrong field.
+/// Finds the catalogue's model with a name. Only the name of a known model is logged and decides the form of refusals, because
+/// any other text may be a key pasted into the wrong field.
 pub(crate) fn find_model<'c>(
     catalogue: &'c Catalogue,
     operation: Operation,
@@ -96,10 +96,10 @@ pub(crate) fn find_model<'c>(
     })
 }
 
-/// The route to a model, requested by the name `asked`.
+/// Finds the route to a model that the client requested by the name `asked`.
 ///
 /// # Errors
-/// The refusal if no provider serves the operation now, or the key may not use the model.
+/// Returns the refusal if no provider serves the operation now, or the key is not allowed to use the model.
 pub(crate) fn find_route(
     live: &ConfigSnapshot,
     switches: &ProviderSwitches,
@@ -130,8 +130,9 @@ pub(crate) fn find_route(
     Ok(route)
 }
 
-/// Refuses a body that names a further model which the key may not use. Such a name reaches the provider unchanged. So it must be
-/// the catalogue's name of a model that the key may use, and must not be another model's name at a provider of the route.
+/// Refuses a body that names a further model which the key is not allowed to use. Such a name reaches the provider unchanged. So
+/// it must be the catalogue's name of a model that the key is allowed to use, and must not be the name of another model at a
+/// provider of the route.
 pub(crate) fn check_named_models(
     catalogue: &Catalogue,
     key: &KeyRecord,
@@ -158,13 +159,14 @@ pub(crate) fn check_named_models(
     }
     match named.has_more() {
         true => Err(Refusal::BodyInvalid {
-            reason: "it names more models than weir checks for a key that is limited to certain models".to_owned(),
+            reason: "the body names more models than weir checks for a key that is limited to certain models"
+                .to_owned(),
         }),
         false => Ok(()),
     }
 }
 
-/// Models that the key may use and that have a provider for `operation`, at most [`NAMED_MODELS_MAX`].
+/// Lists up to [`NAMED_MODELS_MAX`] models that the key is allowed to use and that have a provider for `operation`.
 fn alternatives(catalogue: &Catalogue, key: &KeyRecord, operation: Operation) -> Vec<String> {
     let fits = |model: &Model| model.endpoints_for(operation).next().is_some() && key.allows_model(&model.name);
     let models = catalogue.served_models().filter(|model| fits(model));

@@ -1,4 +1,4 @@
-//! The right to forward a request, and the duty to charge it.
+//! The ticket of a request: the right to forward the request, and the duty to charge it.
 
 use std::time::Instant;
 
@@ -22,21 +22,21 @@ use crate::{
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ticket {
-    /// When the bill is next updated; `None` without a bill. The first field, because each piece of the answer reads it.
+    /// When the bill is updated next; `None` without a bill. This is the first field, because each piece of the answer reads it.
     next_look: Option<NextSample>,
     /// weir's request id.
     pub request_id: SmolStr,
-    /// The open charge; `None` for a free request, and once it is charged.
+    /// The open charge; `None` for a free request, and after the request has been charged.
     bill: Option<Bill>,
-    /// Estimates usage that is not reported.
+    /// Estimates the usage that the provider does not report.
     estimator: UsageEstimator,
-    /// The index in the route of the current attempt's endpoint.
+    /// The route index of the current attempt's endpoint.
     endpoint: usize,
-    /// The number of attempts, the current one included.
+    /// The number of attempts so far, including the current one.
     attempts: u32,
     /// When the request's head arrived.
     started: Instant,
-    /// The end, once something other than the answer has decided it.
+    /// The request's end, if something other than the answer has decided it; `None` otherwise.
     decided: Option<End>,
 }
 
@@ -45,7 +45,7 @@ impl Ticket {
     #[cfg(test)]
     pub(super) const NEXT_LOOK_END: usize = std::mem::offset_of!(Self, request_id);
 
-    /// Issues a ticket; for admission only.
+    /// Issues a ticket. Only the admission calls this.
     pub(super) fn issue(log: &LogEntry, bill: Option<Bill>, estimator: UsageEstimator) -> Self {
         Self {
             next_look: bill.is_some().then(|| NextSample::first(log.started)),
@@ -59,25 +59,25 @@ impl Ticket {
         }
     }
 
-    /// An attempt begins, at the endpoint with this index in the route.
+    /// Records that an attempt begins at the endpoint with this route index.
     pub(crate) fn begin_attempt(&mut self, endpoint: usize) {
         self.attempts += 1;
         self.endpoint = endpoint;
     }
 
-    /// The index in the route of the endpoint of the last attempt; `None` before the first.
+    /// The route index of the most recent attempt's endpoint; `None` before the first attempt.
     pub(crate) fn endpoint(&self) -> Option<usize> {
         (self.attempts > 0).then_some(self.endpoint)
     }
 
-    /// Decides how the request ends. The first call wins. Returns whether this is the first.
+    /// Decides how the request ends. Only the first call has an effect. Returns whether this call is the first.
     pub(crate) fn decide(&mut self, end: End) -> bool {
         let is_first = self.decided.is_none();
         self.decided.get_or_insert(end);
         is_first
     }
 
-    /// The end: as decided, or else as the answer reports it, or else as observed.
+    /// Returns how the request ends: as decided, or else as the answer reports it, or else as the meter has observed it.
     pub(crate) fn end(&self, meter: &AnswerMeter) -> End {
         self.known_end(meter).unwrap_or_else(|| meter.observed_end())
     }
@@ -86,8 +86,8 @@ impl Ticket {
         self.decided.clone().or_else(|| meter.reported_failure())
     }
 
-    /// Called with each piece of the answer. When a checkpoint is due or the cost nears the hold, records the consumption so far
-    /// in the journal and requests a top-up.
+    /// Called with each piece of the answer. If a checkpoint is due or the cost nears the hold, records the consumption so far in
+    /// the journal and requests a top-up.
     pub(crate) fn sample(&mut self, meter: &AnswerMeter, now: Instant) {
         let Some(next) = &self.next_look else { return };
         let (text, reports) = (meter.output_estimate(), meter.reports());
@@ -105,13 +105,13 @@ impl Ticket {
         self.next_look.as_ref().is_some_and(NextSample::must_stop)
     }
 
-    /// The key's quota at admission; `None` if it has none.
+    /// The use of the key's quota at admission; `None` if the key has no quota.
     pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.bill.as_ref().and_then(Bill::quota)
     }
 
-    /// Charges the request. Later calls do nothing. A request without an attempt costs nothing and has no row: the bill releases
-    /// its hold when it is dropped.
+    /// Charges the request. Later calls do nothing. A request without an attempt costs nothing and has no row; its bill releases
+    /// the hold when the bill is dropped.
     pub(crate) fn settle(&mut self, meter: &AnswerMeter) {
         let Some(bill) = self.bill.take() else { return };
         self.next_look = None;
@@ -131,7 +131,7 @@ impl Ticket {
         bill.close(&end, self.progress(meter, now), consumed, now);
     }
 
-    /// How far the request has come.
+    /// Returns the request's progress: endpoint, status, times and number of attempts.
     pub(crate) fn progress(&self, meter: &AnswerMeter, now: Instant) -> RequestProgress {
         let millis = |seen| millis_between(self.started, seen);
         RequestProgress {

@@ -1,4 +1,4 @@
-//! The provider's side of the proxy.
+//! Builds the request that the provider gets: head and body.
 
 pub(crate) mod connect;
 pub(crate) mod verdict;
@@ -17,8 +17,8 @@ use crate::{
     gateway::{forward::Forward, reply, request::body::BodyFraming},
 };
 
-/// Turns the client's head into the provider's. Removes the headers that must not be forwarded, applies the provider's rules, and
-/// sets target, framing and credential last, so that no rule can change those.
+/// Turns the client's head into the head for the provider. Removes the headers that must not be forwarded, applies the rules of
+/// the provider's file, and sets target, framing and credential last, so that no rule can change them.
 pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
     for name in withheld_headers(&head.headers, &PresentedKey::new(&forward.request.presented)) {
@@ -40,18 +40,18 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     Ok(())
 }
 
-/// The headers that are not forwarded, because of their name or because they contain the client's key.
+/// Returns the names of the headers that are not forwarded, because of their name or because they contain the client's key.
 fn withheld_headers(headers: &HeaderMap, key: &PresentedKey<'_>) -> SmallVec<[HeaderName; 4]> {
     let stays = |name: &HeaderName, value: &HeaderValue| {
         let text = name.as_str();
         forwarding::is_withheld_header(text) || key.is_in_name(text) || key.is_in(value.as_bytes())
     };
-    // A repeated header is listed repeatedly; its first removal removes all.
+    // A header with several values is listed several times; its first removal removes all values.
     let found = headers.iter().filter(|(name, value)| stays(name, value));
     found.map(|(name, _)| name.clone()).collect()
 }
 
-/// Pingora's head, for the rules.
+/// Pingora's head in the form that the rules of a provider's file edit.
 struct UpstreamHead<'a>(&'a mut RequestHeader);
 
 impl EditableHead for UpstreamHead<'_> {
@@ -64,12 +64,12 @@ impl EditableHead for UpstreamHead<'_> {
     }
 
     fn append(&mut self, name: &HeaderName, value: &HeaderValue) {
-        // Fails only beyond 32,768 values, far above the limit on headers.
+        // Fails only beyond 32,768 values, far more than the limit on headers allows.
         let _ = self.0.append_header(name.clone(), value.clone());
     }
 }
 
-/// Replaces Pingora's bytes by the stored body, which is sent as a whole at the end.
+/// Replaces the bytes from Pingora by the stored body, which is sent as one piece at the end.
 pub(crate) fn body(session: &Session, forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let replayed = forward.attempt.take_replay_bytes();
     let Some(body) = &mut forward.body else {

@@ -1,4 +1,4 @@
-//! Estimates the usage of a request before it is sent, and computes its consumption so far.
+//! Estimates the usage of a request before it is sent, and computes the consumption of a running request.
 
 #[cfg(test)]
 mod tests;
@@ -33,36 +33,36 @@ use crate::{
     providers::learnt_usage::{LearnedUsage, UsageHandle, UsageKey},
 };
 
-/// Estimates the usage of one request, and computes its consumption.
+/// The estimator of one request's usage, which also computes the request's consumption.
 #[derive(Clone, Debug)]
 pub(crate) struct UsageEstimator {
     learnt: Arc<LearnedUsage>,
-    /// Finds the values for such requests in `learnt`.
+    /// Finds the learned values for requests of this kind in `learnt`.
     handle: UsageHandle,
     model: Arc<Model>,
     route: Arc<PricedRoute>,
-    /// The catalogue at admission. Its prices are valid for the whole request, whichever models run.
+    /// The catalogue at admission. Its prices are valid for the entire request, whichever models run.
     catalogue: Arc<Catalogue>,
     input_scanned: u64,
     output_asked: Option<u64>,
-    /// The models that the body names in addition to the requested one.
+    /// The further models that the body names, in addition to the requested one.
     named: CandidateModels,
 }
 
-/// The model that a run used.
+/// The model that did a run of a request.
 enum ModelRun<'a> {
     /// The requested model, under any of its names.
     Asked,
     /// Another model of the catalogue, with its price at the provider.
     Other(&'a Arc<Model>, &'a Arc<Price>),
-    /// One of the further models that the body names; the provider does not say which.
+    /// One of the further models that the body names. The provider does not report which one.
     Unnamed,
-    /// A model that is not in the catalogue. Its tokens cost as much as those of the provider's most expensive model.
+    /// A model that is not in the catalogue. Its tokens are charged at the price of the provider's most expensive model.
     Unknown(&'a str),
 }
 
 impl UsageEstimator {
-    /// The estimator for a request of this key to this model, with the scanned body.
+    /// Creates the estimator for a request of this key to this model, with the facts of the scanned body.
     pub(crate) fn new(
         learnt: &Arc<LearnedUsage>,
         catalogue: &Arc<Catalogue>,
@@ -95,12 +95,12 @@ impl UsageEstimator {
         self.named = CandidateModels::new(models, protocol, body);
     }
 
-    /// The route that the request was admitted to.
+    /// The priced route to which the request was admitted.
     pub(crate) fn route(&self) -> &Arc<PricedRoute> {
         &self.route
     }
 
-    /// The expected usage, from which the hold is computed.
+    /// Estimates the usage of the request, from which the hold is computed.
     pub(crate) fn estimate(&self, scan: &Scan) -> Estimate {
         let usual = self.learnt.typical(&self.handle);
         let factor = self.learnt.factors(&self.handle).input;
@@ -113,7 +113,7 @@ impl UsageEstimator {
         }
     }
 
-    /// The consumption of the request at an endpoint of its route. `end` is `None` while it runs.
+    /// Computes the consumption of the request at an endpoint of its route. `end` is `None` while the request runs.
     pub(crate) fn consumed(&self, meter: &AnswerMeter, endpoint: usize, end: Option<&End>) -> Consumption {
         let endpoint = self.route.endpoint(endpoint);
         let observed = meter.observed();
@@ -153,7 +153,7 @@ impl UsageEstimator {
         }
     }
 
-    /// Whether a fallback model may have answered instead of the requested one, and no report says which did.
+    /// Whether a fallback model may have answered in place of the requested one, without a report of which model did.
     fn may_be_from_fallback(&self, billed: &BilledUsage) -> bool {
         let is_unsaid =
             matches!(billed.source, UsageSource::Estimated | UsageSource::Partial) && billed.runs.is_empty();
@@ -182,7 +182,7 @@ impl UsageEstimator {
             .most_expensive(&self.catalogue, endpoint, &self.model.name, run, modifiers)
     }
 
-    /// Adds to each run the price of its model.
+    /// Adds the price of the run's model to each run.
     fn priced(&self, endpoint: &PricedEndpoint, runs: Vec<Run>, modifiers: &PriceModifiers) -> Vec<PricedRun> {
         let priced = |run: Run| {
             let other = match self.model_of_run(&endpoint.provider, &run) {
@@ -222,9 +222,9 @@ impl UsageEstimator {
         }
     }
 
-    /// Learns from a complete answer with a usage report.
+    /// Learns from a complete answer whose usage the provider has reported.
     pub(crate) fn learn(&self, meter: &AnswerMeter) {
-        // The sum over several runs says nothing about a single one.
+        // A usage report for several runs together says nothing about a single run.
         let observed = meter.observed().filter(|observed| observed.runs.is_empty());
         if let Some(usage) = observed.and_then(|observed| observed.usage) {
             self.learnt
@@ -240,8 +240,8 @@ fn limits(model: &Model) -> ModelLimits {
     }
 }
 
-/// How much of the answer is to be priced. A report is final only if the provider ended its answer itself, even if the client had
-/// disconnected before.
+/// Returns how much of the answer is to be priced. A usage report is final only if the provider ended its answer itself, even if
+/// the client had disconnected before.
 fn extent(end: Option<&End>, meter: &AnswerMeter) -> AnswerExtent {
     let has_text = meter.output_estimate() > 0;
     match end {
@@ -264,7 +264,7 @@ fn extent(end: Option<&End>, meter: &AnswerMeter) -> AnswerExtent {
     }
 }
 
-/// The further models that a body names, each a candidate for runs that the provider does not attribute.
+/// The further models that a body names. Each of them may have done a run that the provider attributes to no model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CandidateModels {
     models: Vec<CandidateModel>,
@@ -272,9 +272,9 @@ pub(crate) struct CandidateModels {
 
 #[derive(Clone, Debug)]
 struct CandidateModel {
-    /// The name in the body, without a resource prefix.
+    /// The model's name in the body, without a resource prefix.
     name: SmolStr,
-    /// Whether it answers when the requested one declines.
+    /// Whether the model answers when the requested one declines.
     is_fallback: bool,
 }
 
@@ -289,14 +289,14 @@ impl CandidateModels {
         }
     }
 
-    /// Whether one of them may have done a run of this kind.
+    /// Whether one of the models may have done a run of this kind.
     pub(crate) fn may_run(&self, kind: RunKind) -> bool {
         self.candidates(kind).next().is_some()
     }
 
-    /// The most expensive of the models that may have done this run; `None` for the requested one. A model that is not in the
-    /// catalogue counts as the provider's most expensive one, unless the run is the answer, which the requested model usually
-    /// gives.
+    /// Returns the most expensive of the models that may have done this run; `None` if that is the requested model. A model that
+    /// is not in the catalogue counts as the provider's most expensive one, unless the run is the answer, which the requested
+    /// model usually gives.
     pub(crate) fn most_expensive(
         &self,
         catalogue: &Catalogue,

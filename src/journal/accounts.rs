@@ -1,4 +1,5 @@
-//! Step numbers by account: the last one used, the last one that the store has acknowledged, and the steps in between.
+//! The numbers of the steps of each account: the last number used, the last number that the store has acknowledged, and the steps
+//! in between.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -17,32 +18,33 @@ use crate::{
     journal::{Position, Synced},
 };
 
-/// The maximum number of steps kept in memory until they are sent. Further ones are read from their segments.
+/// The maximum number of steps that are held in memory until they are sent. Further steps are read from their segments.
 pub(super) const CACHED_MAX: usize = 4096;
 
-/// A step that the store has not acknowledged.
+/// A recorded step that the store has not acknowledged.
 #[derive(Debug)]
 pub(super) struct RecordedStep {
     pub(super) seq: u64,
     pub(super) position: Position,
-    /// When it was recorded, in milliseconds since the Unix epoch.
+    /// The time at which the step was recorded, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// The key, if the step settles a request of this process that was not admitted from a lease.
+    /// The key, if the step settles a request of this process that was not admitted from a lease; otherwise `None`.
     pub(super) key: Option<Arc<KeyId>>,
-    /// The step settles a request that was admitted from a lease: nothing waits for it.
+    /// Whether the step settles a request that was admitted from a lease, so that nothing waits for the step.
     pub(super) is_patient: bool,
-    /// The step itself, until it is first sent.
+    /// The step itself, until it is first sent; `None` if it has to be read from its segment.
     pub(super) cached_step: Option<Box<Step>>,
 }
 
-/// Steps of an account to be sent.
+/// The steps of an account that are to be sent to the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnsentSteps {
     /// The steps after the last acknowledged one, in order and without a gap.
     pub steps: Vec<Step>,
-    /// The number of the last row among them; 0 if none of them has a row.
+    /// The number of the last row among the steps; 0 if no step has a row.
     pub last_row: u64,
-    /// The number of steps in `steps` that replace lost ones: they change nothing, and let the later ones be applied.
+    /// The number of steps in `steps` that replace lost ones. They change nothing, so that the store can apply the steps after
+    /// them.
     pub lost: u64,
 }
 
@@ -51,37 +53,37 @@ struct TrackedAccount {
     last: u64,
     watermark: u64,
     steps: VecDeque<RecordedStep>,
-    /// The number of steps that are not patient.
+    /// The number of unacknowledged steps that are not patient.
     urgent: usize,
-    /// The unacknowledged settlements of this process, by key.
+    /// The numbers of unacknowledged settlements of this process, by key.
     keys: QuickMap<Arc<KeyId>, u64>,
     settled: u64,
-    /// Notified when more steps are acknowledged; `None` until it is requested.
+    /// Notified when the store acknowledges steps; `None` until it is first requested.
     acknowledgements: Option<Arc<Notify>>,
 }
 
-/// All accounts that this node has changed.
+/// The step numbers of all accounts that this node has changed.
 #[derive(Debug, Default)]
 pub(super) struct StepTracker {
     by_name: QuickMap<SmolStr, TrackedAccount>,
     unacknowledged: u64,
-    /// The number of steps kept in memory.
+    /// The number of steps that are held in memory.
     cached: usize,
-    /// Accounts with steps recorded since the last sync.
+    /// The accounts with steps that were recorded since the last sync.
     changed: HashSet<SmolStr>,
-    /// Accounts of which the store has forgotten acknowledged steps.
+    /// The accounts of which the store has forgotten acknowledged steps.
     rewound: HashSet<SmolStr>,
 }
 
 impl UnsentSteps {
-    /// Sets the number of the last row, if the last step has one.
+    /// If the last step has a row, sets the number of the last row to the row's, whose position is given.
     pub(super) fn update_last_row(&mut self, position: Position) {
         if self.steps.last().is_some_and(Step::has_row) {
             self.last_row = position.number();
         }
     }
 
-    /// Adds a step that changes nothing, in place of one that the journal has lost.
+    /// Adds a step that changes nothing, in place of a step that the journal has lost.
     pub(super) fn push_filler(&mut self, seq: u64) {
         let change = AccountChange::nothing();
         self.steps.push(Step { seq, change });
@@ -90,7 +92,7 @@ impl UnsentSteps {
 }
 
 impl StepTracker {
-    /// The number of the next step, greater than `floor`.
+    /// Returns the number of the account's next step, which is greater than `floor`.
     pub(super) fn next_number(&self, account: &str, floor: u64) -> u64 {
         let last = self.by_name.get(account).map_or(0, |account| account.last);
         last.max(floor).saturating_add(1)
@@ -103,7 +105,7 @@ impl StepTracker {
         }
     }
 
-    /// Adds a recorded step. One whose number is not higher than the last one's is ignored.
+    /// Adds a recorded step. A step whose number is not higher than the last one's is ignored.
     pub(super) fn add(&mut self, name: &str, place: RecordedStep) {
         if !self.by_name.contains_key(name) {
             self.by_name.insert(name.into(), TrackedAccount::default());
@@ -129,7 +131,7 @@ impl StepTracker {
         }
     }
 
-    /// Keeps the step that was recorded last in memory, unless there are [`CACHED_MAX`] already.
+    /// Holds the step that was recorded last in memory, unless [`CACHED_MAX`] steps are held already.
     pub(super) fn cache(&mut self, name: &str, step: Step) {
         let place = self.by_name.get_mut(name).and_then(|account| account.steps.back_mut());
         if let Some(place) = place.filter(|place| place.seq == step.seq && place.cached_step.is_none())
@@ -140,8 +142,8 @@ impl StepTracker {
         }
     }
 
-    /// Up to `max` steps that are on disk, after the last acknowledged one and without a gap; `None` if one of them is not in
-    /// memory. Each is returned once; after that it is read from its segment.
+    /// Returns up to `max` steps that are on disk, from the first unacknowledged one and without a gap; `None` if one of them is
+    /// not in memory. Each step is returned only once from memory; after that it has to be read from its segment.
     pub(super) fn take_cached(&mut self, name: &str, max: usize, synced: &Synced) -> Option<UnsentSteps> {
         if self.rewound.contains(name) {
             return None;
@@ -173,12 +175,13 @@ impl StepTracker {
         Some(unsent)
     }
 
-    /// The accounts with steps recorded since the last call.
+    /// Returns the accounts with steps that were recorded since the last call.
     pub(super) fn take_changed(&mut self) -> HashSet<SmolStr> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Records that the store has applied steps up to `watermark`; returns `false` if it had reported more before.
+    /// Records that the store has applied the account's steps up to `watermark`. Returns `false` if the store had reported a
+    /// higher watermark before.
     pub(super) fn acknowledge(&mut self, name: &str, watermark: u64) -> bool {
         let account = self.by_name.entry(name.into()).or_default();
         account.last = account.last.max(watermark);
@@ -208,47 +211,47 @@ impl StepTracker {
         true
     }
 
-    /// Notified when the store has acknowledged steps of an account.
+    /// Returns the notifier that is notified when the store acknowledges steps of the account.
     pub(super) fn acknowledgements(&mut self, name: &str) -> Arc<Notify> {
         let account = self.by_name.entry(name.into()).or_default();
         Arc::clone(account.acknowledgements.get_or_insert_default())
     }
 
-    /// The last acknowledged step.
+    /// Returns the number of the account's last acknowledged step; 0 if it has none.
     pub(super) fn watermark(&self, account: &str) -> u64 {
         self.by_name.get(account).map_or(0, |account| account.watermark)
     }
 
-    /// The number of the account's last step; 0 if it has none.
+    /// Returns the number of the account's last step; 0 if it has none.
     pub(super) fn last(&self, account: &str) -> u64 {
         self.by_name.get(account).map_or(0, |account| account.last)
     }
 
-    /// Up to `max` unacknowledged steps, in order: their numbers and positions.
+    /// Returns the numbers and positions of up to `max` unacknowledged steps, in order.
     pub(super) fn unacknowledged_positions(&self, account: &str, max: usize) -> Vec<(u64, Position)> {
         let places = self.by_name.get(account).map(|account| account.steps.iter().take(max));
         let places = places.into_iter().flatten();
         places.map(|place| (place.seq, place.position)).collect()
     }
 
-    /// The number of an account's unacknowledged steps.
+    /// Returns the number of an account's unacknowledged steps.
     pub(super) fn unacknowledged_count(&self, account: &str) -> usize {
         self.by_name.get(account).map_or(0, |account| account.steps.len())
     }
 
-    /// Whether nothing waits for any of the unacknowledged steps.
+    /// Whether nothing waits for any of the account's unacknowledged steps.
     pub(super) fn is_patient(&self, account: &str) -> bool {
         self.by_name.get(account).is_none_or(|account| account.urgent == 0)
     }
 
-    /// The unacknowledged settlements of a key and of its account.
+    /// Returns how many unacknowledged settlements the key has, and how many its account has.
     pub(super) fn pending_settlements(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.by_name.get(account).map_or((0, 0), |account| {
             (account.keys.get(key).copied().unwrap_or(0), account.settled)
         })
     }
 
-    /// Every account with its last and its last acknowledged number.
+    /// Returns every account with the number of its last step and of its last acknowledged one.
     pub(super) fn numbers(&self) -> BTreeMap<SmolStr, (u64, u64)> {
         let known = self.by_name.iter().filter(|(_, account)| account.last > 0);
         known
@@ -256,7 +259,7 @@ impl StepTracker {
             .collect()
     }
 
-    /// Every account with unacknowledged steps, with its last number.
+    /// Returns every account with unacknowledged steps, with the number of its last step.
     pub(super) fn unacknowledged_accounts(&self) -> Vec<(SmolStr, u64)> {
         let behind = self
             .by_name
@@ -265,19 +268,20 @@ impl StepTracker {
         behind.map(|(name, account)| (name.clone(), account.last)).collect()
     }
 
-    /// Restores an account's last and last acknowledged number from a source other than its steps.
+    /// Raises the numbers of an account's last and last acknowledged step to those from another source than its steps.
     pub(super) fn restore_numbers(&mut self, name: SmolStr, last: u64, acknowledged: u64) {
         let account = self.by_name.entry(name).or_default();
         account.last = account.last.max(last);
         account.watermark = account.watermark.max(acknowledged);
     }
 
-    /// Whether forgotten steps of the account must be looked up before any can be sent.
+    /// Whether forgotten steps of the account must be looked up before any step can be sent.
     pub(super) fn is_rewound(&self, account: &str) -> bool {
         self.rewound.contains(account)
     }
 
-    /// The accounts whose forgotten steps must be looked up. The missing steps are those between the two numbers, exclusive.
+    /// Returns the accounts whose forgotten steps must be looked up, each with the two numbers between which the missing steps
+    /// are. Both numbers are exclusive.
     pub(super) fn missing_ranges(&self) -> HashMap<SmolStr, (u64, u64)> {
         let range = |name: &SmolStr| {
             let account = self.by_name.get(name)?;
@@ -288,7 +292,8 @@ impl StepTracker {
         self.rewound.iter().filter_map(range).collect()
     }
 
-    /// Inserts the steps after `above` that were looked up before the others.
+    /// Inserts steps that were looked up before the other unacknowledged ones. `above` is the number after which they were looked
+    /// up.
     pub(super) fn restore(&mut self, name: &str, above: u64, places: Vec<RecordedStep>) {
         let Some(account) = self.by_name.get_mut(name) else {
             return;
@@ -301,23 +306,24 @@ impl StepTracker {
                 self.unacknowledged += 1;
             }
         }
-        // Otherwise the store has forgotten even more meanwhile.
+        // Otherwise the store has forgotten even more in the meantime.
         if above <= account.watermark {
             self.rewound.remove(name);
         }
     }
 
-    /// The number of unacknowledged steps of all accounts.
+    /// Returns the number of unacknowledged steps of all accounts.
     pub(super) fn unacknowledged(&self) -> u64 {
         self.unacknowledged
     }
 
-    /// When the oldest unacknowledged step was recorded, in milliseconds since the Unix epoch.
+    /// Returns the time at which the oldest unacknowledged step was recorded, in milliseconds since the Unix epoch; `None` if
+    /// there is no such step.
     pub(super) fn oldest_ms(&self) -> Option<i64> {
         self.fronts().map(|place| place.at_ms).min()
     }
 
-    /// The position of the first unacknowledged step.
+    /// Returns the position of the first unacknowledged step; `None` if there is no such step.
     pub(super) fn first_position(&self) -> Option<Position> {
         self.fronts().map(|place| place.position).min()
     }

@@ -1,5 +1,5 @@
-//! Repairs damaged segments: invalid bytes are saved in quarantine and replaced by filler frames, so that the valid frames
-//! after them can be read. Finds steps that damage has destroyed.
+//! Repair of damaged segments. Invalid bytes are saved in quarantine and replaced by filler frames, so that the valid frames
+//! after them can be read. Also finds the steps that damage has destroyed.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,8 @@ use crate::{
     journal::{Position, engine::JournalEngine, folder::JournalFolder, frame},
 };
 
-/// Saves the bytes between two valid frames in quarantine and replaces them by filler. The file's modification time is kept.
+/// Saves the bytes between two valid frames in quarantine and replaces them by filler frames. The file's modification time does
+/// not change.
 pub(super) fn replace_with_filler(
     folder: &JournalFolder,
     number: u64,
@@ -33,22 +34,22 @@ pub(super) fn replace_with_filler(
     file.sync_all()?;
     tracing::error!(
         segment = %folder.segment(number).display(), from, bytes = to.saturating_sub(from), kept,
-        "a part of the journal is damaged: it is saved in quarantine, the records before and after it are used, requests recorded in it may be unbilled",
+        "a part of a journal segment is damaged and was saved in quarantine (`kept`); the records before and after it are used, but requests recorded in it may remain unbilled",
     );
     Ok(())
 }
 
-/// Saves the bytes from `from` to the segment's end in quarantine: they contain no valid frame.
+/// Saves the bytes from `from` to the segment's end in quarantine, because no valid frame follows.
 pub(super) fn quarantine_end(folder: &JournalFolder, number: u64, file: &File, from: u64, end: u64) -> io::Result<()> {
     let kept = quarantine(folder, number, file, from, end)?;
     tracing::error!(
         segment = %folder.segment(number).display(), from, kept,
-        "the end of a journal segment is damaged: it is saved in quarantine, the records before it are used, requests recorded in it may be unbilled",
+        "the end of a journal segment is damaged and was saved in quarantine (`kept`); the records before it are used, but requests recorded in it may remain unbilled",
     );
     Ok(())
 }
 
-/// Saves the bytes in quarantine, without trailing zeros; returns the path of the copy.
+/// Saves the bytes in quarantine, without trailing zeros, and returns the path of the copy.
 fn quarantine(folder: &JournalFolder, number: u64, file: &File, from: u64, end: u64) -> io::Result<String> {
     let mut bytes = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
     let read = frame::read_at(file, &mut bytes, from)?;
@@ -60,8 +61,8 @@ fn quarantine(folder: &JournalFolder, number: u64, file: &File, from: u64, end: 
 }
 
 impl JournalEngine {
-    /// Repairs damage found while weir runs. Returns the offset of the next valid frame before `end`, or `end` if there is none.
-    /// The end of an `open` segment is not given up, because more may be written there.
+    /// Repairs damage that was found while weir runs. Returns the offset of the next valid frame before `end`, or `end` if there
+    /// is none. If the segment is `open` and no valid frame follows, it is not repaired, because more may be written there.
     pub(super) fn repair_damage(&self, number: u64, from: u64, end: u64, open: bool) -> io::Result<u64> {
         let path = self.folder.segment(number);
         let file = Arc::new(File::options().read(true).write(true).open(path)?);
@@ -81,32 +82,32 @@ impl JournalEngine {
             }
             segment.index_details = None;
         }
-        // The index predates the damage.
+        // The index was written before the damage.
         self.folder.remove_index(number)?;
         Ok(if sound { frames.next_offset() } else { end })
     }
 }
 
-/// The missing steps that a start has found so far. A request whose settlement may be one of them must not be charged twice.
-/// Segments are reported in their order.
+/// The missing steps that have been found at a start so far. A request whose settlement may be one of them must not be charged
+/// twice. Segments are reported in their order.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    /// The position of the last damage.
+    /// The position of the last damage found; `None` if none was found.
     damage: Option<Position>,
-    /// The last step of each account, with its position.
+    /// The number and the position of each account's last step.
     last: HashMap<SmolStr, (u64, Position)>,
-    /// By account: the numbers of the missing steps, with the position of the damage.
+    /// For each account, the numbers of its missing steps, with the position of the damage.
     missing: HashMap<SmolStr, Vec<(Range<u64>, Position)>>,
 }
 
 impl Gaps {
-    /// Damage was found at this position.
+    /// Records that damage was found at this position.
     pub(super) fn on_damage(&mut self, at: Position) {
         self.damage = Some(at);
     }
 
-    /// A step was found at this position. Numbers skipped since the account's previous step are missing if damage was found in
-    /// between.
+    /// Records that a step was found at this position. Numbers that were skipped since the account's previous step are missing if
+    /// damage was found in between.
     pub(super) fn on_step(&mut self, account: &str, seq: u64, at: Position) {
         let (before, stood) = self.last.get(account).copied().unwrap_or((0, Position::START));
         if let Some(damage) = self.damage.filter(|damage| *damage > stood)
@@ -118,7 +119,8 @@ impl Gaps {
         self.last.insert(account.into(), (seq, at));
     }
 
-    /// A segment was restored from its index, with the first and last step of each account in it.
+    /// Records that a segment was restored from its index. `steps` has the first and the last step of each account in the
+    /// segment.
     pub(super) fn on_index(&mut self, segment: u64, steps: &QuickMap<SmolStr, (u64, u64)>) {
         let at = Position { segment, offset: 0 };
         for (account, (first, last)) in steps {
@@ -127,8 +129,8 @@ impl Gaps {
         }
     }
 
-    /// The missing step that may be the settlement of a request admitted at this position. Each step is returned once. The
-    /// caller asks for every request once, in the order of admission.
+    /// Returns the number of a missing step that may be the settlement of a request admitted at this position; `None` if there is
+    /// none. Each number is returned once. The caller must call it once for each request, in the order of their admissions.
     pub(super) fn missing_settlement(&mut self, account: &str, admitted: Position) -> Option<u64> {
         let mut missing = self.missing.get_mut(account)?.iter_mut();
         missing.find_map(|(steps, damage)| (*damage > admitted).then(|| steps.next()).flatten())

@@ -1,4 +1,4 @@
-//! The state that a journal's handles and its thread share.
+//! The state of an open journal, which its handles and its thread share.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The state that a journal's handles and its thread share.
+/// The state of an open journal, which its handles and its thread share.
 #[derive(Debug)]
 pub(super) struct JournalEngine {
     pub(super) folder: JournalFolder,
@@ -28,7 +28,7 @@ pub(super) struct JournalEngine {
     pub(super) free: Arc<FreeRoom>,
     pub(super) settings: JournalConfig,
     pub(super) state: Mutex<WriteState>,
-    /// Signalled when there is something to sync, or the journal closes.
+    /// Notified when there is something to sync, and when the journal closes.
     pub(super) work: Condvar,
     pub(super) synced: watch::Sender<Synced>,
     /// Notified when more steps are on disk.
@@ -46,14 +46,14 @@ pub(super) struct JournalEngine {
 pub(super) struct WriteState {
     pub(super) tail: JournalTail,
     pub(super) contents: JournalContents,
-    /// The frame being encoded; reused.
+    /// The buffer in which frames are encoded. It is reused.
     pub(super) buffer: Vec<u8>,
     pub(super) dirty: bool,
-    /// The next housekeeping may find something to do.
+    /// Whether the next housekeeping may have something to do.
     pub(super) needs_housekeeping: bool,
-    /// Accounts with steps on disk that settlement has not picked up yet.
+    /// The accounts with steps on disk that settlement has not taken yet.
     pub(super) ready: HashSet<SmolStr>,
-    /// The state of removing old segments; `None` before the first housekeeping.
+    /// The progress of removing old segments; `None` before the first housekeeping.
     pub(super) retention: Option<RetentionProgress>,
     pub(super) closing: bool,
 }
@@ -63,7 +63,7 @@ impl JournalEngine {
         self.state.lock()
     }
 
-    /// Registers the current segment, if it is new since the last call.
+    /// Adds the current segment to the contents if it is new since the last call.
     pub(super) fn register_segment(&self, state: &mut WriteState, now_ms: i64) {
         let begin = Position {
             segment: state.tail.current.number,
@@ -81,7 +81,7 @@ impl JournalEngine {
         }
     }
 
-    /// Checks that folder and current segment are still in place, if the thread does not do so now.
+    /// Checks that the folder and the current segment are still in place, unless the thread is awake and checks that itself.
     pub(super) fn check_folder_if_idle(&self) {
         let resting = self.lock().tail.is_idle();
         if resting {
@@ -89,7 +89,7 @@ impl JournalEngine {
         }
     }
 
-    /// Checks that folder and current segment are still in place; returns whether they are.
+    /// Checks that the folder and the current segment are still in place, and returns whether they are.
     pub(super) fn check_folder(&self) -> bool {
         let (number, file) = {
             let current = &self.lock().tail.current;
@@ -104,7 +104,7 @@ impl JournalEngine {
                     tracing::error!(folder = %self.folder.path.display(), "{shut}");
                 }
                 None => {
-                    tracing::warn!(folder = %self.folder.path.display(), "the journal is in its place again");
+                    tracing::warn!(folder = %self.folder.path.display(), "the journal's folder is back in its place: requests are admitted again");
                 }
             }
             state.tail.set_missing(gone.clone());
@@ -112,7 +112,7 @@ impl JournalEngine {
         gone.is_none()
     }
 
-    /// Fails while the folder is away: a record that is not found then is not lost.
+    /// Returns an error while the folder is not in place, because a record that is not found in that time is not lost.
     pub(super) fn ensure_present(&self) -> io::Result<()> {
         match self.folder.missing_path() {
             Some(path) => Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! The journal's folder and its files: creates, locks and names the folder, and detects a copy.
+//! The folder of a journal and its files. Creates, locks and names the folder, and detects that it was copied.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -16,16 +16,16 @@ use crate::{
     },
 };
 
-/// The file with the position before which the store has acknowledged everything. It only speeds up the start.
+/// The file with the position before which the store has acknowledged everything. It only makes the start faster.
 pub(super) const ACKNOWLEDGED: &str = "acknowledged";
-/// The file with each account's last and last acknowledged step number, as of the last removal of segments.
+/// The file with the numbers of each account's last step and last acknowledged step, at the last removal of segments.
 pub(super) const NUMBERS: &str = "numbers";
 
-/// Private to weir's user: rows name accounts and their usage.
+/// Only weir's user can read the folder, because rows name accounts and their usage.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const LOCK: &str = "lock";
-/// The file that exists while the folder's process is shutting down and takes no new requests.
+/// The file that exists while the process that uses the folder is shutting down and accepts no new requests.
 const DRAINING: &str = "draining";
 const NODE: &str = "node";
 const PLACE: &str = "place";
@@ -34,26 +34,26 @@ const ENDING: &str = ".wal";
 const INDEX_ENDING: &str = ".idx";
 const DIGITS: usize = 12;
 
-/// A folder that this process owns.
+/// A journal's folder, which this process has locked.
 #[derive(Debug)]
 pub(super) struct JournalFolder {
     pub(super) path: PathBuf,
     pub(super) node: NodeId,
     pub(super) identity: FileIdentity,
-    /// Locked as long as the journal is open.
+    /// The lock file, which is locked while the journal is open.
     lock: File,
 }
 
 impl Drop for JournalFolder {
-    /// Unlocks explicitly: closing the file does not suffice, because a child process keeps the descriptor until it executes
-    /// its own program.
+    /// Unlocks the folder explicitly. Closing the lock file does not suffice, because a child process has the descriptor open
+    /// until it executes its own program.
     fn drop(&mut self) {
         let _ = self.lock.unlock();
     }
 }
 
 impl JournalFolder {
-    /// Locks the folder and reads the node's name. Creates the folder and draws the name if they are missing.
+    /// Locks the folder and reads the node's name. Creates the folder, and draws a name, if they do not exist.
     pub(super) fn open(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io(path, source);
         DirBuilder::new()
@@ -77,7 +77,7 @@ impl JournalFolder {
         let node = match read(&path.join(NODE)).map_err(failed)? {
             None => {
                 let node = NodeId::generate(&mut rand::rng());
-                // The place is written first: a crash in between must not leave a name without a place.
+                // The file `place` is written first, so that a crash in between does not leave a name without a place.
                 replace(path, PLACE, here.as_bytes()).map_err(failed)?;
                 replace(path, NODE, node.as_str().as_bytes()).map_err(failed)?;
                 node
@@ -100,7 +100,7 @@ impl JournalFolder {
         })
     }
 
-    /// Records in the folder that this process takes no new requests.
+    /// Records in the folder that this process accepts no new requests.
     pub(super) fn mark_draining(&self) -> io::Result<()> {
         replace(&self.path, DRAINING, b"")
     }
@@ -109,12 +109,12 @@ impl JournalFolder {
         self.path.join(format!("{number:0DIGITS$}{ENDING}"))
     }
 
-    /// The path of a segment's index.
+    /// Returns the path of a segment's index.
     pub(super) fn index(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:0DIGITS$}{INDEX_ENDING}"))
     }
 
-    /// Writes the index of a segment. It is not synced: one that a power cut damages is written again.
+    /// Writes the index of a segment. It is not synced, because an index that a power cut damages is written again.
     pub(super) fn write_index(&self, number: u64, content: &[u8]) -> io::Result<()> {
         let path = self.index(number);
         let new = path.with_extension("idx.new");
@@ -122,18 +122,18 @@ impl JournalFolder {
         fs::rename(&new, path)
     }
 
-    /// Removes a segment and its index; the index first, because it is meaningless without the segment.
+    /// Removes a segment and its index. The index is removed first, because it is useless without its segment.
     pub(super) fn remove(&self, number: u64) -> io::Result<()> {
         self.remove_index(number)?;
         remove(&self.segment(number))
     }
 
-    /// Removes the index of a segment, if there is one.
+    /// Removes the index of a segment, if it exists.
     pub(super) fn remove_index(&self, number: u64) -> io::Result<()> {
         remove(&self.index(number))
     }
 
-    /// The numbers of all segments, ascending.
+    /// Returns the numbers of all segments, in ascending order.
     pub(super) fn segments(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -155,7 +155,7 @@ impl JournalFolder {
             .open(self.segment(number))
     }
 
-    /// Makes the names in the folder durable.
+    /// Syncs the folder, so that the names of its files are on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -170,7 +170,8 @@ impl JournalFolder {
         read(&self.path.join(name))
     }
 
-    /// Saves damaged bytes as `quarantine/NNN.wal@OFFSET`, with a number appended if that file exists with other content.
+    /// Saves damaged bytes as `quarantine/NNN.wal@OFFSET`, and returns the path. If that file exists with other content, a number
+    /// is appended to its name.
     pub(super) fn quarantine(&self, number: u64, offset: u64, content: &[u8]) -> io::Result<PathBuf> {
         let folder = self.path.join("quarantine");
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder)?;
@@ -233,13 +234,14 @@ fn write(path: &Path, content: &[u8]) -> io::Result<File> {
 }
 
 impl JournalFolder {
-    /// The folder's path, if it no longer leads to the folder.
+    /// Returns the folder's path if another folder, or none, is there now; `None` if the folder is in its place.
     pub(super) fn missing_path(&self) -> Option<PathBuf> {
         let here = fs::metadata(&self.path).is_ok_and(|meta| file_identity(&meta) == self.identity);
         (!here).then(|| self.path.clone())
     }
 
-    /// The path of the folder or of the open segment `number`, if it no longer leads there.
+    /// Returns the path of the folder, or of the open segment `number`, if it was removed or replaced; `None` if both are in
+    /// their place.
     pub(super) fn missing_path_with(&self, number: u64, file: &File) -> Option<PathBuf> {
         let path = self.segment(number);
         self.missing_path().or_else(|| {
@@ -251,14 +253,15 @@ impl JournalFolder {
     }
 }
 
-/// A fingerprint of the folder that a copy does not share. The device's number is left out, because a reboot may change it.
+/// Returns a fingerprint of the folder that differs in a copy. It does not include the number of the device, which may change at
+/// a reboot.
 fn fingerprint(path: &Path) -> io::Result<String> {
     let inode = fs::metadata(path)?.ino();
     let machine = fs::read_to_string(MACHINE).unwrap_or_default();
     Ok(format!("inode {inode} machine {}", machine.trim()))
 }
 
-/// Reads single records; keeps the segment that was read last open.
+/// Reads single records. The segment that was read last stays open.
 #[derive(Default)]
 pub(super) struct SegmentFiles {
     last: Option<(u64, Arc<File>)>,
@@ -301,12 +304,12 @@ impl SegmentFiles {
     }
 }
 
-/// The content of a small file: the body, after a line with its checksum.
+/// Returns the content of a small file: a line with the checksum of `body`, and then `body`.
 pub(super) fn with_checksum(body: &str) -> String {
     format!("{:08x}\n{body}", crc32fast::hash(body.as_bytes()))
 }
 
-/// The body of a file; `None` if the checksum does not match.
+/// Returns the body of a small file; `None` if it does not match its checksum.
 pub(super) fn without_checksum(text: &str) -> Option<&str> {
     let (sum, body) = text.split_once('\n')?;
     (sum == format!("{:08x}", crc32fast::hash(body.as_bytes()))).then_some(body)

@@ -1,7 +1,7 @@
-//! The bytes of a segment: its header and the frames after it.
+//! The bytes of a segment: a header, and the frames after it.
 //!
-//! A frame is the payload's length, a checksum, and the payload. The checksum also covers the frame's position, so bytes from
-//! another position are never taken for a frame. A length of zero ends the data.
+//! A frame is the length of its payload, a checksum, and the payload. The checksum also covers the frame's position, so bytes
+//! from another position are never taken for a frame. A length of zero ends the data.
 
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
@@ -12,32 +12,32 @@ use rustix::{
 
 use crate::{domain::ledger::NodeId, journal::RECORD_BYTES_MAX};
 
-/// The bytes before a payload: its length and the checksum, little endian.
+/// The size of a frame's head, in bytes: the length of the payload and the checksum, both little endian.
 pub const HEAD: usize = 8;
-/// The bytes before the frames.
+/// The size of a segment's header, in bytes.
 pub const HEADER: usize = 64;
-/// The longest frame, head included.
+/// The maximum size of a frame with its head, in bytes.
 const FRAME_MAX: u64 = RECORD_BYTES_MAX + HEAD as u64;
-/// The byte that fills a filler frame: no record consists of it.
+/// The byte that fills the payload of a filler frame. No record consists of this byte only.
 const FILLER_BYTE: u8 = b' ';
-/// The longest filler frame, head included.
+/// The maximum size of a filler frame with its head, in bytes.
 const FILLER_MAX: u64 = 64 * 1024;
 
 const MAGIC: &[u8; 8] = b"weirwal\n";
 const VERSION: u32 = 2;
-/// The bytes read at once.
+/// The number of bytes that are read from a segment at a time.
 const CHUNK: usize = 256 * 1024;
-/// The bytes read for a single frame: most frames are smaller.
+/// The number of bytes that are read for a single frame. Most frames are smaller.
 const SINGLE: usize = 4 * 1024;
 
 /// The result of checking a segment's header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderCheck {
-    /// Written by this node.
+    /// The segment was written by this node.
     Own,
-    /// Written by another node or another version of weir.
+    /// The segment was written by another node or another version of weir.
     Foreign,
-    /// Damaged. The frames can be read nevertheless: each has its own checksum.
+    /// The header is damaged. The frames can be read nevertheless, because each has its own checksum.
     Damaged,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn header(node: &NodeId, number: u64) -> [u8; HEADER] {
     bytes
 }
 
-/// Checks a header.
+/// Checks the header of the segment with this number.
 pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> HeaderCheck {
     let length = MAGIC.len() + 4 + 8 + node.as_str().len();
     // The rest of the header is padding.
@@ -76,8 +76,8 @@ pub(super) fn check_header(bytes: &[u8; HEADER], node: &NodeId, number: u64) -> 
     }
 }
 
-/// Fills in the head of a frame that begins at `offset`: `frame` is [`HEAD`] arbitrary bytes, then the payload.
-/// `None` if the payload is empty or longer than a `u32` can say.
+/// Fills in the head of a frame that begins at `offset` of the segment `number`. `frame` has [`HEAD`] arbitrary bytes, followed
+/// by the payload. `None` if the payload is empty or its length does not fit into a `u32`.
 pub fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
     let (head, payload) = frame.split_at_mut_checked(HEAD)?;
     let length = u32::try_from(payload.len()).ok().filter(|length| *length > 0)?;
@@ -89,13 +89,13 @@ pub fn seal(frame: &mut [u8], number: u64, offset: u64) -> Option<()> {
     Some(())
 }
 
-/// Filler frames for a range of offsets; `None` if it is too short for one frame.
+/// Returns filler frames for a range of offsets; `None` if the range is too short for a frame.
 pub(super) fn filler(number: u64, from: u64, to: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut at = from;
     while at < to {
         let left = to - at;
-        // The rest must be long enough for another frame.
+        // What is left must be long enough for another frame.
         let size = if left > FILLER_MAX { FILLER_MAX / 2 } else { left };
         let mut frame = vec![FILLER_BYTE; usize::try_from(size).ok()?];
         seal(&mut frame, number, at)?;
@@ -105,7 +105,7 @@ pub(super) fn filler(number: u64, from: u64, to: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a payload is filler that replaces damage.
+/// Whether a payload is filler, which replaces damage.
 pub(super) fn is_filler(payload: &[u8]) -> bool {
     payload.iter().all(|byte| *byte == FILLER_BYTE)
 }
@@ -122,18 +122,18 @@ fn checksum(length: u32, number: u64, offset: u64, payload: &[u8]) -> u32 {
 /// The result of reading a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FrameOutcome<'a> {
-    /// A complete frame.
+    /// A valid frame.
     Frame {
-        /// Its offset in the segment.
+        /// The frame's offset in its segment.
         at: u64,
-        /// Its payload, checksum verified.
+        /// The frame's payload, which matches the checksum.
         payload: &'a [u8],
     },
-    /// The segment has no further frames. Only zeros follow the last one, unless the segment is damaged.
+    /// The segment has no further frames. Only zeros follow, unless the segment is damaged.
     End,
     /// The bytes are not a valid frame.
     Bad {
-        /// The frame's length according to its head, head included.
+        /// The size of the frame according to its head, including the head.
         claimed: u64,
     },
 }
@@ -146,14 +146,14 @@ pub struct FrameReader {
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// The offset of the buffer's first byte in the file.
+    /// The offset in the file of the buffer's first byte.
     start: u64,
-    /// The bytes read at once.
+    /// The number of bytes that are read at a time.
     chunk: usize,
 }
 
 impl FrameReader {
-    /// Reads the frames from `at` to `end`.
+    /// Creates a reader of the frames from offset `at` to `end`.
     pub fn new(file: Arc<File>, number: u64, at: u64, end: u64) -> Self {
         Self {
             file,
@@ -166,7 +166,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads the single frame at `at`.
+    /// Creates a reader of the single frame at offset `at`.
     pub(super) fn single(file: Arc<File>, number: u64, at: u64, end: u64) -> Self {
         Self {
             chunk: SINGLE,
@@ -174,7 +174,7 @@ impl FrameReader {
         }
     }
 
-    /// The offset of the next frame.
+    /// Returns the offset of the next frame.
     pub(super) fn next_offset(&self) -> u64 {
         self.at
     }
@@ -184,11 +184,11 @@ impl FrameReader {
         self.end = end;
     }
 
-    /// Reads the next frame. [`FrameOutcome::End`] and [`FrameOutcome::Bad`] leave the offset unchanged.
+    /// Reads the next frame. [`FrameOutcome::End`] and [`FrameOutcome::Bad`] leave the offset as it is.
     pub fn next_frame(&mut self) -> io::Result<FrameOutcome<'_>> {
         let left = self.end.saturating_sub(self.at);
         if left < HEAD as u64 {
-            // Too short for a frame: the segment is full.
+            // The rest is too short for a frame, because the segment is full.
             return Ok(FrameOutcome::End);
         }
         let Some((length, sum)) = self.peek(HEAD)?.and_then(parse_head) else {
@@ -205,7 +205,7 @@ impl FrameReader {
         let Ok(size) = usize::try_from(claimed) else {
             return Ok(FrameOutcome::Bad { claimed });
         };
-        // Verified first and borrowed again below: a borrow would prevent changing `self.at`.
+        // The frame is checked first and borrowed again below, because `self.at` cannot be changed while it is borrowed.
         let good = self
             .peek(size)?
             .and_then(|frame| frame.get(HEAD..))
@@ -222,8 +222,8 @@ impl FrameReader {
         Ok(FrameOutcome::Frame { at, payload })
     }
 
-    /// Moves to the first valid frame after an invalid one; returns `false`, and does not move, if there is none.
-    /// The frame may begin at any byte: its checksum, which covers the position, identifies it.
+    /// Moves to the first valid frame after an invalid one. Returns `false`, and does not move, if there is none. The frame can
+    /// begin at any byte, because its checksum covers its position and so identifies it.
     pub fn skip_damage(&mut self) -> io::Result<bool> {
         let bad = self.at;
         // The damaged frame had a payload of at least one byte.
@@ -246,7 +246,7 @@ impl FrameReader {
         Ok(false)
     }
 
-    /// The next `count` bytes; `None` if the file is shorter.
+    /// Returns the next `count` bytes without moving; `None` if the file is shorter.
     fn peek(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         let from = usize::try_from(self.at - self.start).unwrap_or(usize::MAX);
         if self.buffer.len() < from.saturating_add(count) {
@@ -269,14 +269,14 @@ fn parse_head(bytes: &[u8]) -> Option<(u32, u32)> {
     ))
 }
 
-/// Whether a file has only zeros from `at` onwards. Ranges that were allocated and never written are not read, if the file
+/// Whether a file has only zeros from offset `at` onwards. Ranges that were allocated and never written are not read, if the file
 /// system reports them.
 pub(super) fn is_zero_from(file: &File, at: u64) -> io::Result<bool> {
     let mut at = at;
     loop {
         let (data, hole) = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => (data, seek(file, SeekFrom::Hole(data)).unwrap_or(u64::MAX)),
-            // Only holes follow.
+            // Only allocated, unwritten ranges follow.
             Err(Errno::NXIO) => return Ok(true),
             Err(_) => (at, u64::MAX),
         };
@@ -307,7 +307,7 @@ fn is_zero_between(file: &File, at: u64, end: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The offset of the first zero in a range.
+/// Returns the offset of the first zero byte in a range; `None` if it has none.
 pub(super) fn first_zero(file: &File, at: u64, end: u64) -> io::Result<Option<u64>> {
     let mut buffer = vec![0; CHUNK];
     let mut at = at;
@@ -325,7 +325,7 @@ pub(super) fn first_zero(file: &File, at: u64, end: u64) -> io::Result<Option<u6
     Ok(None)
 }
 
-/// Fills the buffer up to the end of the file; returns the number of bytes read.
+/// Reads bytes from offset `at` until the buffer is full or the file ends. Returns the number of bytes read.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! The journal's interface: opens it, appends records, reports its state.
+//! The interface of the journal: opening it, appending records, and reporting its state.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -33,20 +33,21 @@ use crate::{
     },
 };
 
-/// An open journal, with what its records left open.
+/// An open journal, with what its records left unfinished.
 #[derive(Debug)]
 pub(crate) struct OpenedJournal {
     pub journal: Arc<Journal>,
-    /// Requests that were running when the previous process ended, in the order of their admission, with their last
+    /// The requests that were running when the previous process ended, in the order of their admission, each with its last
     /// checkpoint. `settlement/left_over.rs` charges them.
     pub unsettled: Vec<(AdmittedRequest, Option<Checkpoint>)>,
-    /// Requests whose settlement may be in a damaged part of the journal; `settlement/left_over.rs` decides.
+    /// The requests whose settlement may be in a damaged part of the journal. `settlement/left_over.rs` decides whether to charge
+    /// them.
     pub possibly_settled: Vec<UncertainSettlement>,
-    /// Lease holders of earlier processes, each with the account whose lease it may still hold.
+    /// The lease holders of earlier processes, each with an account whose lease it may still hold.
     pub lessees: Vec<(NodeId, SmolStr)>,
 }
 
-/// The journal of this node. Every method may be called from any thread.
+/// The journal of this node. Every method can be called from any thread.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(super) engine: Arc<JournalEngine>,
@@ -54,10 +55,11 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the folder, creating it at the first use, and reads it. Blocks until that is done.
+    /// Opens the journal in the folder of the settings, which is created at the first use, and reads it. Blocks until the journal
+    /// is read.
     ///
     /// # Errors
-    /// Another process uses the folder, it is a copy, or a file operation fails. Damaged records are not an error.
+    /// Another process uses the folder, the folder is a copy, or a file operation fails. Damaged records are not an error.
     pub(crate) fn open(settings: &JournalConfig) -> Result<OpenedJournal, JournalError> {
         Self::open_with(settings, Arc::new(RealDisk))
     }
@@ -118,12 +120,13 @@ impl Journal {
         })
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub(crate) fn node(&self) -> &NodeId {
         &self.engine.folder.node
     }
 
-    /// Records in the folder that this process takes no new requests: a process that starts meanwhile uses another lane.
+    /// Records in the folder that this process accepts no new requests, so that a process that starts in the meantime uses
+    /// another lane.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -134,10 +137,11 @@ impl Journal {
             .map_err(|source| JournalError::io(&folder.path, source))
     }
 
-    /// Reserves `bytes` for records ([`REQUEST_BYTES`] for a request). Reserved room can be written even if the disk fills up.
+    /// Reserves `bytes` for records ([`REQUEST_BYTES`] for a request). Reserved room can be written even if the disk becomes
+    /// full.
     ///
     /// # Errors
-    /// No room can be reserved: the request must not be served. Another attempt may succeed a second later.
+    /// No room can be reserved, so the request must not be served. Another attempt may succeed a second later.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, JournalUnavailable> {
         let engine = &self.engine;
         if !engine.free.reserve_if_open(bytes) {
@@ -145,7 +149,7 @@ impl Journal {
             let mut state = engine.lock();
             let promised = state.tail.reserve(bytes, &engine.folder);
             if promised.is_err() {
-                // The cause may go away.
+                // The thread checks whether the cause is gone.
                 engine.request_housekeeping(&mut state);
             }
             promised?;
@@ -153,10 +157,10 @@ impl Journal {
         Ok(Reservation::new(Arc::clone(&engine.free), bytes))
     }
 
-    /// Appends a record that is not a step. Uses the reservation's room, and reserves more if that does not suffice.
+    /// Appends a record that is not a step. It uses the reservation's room, and reserves more if that does not suffice.
     ///
     /// # Errors
-    /// The record is too large or a step, there is no room, or the disk fails. Nothing is recorded then.
+    /// The record is too large or a step, there is no room, or the disk fails. Then nothing is recorded.
     pub(crate) fn append(&self, record: &Record, reservation: &mut Reservation) -> Result<Position, JournalError> {
         if matches!(record, Record::Step { .. }) {
             return Err(JournalError::UnnumberedStep);
@@ -164,11 +168,11 @@ impl Journal {
         self.write(&mut self.engine.lock(), record, reservation)
     }
 
-    /// Appends a change of an account as its next step; returns the step's number and position. `floor` is the store's watermark,
-    /// if the caller knows it, else 0: the number is greater.
+    /// Appends a change of an account as the account's next step. Returns the step's number and position. `floor` is the store's
+    /// watermark, or 0 if the caller does not have it. The step's number is greater than `floor`.
     ///
     /// # Errors
-    /// As for [`Journal::append`]. The number is not used then.
+    /// As for [`Journal::append`]. Then the number is not used.
     pub(crate) fn append_step(
         &self,
         account: &str,
@@ -213,7 +217,7 @@ impl Journal {
         Ok(position)
     }
 
-    /// Fills in the frame's head and writes the frame, using the reservation's room. Returns its position and the time in
+    /// Fills in the frame's head and writes the frame in the reservation's room. Returns the frame's position, and the time in
     /// milliseconds since the Unix epoch. The caller adds the record to the contents.
     pub(super) fn write_frame(
         &self,
@@ -236,7 +240,7 @@ impl Journal {
         let mut written = state.tail.write(frame, folder);
         if let Err(error) = &written {
             self.record_failure(error);
-            // The next segment may work: one bad block must not lose a settlement.
+            // A second attempt in the next segment may succeed, so that a single bad block does not lose a settlement.
             written = state.tail.write(frame, folder);
         }
         let now = clock::unix_millis();
@@ -262,7 +266,7 @@ impl Journal {
     /// Waits until a record is on disk.
     ///
     /// # Errors
-    /// [`JournalError::NotDurable`].
+    /// [`JournalError::NotDurable`]: the disk failed before.
     pub(crate) async fn wait_until_synced(&self, position: Position) -> Result<(), JournalError> {
         let mut synced = self.engine.synced.subscribe();
         match synced.wait_for(|synced| synced.is_decided(position)).await {
@@ -271,22 +275,23 @@ impl Journal {
         }
     }
 
-    /// Reads records from a position onwards.
+    /// Creates a reader of the records from a position onwards.
     pub(crate) fn reader(&self, from: Position) -> JournalRecordReader {
         JournalRecordReader::new(Arc::clone(&self.engine), from, ReadScope::Written)
     }
 
-    /// The number of requests of a key and of its account that this process has settled and the store has not acknowledged.
+    /// Returns the numbers of requests of a key, and of its account, that this process has settled and the store has not
+    /// acknowledged.
     pub(crate) fn pending_settlements(&self, account: &str, key: &KeyId) -> (u64, u64) {
         self.engine.lock().contents.accounts.pending_settlements(account, key)
     }
 
-    /// Notified whenever the store has acknowledged steps of an account: holds may have ended.
+    /// Returns the notifier that is notified when the store acknowledges steps of an account, because holds may have ended then.
     pub(crate) fn acknowledgements(&self, account: &str) -> Arc<Notify> {
         self.engine.lock().contents.accounts.acknowledgements(account)
     }
 
-    /// The journal's size on disk, in bytes.
+    /// Returns the journal's size on disk, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.engine.lock();
         let segments = state
@@ -298,12 +303,12 @@ impl Journal {
         segments.saturating_add(state.tail.spare_bytes())
     }
 
-    /// The number of steps that the store has not acknowledged.
+    /// Returns the number of steps that the store has not acknowledged.
     pub(crate) fn unacknowledged_steps(&self) -> u64 {
         self.engine.lock().contents.accounts.unacknowledged()
     }
 
-    /// The age of the oldest unacknowledged step, in milliseconds; 0 if there is none.
+    /// Returns the age of the oldest unacknowledged step, in milliseconds; 0 if there is none.
     pub(crate) fn oldest_unacknowledged_ms(&self) -> u64 {
         let oldest = self.engine.lock().contents.accounts.oldest_ms();
         oldest.map_or(0, |at| {
@@ -311,17 +316,18 @@ impl Journal {
         })
     }
 
-    /// The number of failed writes and syncs since the start.
+    /// Returns the number of failed writes and syncs since the start.
     pub(crate) fn failures(&self) -> u64 {
         self.engine.failures.load(Ordering::Relaxed)
     }
 
-    /// The number of steps found lost since the start: neither applied by the store nor in the journal any more.
+    /// Returns the number of steps that were found lost since the start: the store has not applied them, and the journal no
+    /// longer has them.
     pub(crate) fn lost_steps(&self) -> u64 {
         self.engine.lost.load(Ordering::Relaxed)
     }
 
-    /// The position of the next record.
+    /// Returns the position of the next record.
     pub(crate) fn end(&self) -> Position {
         let state = self.engine.lock();
         Position {
@@ -330,18 +336,18 @@ impl Journal {
         }
     }
 
-    /// Why nothing can be admitted now; `None` if a request can be recorded.
+    /// Returns why nothing can be admitted now; `None` if a request can be recorded.
     pub(crate) fn unavailability(&self) -> Option<JournalUnavailable> {
         self.engine.check_folder_if_idle();
         self.engine.lock().tail.unavailability(REQUEST_BYTES)
     }
 
-    /// The number of damaged parts found, and saved in quarantine, since the start.
+    /// Returns the number of damaged parts that were found, and saved in quarantine, since the start.
     pub(crate) fn damaged_parts(&self) -> u64 {
         self.engine.damaged.load(Ordering::Relaxed)
     }
 
-    /// The number of accounts that have steps here, or had some in segments that were removed.
+    /// Returns the number of accounts that have steps in this journal, or had steps in segments that were removed.
     pub(crate) fn accounts_known(&self) -> usize {
         self.engine.lock().contents.accounts.numbers().len()
     }
@@ -352,38 +358,38 @@ impl Drop for Journal {
         self.engine.lock().closing = true;
         self.engine.work.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The thread ends after at most one sync.
+            // The thread ends after at most one more sync.
             let _ = thread.join();
         }
     }
 }
 
-/// How many processes may share the folder: one that serves, the others shutting down.
+/// The maximum number of processes that share a folder: one of them serves, and the others are shutting down.
 pub(crate) const LANES_MAX: usize = 16;
 
-/// How a process starts among those that use the folder.
+/// How a process starts, in relation to other processes that use the same folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartRole {
-    /// On its own: it refuses to start if another process serves, but not if others are only shutting down.
+    /// The process starts on its own. It refuses to start if another process serves, but not if others are only shutting down.
     Alone,
-    /// Started by the serving process, which vouches for all others.
+    /// The serving process has started this one as its successor. It vouches for all other processes.
     Successor,
 }
 
 /// The journals that a process opens at its start.
 #[derive(Debug)]
 pub(crate) struct ProcessJournals {
-    /// The one that it writes to.
+    /// The journal that the process writes to.
     pub(crate) own: OpenedJournal,
-    /// The orphaned ones.
+    /// The orphaned journals, whose processes have ended.
     pub(crate) orphaned: Vec<OpenedJournal>,
 }
 
 impl ProcessJournals {
-    /// Opens all unused lanes, or a new one if there is none. Blocks until they are read.
+    /// Opens all lanes that no process uses, or a new lane if there is none. Blocks until they are read.
     ///
     /// # Errors
-    /// As for [`Journal::open`]; [`JournalError::InUse`] if another process serves with this folder, or all lanes are in use.
+    /// As for [`Journal::open`]. [`JournalError::InUse`] if another process serves with this folder, or if all lanes are in use.
     pub(crate) fn open(settings: &JournalConfig, place: StartRole) -> Result<Self, JournalError> {
         let mut opened = Vec::new();
         for (number, path) in paths(settings).enumerate() {
@@ -408,7 +414,7 @@ impl ProcessJournals {
         Ok(Self { own, orphaned: opened })
     }
 
-    /// The number of accounts of the lane that knows most.
+    /// Returns the number of accounts in the lane that has the most.
     pub(crate) fn accounts_known(&self) -> usize {
         let lanes = self.orphaned.iter().chain([&self.own]);
         lanes.map(|lane| lane.journal.accounts_known()).max().unwrap_or(0)
@@ -420,15 +426,15 @@ impl ProcessJournals {
 pub(crate) struct OrphanScan {
     /// The journals that were opened.
     pub(crate) opened: Vec<OpenedJournal>,
-    /// The number of journals that are open already, in this or another process.
+    /// The number of journals that are already open, in this process or another.
     pub(crate) in_use: usize,
 }
 
-/// Opens the journals whose processes have ended since. One that cannot be opened is logged and added to `refused`, and not
-/// tried again. Blocks until they are read.
+/// Opens the journals whose processes have ended. A journal that cannot be opened is logged and added to `refused`, and is not
+/// tried again. Blocks until the journals are read.
 pub(crate) fn open_orphaned(settings: &JournalConfig, refused: &mut BTreeSet<PathBuf>) -> OrphanScan {
     let (mut opened, mut in_use) = (Vec::new(), 0);
-    // If the folder was replaced, the new one is not to be touched.
+    // If the folder was replaced, the new one must not be touched.
     for path in paths(settings).filter(|path| folder::is_journal(path)) {
         if refused.contains(&path) {
             continue;
@@ -437,7 +443,7 @@ pub(crate) fn open_orphaned(settings: &JournalConfig, refused: &mut BTreeSet<Pat
             Ok(lane) => opened.push(lane),
             Err(JournalError::InUse(_)) => in_use += 1,
             Err(error) => {
-                tracing::error!(%error, "an orphaned journal cannot be opened: its requests are not settled before the next start");
+                tracing::error!(%error, "cannot open an orphaned journal: its requests are not settled before the next start");
                 refused.insert(path);
             }
         }

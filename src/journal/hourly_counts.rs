@@ -1,4 +1,4 @@
-//! Counts settled requests for the stability record, by the hour in which they ended.
+//! Counters of settled requests for the stability record, by the hour in which the requests ended.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use crate::{
     journal::Position,
 };
 
-/// The number of recent hours kept in memory without their segments: twice the published window.
+/// For this number of most recent hours, the counters stay in memory even if their segments are removed. It is twice the
+/// published window.
 const HOURS_KEPT: i64 = 48;
 
-/// Adds a row's counts to the bucket of its hour.
+/// Adds a row to the counters of its hour and model. `bucket_of` returns the counters of an hour.
 pub(super) fn count<'a>(row: &Row, bucket_of: impl FnOnce(Hour) -> &'a mut ModelCounters) {
     let Some(counters) = StabilityCounters::from_row(row) else {
         return;
@@ -27,13 +28,13 @@ pub(super) fn count<'a>(row: &Row, bucket_of: impl FnOnce(Hour) -> &'a mut Model
     }
 }
 
-/// The counts of an hour.
+/// The counters of an hour.
 #[derive(Debug)]
 struct HourCount {
     bucket: ModelCounters,
-    /// The hour has grown since it was last returned.
+    /// Whether the counters have grown since they were last returned.
     changed: bool,
-    /// The last segment with a row of the hour.
+    /// The number of the last segment with a row of the hour.
     segment: u64,
 }
 
@@ -54,22 +55,22 @@ impl HourCount {
     }
 }
 
-/// The counts of all hours in memory.
+/// The counters of all hours in memory.
 #[derive(Debug, Default)]
 pub(super) struct HourlyCounts {
     hours: BTreeMap<Hour, HourCount>,
-    /// The position of the last row.
+    /// The position of the last row in the counters; `None` if there is no row.
     last: Option<Position>,
 }
 
 impl HourlyCounts {
-    /// Counts a row recorded at a position.
+    /// Adds a row that was recorded at a position.
     pub(super) fn count_row(&mut self, row: &Row, position: Position) {
         count(row, |hour| &mut self.hour_mut(hour, position.segment).bucket);
         self.last = self.last.max(Some(position));
     }
 
-    /// Adds the counts of a segment whose last row is at `last`.
+    /// Adds the counters of a segment. `last` is the position of the segment's last row, or `None` if it has no rows.
     pub(super) fn add_segment(&mut self, hours: &BTreeMap<Hour, ModelCounters>, last: Option<Position>) {
         let Some(last) = last else { return };
         for (hour, bucket) in hours {
@@ -88,12 +89,12 @@ impl HourlyCounts {
         tally
     }
 
-    /// The position of the last row.
+    /// Returns the position of the last row in the counters; `None` if there is no row.
     pub(super) fn last(&self) -> Option<Position> {
         self.last
     }
 
-    /// The hours that grew since the last call.
+    /// Returns the hours whose counters have grown since the last call.
     pub(super) fn take_changed(&mut self) -> Vec<NodeHourCounters> {
         let changed = self.hours.iter_mut().filter(|(_, tally)| tally.changed);
         changed
@@ -104,12 +105,12 @@ impl HourlyCounts {
             .collect()
     }
 
-    /// All hours in memory, in full.
+    /// Returns the counters of all hours in memory.
     pub(super) fn shares(&self) -> Vec<NodeHourCounters> {
         self.hours.iter().map(|(hour, tally)| tally.share(*hour)).collect()
     }
 
-    /// Marks hours as changed again.
+    /// Marks hours as grown, so that the next call of `take_changed` returns them again.
     pub(super) fn mark_changed(&mut self, hours: &[Hour]) {
         for hour in hours {
             if let Some(tally) = self.hours.get_mut(hour) {
@@ -118,7 +119,8 @@ impl HourlyCounts {
         }
     }
 
-    /// Forgets the hours without rows in segments after the removed one, unless they are recent or have not been returned.
+    /// Removes the hours that have no rows in segments after the removed one, unless they are recent or have not been returned
+    /// since they grew.
     pub(super) fn remove_segment(&mut self, segment: u64, now: Hour) {
         let oldest = now.plus(-HOURS_KEPT);
         self.hours

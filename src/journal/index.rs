@@ -1,7 +1,7 @@
 //! The index of a complete segment: a small file next to it, `NNN.idx`, with everything that a start needs of the segment.
 //!
-//! It only saves reading the segment. An index with a wrong checksum, of another node, or for another segment length is
-//! ignored, and written again after the segment was read. Therefore it is not synced.
+//! The index only saves reading the segment. An index with a wrong checksum, of another node, or of a segment of another length
+//! is ignored, and written again after the segment was read. Therefore it is not synced.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -30,43 +30,45 @@ use crate::{
     },
 };
 
-/// The largest index. A segment that would need a larger one, for very many accounts or running requests, gets none.
+/// The maximum size of an index, in bytes. A segment whose index would be larger, because of very many accounts or running
+/// requests, has no index.
 const INDEX_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The records in a segment of a request that had not ended: the offsets where they begin.
+/// The records in one segment of a request that had not ended, by the offsets at which they begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OpenRequest {
-    /// Its admission, if that is in this segment.
+    /// The offset of the request's admission; `None` if that is in another segment.
     pub(super) admitted: Option<u64>,
-    /// Its last checkpoint, if that is in this segment.
+    /// The offset of the request's last checkpoint; `None` if that is in another segment.
     pub(super) checkpoint: Option<u64>,
 }
 
-/// The part of an index that is collected only for it.
+/// The part of an index that is collected only for the index.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct IndexDetails {
-    /// Where the last record of each key begins.
+    /// The offset of the last record of each key.
     pub(super) keys: HashMap<KeyId, u64>,
-    /// Where the last record of each account begins.
+    /// The offset of the last record of each account.
     pub(super) records: HashMap<SmolStr, u64>,
-    /// Requests of earlier segments that ended in this one.
+    /// The requests that were admitted in earlier segments and ended in this one.
     pub(super) ended: Vec<SmolStr>,
-    /// The counts of the segment's settled rows, by hour and model.
+    /// The counters of the segment's settled rows, by hour and model.
     pub(super) tallies: BTreeMap<Hour, ModelCounters>,
-    /// Requests with records in the segment that had not ended when it was complete; `None` while it is not.
+    /// The requests with records in the segment that had not ended when the segment was complete; `None` while it is not
+    /// complete.
     pub(super) left: Option<HashMap<SmolStr, OpenRequest>>,
 }
 
-/// All that a start needs to know of a segment whose steps are all acknowledged.
+/// Everything that a start needs of a segment if all its steps are acknowledged.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SegmentIndex {
-    /// The length of its data, and of its file.
+    /// The length of the segment's data, which is also the length of its file, in bytes.
     pub(super) end: u64,
-    /// When its last record was written, in milliseconds since the Unix epoch.
+    /// The time at which the segment's last record was written, in milliseconds since the Unix epoch.
     pub(super) last_ms: i64,
-    /// The offset of its last settlement with a row, if it has any.
+    /// The offset of the segment's last settlement with a row; `None` if it has none.
     pub(super) last_row: Option<u64>,
-    /// The first and the last step of each account.
+    /// The numbers of the first and the last step of each account in the segment.
     pub(super) steps: QuickMap<SmolStr, (u64, u64)>,
     pub(super) rest: IndexDetails,
 }
@@ -79,7 +81,7 @@ struct IndexFile<I> {
     index: I,
 }
 
-/// The index of a segment; `None` if the segment has to be read.
+/// Reads the index of a segment; `None` if there is no valid one and the segment has to be read.
 pub(super) fn read(folder: &JournalFolder, number: u64) -> Option<SegmentIndex> {
     let path = folder.index(number);
     let bytes = fs::metadata(&path).ok()?.len();
@@ -89,7 +91,7 @@ pub(super) fn read(folder: &JournalFolder, number: u64) -> Option<SegmentIndex> 
     if index.is_none() {
         tracing::warn!(
             index = %path.display(),
-            "the index of a journal segment does not match its segment: the segment is read instead"
+            "cannot use the index of a journal segment, because it does not match the segment: the segment is read instead"
         );
     }
     index
@@ -119,64 +121,64 @@ pub(super) fn write(folder: &JournalFolder, number: u64, index: &SegmentIndex) -
     folder.write_index(number, text.as_bytes())
 }
 
-/// Truncates a segment to its data. Its modification time stays that of its last record, which is its age.
+/// Truncates a segment to its data. Its modification time stays the time of its last record, from which its age is computed.
 pub(super) fn truncate(file: &File, end: u64, last_ms: i64) -> io::Result<()> {
     file.set_len(end)?;
     let since = Duration::from_millis(u64::try_from(last_ms).unwrap_or(0));
     file.set_modified(SystemTime::UNIX_EPOCH + since)
 }
 
-/// The journal's knowledge of one segment.
+/// The facts about one segment that the journal holds in memory.
 #[derive(Debug, Default)]
 pub(super) struct SegmentSummary {
-    /// The offset after its last frame.
+    /// The offset after the segment's last frame.
     pub(super) end: u64,
-    /// Its size on disk, in bytes.
+    /// The segment's size on disk, in bytes.
     pub(super) bytes: u64,
-    /// The first and the last step of each account in it.
+    /// The numbers of the first and the last step of each account in the segment.
     pub(super) steps: QuickMap<SmolStr, (u64, u64)>,
-    /// Requests that were admitted in it and have not ended.
+    /// The number of requests that were admitted in the segment and have not ended.
     pub(super) running: u64,
-    /// When its last record was written, in milliseconds since the Unix epoch.
+    /// The time at which the segment's last record was written, in milliseconds since the Unix epoch.
     pub(super) last_ms: i64,
-    /// The offset of its last settlement with a row, if it has any.
+    /// The offset of the segment's last settlement with a row; `None` if it has none.
     pub(super) last_row: Option<u64>,
-    /// The further content of its index; `None` if it has an index, or must not get one.
+    /// The further content of the segment's index; `None` if the segment has an index already, or must not get one.
     pub(super) index_details: Option<Box<IndexDetails>>,
 }
 
-/// A request that has not ended.
+/// The positions of the records of a request that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunningRequest {
-    /// The position of its admission.
+    /// The position of the request's admission.
     pub(super) admitted: Position,
-    /// The position of its last checkpoint.
+    /// The position of the request's last checkpoint; `None` if it has none.
     pub(super) checkpoint: Option<Position>,
 }
 
-/// What the journal keeps in memory about its segments.
+/// The facts about all segments that the journal holds in memory.
 #[derive(Debug, Default)]
 pub(super) struct JournalContents {
     pub(super) segments: BTreeMap<u64, SegmentSummary>,
     pub(super) accounts: StepTracker,
-    /// Requests that have not ended.
+    /// The requests that have not ended, by their ids.
     pub(super) running: QuickMap<SmolStr, RunningRequest>,
-    /// The last record of each key.
+    /// The position of the last record of each key.
     pub(super) keys: HashMap<KeyId, Position>,
-    /// The last record of each account.
+    /// The position of the last record of each account.
     pub(super) records: HashMap<SmolStr, Position>,
-    /// The counts of the settled rows.
+    /// The counters of settled rows by hour and model.
     pub(super) hourly_counts: HourlyCounts,
-    /// The rows up to this position are published in the stability record.
+    /// The position up to which all rows are published in the stability record.
     pub(super) published: Position,
     /// The positions of the sinks.
     pub(super) retainers: Retainers,
-    /// By account, the last holder of a lease that admitted requests of earlier processes.
+    /// For each account, the last holder of a lease from which requests of earlier processes were admitted.
     pub(super) lessees: HashMap<SmolStr, NodeId>,
 }
 
 impl JournalContents {
-    /// Adds a new segment; the previous one is complete.
+    /// Adds a new segment. The previous one is complete.
     pub(super) fn begin_segment(&mut self, position: Position, bytes: u64, at_ms: i64) {
         self.seal_last();
         let summary = SegmentSummary {
@@ -189,7 +191,7 @@ impl JournalContents {
         self.segments.insert(position.segment, summary);
     }
 
-    /// Completes the last segment: records the running requests for its index.
+    /// Completes the last segment: records the requests that are running, for its index.
     pub(super) fn seal_last(&mut self) {
         let Some(mut last) = self.segments.last_entry() else {
             return;
@@ -210,14 +212,15 @@ impl JournalContents {
         rest.left = Some(left.map(|(request, left)| (request.clone(), left)).collect());
     }
 
-    /// Gives up the pending indexes: after a failed sync it is not certain that their segments are on disk.
+    /// Cancels the pending indexes, because after a failed sync it is not certain that their segments are on disk.
     pub(super) fn cancel_indexes(&mut self) {
         for segment in self.segments.values_mut() {
             segment.index_details = None;
         }
     }
 
-    /// The first complete segment before segment `end` that lacks its index, with the index.
+    /// Returns the first complete segment before segment `end` that lacks its index, and the content of that index; `None` if no
+    /// segment lacks one.
     pub(super) fn take_index(&mut self, end: u64) -> Option<(u64, SegmentIndex)> {
         let mut complete = self.segments.range_mut(..end);
         complete.find_map(|(number, segment)| {
@@ -264,7 +267,7 @@ impl JournalContents {
                     free.insert(RunningRequest { admitted, checkpoint });
                     running += 1;
                 }
-                // Its admission is lost.
+                // The record of the request's admission is lost.
                 (Entry::Vacant(_), None) => {}
             }
         }
@@ -280,7 +283,7 @@ impl JournalContents {
         self.segments.insert(number, summary);
     }
 
-    /// Adds a record at `position` that ends at `end`. `live`: this process has written it.
+    /// Adds a record that begins at `position` and ends at offset `end`. `live` is true if this process has written the record.
     pub(super) fn add_record(&mut self, record: &Record, position: Position, end: u64, at_ms: i64, live: bool) {
         self.extend_segment(position, end, at_ms);
         match record {
@@ -303,7 +306,7 @@ impl JournalContents {
         }
     }
 
-    /// Adds a record of checkpoints at `position` that ends at `end`.
+    /// Adds a record of checkpoints that begins at `position` and ends at offset `end`.
     pub(super) fn add_checkpoints(&mut self, checkpoints: &[Checkpoint], position: Position, end: u64, at_ms: i64) {
         self.extend_segment(position, end, at_ms);
         self.set_checkpoints(checkpoints, position);
@@ -354,7 +357,7 @@ impl JournalContents {
                 if let Some(lease) = settlement.lease.as_ref().filter(|_| !live) {
                     self.lessees.insert(account.into(), lease.holder.clone());
                 }
-                // The store counts the running requests of a lease itself.
+                // The store itself counts the running requests of a lease.
                 (live && !is_patient).then(|| Arc::new(settlement.key.clone()))
             }
             AccountChange::Open { .. } | AccountChange::Credit { .. } | AccountChange::Adjust { .. } => None,
@@ -387,7 +390,8 @@ impl JournalContents {
         }
     }
 
-    /// Removes a request that has ended; returns the segment in which it was admitted.
+    /// Removes a request that has ended. Returns the number of the segment in which it was admitted; `None` if the request is
+    /// unknown.
     fn remove_running(&mut self, request: &str) -> Option<u64> {
         let number = self.running.remove(request)?.admitted.segment;
         if let Some(segment) = self.segments.get_mut(&number) {
@@ -412,8 +416,8 @@ impl JournalContents {
         })
     }
 
-    /// Whether every sink has the segment's rows (every required sink if the disk is `short`), and an embedded store has all its
-    /// steps in its file.
+    /// Whether every sink has the segment's rows, or every required sink if the disk is `short`, and an embedded store has all
+    /// its steps in its file.
     pub(super) fn is_delivered(&self, number: u64, short: bool) -> bool {
         let store = self.retainers.get(JournalSink::EMBEDDED_STORE.name);
         let written = store.is_none_or(|store| store.passed.segment > number);
@@ -427,7 +431,7 @@ impl JournalContents {
             })
     }
 
-    /// Removes a segment.
+    /// Removes the facts about a segment whose file was removed.
     pub(super) fn remove_segment(&mut self, number: u64, now_ms: i64) {
         self.segments.remove(&number);
         self.keys.retain(|_, position| position.segment != number);
@@ -435,7 +439,7 @@ impl JournalContents {
         self.hourly_counts.remove_segment(number, Hour::from_unix_ms(now_ms));
     }
 
-    /// The accounts with steps in the segments.
+    /// Returns the names of all accounts with steps in the segments.
     pub(super) fn account_names(&self) -> Vec<SmolStr> {
         let mut names: Vec<SmolStr> = self
             .segments

@@ -1,4 +1,4 @@
-//! Reads records in their order.
+//! A reader of the journal's records in their order.
 
 use std::{fs::File, sync::Arc};
 
@@ -11,22 +11,22 @@ use crate::{
     },
 };
 
-/// Reads records from a position onwards. Blocks on the disk, rarely for long.
+/// Reads records from a position onwards. It blocks on the disk, rarely for long.
 pub(crate) struct JournalRecordReader {
     engine: Arc<JournalEngine>,
     position: Position,
     frames: Option<(u64, FrameReader)>,
     scope: ReadScope,
-    /// The readable part of the current segment; determined again at its end.
+    /// The readable part of the current segment. It is determined again when the reader reaches its end.
     extent: Option<SegmentExtent>,
 }
 
 /// The records that a reader returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadScope {
-    /// All that are written.
+    /// All records that are written.
     Written,
-    /// The steps that are either on disk or counted as lost.
+    /// The steps that are either on disk or recorded as lost.
     StepsOnDisk,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum ReadScope {
 struct SegmentExtent {
     number: u64,
     end: u64,
-    /// More may be written.
+    /// Whether more may be written to the segment.
     open: bool,
 }
 
@@ -50,12 +50,13 @@ impl JournalRecordReader {
         }
     }
 
-    /// The position of the next record.
+    /// Returns the position of the next record.
     pub(super) fn position(&self) -> Position {
         self.position
     }
 
-    /// Reads the next record; `None` if there is none yet. Damage is not an error: it is saved in quarantine and skipped.
+    /// Reads the next record; `None` if there is none yet. Damage is not an error: the damaged bytes are saved in quarantine and
+    /// skipped.
     ///
     /// # Errors
     /// A segment cannot be read. The next call tries again.
@@ -90,7 +91,7 @@ impl JournalRecordReader {
         let failed = |source| JournalError::io(&path(), source);
         if self.frames.as_ref().is_none_or(|(number, _)| *number != extent.number) {
             let file = File::open(path()).map_err(|error| {
-                // The segment may have been removed meanwhile.
+                // The segment may have been removed in the meantime.
                 self.extent = None;
                 failed(error)
             })?;
@@ -117,7 +118,7 @@ impl JournalRecordReader {
         };
         let position = self.position;
         self.position.offset = frames.next_offset();
-        // `None` for a record that cannot be decoded; the start has logged it.
+        // `None` stands for a record that cannot be decoded. It was logged at the start.
         Ok(record.map(|record| (position, record)))
     }
 
@@ -141,7 +142,7 @@ impl JournalRecordReader {
     }
 
     fn find_extent(&self) -> Option<SegmentExtent> {
-        // Read before the state: otherwise records written meanwhile would count as being on disk.
+        // This is read before the state. Otherwise records that are written in between would be taken for records on disk.
         let synced = self.engine.synced.borrow().decided_end();
         let state = self.engine.lock();
         let (number, segment) = state.contents.segments.range(self.position.segment..).next()?;

@@ -1,9 +1,9 @@
-//! Reads the segments at a start, and handles damage.
+//! Reads the journal's segments at a start, and handles damage.
 //!
-//! A segment whose steps are all acknowledged is restored from its index ([`index`]); only the records of its open
-//! requests are read. Every other segment is read from its beginning. A record at the very end that a crash left
-//! incomplete is cut off. Any other invalid bytes are damage: they are saved in `quarantine`, and reading continues with
-//! the next valid frame ([`damage`]).
+//! A segment whose steps are all acknowledged is restored from its index ([`index`]), and only the records of its running
+//! requests are read. Every other segment is read from its beginning. An incomplete record at the very end, which a crash has
+//! left, is cut off. All other invalid bytes are damage: they are saved in `quarantine`, and reading continues with the next
+//! valid frame ([`damage`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -29,21 +29,21 @@ use crate::journal::{
 pub(super) struct JournalReplay {
     pub(super) contents: JournalContents,
     pub(super) unsettled: Vec<UnsettledRequest>,
-    /// Further requests, whose settlements damage may have destroyed.
+    /// Further running requests, whose settlements damage may have destroyed.
     pub(super) possibly_settled: Vec<UncertainSettlement>,
     gaps: Gaps,
     /// The number of damaged parts.
     pub(super) damaged: u64,
     /// The number of the next segment.
     pub(super) next_segment: u64,
-    /// The segments that were read in full, not restored from their index.
+    /// The segments that were read completely rather than restored from their index.
     pub(super) segments_read: Vec<u64>,
 }
 
 /// A request that was running, with its last checkpoint.
 type UnsettledRequest = (AdmittedRequest, Option<Checkpoint>);
 
-/// The same with the position of its admission.
+/// A request that was running, with its last checkpoint and the position of its admission.
 type LocatedRequest = (Position, UnsettledRequest);
 
 /// A request whose settlement may be among the steps that damage has destroyed.
@@ -51,11 +51,11 @@ type LocatedRequest = (Position, UnsettledRequest);
 pub(crate) struct UncertainSettlement {
     /// The request, with its last checkpoint.
     pub request: UnsettledRequest,
-    /// The number of the missing step: a store that has applied it has charged the request.
+    /// The number of the missing step. A store that has applied this step has charged the request.
     pub step: u64,
 }
 
-/// Reads the whole journal.
+/// Reads all segments of the journal.
 pub(super) fn replay(folder: &JournalFolder) -> Result<JournalReplay, JournalError> {
     let mut distrusted = BTreeSet::new();
     let mut damaged = 0;
@@ -74,7 +74,7 @@ pub(super) fn replay(folder: &JournalFolder) -> Result<JournalReplay, JournalErr
             return Ok(replayed);
         }
         for number in missing {
-            // The index names records that the segment lacks: the segment is read in the next pass.
+            // The index names records that the segment lacks, so the next pass reads the segment itself.
             if !distrusted.insert(number) {
                 let path = folder.segment(number);
                 return Err(JournalError::io(&path, io::ErrorKind::InvalidData.into()));
@@ -83,12 +83,12 @@ pub(super) fn replay(folder: &JournalFolder) -> Result<JournalReplay, JournalErr
     }
 }
 
-/// Reads every segment, or its index if that suffices and is not distrusted.
+/// Reads every segment, or its index if that suffices and the segment is not among `distrusted`.
 fn read_segments(folder: &JournalFolder, distrusted: &BTreeSet<u64>) -> Result<JournalReplay, JournalError> {
     let failed = |source| JournalError::io(&folder.path, source);
     let mut replayed = JournalReplay::default();
     let numbers_damaged = restore_numbers(folder, &mut replayed.contents).map_err(failed)?;
-    // A second pass finds the same damage.
+    // A second pass finds the same damage again.
     replayed.damaged = u64::from(numbers_damaged && distrusted.is_empty());
     let acknowledged = folder.read(ACKNOWLEDGED).map_err(failed)?;
     let acknowledged = acknowledged
@@ -98,7 +98,7 @@ fn read_segments(folder: &JournalFolder, distrusted: &BTreeSet<u64>) -> Result<J
     replayed.next_segment = segments.last().map_or(1, |last| last + 1).max(acknowledged.segment + 1);
     let last = last_with_data(folder, &segments).map_err(failed)?;
     for number in segments {
-        // An index does not contain the positions of steps, which unacknowledged ones need.
+        // An index does not contain the positions of steps, which are necessary for unacknowledged ones.
         let index = (number < acknowledged.segment && !distrusted.contains(&number))
             .then(|| index::read(folder, number))
             .flatten();
@@ -132,7 +132,7 @@ fn replay_segment(
         // A crash may leave a new segment without its header.
         HeaderCheck::Damaged if head.iter().all(|byte| *byte == 0) => {}
         HeaderCheck::Damaged => {
-            tracing::error!(segment = %path.display(), "the journal segment's header is damaged, its records are read nevertheless");
+            tracing::error!(segment = %path.display(), "the header of a journal segment is damaged: its records are read nevertheless");
         }
     }
     let meta = file.metadata().map_err(failed)?;
@@ -175,7 +175,7 @@ fn replay_segment(
     if longer {
         index::truncate(&file, end, written_ms).map_err(failed)?;
     }
-    // The previous process may not have synced it.
+    // The previous process may not have synced the segment.
     if longer || last {
         file.sync_all().map_err(failed)?;
     }
@@ -185,8 +185,8 @@ fn replay_segment(
     Ok(())
 }
 
-/// The requests that have not ended, each with the position of its admission and its last checkpoint; and the segments that
-/// lack records of them.
+/// Returns the requests that have not ended, each with the position of its admission and its last checkpoint, and the segments
+/// that lack records of such requests.
 fn find_unsettled(
     folder: &JournalFolder,
     contents: &JournalContents,
@@ -224,7 +224,8 @@ fn find_unsettled(
     Ok((found, missing))
 }
 
-/// Reads a segment and saves what is damaged in quarantine; returns the end of its valid records.
+/// Reads a segment, saves damaged bytes in quarantine, and calls `each` with every record. Returns the offset after the valid
+/// records.
 fn read_records(
     folder: &JournalFolder,
     number: u64,
@@ -266,15 +267,15 @@ fn read_records(
                 tracing::error!(
                     segment = number,
                     offset = at,
-                    "a journal record cannot be decoded and is skipped"
+                    "cannot decode a journal record: it is skipped"
                 );
             }
         }
     }
 }
 
-/// Whether an invalid frame is the torn last write of a crash: its end is missing and only zeros follow. A payload contains no
-/// zeros ([`crate::domain::ledger::journaled`]), while the heads of complete frames after it do.
+/// Whether an invalid frame is the last write before a crash, which was cut off: its end is missing, and only zeros follow. A
+/// payload contains no zeros ([`crate::domain::ledger::journaled`]), whereas the heads of complete frames after it do.
 fn is_torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     let payload = at.saturating_add(frame::HEAD as u64);
     match frame::first_zero(file, payload, at.saturating_add(claimed))? {
@@ -283,7 +284,7 @@ fn is_torn(file: &File, at: u64, claimed: u64) -> io::Result<bool> {
     }
 }
 
-/// The last segment that has a frame; 0 if none has.
+/// Returns the number of the last segment that has a frame; 0 if no segment has one.
 fn last_with_data(folder: &JournalFolder, segments: &[u64]) -> io::Result<u64> {
     for number in segments.iter().rev() {
         let mut head = [0; frame::HEAD];
@@ -295,7 +296,8 @@ fn last_with_data(folder: &JournalFolder, segments: &[u64]) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Restores the step numbers of accounts whose segments may have been removed. Returns whether the file is damaged.
+/// Restores the step numbers of accounts whose segments may have been removed. Returns whether the file with these numbers is
+/// damaged.
 fn restore_numbers(folder: &JournalFolder, contents: &mut JournalContents) -> io::Result<bool> {
     let Some(text) = folder.read(NUMBERS)? else {
         return Ok(false);
@@ -305,7 +307,7 @@ fn restore_numbers(folder: &JournalFolder, contents: &mut JournalContents) -> io
     else {
         tracing::error!(
             file = %folder.path.join(NUMBERS).display(),
-            "the file of the accounts' last step numbers is damaged: the numbers continue from the store and the segments",
+            "cannot read the accounts' last step numbers from their damaged file: they are taken from the store and the segments",
         );
         return Ok(true);
     };

@@ -1,5 +1,5 @@
-//! Removes old segments. A segment is kept until the store has acknowledged all its steps, the stability record and the sinks
-//! have its rows, and it is old enough. If the clock jumps ahead, only one day of segments is removed at a time.
+//! Removes old segments. A segment is retained until the store has acknowledged all its steps, the stability record and the sinks
+//! have its rows, and it is old enough. If the clock jumps ahead, only the segments of one day are removed at a time.
 
 use std::{io, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::{
     },
 };
 
-/// The file with the state of removal.
+/// The file with the progress of the removal.
 const RETENTION: &str = "retention";
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 impl JournalEngine {
-    /// Removes the oldest segments, as far as they are no longer needed.
+    /// Removes the oldest segments that are no longer needed.
     pub(super) fn remove_old(self: &Arc<Self>, now_ms: i64) {
         self.advance_retention(now_ms);
         let short = self.is_disk_short();
@@ -41,7 +41,7 @@ impl JournalEngine {
         };
         self.count_dropped(&numbers);
         let removed = serde_json::to_string(&known).map_err(io::Error::from).and_then(|body| {
-            // The numbers must outlive the steps: an account that counts from 1 again would not be charged.
+            // The step numbers must outlive the steps: an account whose numbers start at 1 again would not be charged.
             self.folder.replace(NUMBERS, folder::with_checksum(&body).as_bytes())?;
             numbers.iter().try_for_each(|number| self.folder.remove(*number))
         });
@@ -53,12 +53,13 @@ impl JournalEngine {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, folder = %self.folder.path.display(), "old journal segments cannot be removed");
+                tracing::error!(%error, folder = %self.folder.path.display(), "cannot remove old journal segments");
             }
         }
     }
 
-    /// Advances removal, on disk first: a start must know that the day has been used.
+    /// Advances the progress of the removal. It is written to disk first, so that a later start does not remove another day on
+    /// the same day.
     fn advance_retention(&self, now_ms: i64) {
         let keep_days = i64::try_from(self.settings.keep.as_secs()).unwrap_or(i64::MAX) / (DAY_MS / 1000);
         let (before, after) = {
@@ -83,12 +84,12 @@ impl JournalEngine {
                 if behind > 0 {
                     tracing::info!(
                         behind_days = behind,
-                        "retention of the journal advances by a day at a time: weir was not running for days, or the clock has jumped"
+                        "old journal segments are removed only one day at a time, because weir was not running for days or the clock has jumped"
                     );
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, folder = %self.folder.path.display(), "old journal segments are kept: the state of removal cannot be written");
+                tracing::warn!(%error, folder = %self.folder.path.display(), "old journal segments are not removed, because the file `retention` cannot be written");
             }
         }
     }
@@ -99,7 +100,8 @@ impl JournalEngine {
     }
 }
 
-/// The segments in their order, each with the day of its last record. The days never decrease, even if the clock was set back.
+/// Returns the segments in their order, each with the day of its last record. The days never decrease, even if the clock was set
+/// back.
 fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
     let segments = state.contents.segments.iter();
     segments.scan(i64::MIN, |latest, (number, segment)| {
@@ -108,11 +110,11 @@ fn last_days(state: &WriteState) -> impl Iterator<Item = (u64, i64)> {
     })
 }
 
-/// The maximum number of indexes written in one round of housekeeping.
+/// The maximum number of indexes that are written in one round of housekeeping.
 const INDEXES_AT_ONCE: usize = 64;
 
 impl JournalEngine {
-    /// Writes the indexes of complete segments that are wholly on disk.
+    /// Writes the indexes of the segments that are complete and completely on disk.
     pub(super) fn write_indexes(&self) {
         for _ in 0..INDEXES_AT_ONCE {
             let synced = self.synced.borrow().decided_end().segment;
@@ -126,11 +128,11 @@ impl JournalEngine {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, index = %self.folder.index(number).display(), "the index of a journal segment cannot be written: the next start reads the segment instead");
+                    tracing::warn!(%error, index = %self.folder.index(number).display(), "cannot write the index of a journal segment: the next start reads the segment instead");
                 }
             }
         }
-        // More segments may need an index.
+        // More segments may lack an index.
         self.request_housekeeping(&mut self.lock());
     }
 }

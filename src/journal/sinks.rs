@@ -1,4 +1,4 @@
-//! Tracks the positions of the sinks that read the journal.
+//! The positions of the sinks that read the journal, and the rows for them.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -17,31 +17,32 @@ use crate::{
     },
 };
 
-/// Below this percentage of free disk space, the journal does not keep rows that only optional sinks lack.
+/// The percentage of free disk space below which the journal removes rows that only optional sinks lack.
 const SHORT_PERCENT: u64 = 5;
 
 impl Journal {
-    /// Sets a sink's position: it has all rows with lower numbers. A sink that has lost rows may go back.
+    /// Sets a sink's position: the sink has all rows with lower numbers. The position of a sink that has lost rows can go back.
     pub(crate) fn set_sink_position(&self, sink: &str, number: u64) {
         if let Some(holder) = self.engine.lock().contents.retainers.get_mut(sink) {
             holder.passed = Position::from_number(number);
         }
     }
 
-    /// A sink's last known position: it had all rows with lower numbers.
+    /// Returns a sink's last reported position: the sink had all rows with lower numbers. 0 if the sink is unknown.
     pub(crate) fn sink_position(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
         let holder = state.contents.retainers.get(sink);
         holder.map_or(0, |holder| holder.passed.number())
     }
 
-    /// The number of rows removed since the start that an optional sink lacked, because the disk was nearly full.
+    /// Returns the number of rows that were removed since the start although an optional sink lacked them, because the disk was
+    /// nearly full.
     pub(crate) fn sink_dropped_rows(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
         state.contents.retainers.get(sink).map_or(0, |holder| holder.dropped)
     }
 
-    /// The size of the journal after a sink's position, in bytes.
+    /// Returns the size of the part of the journal after a sink's position, in bytes.
     pub(crate) fn sink_lag_bytes(&self, sink: &str) -> u64 {
         let state = self.engine.lock();
         let Some(passed) = state.contents.retainers.get(sink).map(|holder| holder.passed) else {
@@ -68,7 +69,7 @@ impl JournalEngine {
         free.is_ok_and(|percent| percent < SHORT_PERCENT)
     }
 
-    /// Counts the rows of segments about to be removed, for each sink that lacks them.
+    /// Counts the rows of segments that are about to be removed, for each sink that lacks them.
     pub(super) fn count_dropped(self: &Arc<Self>, numbers: &[u64]) {
         for number in numbers {
             let last = {
@@ -85,7 +86,7 @@ impl JournalEngine {
                 let rows = self.count_rows(*number, passed);
                 tracing::error!(
                     sink, rows, segment = %self.folder.segment(*number).display(),
-                    "the disk is nearly full: rows that this optional sink lacks are removed from the journal"
+                    "the journal's disk is nearly full: rows that this optional sink lacks are removed from the journal"
                 );
                 if let Some(holder) = self.lock().contents.retainers.get_mut(sink) {
                     holder.dropped = holder.dropped.saturating_add(rows);
@@ -115,20 +116,20 @@ impl JournalEngine {
     }
 }
 
-/// A row with its number in the journal's lane.
+/// A row, with its number in its lane of the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumberedRow {
-    /// Greater than the number of every earlier row.
+    /// The row's number, which is greater than the number of every earlier row in the lane.
     pub number: u64,
-    /// The row, as the store logs it.
+    /// The row as it is written to the consumption log.
     pub row: Row,
 }
 
-/// Reads rows in the order of their numbers. Blocks on the disk, rarely for long.
+/// Reads rows in the order of their numbers. It blocks on the disk, rarely for long.
 pub(crate) struct RowReader(JournalRecordReader);
 
 impl RowReader {
-    /// Reads the next row; `None` if none is on disk yet. The store may not have the row yet.
+    /// Reads the next row; `None` if no further row is on disk yet. The store may not have the row yet.
     ///
     /// # Errors
     /// A segment cannot be read. The next call tries again.
@@ -142,13 +143,13 @@ impl RowReader {
         Ok(None)
     }
 
-    /// The number before which all rows have been read.
+    /// Returns the number before which all rows have been read.
     pub(crate) fn next_number(&self) -> u64 {
         self.0.position().number()
     }
 }
 
-/// The row of a record; `None` if it has none.
+/// Returns the row of a record; `None` if the record has no row.
 pub(super) fn row_of(record: Record) -> Option<Row> {
     let Record::Step { step, .. } = record else { return None };
     match step.change {
@@ -158,7 +159,7 @@ pub(super) fn row_of(record: Record) -> Option<Row> {
 }
 
 impl Journal {
-    /// Reads the rows from a number onwards, as far as they are kept.
+    /// Creates a reader of the rows from a number onwards, as far as the journal still has them.
     pub(crate) fn rows(&self, from: u64) -> RowReader {
         let from = Position::from_number(from);
         RowReader(JournalRecordReader::new(
@@ -168,7 +169,8 @@ impl Journal {
         ))
     }
 
-    /// The number before which the store has acknowledged all rows; 0 while steps that it has forgotten are looked up.
+    /// Returns the number before which the store has acknowledged all rows; 0 while steps that the store has forgotten are looked
+    /// up.
     pub(crate) fn acknowledged_before(&self) -> u64 {
         let state = self.engine.lock();
         let accounts = &state.contents.accounts;
@@ -182,22 +184,22 @@ impl Journal {
         accounts.first_position().unwrap_or(end).number()
     }
 
-    /// The number before which every row is either on disk or counted as lost.
+    /// Returns the number before which every row is either on disk or recorded as lost.
     pub(crate) fn decided_number(&self) -> u64 {
         self.engine.synced.borrow().decided_end().number()
     }
 
-    /// Waits until the journal is synced beyond `number`.
+    /// Waits until every row up to `number` is either on disk or recorded as lost.
     pub(crate) async fn wait_until_decided(&self, number: u64) {
         let mut synced = self.engine.synced.subscribe();
         let _ = synced.wait_for(|synced| synced.decided_end().number() > number).await;
     }
 
-    /// Ensures that every new row gets at least this number: a sink that remembers rows which this journal has lost would mistake
-    /// new ones for them. Returns whether lower numbers would have been used.
+    /// Makes every new row get at least this number. Otherwise a sink that remembers rows that this journal has lost would take
+    /// new rows for them. Returns whether lower numbers would have been used.
     ///
     /// # Errors
-    /// There is no room for a new segment. Nothing has changed then.
+    /// There is no room for a new segment. Then nothing has changed.
     pub(crate) fn raise_numbers(&self, number: u64) -> Result<bool, JournalError> {
         let least = Position::from_number(number);
         let mut state = self.engine.lock();
@@ -214,27 +216,29 @@ impl Journal {
 }
 
 impl Journal {
-    /// The hours whose counters have grown since the last call, each in full, with the position of the last counted row. Pass
-    /// the position to [`Journal::wait_until_synced`] before publishing them, and to [`Journal::mark_published`] after it. After a start every
-    /// hour has grown. Publish them even after [`crate::journal::JournalError::NotDurable`]: settlements are sent then, too.
+    /// Returns the hours whose counters have grown since the last call, each with all its counters, and the position of the last
+    /// row in them. After a start, every hour has grown.
+    ///
+    /// Pass the position to [`Journal::wait_until_synced`] before publishing the hours, and to [`Journal::mark_published`] after
+    /// it. Publish them even after [`crate::journal::JournalError::NotDurable`], because settlements are sent then, too.
     pub(crate) fn take_changed_shares(&self) -> (Vec<NodeHourCounters>, Position) {
         let mut state = self.engine.lock();
         let tallies = &mut state.contents.hourly_counts;
         (tallies.take_changed(), tallies.last().unwrap_or(Position::START))
     }
 
-    /// All hours in memory: those of the segments that are kept, and at least those of the last 48 hours.
+    /// Returns the counters of all hours in memory: the hours of all segments, and at least the last 48 hours.
     pub(crate) fn shares(&self) -> Vec<NodeHourCounters> {
         self.engine.lock().contents.hourly_counts.shares()
     }
 
-    /// Marks hours as not published: [`Journal::take_changed_shares`] returns them again.
+    /// Marks hours as not published, so that [`Journal::take_changed_shares`] returns them again.
     pub(crate) fn mark_unpublished(&self, hours: &[Hour]) {
         self.engine.lock().contents.hourly_counts.mark_changed(hours);
     }
 
-    /// Marks everything up to a position from [`Journal::take_changed_shares`] as published, in every hour and including all earlier
-    /// calls. Segments with unpublished rows are kept: without them, hours would be incomplete after a start.
+    /// Marks all rows up to a position from [`Journal::take_changed_shares`] as published, including those of all earlier calls.
+    /// Segments with unpublished rows are retained, because hours would be incomplete after a start without them.
     pub(crate) fn mark_published(&self, position: Position) {
         let mut state = self.engine.lock();
         let told = &mut state.contents.published;

@@ -1,4 +1,4 @@
-//! The steps that the store has not acknowledged: [`crate::money::settlement`] sends them and reports acknowledgements here.
+//! The steps that the store has not acknowledged. [`crate::money::settlement`] sends them, and reports acknowledgements here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Journal {
-    /// Waits until more steps are on disk; returns their accounts. Only one task may call this.
+    /// Waits until more steps are on disk, and returns the accounts of these steps. Only one task may call this.
     pub(crate) async fn wait_for_steps(&self) -> HashSet<SmolStr> {
         loop {
             let woken = std::mem::take(&mut self.engine.lock().ready);
@@ -33,13 +33,13 @@ impl Journal {
         }
     }
 
-    /// The number of steps of an account that the store has not acknowledged.
+    /// Returns the number of an account's steps that the store has not acknowledged.
     pub(crate) fn unacknowledged_steps_of(&self, account: &str) -> usize {
         self.engine.lock().contents.accounts.unacknowledged_count(account)
     }
 
-    /// The number of steps of an account that the store has not acknowledged; `None` if any of them is urgent. Settlements of
-    /// requests that were admitted from leases are not: nothing waits for them.
+    /// Returns the number of an account's steps that the store has not acknowledged; `None` if something waits for one of them.
+    /// Nothing waits for the settlements of requests that were admitted from leases.
     pub(crate) fn patient_steps(&self, account: &str) -> Option<usize> {
         let state = self.engine.lock();
         let accounts = &state.contents.accounts;
@@ -48,15 +48,15 @@ impl Journal {
             .then(|| accounts.unacknowledged_count(account))
     }
 
-    /// The result of [`Journal::unsent`], if the steps are still in memory: each stays there until it is returned here. `None` if
-    /// [`Journal::unsent`] must read them.
+    /// Returns the same as [`Journal::unsent`] if the steps are still in memory; otherwise `None`, and [`Journal::unsent`] must
+    /// read them. A step stays in memory until it is returned here.
     pub(crate) fn unsent_in_memory(&self, account: &str, max: usize) -> Option<UnsentSteps> {
         let synced = *self.engine.synced.borrow();
         self.engine.lock().contents.accounts.take_cached(account, max, &synced)
     }
 
-    /// Up to `max` steps of an account that are on disk and that the store has not acknowledged: the store must never know more
-    /// than the journal knows after a power cut. Blocks on the disk, rarely for long.
+    /// Returns up to `max` steps of an account that are on disk and that the store has not acknowledged. Only steps on disk are
+    /// sent, because the store must never have more than the journal has after a power cut. Blocks on the disk, rarely for long.
     ///
     /// # Errors
     /// A segment cannot be read. Another attempt may succeed.
@@ -93,7 +93,7 @@ impl Journal {
             }
             next = seq + 1;
         }
-        // The last steps were lost with the end of a segment.
+        // The last steps were lost together with the end of a segment.
         if none_left {
             while next <= last && unsent.steps.len() < max {
                 unsent.push_filler(next);
@@ -107,8 +107,8 @@ impl Journal {
         Ok(unsent)
     }
 
-    /// Records that the store has applied the steps of an account up to `watermark`. Returns `false` if the store has forgotten
-    /// steps that it had acknowledged; [`Journal::look_up_forgotten`] finds them again.
+    /// Records that the store has applied the account's steps up to `watermark`. Returns `false` if the store has forgotten steps
+    /// that it had acknowledged; [`Journal::look_up_forgotten`] finds them again.
     pub(crate) fn acknowledge(&self, account: &str, watermark: u64) -> bool {
         let mut state = self.engine.lock();
         let forward = state.contents.accounts.acknowledge(account, watermark);
@@ -118,12 +118,12 @@ impl Journal {
         forward
     }
 
-    /// The last step of an account that the store has acknowledged.
+    /// Returns the number of the account's last step that the store has acknowledged.
     pub(crate) fn acknowledged_step(&self, account: &str) -> u64 {
         self.engine.lock().contents.accounts.watermark(account)
     }
 
-    /// Every account with steps in the journal, with the number of its last step.
+    /// Returns every account with steps in the journal, with the number of its last step.
     pub(crate) fn last_steps(&self) -> Vec<(SmolStr, u64)> {
         let state = self.engine.lock();
         let names = state.contents.account_names().into_iter();
@@ -142,17 +142,17 @@ impl Journal {
             tracing::error!(
                 account,
                 lost,
-                "steps of the account are lost from the journal and are skipped, its balance may be wrong"
+                "steps of the account are lost from the journal and are skipped: the account's balance may be wrong"
             );
         }
     }
 
-    /// Looks up the steps that the store has forgotten, in one pass over the segments for all accounts. Blocks.
+    /// Looks up the steps that the store has forgotten, for all accounts in one pass over the segments. Blocks.
     ///
     /// # Errors
     /// A segment cannot be read.
     pub(crate) fn look_up_forgotten(&self) -> Result<(), JournalError> {
-        // One thread at a time; one that has waited may find the work done.
+        // Only one thread does this at a time. A thread that has waited may find the work done.
         let _turn = self.engine.lookup.lock();
         let wanted = self.engine.lock().contents.accounts.missing_ranges();
         if wanted.is_empty() {
@@ -211,12 +211,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Every account with steps in the journal.
+    /// Returns the names of all accounts with steps in the journal.
     pub(crate) fn account_names(&self) -> Vec<SmolStr> {
         self.engine.lock().contents.account_names()
     }
 
-    /// The last record of each key and of each account in the journal, for a store that may have lost them. Blocks on the disk.
+    /// Returns the last record of each key and of each account in the journal, for a store that may have lost them. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -235,13 +236,13 @@ impl Journal {
         Ok(last)
     }
 
-    /// Waits until the store has acknowledged all steps recorded so far.
+    /// Waits until the store has acknowledged all steps that were recorded before the call.
     pub(crate) async fn wait_until_acknowledged(&self) {
         let mut behind = self.engine.lock().contents.accounts.unacknowledged_accounts();
         loop {
             let progress = self.engine.progress.notified();
             tokio::pin!(progress);
-            // From now on no notification is missed.
+            // From here on, no notification is missed.
             progress.as_mut().enable();
             {
                 let state = self.engine.lock();
@@ -256,9 +257,9 @@ impl Journal {
 }
 
 impl Journal {
-    /// Records checkpoints, in room that no request has reserved. Returns the number of checkpoints that could not be recorded.
+    /// Records checkpoints in room that no request has reserved. Returns the number of checkpoints that could not be recorded.
     ///
-    /// They are one record, or several if that would be too large: settlements wait while a record is written.
+    /// They are one record, or several if one would be too large: settlements have to wait while a record is written.
     pub(crate) fn record_checkpoints(&self, checkpoints: &[Checkpoint]) -> usize {
         if checkpoints.is_empty() {
             return 0;
@@ -266,11 +267,11 @@ impl Journal {
         let frame_max = usize::try_from(self.engine.lock().tail.frame_max()).unwrap_or(usize::MAX);
         let (mut frame, mut lost, mut rest) = (Vec::new(), 0, checkpoints);
         while !rest.is_empty() {
-            // Encoded outside the lock, so that settlements do not wait for it.
+            // The record is encoded outside the lock, so that settlements do not wait for it.
             frame.clear();
             frame.extend([0; frame::HEAD]);
             let count = Record::write_checkpoints(rest, frame_max.saturating_sub(frame::HEAD), &mut frame);
-            // A checkpoint that is too large is skipped alone.
+            // A single checkpoint that is too large for a record is skipped.
             let (these, next) = rest.split_at_checked(count.max(1)).unwrap_or((rest, &[]));
             if count == 0 || self.write_checkpoints(&mut frame, these).is_err() {
                 lost += these.len();

@@ -1,4 +1,4 @@
-//! The thread that syncs records to disk in groups, and prepares and removes segments.
+//! The thread that syncs records to disk in groups, and creates and removes segments.
 
 use std::{
     fs::File,
@@ -18,11 +18,11 @@ use crate::{
     },
 };
 
-/// The interval of housekeeping while there may be something to do.
+/// The interval between two rounds of housekeeping while there may be something to do.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// The interval of checking meanwhile that the folder is in place.
+/// The interval between two checks that the folder is in place, while there may be something to do.
 const FOLDER_CHECK: Duration = Duration::from_millis(250);
-/// The interval of both while nothing happens: segments still become old, and disks full.
+/// The interval of both while nothing happens. They are still necessary then, because segments become old and disks become full.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Starts the thread. It ends when the journal closes.
@@ -42,7 +42,7 @@ fn run(engine: &Arc<JournalEngine>) {
         if closing || now.duration_since(looked) >= FOLDER_CHECK {
             (looked, there) = (now, engine.check_folder());
         }
-        // If the folder was replaced, the new one is not to be touched.
+        // If the folder was replaced, the new one must not be touched.
         if there && (closing || now.duration_since(housekept) >= HOUSEKEEPING) {
             housekept = now;
             housekeep(engine, &mut acknowledged);
@@ -56,7 +56,7 @@ fn run(engine: &Arc<JournalEngine>) {
     }
 }
 
-/// Waits for something to do; returns whether the journal is closing.
+/// Waits until there is something to do. Returns whether the journal is closing.
 fn wait(engine: &JournalEngine) -> bool {
     let mut state = engine.lock();
     let idle = |state: &mut WriteState| !state.dirty && !state.closing;
@@ -71,7 +71,7 @@ fn wait(engine: &JournalEngine) -> bool {
     state.closing
 }
 
-/// Syncs what was written; returns whether there was anything.
+/// Syncs everything that was written. Returns whether there was anything to sync.
 fn sync(engine: &JournalEngine) -> bool {
     let (files, named, end, woken) = {
         let mut state = engine.lock();
@@ -93,8 +93,8 @@ fn sync(engine: &JournalEngine) -> bool {
             engine.synced.send_modify(|synced| synced.decided_end = end);
         }
         Err(error) => {
-            // After a failed sync the kernel may have dropped the pages: a second sync proves nothing.
-            tracing::error!(%error, folder = %engine.folder.path.display(), "the journal cannot be synced: nothing is admitted until a new segment works");
+            // After a failed sync the kernel may have dropped the pages, so a second sync would prove nothing.
+            tracing::error!(%error, folder = %engine.folder.path.display(), "cannot sync the journal to disk: no request is admitted until a new segment works");
             engine.lock().tail.mark_broken();
             mark_lost(engine, end);
         }
@@ -113,7 +113,7 @@ fn flush(engine: &JournalEngine, files: &[Arc<File>], named: bool) -> io::Result
     if named { engine.folder.sync() } else { Ok(()) }
 }
 
-/// Counts everything before `end` that is not on disk as lost.
+/// Records everything before `end` that is not on disk as lost.
 fn mark_lost(engine: &JournalEngine, end: Position) {
     engine.failures.fetch_add(1, Ordering::Relaxed);
     engine.lock().contents.cancel_indexes();
@@ -139,14 +139,15 @@ pub(super) fn housekeep(engine: &Arc<JournalEngine>, acknowledged: &mut Option<P
     if *acknowledged != Some(position) {
         match engine.folder.replace(ACKNOWLEDGED, position.to_string().as_bytes()) {
             Ok(()) => *acknowledged = Some(position),
-            Err(error) => tracing::debug!(%error, "the acknowledged position cannot be written"),
+            Err(error) => tracing::debug!(%error, "cannot write the journal's file `acknowledged`"),
         }
     }
     engine.write_indexes();
     engine.remove_old(clock::unix_millis());
 }
 
-/// After a failure, continues in a new segment once that has been synced. Until then no further segment is made.
+/// After a failure of the disk, continues in a new segment as soon as that has been synced. Until then no further segment is
+/// created.
 fn recover(engine: &JournalEngine) {
     let (number, file) = {
         let mut state = engine.lock();
@@ -163,7 +164,7 @@ fn recover(engine: &JournalEngine) {
         .and_then(|()| engine.disk.sync(&file))
         .and_then(|()| engine.folder.sync());
     if let Err(error) = synced {
-        tracing::error!(%error, "a new journal segment cannot be written or synced either");
+        tracing::error!(%error, "cannot write or sync a new journal segment either: no request is admitted");
         return;
     }
     let (before, begin) = {
@@ -182,5 +183,5 @@ fn recover(engine: &JournalEngine) {
     if flush(engine, &before, false).is_err() {
         mark_lost(engine, begin);
     }
-    tracing::warn!("the journal continues in a new segment");
+    tracing::warn!("the journal's disk works again: the journal continues in a new segment");
 }

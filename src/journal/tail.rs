@@ -1,7 +1,7 @@
-//! The end of the journal: the current segment, the spare ones, and the room reserved in them.
+//! The end of the journal: the current segment, the spare segments, and the room that is reserved in them.
 //!
-//! Reserved room can always be used: a frame never spans two segments, so in each segment the size of one largest frame is
-//! not offered.
+//! Reserved room can always be used. A frame never spans two segments, so in each segment room for one frame of the maximum size
+//! is not offered for reservations.
 
 use std::{
     collections::VecDeque,
@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// The pause before creating a segment is tried again.
+/// The pause before another attempt to create a segment.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A segment that frames can be written to.
+/// A segment to which frames can be written.
 #[derive(Debug)]
 pub(super) struct WritableSegment {
     pub(super) number: u64,
@@ -34,30 +34,31 @@ pub(super) struct WritableSegment {
     pub(super) at: u64,
 }
 
-/// The journal's end: the current segment, the spare ones, and the room reserved in them.
+/// The end of the journal: the current segment, the spare segments, and the room that is reserved in them.
 pub(super) struct JournalTail {
     pub(super) current: WritableSegment,
     spare: VecDeque<WritableSegment>,
     /// The room that is not reserved.
     pub(super) free: Arc<FreeRoom>,
     segment_bytes: u64,
-    /// The minimum number of new segments.
+    /// The lowest number that a new segment may have.
     number_min: u64,
     frame_max: u64,
     disk: Arc<dyn Disk>,
-    /// When and why a segment could not be created.
+    /// The time and the reason of the last failure to create a segment; `None` if the last attempt succeeded.
     creation_failure: Option<(Instant, String)>,
-    /// Files with unsynced frames, without the current one.
+    /// The files with unsynced frames, except the current segment's.
     pub(super) unsynced: Vec<Arc<File>>,
-    /// The names of new files in the folder are not synced.
+    /// Whether names of new files in the folder are not synced yet.
     pub(super) names_unsynced: bool,
-    /// The disk has failed; nothing is reserved until a new segment works.
+    /// Whether the disk has failed. If so, no room is reserved until a new segment works.
     broken: bool,
-    /// The path of the folder or current segment, if it was removed or replaced. Nothing is reserved until it is back.
+    /// The path of the folder or the current segment, if it was removed or replaced. If so, no room is reserved until it is back.
     missing: Option<PathBuf>,
-    /// The thread does not check the folder; each reservation does.
+    /// Whether the thread sleeps and does not check the folder, so that each reservation checks it.
     idle: bool,
-    /// A write to the current segment has failed at an unknown offset: the next frame goes to another segment.
+    /// Whether a write to the current segment has failed, at an unknown offset. If so, the next frame is written to another
+    /// segment.
     write_failed: bool,
 }
 
@@ -86,7 +87,7 @@ impl JournalTail {
         Ok(tail)
     }
 
-    /// Sets whether room may be reserved without the lock.
+    /// Updates whether room can be reserved without the lock.
     fn update_open(&self) {
         let is_open = !self.idle && !self.broken && self.missing.is_none();
         self.free.set_open(is_open);
@@ -98,44 +99,44 @@ impl JournalTail {
         self.update_open();
     }
 
-    /// Whether the disk has failed, and no new segment has worked since.
+    /// Whether the disk has failed and no new segment has worked since.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// The path of the folder or current segment, if it was removed or replaced.
+    /// Returns the path of the folder or the current segment, if it was removed or replaced.
     pub(super) fn missing_path(&self) -> Option<&PathBuf> {
         self.missing.as_ref()
     }
 
-    /// Sets the path of the folder or current segment, if it was removed or replaced.
+    /// Sets the path of the folder or the current segment that was removed or replaced; `None` if both are in place.
     pub(super) fn set_missing(&mut self, gone: Option<PathBuf>) {
         self.missing = gone;
         self.update_open();
     }
 
-    /// Whether the thread is idle and does not check the folder.
+    /// Whether the thread sleeps and does not check the folder.
     pub(super) fn is_idle(&self) -> bool {
         self.idle
     }
 
-    /// Sets whether the thread is idle.
+    /// Sets whether the thread sleeps.
     pub(super) fn set_idle(&mut self, resting: bool) {
         self.idle = resting;
         self.update_open();
     }
 
-    /// The largest frame, head included.
+    /// Returns the maximum size of a frame with its head, in bytes.
     pub(super) fn frame_max(&self) -> u64 {
         self.frame_max
     }
 
-    /// The size of the spare segments, in bytes.
+    /// Returns the size of the spare segments, in bytes.
     pub(super) fn spare_bytes(&self) -> u64 {
         self.segment_bytes.saturating_mul(self.spare.len() as u64)
     }
 
-    /// The room that is reserved.
+    /// Returns the room that is reserved, in bytes.
     #[cfg(test)]
     pub(super) fn promised(&self) -> u64 {
         self.free.promised(self.room())
@@ -145,7 +146,7 @@ impl JournalTail {
         self.usable(&self.current).saturating_add(self.room_from(0))
     }
 
-    /// The room in spare segments with at least this number.
+    /// Returns the room in spare segments with at least this number, in bytes.
     fn room_from(&self, least: u64) -> u64 {
         let spare = self.spare.iter().filter(|segment| segment.number >= least);
         spare.map(|segment| self.usable(segment)).sum()
@@ -156,7 +157,8 @@ impl JournalTail {
         left.saturating_sub(self.frame_max)
     }
 
-    /// Continues in a segment with at least this number; reservations stay valid. Returns whether the current segment changed.
+    /// Continues in a segment with at least the number `least`. Reservations stay valid. Returns whether the current segment
+    /// changed.
     pub(super) fn skip_to(&mut self, least: u64, folder: &JournalFolder) -> Result<bool, JournalUnavailable> {
         if self.current.number >= least {
             return Ok(false);
@@ -165,7 +167,7 @@ impl JournalTail {
         while self.room_from(least) == 0 {
             self.prepare(folder)?;
         }
-        // Reserved first, so that no request gets the room that is about to be lost.
+        // The room that is about to be lost is reserved first, so that no request gets it.
         let lost = self.room().saturating_sub(self.room_from(least));
         while !self.free.reserve(lost) {
             self.prepare(folder)?;
@@ -193,7 +195,7 @@ impl JournalTail {
         Ok(())
     }
 
-    /// Why `bytes` could not be reserved now, as far as that is known.
+    /// Returns why `bytes` cannot be reserved now; `None` if no reason is known.
     pub(super) fn unavailability(&self, bytes: u64) -> Option<JournalUnavailable> {
         if let Some(path) = &self.missing {
             return Some(JournalUnavailable::Gone(path.clone()));
@@ -205,7 +207,8 @@ impl JournalTail {
         (!self.free.has_room(bytes)).then(|| JournalUnavailable::Full(reason.clone()))
     }
 
-    /// Creates a segment before it is needed. If there was no room, tries again, so that the journal recovers without a request.
+    /// Creates a segment before it is needed. After a lack of room, it tries again, so that the journal works again without
+    /// waiting for a request.
     pub(super) fn prepare_ahead(&mut self, folder: &JournalFolder) {
         let half_full = self.current.at > self.segment_bytes / 2;
         if (self.spare.is_empty() && half_full)
@@ -241,19 +244,19 @@ impl JournalTail {
                 Ok(())
             }
             Err(error) => {
-                let reason = format!("no segment of {} bytes can be made: {error}", self.segment_bytes);
-                tracing::error!(folder = %folder.path.display(), %error, "the journal cannot grow");
+                let reason = format!("cannot create a segment of {} bytes: {error}", self.segment_bytes);
+                tracing::error!(folder = %folder.path.display(), %error, "cannot create a further journal segment");
                 self.creation_failure = Some((now, reason.clone()));
                 Err(JournalUnavailable::Full(reason))
             }
         }
     }
 
-    /// Fills in the frame's first [`frame::HEAD`] bytes and writes it, in reserved room; returns its position.
-    /// After a failure the next frame goes to another segment.
+    /// Fills in the frame's head, which is its first [`frame::HEAD`] bytes, and writes the frame in reserved room. Returns the
+    /// frame's position. After a failure, the next frame is written to another segment.
     pub(super) fn write(&mut self, frame: &mut [u8], folder: &JournalFolder) -> io::Result<Position> {
         let size = frame.len() as u64;
-        // An empty segment is tried again: otherwise a failing disk would be filled with empty segments.
+        // An empty segment is tried again. Otherwise a failing disk would be filled with empty segments.
         let spoilt = self.write_failed && self.current.at > frame::HEADER as u64;
         if spoilt || self.segment_bytes.saturating_sub(self.current.at) < size {
             self.roll(folder)?;
@@ -284,7 +287,7 @@ impl JournalTail {
         if let Some(next) = self.spare.pop_front() {
             let before = std::mem::replace(&mut self.current, next);
             if std::mem::take(&mut self.write_failed) {
-                // The rest of the failed write would look like damage.
+                // The remains of the failed write would look like damage.
                 let _ = before.file.set_len(before.at);
             }
             self.unsynced.push(before.file);
@@ -293,7 +296,7 @@ impl JournalTail {
         Ok(())
     }
 
-    /// The next segment, created if necessary, to test whether the disk works again.
+    /// Returns the next segment, which is created if necessary, to test whether the disk works again.
     pub(super) fn next_segment(&mut self, folder: &JournalFolder) -> Result<(u64, Arc<File>), JournalUnavailable> {
         if self.spare.is_empty() {
             self.prepare(folder)?;
@@ -302,7 +305,7 @@ impl JournalTail {
         Ok((next.number, Arc::clone(&next.file)))
     }
 
-    /// Ends a disk failure: segment `number` has been synced, and writing continues there or after it.
+    /// Ends the state of a failed disk, because segment `number` has been synced. Writing continues in that segment or after it.
     pub(super) fn recover(&mut self, number: u64, folder: &JournalFolder) -> io::Result<()> {
         if self.current.number < number {
             self.roll(folder)?;
@@ -321,7 +324,7 @@ impl fmt::Debug for JournalTail {
 }
 
 fn create_segment(folder: &JournalFolder, number: u64, bytes: u64, disk: &dyn Disk) -> io::Result<WritableSegment> {
-    // An index left by another segment of this number does not describe the new one.
+    // The index of an earlier segment with this number does not describe the new one.
     folder.remove_index(number)?;
     let file = folder.create(number)?;
     match begin(&file, &folder.node, number, bytes, disk) {

@@ -1,5 +1,5 @@
-//! Records operators' changes in the journal. If a failover of the store loses a credit, a suspension or a revocation that
-//! the store had acknowledged, the change is sent again from the journal.
+//! Records operators' changes of accounts and keys in the journal. If a failover of the store loses a credit, a suspension or a
+//! revocation that the store had acknowledged, the change is sent again from the journal.
 
 #[cfg(test)]
 pub(crate) mod direct;
@@ -22,14 +22,16 @@ use crate::{
     store::ledger::LedgerStore,
 };
 
-/// How long a change that is in the journal waits for the store to apply it, before the operator gets the response.
+/// The maximum time for which a change that is in the journal waits for the store to apply it, before the operator gets the
+/// response.
 pub(crate) const APPLIED_WAIT: Duration = Duration::from_secs(2);
 
-/// Records changes on disk before it returns, and sees to it that the store gets them.
+/// The service that records operators' changes on disk, and makes sure that the store gets them.
 #[async_trait]
 pub(crate) trait AccountChanges: Send + Sync {
-    /// Records the change as this node's next step of the account: in the journal, synced to disk, then applied by the store.
-    /// Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal does not undo it.
+    /// Records the change as this node's next step of the account: it is written to the journal, synced to disk, then applied by
+    /// the store. Waits at most [`APPLIED_WAIT`] for the store. Dropping the future once the step is in the journal does not undo
+    /// it.
     async fn submit(&self, account: &str, change: AccountChange) -> Result<Submitted, AccountChangeError>;
 
     /// Writes the account's new record to the journal, synced to disk. This node stops admitting by the old record at once.
@@ -42,24 +44,24 @@ pub(crate) trait AccountChanges: Send + Sync {
     async fn key_gone(&self, id: &KeyId, revision: u64) -> Result<(), AccountChangeError>;
 }
 
-/// The state of a submitted change. Either way it is not lost.
+/// Whether a submitted change is already in effect. It cannot be lost in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// The store has applied it: it is in effect.
+    /// The store has applied the change: it is in effect.
     Applied,
-    /// It is recorded, and takes effect as soon as the store answers.
+    /// The change is in the journal. It takes effect as soon as the store can be reached.
     Recorded,
 }
 
-/// The journal cannot be written.
+/// A change could not be recorded, because the journal cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the journal cannot be written: {0}; check its folder and the space on its disk")]
+#[error("cannot write the journal: {0}; check its folder and the free space on its disk")]
 pub(crate) struct AccountChangeError(pub String);
 
-/// The interval at which the store is asked whether it has applied a change.
+/// The interval at which weir checks whether the store has applied a change.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The implementation that production uses.
+/// The implementation of [`AccountChanges`] that production uses.
 pub(crate) struct JournaledChanges {
     journal: Arc<Journal>,
     ledger: Arc<dyn LedgerStore>,
@@ -67,8 +69,8 @@ pub(crate) struct JournaledChanges {
 }
 
 impl JournaledChanges {
-    /// Writes to `journal`; the settlement sends the steps to `ledger`. `billing` respects a change at once, also while the
-    /// store is unreachable.
+    /// Creates the service. It writes to `journal`, whose steps the settlement sends to `ledger`. `billing` respects a change at
+    /// once, even while the store is unreachable.
     pub(crate) fn new(journal: Arc<Journal>, ledger: Arc<dyn LedgerStore>, billing: Billing) -> Self {
         Self {
             journal,
@@ -116,7 +118,8 @@ impl AccountChanges for JournaledChanges {
             .journal
             .reserve(STEP_BYTES_MAX)
             .map_err(|full| failed(&full.into()))?;
-        // A new journal continues after the steps that the store has. If the store is unreachable, the settlement asks it later.
+        // A new journal continues after the steps that the store has. If the store is unreachable, the settlement reads its
+        // watermark later.
         self.billing.account_changed(account, false);
         let floor = self.ledger.watermark(self.journal.node(), account).await.unwrap_or(0);
         let (seq, position) = self

@@ -1,4 +1,4 @@
-//! Billing of running requests: admission by the ledger, records in the journal, top-ups while an answer runs, and one
+//! Billing of running requests: admission by the ledger, records in the journal, top-ups while an answer is in progress, and one
 //! settlement at its end. Only admission waits for the store.
 
 mod admission;
@@ -48,10 +48,10 @@ pub(crate) use crate::money::billing::bill::{Bill, Consumption, NextSample, Requ
 pub(crate) use crate::money::billing::last_seen::GraceLimits;
 pub(crate) use crate::money::billing::leases::LeaseLimits;
 
-/// How often the node renews the lease of its holds and reads the store's clock: a third of the lease.
+/// How often the node renews its holds in the store, and reads the store's clock: a third of the time after which a hold expires.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
-/// Bills all requests of this node. Clones share the state.
+/// The service that bills all requests of this node. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Billing {
     engine: Arc<BillingEngine>,
@@ -61,11 +61,11 @@ pub(crate) struct Billing {
 #[allow(clippy::large_enum_variant, reason = "to box it would allocate for each request")]
 enum FirstStep {
     Answered(Result<Bill, NotAdmitted>),
-    /// The ledger must be asked.
+    /// The ledger must be called to decide.
     Asks(Box<PreparedAdmitCall>),
 }
 
-/// The call to the ledger, with what was prepared for the admission.
+/// A prepared call to the ledger for a hold, with the other data that the admission needs.
 struct PreparedAdmitCall {
     ask: AdmitCall,
     cost: EstimatedCost,
@@ -81,8 +81,9 @@ impl std::fmt::Debug for Billing {
 }
 
 impl Billing {
-    /// Bills with a ledger and this node's journal. A key's record that has changed is read again from `keys`. While the ledger
-    /// is unreachable, requests are admitted within `grace`. Keys with many requests get leases within `leases`.
+    /// Creates the service with a ledger and this node's journal. If a key's record may have changed, it is read again from
+    /// `keys`. While the ledger is unreachable, requests are admitted within `grace`. Keys with many requests get leases within
+    /// `leases`; `None` disables leases.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         journal: Arc<Journal>,
@@ -95,7 +96,7 @@ impl Billing {
         }
     }
 
-    /// Admits a request by this record of its key: by [`Billing::try_admit_now`], or else with one call to the ledger.
+    /// Admits a request by this record of its key: with [`Billing::try_admit_now`], or otherwise with one call to the ledger.
     async fn try_admit(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> Result<Bill, NotAdmitted> {
         match self.try_admit_now(key, request) {
             FirstStep::Answered(answer) => answer,
@@ -103,8 +104,8 @@ impl Billing {
         }
     }
 
-    /// Tries to admit a request by this record of its key without waiting: from the key's lease, or by a ledger that can answer
-    /// at once. An admission is recorded in the journal before this returns.
+    /// Tries to admit a request by this record of its key without waiting: from the key's lease, or from a ledger that can answer
+    /// at once. The admission is recorded in the journal before this returns.
     fn try_admit_now(&self, key: &Arc<KeyRecord>, request: &AdmissionRequest<'_>) -> FirstStep {
         let engine = &self.engine;
         let Ok(reservation) = engine.journal.reserve(REQUEST_BYTES) else {
@@ -123,7 +124,7 @@ impl Billing {
         }
     }
 
-    /// Asks the ledger, where [`Billing::try_admit_now`] could not decide.
+    /// Calls the ledger for a hold, where [`Billing::try_admit_now`] could not decide. Returns the request's bill.
     async fn ask_ledger(
         &self,
         question: PreparedAdmitCall,
@@ -134,7 +135,7 @@ impl Billing {
         self.open_bill(&ask.key, request, (cost, reservation), granted)
     }
 
-    /// Opens the bill of a request that was granted its hold, and records the admission.
+    /// Records the admission of a request that was granted its hold in the journal, and returns the request's bill.
     fn open_bill(
         &self,
         key: &KeyRecord,
@@ -162,7 +163,7 @@ impl Billing {
         let bill = Bill {
             engine: Arc::clone(engine),
             running,
-            // Taken out of the record again, so that its texts are not copied.
+            // The admission is taken out of the record again, so that its texts need not be copied.
             admitted: match record {
                 Record::Admit(admitted) => Some(admitted),
                 _ => None,
@@ -171,7 +172,7 @@ impl Billing {
             reservation,
         };
         if let Err(error) = recorded {
-            tracing::error!(%error, "an admission could not be recorded");
+            tracing::error!(%error, "cannot record an admission in the journal; the request is refused");
             engine.counters.record_failure();
             return Err(Refusal::JournalFull.into());
         }
@@ -192,7 +193,7 @@ impl Billing {
         }
     }
 
-    /// Writes checkpoints and renews holds until `shutdown` turns true.
+    /// Writes checkpoints, and renews holds and leases, until `shutdown` becomes true.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let mut renew = tokio::time::interval(RENEW_EVERY);
         let mut epochs = self.engine.ledger.epochs();
@@ -203,7 +204,7 @@ impl Billing {
             tokio::select! {
                 () = &mut checkpoints => {}
                 _ = renew.tick() => self.start_renewal(),
-                // After an outage the store learns at once which requests still run, and which holds to end.
+                // After an outage, the store learns at once which requests still run, and which holds have to end.
                 moved = epochs.changed(), if watching => {
                     watching = moved.is_ok();
                     if watching {
@@ -216,7 +217,7 @@ impl Billing {
             }
         }
         self.engine.checkpoint();
-        // The task ends by itself.
+        // The leases' task ends by itself, because `shutdown` is true.
         let _ = leases.await;
     }
 
@@ -228,12 +229,12 @@ impl Billing {
         });
     }
 
-    /// The store's clock, as this node knows it.
+    /// The store's clock, as estimated by this node.
     pub(crate) fn time(&self) -> &Arc<StoreTime> {
         &self.engine.time
     }
 
-    /// Handles an operator's change of an account on this node: leases with the old terms end, and a suspended account gets no
+    /// Applies an operator's change of an account to this node: leases with the old terms end, and a suspended account gets no
     /// further grace here.
     pub(crate) fn account_changed(&self, account: &str, is_suspended: bool) {
         self.engine.leases.recall(|key| key.account == account);
@@ -242,12 +243,12 @@ impl Billing {
         }
     }
 
-    /// Counts a refused request in its key's rate on this node: it takes as much of the rate as a served one.
+    /// Records a refused request in its key's rate on this node: it uses as much of the rate as a served request.
     pub(crate) fn count_refused(&self, key: &KeyRecord) {
         self.engine.grace.count_refused(key);
     }
 
-    /// The provider state that an account may name: only its own, if the store does not answer.
+    /// Returns which provider state an account may refer to: only its own, if the store does not answer.
     pub(crate) async fn provider_state(&self, account: &str) -> ProviderState {
         let found = self.engine.ledger.account(account).await.ok().flatten();
         found
@@ -255,24 +256,25 @@ impl Billing {
             .unwrap_or_default()
     }
 
-    /// The denial of the queue that a request of this key must join, because others already wait; `None` if none waits.
+    /// Returns the denial of the queue that a request of this key must join because other requests already wait; `None` if none
+    /// waits.
     fn queue_denial(&self, key: &KeyRecord) -> Option<Denial> {
         self.engine.queues.blocking_denial(&key.account, &key.id)
     }
 
-    /// Adds a request to the queue for the denied limit; `None` if `max` are waiting already.
+    /// Adds a request to the queue for the limit that denied it. Returns `None` if `max` requests are waiting already.
     fn enqueue(&self, key: &KeyRecord, denial: Denial, max: QueueLimits) -> Option<QueuePosition> {
         let ended = self.engine.journal.acknowledgements(&key.account);
         self.engine.queues.join((&key.account, &key.id), denial, ended, max)
     }
 
-    /// The number of waiting requests.
+    /// The number of requests that wait in queues.
     pub(crate) fn waiting(&self) -> usize {
         self.engine.queues.waiting()
     }
 }
 
-/// The row of a request at its admission.
+/// Returns the row that a request has at its admission.
 fn admission_row(key: &KeyRecord, request: &AdmissionRequest<'_>, input_cost: NanoUsd, granted: &GrantedHold) -> Row {
     let first = &request.route.first;
     let latency = granted.at.saturating_duration_since(request.arrived);

@@ -1,8 +1,9 @@
-//! Sends notices before a quota or balance runs out: takes the notices from the ledger, logs each, sends it to the webhook, and
-//! then has the ledger delete it.
+//! Sends notices before a quota or balance runs out. A task takes the notices from the ledger, logs each, sends it to the
+//! webhook, and then lets the ledger delete it.
 //!
-//! A notice is sent at least once: one that cannot be sent, that is not confirmed, or whose node ended, stays in the ledger, and
-//! any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least once.
+//! A notice is sent at least once. A notice stays in the ledger if it cannot be sent, if its delivery is not confirmed, or if its
+//! node ends; any node takes it again after a pause. Each process that takes a notice logs it once, so it is logged at least
+//! once.
 
 #[cfg(test)]
 mod tests;
@@ -43,20 +44,20 @@ use crate::{
     },
 };
 
-/// The minimum interval between two calls for one account's notices, however often it is charged.
+/// The minimum interval between two calls of the ledger for one account's notices, however often the account is charged.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often all accounts are queried. This finds the notices of nodes that ended for good.
+/// How often the notices of all accounts are queried. This finds notices of nodes that never come back.
 const ROUND: Duration = Duration::from_secs(600);
-/// The pause after a round or a call that failed.
+/// The pause after a query that failed.
 const ROUND_AGAIN: Duration = Duration::from_secs(10);
-/// Maximum number of accounts that are queried at the same time.
+/// Maximum number of accounts whose notices are queried at the same time.
 const AT_ONCE: usize = 8;
-/// Maximum number of accounts remembered for a later query. The next round finds the others.
+/// Maximum number of accounts that are stored for a later query. The next round finds the others.
 const REMEMBERED_MAX: usize = 10_000;
-/// Maximum number of notices remembered as logged. Beyond it, some may be logged twice.
+/// Maximum number of notices that are stored as logged. Beyond it, some may be logged twice.
 const LOGGED_MAX: usize = 10_000;
 
-/// The accounts that were charged and not queried since.
+/// The accounts that were charged since their notices were last queried.
 #[derive(Debug, Default)]
 pub(crate) struct ChargedAccounts {
     names: Mutex<BTreeSet<String>>,
@@ -64,7 +65,7 @@ pub(crate) struct ChargedAccounts {
 }
 
 impl ChargedAccounts {
-    /// Records that an account was charged: it may have notices.
+    /// Records that an account was charged, so that its notices are queried.
     pub(crate) fn record(&self, account: &str) {
         let mut names = self.names.lock();
         if names.len() < REMEMBERED_MAX && !names.contains(account) {
@@ -75,24 +76,24 @@ impl ChargedAccounts {
     }
 }
 
-/// Which notices are sent, and where.
+/// The thresholds at which notices are sent, and their receiver.
 #[derive(Debug)]
 pub(crate) struct NoticeSettings {
-    /// The thresholds of a quota, where neither the key nor its account sets any.
+    /// The quota thresholds for keys that have none of their own and whose account has none either.
     pub quota_percent: Thresholds,
-    /// The receiver; `None` if notices are only logged.
+    /// The receiver of notices; `None` if they are only logged.
     pub webhook: Option<Webhook>,
-    /// The pause after the first failed attempt. Longer than an attempt may take.
+    /// The pause after the first failed attempt. It must be longer than the timeout of an attempt.
     pub retry: Duration,
 }
 
-/// The task that sends notices.
+/// The background task that sends notices.
 pub(crate) struct Notifier {
     ledger: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyStore>,
     charged: Arc<ChargedAccounts>,
     settings: NoticeSettings,
-    /// The ids of notices that this process has logged, and that the ledger has not deleted yet.
+    /// The ids of notices that this process has logged and the ledger has not deleted yet.
     logged: Mutex<BTreeSet<String>>,
 }
 
@@ -112,7 +113,7 @@ impl Notifier {
         }
     }
 
-    /// Runs until `stopped` turns true. Notices that are being sent then may be sent again.
+    /// Runs until `stopped` becomes true. Notices that are being sent at that moment may be sent again.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
@@ -146,14 +147,14 @@ impl Notifier {
         }
     }
 
-    /// Queries all accounts once. Returns the pause until the next round.
+    /// Queries the notices of all accounts once. Returns the pause until the next round.
     async fn round(&self, waiting: &mut BTreeMap<String, Instant>) -> Duration {
         let mut after: Option<String> = None;
         loop {
             let page = match self.ledger.accounts(after.as_deref(), LIST_ACCOUNTS_MAX).await {
                 Ok(page) => page,
                 Err(error) => {
-                    tracing::debug!(%error, "the accounts cannot be listed for their notices");
+                    tracing::debug!(%error, "cannot list the accounts to query their notices");
                     return ROUND_AGAIN;
                 }
             };
@@ -166,11 +167,11 @@ impl Notifier {
         }
     }
 
-    /// Sends the notices of these accounts, and records in `waiting` when to query which of them again.
+    /// Sends the notices of these accounts that are due. Records in `waiting` when each account is to be queried again.
     async fn notify_accounts(&self, names: BTreeSet<String>, waiting: &mut BTreeMap<String, Instant>) {
         let asked = stream::iter(names).map(|name| async move {
             let rest = self.notify_account(&name).await.unwrap_or_else(|error| {
-                tracing::debug!(account = name, %error, "the account's notices cannot be read from the store");
+                tracing::debug!(account = name, %error, "cannot read the account's notices from the store");
                 Some(ROUND_AGAIN)
             });
             (name, rest)
@@ -185,7 +186,7 @@ impl Notifier {
         }
     }
 
-    /// Sends the notices of one account that are due; returns the time until its next one.
+    /// Sends the notices of one account that are due. Returns the time until its next notice is due, or `None` if it has no more.
     async fn notify_account(&self, account: &str) -> Result<Option<Duration>, StoreError> {
         let pause_ms = i64::try_from(self.settings.retry.as_millis()).unwrap_or(i64::MAX >> 16);
         let taken = self.ledger.take_notices(account, pause_ms).await?;
@@ -194,7 +195,7 @@ impl Notifier {
             tracing::warn!(
                 account,
                 lost,
-                "notices were lost: the account had too many that could not be sent"
+                "notices were dropped: the account had too many that could not be sent; check the webhook"
             );
         }
         let sent = taken.notices.iter().map(|notice| self.send(account, notice));
@@ -212,8 +213,8 @@ impl Notifier {
         Ok(rest.map(Duration::from_millis))
     }
 
-    /// Whether to send a notice at this threshold: as the key says, or else its account, or else the configuration. If that
-    /// cannot be looked up, the notice is sent: once too often is better than never.
+    /// Whether to send a notice at this threshold. The key's own list decides; without one, the account's; without that, the
+    /// configuration's. If the store cannot be read, the notice is sent: once too often is better than never.
     async fn should_notify(&self, account: &str, key: &KeyId, percent: u8) -> bool {
         let of_key = match self.keys.by_id(key).await {
             Ok(view) => view.and_then(|view| view.record.terms.notify),
@@ -227,7 +228,7 @@ impl Notifier {
         chosen.unwrap_or(self.settings.quota_percent).contains(percent)
     }
 
-    /// Whether this process has not logged the notice yet; remembers it as logged.
+    /// Records the notice as logged. Returns whether this process had not logged it yet.
     fn mark_logged(&self, id: &str) -> bool {
         let mut said = self.logged.lock();
         if said.len() >= LOGGED_MAX {
@@ -236,7 +237,7 @@ impl Notifier {
         said.insert(id.to_owned())
     }
 
-    /// Sends one notice; returns whether the ledger may delete it.
+    /// Sends one notice. Returns whether the ledger may delete it.
     async fn send(&self, account: &str, notice: &Notice) -> bool {
         if let NoticeId::Quota { percent, key, .. } = &notice.id
             && !self.should_notify(account, key, *percent).await
@@ -244,7 +245,7 @@ impl Notifier {
             return true;
         }
         let id = id(account, &notice.id);
-        // `tries` does not help here: the process that took it before may have ended without logging it.
+        // `tries` does not show whether the notice was logged: the process that took it before may have ended without logging it.
         if self.mark_logged(&id) {
             log_notice(account, notice);
         }
@@ -255,14 +256,14 @@ impl Notifier {
         match webhook.post(&id, body).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(account, id, tries = notice.tries, %error, "a notice could not be sent and will be sent again");
+                tracing::warn!(account, id, tries = notice.tries, %error, "cannot send a notice; it is sent again later");
                 false
             }
         }
     }
 }
 
-/// Logs a notice.
+/// Writes a notice to the log.
 fn log_notice(account: &str, notice: &Notice) {
     let usd = |amount: NanoUsd| amount.to_string();
     let (reached, limit) = (usd(notice.reached), usd(notice.limit));
@@ -292,10 +293,10 @@ fn log_notice(account: &str, notice: &Notice) {
     }
 }
 
-/// The bytes of the digest that an id contains.
+/// Number of bytes of the digest that a notice's id contains.
 const ID_BYTES: usize = 16;
 
-/// The id of a notice: the same each time and from each node.
+/// Returns the id of a notice, which is the same at each attempt and from each node.
 fn id(account: &str, of: &NoticeId) -> String {
     let digest = Sha256::digest(format!("{account}\n{}", of.store_name()));
     digest.iter().take(ID_BYTES).fold("msg_".to_owned(), |mut id, byte| {
@@ -304,7 +305,7 @@ fn id(account: &str, of: &NoticeId) -> String {
     })
 }
 
-/// The JSON body of a notice.
+/// Returns the JSON body of the request that sends a notice.
 fn body(account: &str, notice: &Notice) -> String {
     let at = Timestamp::from_millisecond(notice.at_ms).map_or(Value::Null, |at| json!(at.to_string()));
     let (reached, limit) = (notice.reached.to_string(), notice.limit.to_string());
@@ -326,33 +327,33 @@ fn body(account: &str, notice: &Notice) -> String {
     json!({ "type": kind, "timestamp": at, "data": data }).to_string()
 }
 
-/// The response's body is not used; a larger one is cut off.
+/// Maximum size of the receiver's response, in bytes. Its body is not used.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// A receiver of notices.
+/// The webhook that receives notices.
 pub(crate) struct Webhook {
     url: Uri,
     signer: WebhookSigner,
     client: WebClient,
 }
 
-/// Why the receiver did not accept a notice. Its own words are not repeated.
+/// Why the receiver did not accept a notice. The message never contains text of the receiver.
 #[derive(Debug, thiserror::Error)]
 enum WebhookError {
-    /// It did not respond in time.
+    /// The receiver did not respond in time.
     #[error("the receiver did not respond within {0:?}")]
     Late(Duration),
-    /// It is unreachable, or the connection broke.
-    #[error("the receiver cannot be reached: {0}")]
+    /// The receiver is unreachable, or the connection broke.
+    #[error("cannot reach the receiver: {0}")]
     Away(String),
-    /// It responded with a status other than 2xx.
+    /// The receiver responded with a status other than 2xx.
     #[error("the receiver responded with status {0}")]
     Refused(u16),
 }
 
 impl std::fmt::Debug for Webhook {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The path may be a secret.
+        // The path is not printed, because it may contain a secret.
         out.debug_struct("Webhook")
             .field("host", &self.url.host())
             .finish_non_exhaustive()
@@ -360,10 +361,11 @@ impl std::fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// A receiver at an `http://` or `https://` URL with a host. An attempt takes at most `timeout`.
+    /// Creates a webhook for the receiver at `url`, an `http://` or `https://` URL with a host. An attempt takes at most
+    /// `timeout`.
     ///
     /// # Errors
-    /// The secret cannot sign, or the platform has no trusted authorities.
+    /// The secret cannot be used for signing, or the platform has no CA certificates.
     pub(crate) fn new(url: Uri, secret: &Secret, timeout: Duration) -> Result<Self, String> {
         let limits = WebLimits {
             connect: timeout,
@@ -378,15 +380,15 @@ impl Webhook {
         })
     }
 
-    /// Checks that a secret can sign.
+    /// Checks that a secret can be used for signing.
     ///
     /// # Errors
-    /// Says what is wrong with the secret, without repeating it.
+    /// What is wrong with the secret, without repeating it.
     pub(crate) fn check(secret: &Secret) -> Result<(), String> {
         WebhookSigner::new(secret).map(drop)
     }
 
-    /// Sends a message. Only a 2xx response accepts it; redirects are not followed.
+    /// Sends a message to the receiver. Only a 2xx response accepts it; redirects are not followed.
     async fn post(&self, id: &str, body: String) -> Result<(), WebhookError> {
         let body = Bytes::from(body);
         let mut request = Request::post(self.url.clone()).header(header::CONTENT_TYPE, "application/json");

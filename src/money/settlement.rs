@@ -1,8 +1,9 @@
-//! Settlement: sends the journal's steps to the store, each step once and in order, also across outages of the store.
+//! Settlement: sends the journal's steps to the store, each step once and in order, even across outages of the store.
 //!
-//! Each account with unacknowledged steps has one task that sends them in order. An unreachable store only delays them. If
-//! the store may have lost acknowledged writes ([`LedgerStore::epochs`]), it is asked for the watermark of every account in
-//! the journal, and the steps that it lacks are sent again; so are the last records of keys and accounts.
+//! Each account with unacknowledged steps has one task that sends them in order. If the store is unreachable, they are only sent
+//! later. If the store may have lost acknowledged writes ([`LedgerStore::epochs`]), the settlement reads the watermark of every
+//! account in the journal from the store, and sends the steps that the store lacks again. It also sends the last records of keys
+//! and accounts again.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -36,46 +37,46 @@ pub(crate) use crate::money::settlement::account::wait_for_balances;
 #[cfg(test)]
 use crate::money::settlement::account::{settle_left_over, settle_possibly_settled};
 
-/// The most concurrent calls to the store.
+/// Maximum number of concurrent calls to the store.
 const CALLS_MAX: usize = 16;
-/// The pause after a failed call: at first and at most.
+/// The minimum and the maximum pause after a failed call.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The task that sends steps to the store.
+/// The task that sends the journal's steps to the store.
 #[derive(Clone)]
 pub(crate) struct Settler {
     journal: Arc<Journal>,
     store: Arc<dyn LedgerStore>,
     keys: Arc<dyn KeyHealer>,
     calls: Arc<Semaphore>,
-    /// Gets the accounts that were charged.
+    /// Where the accounts that were charged are recorded.
     charged: Arc<ChargedAccounts>,
     /// The pause after an account's first failed call.
     pause: Duration,
 }
 
-/// The result of one task of [`Settler::run`].
+/// The result of a background task of [`Settler::run`].
 enum FinishedTask {
     /// All steps of the account are acknowledged.
     Account(SmolStr),
-    /// The store was asked for all watermarks; these accounts may have steps to send.
+    /// All watermarks were read from the store. These accounts may have steps to send.
     Checked(Vec<(SmolStr, Recheck)>),
     /// The last records of keys and accounts were sent again.
     Healed,
 }
 
-/// Why an account must be checked again.
+/// Why an account must be checked again. `None` if it need not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Recheck {
     None,
-    /// There may be further steps.
+    /// There may be further steps to send.
     Steps,
-    /// The store may have forgotten steps.
+    /// The store may have lost steps, so its watermark must be read.
     Watermark,
 }
 
-/// The running tasks by account, and the rechecks that arrived for them meanwhile.
+/// The running tasks by account, with the rechecks that were requested while they run.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<FinishedTask>,
@@ -87,7 +88,7 @@ struct Tasks {
 }
 
 impl Settler {
-    /// Sends the steps of `journal` to `store`, and its records of keys to `keys`.
+    /// Creates a settler that sends the steps of `journal` to `store`, and the journal's records of keys to `keys`.
     pub(crate) fn new(journal: Arc<Journal>, store: Arc<dyn LedgerStore>, keys: Arc<dyn KeyHealer>) -> Self {
         Self {
             journal,
@@ -99,13 +100,13 @@ impl Settler {
         }
     }
 
-    /// The same, but records the accounts that were charged in `charged`.
+    /// Sets where the accounts that were charged are recorded.
     pub(crate) fn with_charged(self, charged: Arc<ChargedAccounts>) -> Self {
         Self { charged, ..self }
     }
 
-    /// Runs until `shutdown` turns true. Steps that are not sent by then stay in the journal. [`Journal::wait_until_acknowledged`] completes
-    /// when all are sent.
+    /// Runs until `shutdown` becomes true. Steps that have not been sent by then stay in the journal.
+    /// [`Journal::wait_until_acknowledged`] completes when all are sent.
     pub(crate) async fn run(&self, mut shutdown: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         epochs.mark_changed();
@@ -115,7 +116,7 @@ impl Settler {
             tokio::select! {
                 _ = shutdown.wait_for(|down| *down) => break,
                 moved = epochs.changed(), if watching => {
-                    // A dropped store reports no further epochs.
+                    // A store that has been dropped reports no further epochs.
                     watching = moved.is_ok();
                     if watching {
                         self.start_check(&mut tasks);
@@ -158,7 +159,7 @@ impl Settler {
             }
             Err(error) => {
                 // It is unknown which task failed, so everything is checked again.
-                tracing::error!(%error, "a settlement task failed");
+                tracing::error!(%error, "a settlement task failed unexpectedly; all accounts are checked again");
                 *tasks = Tasks::default();
                 self.start_check(tasks);
                 self.start_restoring(tasks);
@@ -169,7 +170,7 @@ impl Settler {
         }
     }
 
-    /// Starts the account's task, or records the recheck for the running one.
+    /// Starts the account's task. If it is already running, records the recheck for it.
     fn start_sending(&self, tasks: &mut Tasks, account: SmolStr, recheck: Recheck) {
         if let Some(kept) = tasks.lanes.get_mut(&account) {
             *kept = recheck.max(*kept);
@@ -206,14 +207,14 @@ impl Settler {
         });
     }
 
-    /// Reads the watermark of every account once.
+    /// Reads the watermark of every account once. Returns the accounts with the recheck that each needs.
     async fn read_watermarks(&self) -> Vec<(SmolStr, Recheck)> {
         let accounts = self.journal.account_names();
         let asked = stream::iter(accounts).map(|account| async move {
             match self.read_watermark(&account).await {
                 Ok(()) => (account, Recheck::Steps),
                 Err(error) => {
-                    tracing::debug!(%account, %error, "the account's watermark cannot be read from the store");
+                    tracing::debug!(%account, %error, "cannot read the account's watermark from the store");
                     (account, Recheck::Watermark)
                 }
             }
@@ -221,7 +222,7 @@ impl Settler {
         asked.buffer_unordered(CALLS_MAX).collect().await
     }
 
-    /// Sends the last records of all keys and accounts of the journal to the store again.
+    /// Sends the last records of all keys and accounts in the journal to the store again.
     async fn restore_records(&self) {
         let mut pause = self.pause;
         let mut left: VecDeque<Record> = VecDeque::new();
@@ -234,7 +235,7 @@ impl Settler {
                         read = true;
                     }
                     Err(error) => {
-                        tracing::error!(%error, "the journal's records of keys and accounts cannot be read");
+                        tracing::error!(%error, "cannot read the records of keys and accounts from the journal; trying again");
                         back_off(&mut pause).await;
                     }
                 }
@@ -254,13 +255,13 @@ impl Settler {
                     back_off(&mut pause).await;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the store does not accept the journal's record of a key or an account")
+                    tracing::error!(%error, "the store rejects a record of a key or an account from the journal; it is skipped")
                 }
             }
         }
     }
 
-    /// Runs a closure that reads the disk, off the runtime's threads.
+    /// Runs a closure that reads the disk on a separate thread, because it blocks.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,
@@ -271,7 +272,7 @@ impl Settler {
     }
 }
 
-/// Waits for the pause and doubles it.
+/// Waits for the pause and doubles it, up to its maximum.
 async fn back_off(pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
     *pause = pause.saturating_mul(2).min(PAUSE_MAX);

@@ -1,4 +1,4 @@
-//! The endpoints of each model and the routes that they form, prepared when a configuration is loaded.
+//! The endpoints of each model and the routes through them, prepared when a configuration is loaded.
 
 use std::sync::Arc;
 
@@ -17,44 +17,45 @@ use crate::{
     telemetry::metrics::EndpointSeries,
 };
 
-/// One way to serve an operation of a model: an enabled provider, its name for the model, and the state of both on this node.
+/// One way to serve an operation of a model: an enabled provider, the provider's name for the model, and this node's state of
+/// both.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The provider.
     pub provider: Arc<Provider>,
     /// The provider's name for the model.
     pub upstream_model: String,
-    /// Path and query of the provider's URL, with the model filled in.
+    /// The path and query of the provider's URL, with the model's name filled in.
     pub target: EndpointTarget,
-    /// The provider's price for the model. The endpoint that served determines the charge.
+    /// The provider's price for the model. A request is charged at the price of the endpoint that served it.
     pub priced: PricedEndpoint,
     /// The provider's credentials and retry budget.
     pub pool: Arc<Pool>,
     /// The backends that serve the operation.
     pub backends: Arc<ProviderBackends>,
-    /// The circuit of the model at the provider.
+    /// The circuit of this model at this provider.
     pub breaker: Breaker,
-    /// Counts the requests that it has served.
+    /// The metrics of the requests that this endpoint has served.
     pub series: EndpointSeries,
 }
 
-/// The endpoints that may serve a request, with their prices. Every attempt goes to one of these.
+/// The endpoints that can serve a request, with their prices. Every attempt of the request goes to one of them.
 #[derive(Debug)]
 pub(crate) struct Route {
     /// The catalogue's model for the requested name.
     pub model: Arc<Model>,
     /// The endpoints in order of preference. Never empty.
     pub endpoints: Vec<Arc<Endpoint>>,
-    /// Their prices, in the same order.
+    /// The prices of the endpoints, in the same order.
     pub prices: Arc<PricedRoute>,
 }
 
-/// The routes to all models of one configuration, by the models' public names.
+/// The routes to all models of one configuration, by each model's public name.
 #[derive(Debug)]
 pub(crate) struct Routes(QuickMap<String, Vec<(Operation, Arc<Route>)>>);
 
 impl Endpoint {
-    /// Prepares an endpoint; `None` if its provider has no pool, or its URL is too long for a request target.
+    /// Prepares an endpoint. Returns `None` if its provider has no pool, or its URL is too long for a request target.
     fn prepare(
         pools: &Pools,
         model: &Model,
@@ -80,7 +81,7 @@ impl Endpoint {
 }
 
 impl Route {
-    /// `None` without an endpoint.
+    /// Creates a route; returns `None` if there is no endpoint.
     fn new(model: &Arc<Model>, endpoints: Vec<Arc<Endpoint>>) -> Option<Arc<Self>> {
         let (first, others) = endpoints.split_first()?;
         let prices = Arc::new(PricedRoute {
@@ -95,7 +96,7 @@ impl Route {
         }))
     }
 
-    /// The route without the providers that an operator has switched off; `None` if no other is left.
+    /// Returns the route without the providers that an operator has switched off; `None` if no endpoint remains.
     fn without(self: &Arc<Self>, is_off: impl Fn(&str) -> bool) -> Option<Arc<Self>> {
         let is_on = |endpoint: &&Arc<Endpoint>| !is_off(&endpoint.provider.name);
         if self.endpoints.iter().all(|endpoint| is_on(&endpoint)) {
@@ -104,7 +105,7 @@ impl Route {
         Self::new(&self.model, self.endpoints.iter().filter(is_on).cloned().collect())
     }
 
-    /// Whether there is a choice between endpoints or between credentials.
+    /// Whether the route leaves a choice between endpoints or between credentials.
     pub(crate) fn has_choice(&self) -> bool {
         let has_several = |endpoint: &Arc<Endpoint>| endpoint.pool.credentials.len() > 1;
         self.endpoints.len() > 1 || self.endpoints.iter().any(has_several)
@@ -112,7 +113,7 @@ impl Route {
 }
 
 impl Routes {
-    /// Prepares the routes to the models of a catalogue. `pools` are those of the catalogue.
+    /// Prepares the routes to the models of a catalogue. `pools` are the pools of the catalogue's providers.
     pub(crate) fn prepare(catalogue: &Catalogue, pools: &Pools) -> Self {
         let routes = |model: &Arc<Model>| {
             let route = |operation: Operation| {
@@ -128,10 +129,10 @@ impl Routes {
         Self(catalogue.served_models().map(routes).collect())
     }
 
-    /// The route to a model for an operation, through the providers that are not switched off now.
+    /// Finds the route to a model for an operation, with only the providers that are not switched off now.
     ///
     /// # Errors
-    /// The reason if there is none.
+    /// Returns the reason why no such route exists.
     pub(crate) fn find(
         &self,
         model: &Model,

@@ -1,5 +1,6 @@
-//! Values that this node has learnt from finished requests: per model, the error of estimates; per key and model, how much input
-//! is usually read from a cache and how long answers usually are. Kept in memory only, so a restarted node learns them again.
+//! Values that this node has learned from finished requests. For each model, it learns the error of the estimates. For each key
+//! and model, it learns how much input is usually read from a cache and how long answers usually are. The values are in memory
+//! only, so a restarted node learns them again.
 
 use std::hash::Hash;
 
@@ -13,14 +14,14 @@ use crate::domain::{
     wire::{json_scan::ConversationTurns, tokens::TokenFactor, usage::Usage},
 };
 
-/// The maximum number of values per kind of request, those of keys and of accounts together.
+/// The maximum number of stored kinds of requests, those of keys and of accounts together.
 pub(crate) const KINDS_MAX: usize = 65_536;
-/// The maximum number of models.
+/// The maximum number of models with stored values.
 pub(crate) const MODELS_MAX: usize = 4_096;
-/// The number of tables, each with its own lock.
+/// The number of parts into which a table is divided, each with its own lock.
 const SHARDS: usize = 16;
 
-/// The learnt values. Shared in an `Arc`.
+/// The learned values of this node. They are shared in an `Arc`.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedUsage {
     hashing: RandomState,
@@ -28,61 +29,62 @@ pub(crate) struct LearnedUsage {
     models: UsageTable<ModelCalibration>,
 }
 
-/// A kind of request: by key and model, by whether it begins or continues a conversation, and by whether it has cache marks.
+/// A kind of request. Kinds differ by key and model, by whether a request begins or continues a conversation, and by whether it
+/// has cache marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UsageKey<'a> {
     /// The account that pays.
     pub account: &'a str,
-    /// The key of the requests.
+    /// The key that sends the requests.
     pub key: &'a KeyId,
     /// The model's name in the catalogue.
     pub model: &'a str,
-    /// The facts about the conversation in the body.
+    /// The facts about the conversation in the request's body.
     pub turns: ConversationTurns,
 }
 
-/// Finds the values of a kind of request. Made once for a request, so that its names are hashed once.
+/// Finds the values for a kind of request. It is created once per request, so that the kind's names are hashed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsageHandle {
     of_key: u64,
     of_account: u64,
     model: u64,
-    /// See [`ConversationTurns::since_answer`].
+    /// The number of input tokens since the last answer, as in [`ConversationTurns::since_answer`].
     since_answer: Option<u64>,
 }
 
-/// Typical usage of requests of one kind.
+/// The typical usage of requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalUsage {
-    /// Their typical input, by parts.
+    /// The typical input of the requests, by parts.
     pub input: TypicalInput,
-    /// Their typical output.
+    /// The typical output of the requests.
     pub output: TypicalOutput,
 }
 
-/// The error of the estimates for a model.
+/// The error of the estimates for one model.
 #[derive(Clone, Copy, Debug, Default)]
 struct ModelCalibration {
     input: Calibration,
     output: Calibration,
 }
 
-/// Correction factors for a model's estimates.
+/// The correction factors for estimates of one model's usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelFactors {
-    /// For estimates of input.
+    /// The factor for estimates of the input.
     pub input: TokenFactor,
-    /// For estimates of the observed text.
+    /// The factor for estimates of the output from the observed text.
     pub output: TokenFactor,
 }
 
 impl LearnedUsage {
-    /// Nothing learnt yet.
+    /// Creates an empty set of values.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// The handle of a kind.
+    /// Returns the handle of a kind of request.
     pub(crate) fn handle(&self, kind: &UsageKey<'_>) -> UsageHandle {
         UsageHandle {
             of_key: self.hashing.hash_one(kind.of_key()),
@@ -92,14 +94,14 @@ impl LearnedUsage {
         }
     }
 
-    /// Typical usage of this kind. A new key uses the values of its account's other keys; `None` without any. Values of other
-    /// accounts are never used.
+    /// Returns the typical usage of a kind of request. For a new key, these are the values of its account's other keys; `None` if
+    /// there are none. Values of other accounts are never used.
     pub(crate) fn typical(&self, kind: &UsageHandle) -> Option<TypicalUsage> {
         let of = |hash| self.kinds.get(hash, KINDS_MAX);
         of(kind.of_key).or_else(|| of(kind.of_account))
     }
 
-    /// The factors of the kind's model; 1 if nothing was learnt.
+    /// Returns the factors of the kind's model; 1 if nothing has been learned about the model.
     pub(crate) fn factors(&self, kind: &UsageHandle) -> ModelFactors {
         let factors = self.models.get(kind.model, MODELS_MAX).unwrap_or_default();
         ModelFactors {
@@ -108,8 +110,8 @@ impl LearnedUsage {
         }
     }
 
-    /// Learns from a request with a complete usage report. The estimates are those without factors. Reasoning counts for the
-    /// typical output, but not for the factor, because it is not in the observed text.
+    /// Learns from a request with a complete usage report. `input_scanned` and `output_observed` are the estimates before
+    /// correction. Reasoning counts for the typical output, but not for the factor, because it is not in the observed text.
     pub(crate) fn learn(&self, kind: &UsageHandle, reported: &Usage, input_scanned: u64, output_observed: u64) {
         let new = self.new_tokens(kind);
         let output = reported.output_total();
@@ -134,7 +136,8 @@ impl LearnedUsage {
         });
     }
 
-    /// The input tokens since the model's last answer, corrected by the model's factor.
+    /// Estimates the input tokens since the model's last answer, corrected by the model's factor; `None` if the request begins a
+    /// conversation.
     pub(crate) fn new_tokens(&self, kind: &UsageHandle) -> Option<u64> {
         let since = kind.since_answer?;
         Some(self.factors(kind).input.apply(since))
@@ -157,7 +160,8 @@ impl UsageKey<'_> {
 
 /// Values by the hash of their name. Two names with the same hash share a value, which only makes an estimate worse.
 ///
-/// A full shard drops the older of its two generations; values that were used since the last time stay.
+/// The table keeps two generations. When a shard is full, its older generation is dropped; values that were used since the last
+/// time stay.
 #[derive(Debug)]
 struct UsageTable<T> {
     shards: [Mutex<UsageShard<T>>; SHARDS],
@@ -193,7 +197,7 @@ impl<T: Copy> UsageTable<T> {
         Some(value)
     }
 
-    /// Replaces a value, or inserts one.
+    /// Replaces the value for this hash by the result of `change`, or inserts that result.
     fn update(&self, hash: u64, max: usize, change: impl FnOnce(Option<T>) -> T) {
         let Some(mut shard) = self.shard(hash) else { return };
         if let Some(value) = shard.young.get_mut(&hash) {
@@ -212,7 +216,7 @@ impl<T: Copy> UsageTable<T> {
 }
 
 impl<T> UsageShard<T> {
-    /// Inserts a value. Both generations together hold at most the shard's part of `max`.
+    /// Inserts a value. Both generations together contain at most the shard's part of `max`.
     fn insert(&mut self, hash: u64, value: T, max: usize) {
         if self.young.len() >= max / SHARDS / 2 {
             self.old = std::mem::take(&mut self.young);

@@ -1,6 +1,6 @@
-//! The run-time state of providers. Circuits keep requests from backends, credentials and models that have failed recently, until
-//! a probe succeeds; retry budgets limit retries. Each provider has one pool. A reload keeps the state of everything that stays
-//! configured.
+//! The run-time state of providers. A circuit keeps requests away from a backend, credential or model that has failed recently,
+//! until a probe succeeds. Retry budgets limit retries. Each provider has one pool. A reload keeps the state of everything that
+//! is still configured.
 
 mod backends;
 mod credentials;
@@ -33,14 +33,14 @@ use crate::{
 pub(crate) use crate::providers::pools::backends::{BackendState, ProviderBackend, ProviderBackends};
 pub(crate) use crate::providers::pools::credentials::{ChosenCredential, CredentialState, Credentials};
 
-/// The interval of health checks, for providers with more than one address.
+/// The interval of health checks for providers with more than one address.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
-/// The pools of all providers. A `ConfigSnapshot` holds them with the catalogue that they were built for.
+/// The pools of all providers. They belong to one catalogue; a `ConfigSnapshot` contains both.
 #[derive(Debug)]
 pub(crate) struct Pools {
     providers: BTreeMap<String, Arc<Pool>>,
-    /// Changes when the resolver's addresses do.
+    /// Notified when the resolver's addresses change.
     moves: watch::Receiver<()>,
 }
 
@@ -51,16 +51,16 @@ pub(crate) struct Pool {
     pub credentials: Credentials,
     /// The provider's backends. Operations with the same backends share their health.
     backends: Vec<SharedBackends>,
-    /// Circuits by the provider's name for the model; the configuration bounds their number.
+    /// The circuits of each model, by the provider's name for the model. The configuration bounds the number of models.
     models: Arc<Mutex<BTreeMap<String, ModelBreakers>>>,
-    /// The number of requests that went to another provider because of an open circuit here.
+    /// The number of requests that went to another provider because an open circuit or cooldown made this one unusable.
     passed_over: Arc<AtomicU64>,
     budget: Arc<Mutex<RetryBudget>>,
     budget_percent: u16,
 }
 
-/// The circuits of one model. Models have their own, because a provider may be overloaded for one model only; token counts have
-/// their own, because they may run elsewhere.
+/// The circuits of one model at a provider. Each model has its own, because a provider may be overloaded for one model only.
+/// Token counts have their own, because they may run on other servers.
 #[derive(Debug, Default)]
 struct ModelBreakers {
     generating: Breaker,
@@ -72,11 +72,11 @@ struct ModelBreakers {
 pub(crate) struct OpenCircuit {
     /// The provider's name for the model.
     pub upstream_model: String,
-    /// When the next probe may go there.
+    /// The time from which on the next probe can go there.
     pub until: Instant,
 }
 
-/// The backends of one or more operations.
+/// The backends that one or more operations share.
 #[derive(Debug)]
 struct SharedBackends {
     operations: Vec<Operation>,
@@ -85,7 +85,7 @@ struct SharedBackends {
 }
 
 impl Pools {
-    /// The pools for a catalogue. Credentials, backends and budgets that are also in `before` keep their state.
+    /// Builds the pools for a catalogue. Credentials, backends and budgets that also exist in `before` keep their state.
     pub(crate) fn build(catalogue: &Catalogue, resolver: &Arc<Resolver>, before: Option<&Self>) -> Self {
         let pool = |provider: &Arc<Provider>| {
             let known = before.and_then(|pools| pools.providers.get(&provider.name));
@@ -95,7 +95,7 @@ impl Pools {
             )
         };
         Self {
-            // Subscribed before the backends read their addresses.
+            // Subscribed before the backends read their addresses, so that no change is missed.
             moves: resolver.subscribe_changes(),
             providers: catalogue.providers().map(pool).collect(),
         }
@@ -106,19 +106,19 @@ impl Pools {
         self.providers.get(provider)
     }
 
-    /// All pools with their providers' names, in the order of the names.
+    /// Returns all pools with their providers' names, in the order of the names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Pool>)> {
         self.providers.iter().map(|(name, pool)| (name.as_str(), pool))
     }
 
-    /// Takes over the resolver's current addresses.
+    /// Updates all backends to the resolver's current addresses.
     pub(crate) async fn update(&self) {
         for places in self.all_backends() {
             places.update().await;
         }
     }
 
-    /// Keeps addresses and health up to date until `stop` turns true.
+    /// Keeps the addresses and the health of backends up to date until `stop` becomes true.
     pub(crate) async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut moves = self.moves.clone();
         let updating = async {
@@ -181,7 +181,7 @@ impl Pool {
         }
     }
 
-    /// The backends that serve an operation; `None` if the provider does not serve it.
+    /// Returns the backends that serve an operation; `None` if the provider does not serve it.
     pub(crate) fn backends(&self, operation: Operation) -> Option<&Arc<ProviderBackends>> {
         let serving = self
             .backends
@@ -190,7 +190,7 @@ impl Pool {
         serving.map(|shared| &shared.backends)
     }
 
-    /// The circuit of a model at this provider; token counts have one of their own.
+    /// Returns the circuit of a model at this provider. Token counts have a circuit of their own.
     pub(crate) fn circuit(&self, operation: Operation, upstream_model: &str) -> Breaker {
         let mut models = self.models.lock();
         if !models.contains_key(upstream_model) {
@@ -204,7 +204,7 @@ impl Pool {
         breaker.unwrap_or_default()
     }
 
-    /// The models with an open circuit, in the order of their names.
+    /// Returns the models with an open circuit, in the order of their names.
     pub(crate) fn open_circuits(&self, now: Instant) -> Vec<OpenCircuit> {
         let models = self.models.lock();
         let passed_over = |(upstream_model, model): (&String, &ModelBreakers)| {
@@ -217,27 +217,27 @@ impl Pool {
         models.iter().filter_map(passed_over).collect()
     }
 
-    /// Counts a request that goes to another provider because of an open circuit here.
+    /// Counts a request that goes to another provider because an open circuit or cooldown makes this one unusable.
     pub(crate) fn count_passed_over(&self) {
         self.passed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of such requests since the start.
+    /// The number of requests counted by [`Pool::count_passed_over`] since the start.
     pub(crate) fn passed_over(&self) -> u64 {
         self.passed_over.load(Ordering::Relaxed)
     }
 
-    /// Adds a first attempt's share to the retry budget.
+    /// Adds the share of a first attempt to the retry budget.
     pub(crate) fn deposit(&self) {
         self.budget.lock().deposit();
     }
 
-    /// Takes one retry from the budget. Returns false if the budget is used up.
+    /// Takes one retry from the retry budget. Returns false if the budget is used up.
     pub(crate) fn withdraw(&self) -> bool {
         self.budget.lock().withdraw()
     }
 
-    /// The provider's hosts without a known address.
+    /// Returns the provider's host names without a known address.
     pub(crate) fn unresolved(&self) -> Vec<String> {
         let unknown = self.backends.iter().flat_map(|shared| {
             let origins = shared.origins.iter().map(|weighted| &weighted.origin);
@@ -247,8 +247,8 @@ impl Pool {
         hosts.into_iter().map(str::to_owned).collect()
     }
 
-    /// The provider's addresses with their state. Operations that share all backends share one entry for each; another address
-    /// may occur several times.
+    /// Returns the provider's addresses with their state. Operations that share all backends share one entry for each address. An
+    /// address of other backends may occur several times.
     pub(crate) fn backend_states(&self, now: Instant) -> Vec<BackendState> {
         self.backends
             .iter()
@@ -256,27 +256,27 @@ impl Pool {
             .collect()
     }
 
-    /// The number of ejected addresses, for the metrics.
+    /// The number of ejected addresses. A metric reports it.
     pub(crate) fn ejected(&self, now: Instant) -> usize {
         self.backends.iter().map(|shared| shared.backends.ejected(now)).sum()
     }
 }
 
-/// A circuit that requests share. Clones are the same circuit. Each request holds a permit of it, which is returned however the
-/// request ends.
+/// A circuit that requests share. Clones are the same circuit. Each request has a permit of the circuit, which is returned
+/// however the request ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breaker(Arc<Mutex<Circuit>>);
 
-/// Whether a request may serve as a probe.
+/// Whether a request is allowed to be a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probing {
-    /// Yes: it can be sent elsewhere if the probe fails.
+    /// The request can be a probe, because it can be sent elsewhere if the probe fails.
     Allowed,
-    /// No: a failed probe would lose it.
+    /// The request must not be a probe, because a failed probe would lose it.
     Never,
 }
 
-/// One request's permission to pass the circuit, until its result is reported or the permit is dropped.
+/// One request's permission to pass a circuit. It lasts until the request's result is reported or the permit is dropped.
 #[derive(Debug)]
 pub(crate) struct CircuitPermit {
     breaker: Breaker,
@@ -284,7 +284,7 @@ pub(crate) struct CircuitPermit {
 }
 
 impl Breaker {
-    /// A permit if the circuit admits the request; otherwise the request should go elsewhere.
+    /// Returns a permit if the circuit admits the request; `None` if the request should go elsewhere.
     pub(crate) fn enter(&self, probing: Probing, now: Instant) -> Option<CircuitPermit> {
         let mut circuit = self.0.lock();
         if probing == Probing::Never && !circuit.is_closed(now) {
@@ -295,7 +295,7 @@ impl Breaker {
         Some(self.permit(entry))
     }
 
-    /// A permit for a request that cannot go elsewhere.
+    /// Returns a permit for a request that cannot go elsewhere, whatever the state of the circuit.
     pub(crate) fn force_enter(&self, now: Instant) -> CircuitPermit {
         let entry = self.0.lock().force_enter(now);
         self.permit(entry)
@@ -307,12 +307,12 @@ impl Breaker {
         circuit.is_closed(now) || probing == Probing::Allowed && circuit.admits(now)
     }
 
-    /// The time until which the circuit is open; `None` if it is not.
+    /// The time until which the circuit is open; `None` if it is not open.
     pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         self.0.lock().open_until(now)
     }
 
-    /// Opens the circuit for a time; see [`Circuit::cool_down`].
+    /// Opens the circuit for at least `pause` (see [`Circuit::cool_down`]).
     pub(crate) fn open_for(&self, pause: Duration, now: Instant) {
         self.0.lock().cool_down(pause, now);
     }
@@ -326,19 +326,19 @@ impl Breaker {
 }
 
 impl CircuitPermit {
-    /// Reports a success. Returns true if it has closed the circuit.
+    /// Reports that the request succeeded. Returns true if this has closed the circuit.
     pub(crate) fn report_success(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
         entry.is_some_and(|entry| self.breaker.0.lock().on_success(entry, now))
     }
 
-    /// Reports a failure. Returns true if it has opened the circuit.
+    /// Reports that the request failed. Returns true if this has opened the circuit.
     pub(crate) fn report_failure(mut self, now: Instant) -> bool {
         let entry = self.entry.take();
         entry.is_some_and(|entry| self.breaker.0.lock().on_failure(entry, now))
     }
 
-    /// Whether the circuit is closed, so that all requests may pass.
+    /// Whether the circuit is closed, so that all requests can pass.
     pub(crate) fn is_closed(&self, now: Instant) -> bool {
         self.breaker.0.lock().is_closed(now)
     }

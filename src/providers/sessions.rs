@@ -1,6 +1,6 @@
-//! Records state at providers: which account owns it, and which provider and credential serve it. This node has the state of its
-//! own answers in memory at once; it is written to the store for the other nodes while the answer passes. Requests never wait for
-//! a write, but the end of an answer does.
+//! Records state at providers: which account owns the state, and which provider and credential serve it. This node has the state
+//! that its own answers create in memory at once. For other nodes, the state is written to the store while the answer passes.
+//! Requests never wait for such a write, but the end of an answer does.
 
 #[cfg(test)]
 mod tests;
@@ -29,23 +29,23 @@ use crate::{
     store::sessions::SessionStore,
 };
 
-/// The maximum number of entries in memory. Beyond it the older of two generations is dropped.
+/// The maximum number of entries in memory. When it is reached, the older of two generations is dropped.
 const RECENT_MAX: usize = 65_536;
 
-/// Completes when an answer's new state is written, or cannot be written for now.
+/// A future that completes when an answer's new state is written, or cannot be written for now.
 pub(crate) type WriteCompletion = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The state known to this node, in front of the store. Shared by all requests.
+/// The provider state that this node has in memory, in front of the store. All requests share it.
 pub(crate) struct StateRegistry {
     store: Arc<dyn SessionStore>,
     recent: Mutex<RecentStates>,
     queue: mpsc::Sender<QueuedWrite>,
-    /// Whether the last write failed.
+    /// Whether the most recent write failed.
     fails: watch::Receiver<bool>,
     lost: AtomicU64,
 }
 
-/// Recently used entries in two generations: when the newer one is full it replaces the older one.
+/// Recently used entries in two generations. When the newer generation is full, it replaces the older one.
 #[derive(Default)]
 struct RecentStates {
     newer: HashMap<StateKey, ServedBy>,
@@ -66,7 +66,7 @@ impl RecentStates {
 }
 
 impl StateRegistry {
-    /// An empty registry in front of a store, and the task that writes to it.
+    /// Creates an empty registry in front of a store. Returns the registry and the task that writes to the store.
     pub(crate) fn new(store: Arc<dyn SessionStore>) -> (Self, StateWriter) {
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
         let (failing, fails) = watch::channel(false);
@@ -85,8 +85,8 @@ impl StateRegistry {
         (this, writer)
     }
 
-    /// The provider and credential that serve each of these states, in their order. Calls the store at most once, for the states
-    /// that are not in memory.
+    /// Finds the provider and credential that serve each of these states. Calls the store at most once, for the states that are
+    /// not in memory.
     pub(crate) async fn find(&self, states: &[StateKey]) -> FoundStates {
         let mut served_by: Vec<Option<ServedBy>> = {
             let recent = self.recent.lock();
@@ -103,7 +103,7 @@ impl StateRegistry {
         let found = match self.store.recall(&unknown).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "cannot look up who owns state at a provider");
+                tracing::warn!(%error, "cannot read from the store which account owns state at a provider");
                 return FoundStates {
                     served_by,
                     is_whole: false,
@@ -118,8 +118,8 @@ impl StateRegistry {
         }
     }
 
-    /// Records the provider and credential that serve the state. Never waits: until the name is written, it counts in
-    /// `on_the_way`.
+    /// Records the provider and credential that serve a state. Never waits. Until the record is written to the store, it counts
+    /// in `on_the_way`.
     pub(crate) fn record(&self, state: StateKey, served_by: &ServedBy, on_the_way: &PendingWrites) {
         let known = self.recent.lock().get(&state) == Some(served_by);
         if known {
@@ -135,8 +135,9 @@ impl StateRegistry {
         }
     }
 
-    /// A future that completes when these names are written, so that every node knows them, even if this one ends. It completes
-    /// after `timeout` at the latest, and at once while writes fail. `None` if there is nothing to wait for.
+    /// Returns a future that completes when these records are written, so that every node has them, even if this one ends. The
+    /// future completes after `timeout` at the latest, and at once while writes fail. Returns `None` if there is nothing to wait
+    /// for.
     pub(crate) fn written(&self, names: PendingWrites, timeout: Duration) -> Option<WriteCompletion> {
         let rest = names.completion().filter(|_| !*self.fails.borrow())?;
         let mut fails = self.fails.clone();
@@ -149,7 +150,7 @@ impl StateRegistry {
         }))
     }
 
-    /// The number of names that were not queued for the store, so that other nodes do not learn of them; for the metrics.
+    /// The number of records that could not be queued for the store, so that other nodes do not get them. A metric reports it.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -158,9 +159,9 @@ impl StateRegistry {
 /// The result of [`StateRegistry::find`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundStates {
-    /// The provider and credential that serve each state, in the order of the argument; `None` for an unknown state.
+    /// The provider and credential that serve each state, in the order of the requested states; `None` for an unknown state.
     pub served_by: Vec<Option<ServedBy>>,
-    /// Whether the store answered, if it was needed. Otherwise a `None` may be wrong.
+    /// Whether the answer is complete. False if the store was needed and did not answer; a `None` may be wrong then.
     pub is_whole: bool,
 }
 
@@ -170,13 +171,13 @@ impl std::fmt::Debug for StateRegistry {
     }
 }
 
-/// Exists until its name has been written, or will not be.
+/// Exists until a record has been written, or will never be written.
 #[derive(Clone, Debug)]
 struct Receipt {
     _sender: Arc<oneshot::Sender<Infallible>>,
 }
 
-/// The names of one answer's state that are being written to the store: one for each receipt that still exists.
+/// The records of one answer's state that are being written to the store. Each receipt that still exists is one of them.
 #[derive(Debug)]
 pub(crate) struct PendingWrites {
     receipt: Receipt,
@@ -196,30 +197,30 @@ impl Default for PendingWrites {
 }
 
 impl PendingWrites {
-    /// A receipt for one more name.
+    /// Returns a receipt for one more record.
     fn receipt(&self) -> Receipt {
         self.receipt.clone()
     }
 
-    /// A future that completes when all names are written; `None` if all are. No more can be added.
+    /// Returns a future that completes when all records are written; `None` if they already are. No further record can be added.
     fn completion(self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let Self { receipt, mut arrived } = self;
         drop(receipt);
-        // No value is ever sent; the receiver completes when the last receipt is dropped.
+        // No value is ever sent. The receiver completes when the last receipt is dropped.
         matches!(arrived.try_recv(), Err(TryRecvError::Empty)).then(|| async move {
             let _ = arrived.await;
         })
     }
 }
 
-/// The maximum number of names that wait to be written, about 100 bytes each. Further ones are known to this node only.
+/// The maximum number of records that wait to be written, about 100 bytes each. Further records stay on this node.
 const QUEUE_MAX: usize = 65_536;
-/// The maximum number of names written at once.
+/// The maximum number of records in one write.
 const BATCH_MAX: usize = 128;
-/// The pause after a failed write.
+/// The pause between a failed write and the next try.
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
-/// A name that waits to be written, with its receipt.
+/// A record that waits to be written, with its receipt.
 struct QueuedWrite {
     name: (StateKey, ServedBy),
     receipt: Receipt,
@@ -229,12 +230,13 @@ struct QueuedWrite {
 pub(crate) struct StateWriter {
     store: Arc<dyn SessionStore>,
     queue: mpsc::Receiver<QueuedWrite>,
-    /// Whether the last write failed.
+    /// Whether the most recent write failed.
     fails: watch::Sender<bool>,
 }
 
 impl StateWriter {
-    /// Writes until `stop` turns true, and then the names that are queued. Names wait while the store is unreachable.
+    /// Writes records until `stop` becomes true, and then those that are still queued. Records wait while the store is
+    /// unreachable.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
@@ -244,7 +246,7 @@ impl StateWriter {
             let count = tokio::select! {
                 count = self.queue.recv_many(&mut batch, BATCH_MAX) => count,
                 () = stopping => {
-                    // Only names that are queued already are received.
+                    // Only records that are already queued are received.
                     self.queue.close();
                     self.queue.recv_many(&mut batch, QUEUE_MAX).await
                 }
@@ -259,11 +261,14 @@ impl StateWriter {
         }
     }
 
-    /// Repeats a write until it succeeds, or until `stop` turns true.
+    /// Repeats a write until it succeeds or `stop` becomes true.
     async fn write(&self, names: &[(StateKey, ServedBy)], stop: &mut watch::Receiver<bool>) {
         while let Err(error) = self.store.remember(names, clock::unix_seconds()).await {
             self.fails.send_replace(true);
-            tracing::warn!(%error, names = names.len(), "cannot write who owns state at providers");
+            tracing::warn!(
+                %error, names = names.len(),
+                "cannot write to the store which accounts own state at providers: the write is repeated"
+            );
             let stopping = stop.wait_for(|stop| *stop);
             if tokio::time::timeout(WRITE_AGAIN, stopping).await.is_ok() {
                 return;

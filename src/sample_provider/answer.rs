@@ -1,4 +1,5 @@
-//! The content of an answer: deterministic text derived from the prompt, thinking, or a tool call, split into deltas.
+//! The content of an answer: deterministic text derived from the prompt, and thinking or a tool call. The content is split into
+//! deltas.
 
 use serde_json::{Value, json};
 
@@ -12,9 +13,9 @@ use crate::{
     },
 };
 
-/// Maximum length of an echoed prompt or tool result, in characters.
+/// The maximum length of an echoed prompt or tool result, in characters.
 const ECHO_CHARS_MAX: usize = 160;
-/// Number of words after the echo if the number of deltas is not fixed.
+/// The number of words after the echo, if the number of deltas is not fixed.
 const WORDS_DEFAULT: usize = 24;
 
 const WORDS: [&str; 32] = [
@@ -23,29 +24,29 @@ const WORDS: [&str; 32] = [
     "wheel", "measure", "level", "flood", "calm", "bend", "source",
 ];
 
-/// The content of one answer, in the order in which it is sent: thinking, text, call. Each string is one delta.
+/// The content of one answer, in the order in which it is sent: thinking, text, tool call. Each string is one delta.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ScriptedContent {
-    /// The shown thinking; empty if there is none.
+    /// The visible thinking; empty if there is none.
     pub(super) thinking: Vec<String>,
     pub(super) text: Vec<String>,
-    /// The tool call, if there is one.
+    /// The tool call; `None` if the answer calls no tool.
     pub(super) call: Option<ScriptedToolCall>,
-    /// Tokens of hidden reasoning, which comes before the first delta.
+    /// The number of tokens of hidden reasoning, which precedes the first delta.
     hidden: u64,
     counting: TokenCounting,
 }
 
 #[derive(Debug, PartialEq)]
 pub(super) struct ScriptedToolCall {
-    /// The tool and its arguments.
+    /// The called tool, with its arguments as JSON.
     pub(super) tool: OfferedTool,
-    /// The arguments as text, in deltas; a single delta if the protocol does not stream them.
+    /// The arguments as text, split into deltas; a single delta if the protocol does not stream arguments.
     pub(super) deltas: Vec<String>,
 }
 
 impl ScriptedContent {
-    /// The answer to `ask`; the same seed and prompt give the same answer.
+    /// Creates the answer to `ask`. The same seed and prompt always give the same answer.
     pub(super) fn for_request(
         ask: &SampleRequest,
         protocol: Protocol,
@@ -122,18 +123,18 @@ impl ScriptedContent {
         self.thinking.len() + self.text.len() + self.call.as_ref().map_or(0, |call| call.deltas.len())
     }
 
-    /// The output tokens of the whole answer.
+    /// The number of output tokens of the complete answer.
     pub(super) fn tokens(&self) -> u64 {
         self.tokens_after(self.deltas())
     }
 
-    /// The output tokens after `deltas` deltas. Hidden reasoning counts from the first delta on.
+    /// The number of output tokens after `deltas` deltas. Hidden reasoning counts from the first delta on.
     pub(super) fn tokens_after(&self, deltas: usize) -> u64 {
         let hidden = if deltas > 0 { self.hidden } else { 0 };
         self.shown_after(deltas) + hidden
     }
 
-    /// The tokens of the first `deltas` deltas.
+    /// The number of tokens of the first `deltas` deltas, without hidden reasoning.
     fn shown_after(&self, deltas: usize) -> u64 {
         if self.counting == TokenCounting::Fixed {
             return u64::try_from(deltas.min(self.deltas())).unwrap_or(u64::MAX);
@@ -147,13 +148,13 @@ impl ScriptedContent {
         total
     }
 
-    /// The thinking tokens among the output tokens.
+    /// The number of thinking tokens among the output tokens.
     pub(super) fn thinking_tokens(&self) -> u64 {
         self.shown_after(self.thinking.len()) + self.hidden
     }
 }
 
-/// The tokens of the first `take` deltas, counted as one text.
+/// Counts the tokens of the first `take` deltas as those of one text.
 fn count_tokens(deltas: &[String], take: usize) -> u64 {
     if take == 0 || deltas.is_empty() {
         return 0;
@@ -161,7 +162,7 @@ fn count_tokens(deltas: &[String], take: usize) -> u64 {
     tokens::count(&deltas.iter().take(take).map(String::as_str).collect::<String>())
 }
 
-/// Splits `text` into pieces of at least `bytes` bytes (exactly, for ASCII); the last has the rest.
+/// Splits `text` into pieces of at least `bytes` bytes (exactly `bytes` for ASCII). The last piece has the rest.
 fn pieces(text: &str, bytes: usize) -> Vec<String> {
     let mut pieces = Vec::with_capacity(text.len().div_ceil(bytes.max(1)));
     let mut piece = String::new();
@@ -177,7 +178,7 @@ fn pieces(text: &str, bytes: usize) -> Vec<String> {
     pieces
 }
 
-/// Exactly `count` pieces of at least `bytes` bytes: the opening, then as many words as needed.
+/// Returns exactly `count` pieces of at least `bytes` bytes each: the opening, followed by as many words as needed.
 fn exact_pieces(opening: &str, words: WordSequence, count: usize, bytes: usize) -> Vec<String> {
     let mut letters = opening
         .chars()
@@ -194,14 +195,14 @@ fn exact_pieces(opening: &str, words: WordSequence, count: usize, bytes: usize) 
         .collect()
 }
 
-/// FNV-1a. It only has to be the same on every machine.
+/// Hashes a text with FNV-1a. The hash only has to be the same on every machine.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// An endless, seeded sequence of words (SplitMix64).
+/// An endless sequence of words, determined by a seed (SplitMix64).
 #[derive(Clone)]
 struct WordSequence {
     state: u64,
@@ -225,10 +226,10 @@ impl Iterator for WordSequence {
     }
 }
 
-/// Words in a prompt that make the answer call an offered tool.
+/// The words in a prompt that make the answer call an offered tool.
 const ASKING_WORDS: [&str; 3] = ["weather", "forecast", "temperature"];
 
-/// The client-side tools that `body` offers, in order.
+/// Returns the client-side tools that `body` offers, in order.
 fn offers(protocol: Protocol, body: &Value) -> Vec<OfferedTool> {
     let tools = array_items(body, "tools");
     match protocol {
@@ -236,7 +237,7 @@ fn offers(protocol: Protocol, body: &Value) -> Vec<OfferedTool> {
             .filter_map(|tool| OfferedTool::new(tool, tool.get("input_schema")?))
             .collect(),
         Protocol::Responses => {
-            // Agents also offer tools in an item of the input.
+            // Agents can offer further tools in an item of the input.
             let added = array_items(body, "input")
                 .filter(|item| text_at(item, "/type") == Some("additional_tools"))
                 .flat_map(|item| array_items(item, "tools"));
@@ -262,7 +263,7 @@ fn array_items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Val
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A tool of the Responses protocol, or the tools of a namespace.
+/// Returns a tool of the Responses protocol, or the tools of a namespace.
 fn responses_offers(tool: &Value) -> Vec<OfferedTool> {
     if text_at(tool, "/type") != Some("namespace") {
         return responses_offer(tool).into_iter().collect();
@@ -290,8 +291,9 @@ fn responses_offer(tool: &Value) -> Option<OfferedTool> {
     }
 }
 
-/// The tool to call: one that the request forces, or, if the last turn has no tool result, the one that the script names, or
-/// the first one if the prompt has an asking word.
+/// Chooses the tool that the answer calls; `None` for no call. A tool that the request forces comes first. Otherwise, and only if
+/// the last turn has no tool result, it is the tool that the script names, or the first one if the prompt contains one of
+/// [`ASKING_WORDS`].
 pub(super) fn choose_tool(
     protocol: Protocol,
     body: &Value,

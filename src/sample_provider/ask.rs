@@ -1,41 +1,42 @@
-//! Parses the parts of a request that its answer depends on.
+//! Parses the parts of a request that determine its answer.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::domain::wire::{operation::Operation, protocol::Protocol};
 
-/// The parts of one request that its answer depends on.
+/// The parts of one request that determine its answer.
 #[derive(Debug, Default)]
 pub(super) struct SampleRequest {
     pub(super) model: String,
     /// Whether the answer is streamed.
     pub(super) stream: bool,
-    /// Whether to show thinking.
+    /// Whether the answer contains visible thinking.
     pub(super) thinking: bool,
-    /// The text of the last user turn; may be empty.
+    /// The text of the last user turn, which may be empty.
     pub(super) prompt: String,
-    /// The result of a tool, if the last turn has one.
+    /// The result of a tool; `None` if the last turn has none.
     pub(super) tool_result: Option<String>,
-    /// The tool to call; `None` for an answer without a call. Set by the caller, because it depends not only on the body.
+    /// The tool that the answer calls; `None` for an answer without a call. The caller sets it, because it does not depend on the
+    /// body alone.
     pub(super) call: Option<OfferedTool>,
-    /// The schema of the answer, if it has to be JSON.
+    /// The JSON schema of the answer; `None` if the answer is plain text.
     pub(super) schema: Option<Value>,
 }
 
-/// Why a body cannot be answered: what is wrong with which field.
+/// The reason why a body cannot be answered: the field, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct SampleRequestError(pub(super) String);
 
-/// Parses `body`. `path_model` is the model in the path (Gemini).
+/// Parses `body`. `path_model` is the model's name in the path, which only the Gemini-style protocol has.
 pub(super) fn read_request(
     operation: Operation,
     path_model: Option<&str>,
     body: &Value,
 ) -> Result<SampleRequest, SampleRequestError> {
     let Some(fields) = body.as_object() else {
-        return Err(SampleRequestError("the body has to be a JSON object".to_owned()));
+        return Err(SampleRequestError("the body must be a JSON object".to_owned()));
     };
     let model = match path_model.or_else(|| body.get("model").and_then(Value::as_str)) {
         Some(model) => model.to_owned(),
@@ -159,7 +160,7 @@ fn read_gemini(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     }
 }
 
-/// The text of a content field: a string, or blocks with `text`; anything else as JSON.
+/// Returns the text of a content field: a string, or the `text` of its blocks. Any other value is returned as JSON.
 fn plain(content: Option<&Value>) -> String {
     match content {
         None | Some(Value::Null) => String::new(),
@@ -188,20 +189,20 @@ fn flag(value: &Value, pointer: &str) -> bool {
     value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The string at a JSON pointer.
+/// Returns the string at a JSON pointer; `None` if the pointer leads to no string.
 pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str)
 }
 
-/// A recognised path.
+/// The operation and the model that a request's path names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathTarget {
     pub(super) operation: Operation,
-    /// The model, if it is in the path.
+    /// The model's name; `None` if the path contains none.
     pub(super) model: Option<String>,
 }
 
-/// Parses `path`; `None` for an unknown path. Only its end counts, so that any provider's prefix works.
+/// Parses `path`; returns `None` for an unknown path. Only the path's end is checked, so that any provider's prefix works.
 pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
     let plain = |operation| Some(PathTarget { operation, model: None });
     if path.ends_with("/messages/count_tokens") {
@@ -231,21 +232,21 @@ pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
     })
 }
 
-/// Whether a Gemini query requests server-sent events (`alt=sse`).
+/// Whether the query of a Gemini-style request asks for server-sent events (`alt=sse`).
 pub(super) fn is_sse_query(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"))
 }
 
-/// A tool that the request offers.
+/// A tool that the request offers to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OfferedTool {
     /// The tool's name.
     pub(super) name: String,
-    /// The namespace that it is in (Responses).
+    /// The namespace that contains the tool (Responses); `None` if no namespace does.
     pub(super) namespace: Option<String>,
-    /// The kind of its input.
+    /// The kind of the tool's input.
     pub(super) input_kind: ToolInputKind,
-    /// Arguments that roughly fit its schema; a string for free text.
+    /// Arguments that roughly fit the tool's schema; a string if the input is free text.
     pub(super) arguments: Value,
 }
 
@@ -268,7 +269,7 @@ impl OfferedTool {
         })
     }
 
-    /// The arguments as text for a stream.
+    /// Returns the arguments as text, as a stream contains them.
     pub(super) fn arguments_text(&self) -> String {
         match &self.arguments {
             Value::String(text) if self.input_kind == ToolInputKind::Text => text.clone(),
@@ -277,7 +278,8 @@ impl OfferedTool {
     }
 }
 
-/// An object that roughly fits an object schema: its required properties, or the first one if none is required.
+/// Builds an object that roughly fits an object schema. It has the required properties, or the first property if none is
+/// required.
 pub(super) fn fitting_arguments(schema: &Value) -> Value {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return json!({});
@@ -311,7 +313,7 @@ fn fitting_property(name: &str, property: &Value) -> Value {
         "integer" | "number" => property.get("minimum").cloned().unwrap_or_else(|| json!(1)),
         "boolean" => json!(true),
         "array" => json!([]),
-        // Only one level: deeper schemas are not worth a recursion here.
+        // Only one level, because deeper schemas are not worth a recursion here.
         "object" => json!({}),
         _ if ["location", "city", "place"]
             .iter()

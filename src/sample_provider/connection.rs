@@ -1,4 +1,4 @@
-//! A socket that can be closed with RST instead of FIN, and response bodies that follow the steps of a response.
+//! A socket that can be closed with RST instead of FIN, and response bodies that follow the steps of a scripted response.
 
 use std::{
     io::{self, IoSlice},
@@ -23,18 +23,18 @@ use crate::sample_provider::{
     ledger::SampleLedgerEntry, performance::ScriptedResponse, script::CutStyle, steps::ReplyStep,
 };
 
-/// The flag by which a response makes its connection end with RST.
+/// The flag with which a response makes its connection end with RST.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResetFlag(Arc<AtomicBool>);
 
 impl ResetFlag {
-    /// Makes the connection end with RST.
+    /// Makes the connection end with RST when it is closed.
     pub(super) fn raise(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
-/// A socket with its flag.
+/// A client's socket, with the flag that determines how the socket is closed.
 #[derive(Debug)]
 pub(super) struct SampleConnection {
     stream: TcpStream,
@@ -52,7 +52,7 @@ impl SampleConnection {
 impl Drop for SampleConnection {
     fn drop(&mut self) {
         if self.reset.0.load(Ordering::Acquire) {
-            // If this fails, the peer sees FIN, which is also a cut.
+            // If this fails, the peer gets FIN, which also breaks the response off.
             let _ = self.stream.set_zero_linger();
         }
     }
@@ -90,21 +90,22 @@ impl AsyncWrite for SampleConnection {
     }
 }
 
-/// Pause before a break, so that the bytes before it are sent.
+/// The pause before the connection is broken, so that the bytes before the break are sent.
 const FLUSH_BEFORE_BREAK: Duration = Duration::from_millis(5);
 
-/// The body was broken off as scripted.
+/// The error of a body that was broken off because the script demands that.
 #[derive(Debug, thiserror::Error)]
 #[error("broken off as scripted")]
 pub(super) struct StreamBroken;
 
-/// The body of one response.
+/// The body of one response, which follows the response's steps.
 pub(super) struct PacedBody {
     steps: Arc<[ReplyStep]>,
     next: usize,
     length: Option<u64>,
     gap: Duration,
-    /// The timer of the pauses. Each pause starts at the end of the last one, so that the pace does not drift.
+    /// The timer of the pauses. Each pause starts at the end of the previous one, so that the pace does not drift. `None` before
+    /// the first pause.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
     entry: SampleLedgerEntry,
@@ -112,7 +113,7 @@ pub(super) struct PacedBody {
 }
 
 impl PacedBody {
-    /// The body of `performance`, billed in `entry`. `reset` belongs to its connection.
+    /// Creates the body of `performance`, whose bill `entry` records. `reset` is the flag of the body's connection.
     pub(super) fn new(performance: &ScriptedResponse, entry: SampleLedgerEntry, reset: ResetFlag) -> Self {
         Self {
             steps: Arc::clone(&performance.steps),
@@ -178,7 +179,7 @@ impl Body for PacedBody {
                     }
                     return Poll::Ready(Some(Err(StreamBroken)));
                 }
-                // The server notices when the client leaves, and then drops this body.
+                // The server notices when the client disconnects, and then drops this body.
                 ReplyStep::Stall => return Poll::Pending,
             }
             self.next += 1;

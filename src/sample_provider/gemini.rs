@@ -1,4 +1,4 @@
-//! The Gemini-style protocol, on the provider's side: bodies, chunks in both framings, errors.
+//! The provider's side of the Gemini-style protocol: bodies, chunks in both framings, and errors.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleRepl
 /// The framing of a stream's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum GeminiFraming {
-    /// `alt=sse`: `data: {..}` and an empty line, with CRLF line ends.
+    /// Server-sent events (`alt=sse`): each chunk is `data: {..}` and an empty line, with CRLF line ends.
     Sse,
-    /// One JSON array, written progressively.
+    /// One JSON array, which is written element by element.
     Array,
 }
 
-/// The body of a unary response.
+/// Renders the body of a non-streaming response.
 pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     let mut parts = Vec::new();
     if !reply.answer.thinking.is_empty() {
@@ -54,7 +54,7 @@ pub(super) fn stream(reply: &SampleReply<'_>, chunking: GeminiFraming) -> Vec<Sa
     frames
 }
 
-/// The in-band error, after `sent` chunks. In an array, it is the last element.
+/// Renders the in-band error that follows `sent` chunks. In an array, the error is the last element.
 pub(super) fn in_band_error(chunking: GeminiFraming, sent: usize) -> SampleFrame {
     let data = json!({"error": {"code": 503, "message": "The model is overloaded. Please try again later.",
         "status": "UNAVAILABLE"}});
@@ -68,7 +68,7 @@ pub(super) fn in_band_error(chunking: GeminiFraming, sent: usize) -> SampleFrame
     }
 }
 
-/// The body of an error response.
+/// Renders the body of an error response.
 pub(super) fn error(status: u16, message: &str, retry_seconds: Option<u32>) -> Value {
     let name = match status {
         401 => "UNAUTHENTICATED",
@@ -90,7 +90,7 @@ pub(super) fn error(status: u16, message: &str, retry_seconds: Option<u32>) -> V
     json!({"error": error})
 }
 
-/// The body of a `countTokens` response.
+/// Renders the body of a `countTokens` response.
 pub(super) fn token_count(tokens: u64) -> Value {
     json!({"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]})
 }
@@ -109,7 +109,7 @@ fn call_part(reply: &SampleReply<'_>) -> Option<Value> {
     })
 }
 
-/// The usage after `sent` of `total` chunks: exact at the end, proportional before.
+/// Returns the usage to report after `sent` of `total` chunks: proportional to the chunks sent, and exact at the end.
 fn share(counts: ReportedCounts, sent: usize, total: usize) -> ReportedCounts {
     let (sent, total) = (
         i64::try_from(sent).unwrap_or(0),

@@ -1,8 +1,8 @@
-//! The ledger: what the sample provider would bill, one JSON object per line.
+//! The ledger of the sample provider: records what the provider would bill, as one JSON object per line.
 //!
-//! A billed response has two lines, `start` (its input) and `end` (the bill); any other response has only an `end` line with
-//! zero tokens. A line is written before the bytes it accounts for. The bill of a run is the sum of its `end` lines; a `start`
-//! without an `end` was interrupted by the end of the process. The ledger never contains prompts or answers.
+//! A billed response has two lines: `start` has its input and `end` its bill. Any other response has only an `end` line with zero
+//! tokens. A line is written before the bytes that it bills are sent. The bill of a run is the sum of its `end` lines. A `start`
+//! without an `end` means that the process ended during the response. The ledger never contains prompts or answers.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,14 +18,14 @@ use crate::domain::wire::protocol::Protocol;
 use crate::edges::clock;
 use crate::sample_provider::ClientGoneBilling;
 
-/// The ledger: an append-only file, or nothing.
+/// The sample provider's ledger: an append-only file, or nothing.
 #[derive(Debug)]
 pub(super) struct SampleLedger {
     file: Option<Mutex<File>>,
 }
 
 impl SampleLedger {
-    /// Opens `path` for appending; without a path, nothing is recorded.
+    /// Opens the file at `path` for appending. Without a path, nothing is recorded.
     pub(super) fn open(path: Option<&Path>) -> std::io::Result<Self> {
         let file = path
             .map(|path| OpenOptions::new().create(true).append(true).open(path))
@@ -43,15 +43,15 @@ impl SampleLedger {
         let Some(file) = &self.file else { return };
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
-        // One write per line keeps lines intact even if two processes share the file.
+        // One write per line keeps lines complete even if two processes share the file.
         let mut file = file.lock();
         if let Err(error) = file.write_all(&text) {
-            tracing::error!(%error, "the sample provider's ledger cannot be written");
+            tracing::error!(%error, "cannot write to the sample provider's ledger");
         }
     }
 }
 
-/// One line. Its fields are an interface, which tests and comparisons read.
+/// One line of the ledger. Its fields are an interface that tests and comparisons read.
 #[derive(Serialize)]
 struct SampleLedgerLine<'a> {
     event: &'a str,
@@ -71,7 +71,8 @@ struct SampleLedgerLine<'a> {
     ending: Option<&'a str>,
 }
 
-/// The entry of one response: opened before the head is sent, and closed exactly once, at the latest when it is dropped.
+/// The ledger's entry for one response. It is opened before the response's head is sent, and closed exactly once, at the latest
+/// when it is dropped.
 #[derive(Debug)]
 pub(super) struct SampleLedgerEntry {
     ledger: Arc<SampleLedger>,
@@ -109,13 +110,13 @@ impl SampleLedgerEntry {
         entry
     }
 
-    /// Records that an event is about to be sent, after which `deltas` deltas have been sent.
+    /// Records that an event is about to be sent. `deltas` is the number of deltas that have been sent after it.
     pub(super) fn on_send(&mut self, deltas: usize) {
         self.sent_events += 1;
         self.sent_deltas = deltas;
     }
 
-    /// Writes the `end` line, unless it has been written.
+    /// Writes the `end` line, unless that has been done.
     pub(super) fn settle(&mut self, deltas: usize, ending: SampleEnding) {
         if !self.closed {
             self.closed = true;

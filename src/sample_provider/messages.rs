@@ -1,14 +1,14 @@
-//! The Messages protocol, on the provider's side: bodies, events, errors.
+//! The provider's side of the Messages protocol: bodies, events and errors.
 
 use serde_json::{Map, Value, json};
 
 use super::answer::ScriptedToolCall;
 use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 
-/// Output tokens of an advisor.
+/// The number of output tokens that an advisor reports.
 const ADVICE_TOKENS: i64 = 500;
 
-/// The body of a unary response.
+/// Renders the body of a non-streaming response.
 pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     let mut content = Vec::new();
     if !reply.answer.thinking.is_empty() {
@@ -90,7 +90,7 @@ fn add_call(frames: &mut Vec<SampleFrame>, index: usize, reply: &SampleReply<'_>
         index,
         &json!({"type": "tool_use", "id": id, "name": call.tool.name, "input": {}}),
     ));
-    // The real protocol also begins with an empty piece.
+    // A real answer also begins the arguments with an empty piece.
     frames.push(delta(
         FrameKind::Other,
         index,
@@ -111,7 +111,7 @@ pub(super) fn in_band_error() -> SampleFrame {
     event(FrameKind::Other, "error", &error)
 }
 
-/// The body of an error response.
+/// Renders the body of an error response.
 pub(super) fn error(status: u16, message: &str, request_id: &str) -> Value {
     let kind = match status {
         401 => "authentication_error",
@@ -129,7 +129,7 @@ pub(super) fn error(status: u16, message: &str, request_id: &str) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id})
 }
 
-/// The body of a `count_tokens` response.
+/// Renders the body of a `count_tokens` response.
 pub(super) fn token_count(tokens: u64) -> Value {
     json!({"input_tokens": tokens})
 }
@@ -187,8 +187,8 @@ fn message_delta(reply: &SampleReply<'_>) -> SampleFrame {
     event(FrameKind::Final, "message_delta", &data)
 }
 
-/// Adds the usage of each model to an answer on which several worked. The advisor, and a model that declined, have read the
-/// same input as the answering model.
+/// Adds the usage of each model, if several models worked on the answer. The advisor, and a model that declined, have read the
+/// same input as the model that answers.
 fn add_iterations(usage: &mut Map<String, Value>, reply: &SampleReply<'_>, counts: ReportedCounts) {
     let run = |kind: &str, model: Option<&str>, output: i64| {
         json!({"type": kind, "model": model, "input_tokens": counts.uncached, "output_tokens": output,

@@ -28,67 +28,67 @@ use crate::{
 
 const RETRY_AFTER_SECONDS_DEFAULT: u32 = 1;
 
-/// A request as it arrived, with the other inputs of its answer.
+/// A request as it arrived, with the other inputs that determine its answer.
 #[derive(Debug)]
 pub(super) struct RawSampleRequest<'a> {
     /// The operation and, for Gemini, the model.
     pub(super) target: &'a PathTarget,
-    /// How a Gemini stream is framed.
+    /// The framing of the answer, if it is a Gemini-style stream.
     pub(super) chunking: GeminiFraming,
     pub(super) body: &'a [u8],
-    /// The unique part of every id.
+    /// The unique part of every id in the answer.
     pub(super) id: &'a str,
-    /// The id of the request in headers.
+    /// The id of the request in the answer's headers.
     pub(super) request_id: &'a str,
     /// The current time, in seconds since the Unix epoch.
     pub(super) created_at: i64,
-    /// The prompts that have been sent before.
+    /// The prompts that were sent before.
     pub(super) prompt_cache: &'a PromptCache,
 }
 
-/// A response, ready to send.
+/// A scripted response that is ready to be sent.
 #[derive(Clone, Debug)]
 pub(super) struct ScriptedResponse {
     pub(super) status: u16,
-    /// The `content-type` header.
+    /// The value of the `content-type` header.
     pub(super) content_type: String,
-    /// Whether the body is gzip.
+    /// Whether the body is compressed with gzip.
     pub(super) gzip: bool,
-    /// The length to announce; `None` for a stream.
+    /// The declared length of the body in bytes; `None` for a body without one, such as a stream.
     pub(super) length: Option<u64>,
-    /// The `retry-after` header, in seconds.
+    /// The value of the `retry-after` header, in seconds; `None` for no such header.
     pub(super) retry_after: Option<u32>,
-    /// The pause before the head.
+    /// The pause before the response's head.
     pub(super) ttfb: Duration,
-    /// The length of each [`ReplyStep::Pause`].
+    /// The duration of each [`ReplyStep::Pause`].
     pub(super) gap: Duration,
     pub(super) steps: Arc<[ReplyStep]>,
     pub(super) bill: Arc<SampleBill>,
 }
 
-/// The part of a response that the ledger records.
+/// The parts of a response that the ledger records.
 #[derive(Debug, Default)]
 pub(super) struct SampleBill {
     pub(super) model: String,
     /// Whether the response is streamed.
     pub(super) stream: bool,
-    /// The status of the response.
+    /// The HTTP status of the response.
     pub(super) status: u16,
-    /// Whether it is billed: errors and free operations are not.
+    /// Whether the response is billed. Errors and free operations are not.
     pub(super) billed: bool,
-    /// Input tokens outside of any cache; zero if nothing is billed.
+    /// The number of input tokens outside of any cache; zero if nothing is billed.
     pub(super) input: InputTokens,
-    /// Tokens read from a cache.
+    /// The number of input tokens read from a cache.
     pub(super) cache_read: u64,
-    /// Tokens written to a cache.
+    /// The number of input tokens written to a cache.
     pub(super) cache_write: u64,
     /// The content of the answer; empty if nothing is billed.
     pub(super) answer: ScriptedContent,
-    /// Number of deltas that are generated if nobody stops it.
+    /// The number of deltas that are generated if nothing stops the generation.
     pub(super) deltas: usize,
 }
 
-/// The response to `order`. An invalid request gets an error response.
+/// Returns the response to the request `order`. An invalid request gets an error response.
 pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -> ScriptedResponse {
     let protocol = order.target.operation.protocol();
     let refused = |message: &str| refusal_response(protocol, 400, message, order.request_id);
@@ -111,7 +111,7 @@ pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -
         return refused(&error.to_string());
     }
     if script.status() >= 400 {
-        let message = "the sample provider was told to answer with this status";
+        let message = "the script of the sample provider demands this status";
         return failed_response(order, &ask, &script, message);
     }
     ask.call = answer::choose_tool(protocol, &body, &ask, &script);
@@ -125,7 +125,7 @@ pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -
     }
 }
 
-/// An error response of the server itself, independent of scripts.
+/// Builds an error response of the server itself, which does not depend on scripts.
 pub(super) fn refusal_response(protocol: Protocol, status: u16, message: &str, request_id: &str) -> ScriptedResponse {
     let body = error_body(protocol, status, message, request_id, None);
     let bill = SampleBill {
@@ -150,7 +150,7 @@ fn error_body(protocol: Protocol, status: u16, message: &str, request_id: &str, 
     body.to_string().into()
 }
 
-/// An error in the provider's own form (docs/interface.md, Errors: provider 3).
+/// Builds an error body in a provider's own form (docs/interface.md, Errors: provider 3).
 fn native_error(status: u16, message: &str) -> Value {
     json!({ "code": status.to_string(), "message": message, "param": null, "type": "sample_error" })
 }
@@ -185,7 +185,7 @@ fn failed_response(
         ..SampleBill::default()
     };
     let performance = response_in_one_piece(script, bill, &body, SampleEnding::Refused, "application/json");
-    // The Gemini-style protocol says in the body when to retry, and has the header only if the script demands it.
+    // The Gemini-style protocol says in the body when to retry. It has the header only if the script demands it.
     let header = if protocol == Protocol::Gemini {
         script.retry_after
     } else {
@@ -212,14 +212,14 @@ fn count_response(ask: &SampleRequest, script: &SampleScript, body: &Value) -> S
     )
 }
 
-/// An error with a status of success.
+/// Builds a response that contains an error although its status is that of a success.
 fn in_band_error_response(
     order: &RawSampleRequest<'_>,
     protocol: Protocol,
     model: &str,
     script: &SampleScript,
 ) -> ScriptedResponse {
-    let message = "the sample provider was told to fail inside of a success";
+    let message = "the script of the sample provider demands a failure within a success";
     let body = if script.native_errors == Some(true) {
         json!({ "code": 503, "msg": message, "success": false })
             .to_string()
@@ -316,7 +316,7 @@ fn counts(bill: &SampleBill) -> ReportedCounts {
     }
 }
 
-/// A response whose body is sent in one piece.
+/// Builds a response whose body is not streamed.
 fn response_in_one_piece(
     script: &SampleScript,
     bill: SampleBill,
@@ -336,7 +336,7 @@ fn scripted_response(
     steps: Vec<ReplyStep>,
     content_type: &str,
 ) -> ScriptedResponse {
-    // Generation ends at a stall, even if the client waits for more.
+    // Generation ends at a stall, even if the client continues to wait.
     if let (Some(ReplyStep::Stall), true) = (steps.last(), bill.stream) {
         bill.deltas = steps
             .iter()
@@ -360,10 +360,10 @@ fn scripted_response(
     }
 }
 
-/// Maximum number of cached answers; further ones are rendered each time.
+/// The maximum number of cached answers. Further answers are rendered each time.
 const RENDERED_MAX: usize = 64;
 
-/// Everything that the rendered bytes depend on.
+/// The key of a rendered answer: everything that determines its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RenderedKey {
     operation: Operation,
@@ -372,7 +372,7 @@ pub(super) struct RenderedKey {
     stream: bool,
 }
 
-/// The fields that decide whether an answer can be reused. The others are skipped without building a tree.
+/// The fields of a request that decide whether its answer can be reused. Other fields are skipped without building a tree.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct ReusableRequest<'a> {
@@ -383,7 +383,7 @@ struct ReusableRequest<'a> {
     messages: Option<IgnoredAny>,
     input: Option<IgnoredAny>,
     contents: Option<IgnoredAny>,
-    // With one of these, the answer depends on more than the key.
+    // With one of the following fields, the answer depends on more than a [`RenderedKey`] contains.
     tools: Option<IgnoredAny>,
     thinking: Option<IgnoredAny>,
     reasoning: Option<IgnoredAny>,
@@ -394,7 +394,7 @@ struct ReusableRequest<'a> {
     generation_config: Option<IgnoredAny>,
 }
 
-/// The key of a request whose answer can be reused; `None` if it cannot.
+/// Returns the key of a request whose answer can be reused; `None` if the answer cannot be reused.
 pub(super) fn reuse_key(
     target: &PathTarget,
     chunking: GeminiFraming,
@@ -440,12 +440,12 @@ pub(super) struct RenderedAnswers {
 }
 
 impl RenderedAnswers {
-    /// The answer for `key`.
+    /// Returns the cached answer for `key`; `None` if there is none.
     pub(super) fn find(&self, key: &RenderedKey) -> Option<ScriptedResponse> {
         self.answers.lock().get(key).cloned()
     }
 
-    /// Caches `performance`, if there is room.
+    /// Caches the answer `performance`, if there is room.
     pub(super) fn insert(&self, key: RenderedKey, performance: &ScriptedResponse) {
         let mut answers = self.answers.lock();
         if answers.len() < RENDERED_MAX {

@@ -1,54 +1,54 @@
-//! Shared by the protocol modules: the reply to render, the usage to report, the frames of a stream.
+//! The types that all protocol modules share: the answer to render, the usage to report, and the events of a stream.
 
 use bytes::Bytes;
 
 use super::answer::ScriptedContent;
 use super::script::UsageStyle;
 
-/// A placeholder for signatures of thinking and for encrypted reasoning; base64, as clients expect.
+/// A placeholder for the signature of thinking and for encrypted reasoning, in base64 as clients expect it.
 pub(super) const SIGNATURE: &str = "c2FtcGxlLXByb3ZpZGVyIHNpZ25hdHVyZSwgbm90IGEgc2VjcmV0";
 
-/// Everything that the rendering of an answer depends on.
+/// Everything that determines how an answer is rendered.
 #[derive(Debug)]
 pub(super) struct SampleReply<'a> {
     /// The unique part of every id in the body.
     pub(super) id: &'a str,
     pub(super) model: &'a str,
-    /// Creation time, in seconds since the Unix epoch.
+    /// The time of the answer's creation, in seconds since the Unix epoch.
     pub(super) created_at: i64,
     pub(super) answer: &'a ScriptedContent,
-    /// The usage to report; `None` reports none.
+    /// The usage to report; `None` to report none.
     pub(super) counts: Option<ReportedCounts>,
-    /// Other models that work on the answer (Messages).
+    /// The other models that work on the answer (Messages).
     pub(super) others: OtherModels<'a>,
-    /// Whether encrypted reasoning was requested (Responses).
+    /// Whether the client requests encrypted reasoning (Responses).
     pub(super) encrypted_reasoning: bool,
 }
 
-/// Models other than the requested one.
+/// The models that work on an answer in addition to the requested one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OtherModels<'a> {
-    /// The model that gives advice.
+    /// The model that gives advice; `None` for no advisor.
     pub(super) advisor: Option<&'a str>,
     pub(super) fallback: Option<&'a str>,
 }
 
-/// Reported token counts; signed, because a script may demand negative counts.
+/// The token counts that an answer reports. They are signed, because a script may demand negative counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReportedCounts {
-    /// Input outside of any cache.
+    /// Input tokens outside of any cache.
     pub(super) uncached: i64,
-    /// Input read from a cache.
+    /// Input tokens read from a cache.
     pub(super) cache_read: i64,
-    /// Input written to a cache.
+    /// Input tokens written to a cache.
     pub(super) cache_write: i64,
-    /// Output without thinking.
+    /// Output tokens without thinking.
     pub(super) spoken: i64,
     pub(super) thinking: i64,
 }
 
 impl ReportedCounts {
-    /// The counts as `style` reports them; `None` for no usage.
+    /// Returns the counts as `style` reports them; `None` if it reports no usage.
     pub(super) fn styled(self, style: UsageStyle) -> Option<Self> {
         let same = |count| {
             Some(Self {
@@ -68,34 +68,34 @@ impl ReportedCounts {
         }
     }
 
-    /// All input, cached or not.
+    /// The number of all input tokens, whether cached or not.
     pub(super) fn input(&self) -> i64 {
         self.uncached
             .saturating_add(self.cache_read)
             .saturating_add(self.cache_write)
     }
 
-    /// All output, thinking included.
+    /// The number of all output tokens, including thinking.
     pub(super) fn output(&self) -> i64 {
         self.spoken.saturating_add(self.thinking)
     }
 }
 
-/// One event of a stream, ready to send.
+/// One event of a streamed answer, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SampleFrame {
-    /// What the event means to the script.
+    /// The meaning of the event for scripts.
     pub(super) kind: FrameKind,
     /// The bytes on the wire.
     pub(super) bytes: Bytes,
 }
 
-/// The kind of a frame, as far as scripts depend on it.
+/// The meaning of an event for scripts, which count deltas and interrupt streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// Carries a piece of content.
+    /// The event carries a piece of content.
     Delta,
-    /// Marks the end of the answer, or comes after that.
+    /// The event marks the end of the answer, or comes after the end.
     Final,
     Other,
 }

@@ -1,11 +1,11 @@
-//! The Responses protocol, on the provider's side: bodies, events, errors.
+//! The provider's side of the Responses protocol: bodies, events and errors.
 
 use serde_json::{Value, json};
 
 use super::reply::{FrameKind, ReportedCounts, SIGNATURE, SampleFrame, SampleReply};
 use crate::sample_provider::ask::ToolInputKind;
 
-/// The body of a unary response.
+/// Renders the body of a non-streaming response.
 pub(super) fn unary(reply: &SampleReply<'_>) -> Value {
     let mut output = Vec::new();
     if !reply.answer.thinking.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn stream(reply: &SampleReply<'_>) -> Vec<SampleFrame> {
     events.frames
 }
 
-/// The in-band error event, after `sent` events.
+/// Renders the in-band error event that follows `sent` events.
 pub(super) fn in_band_error(reply: &SampleReply<'_>, sent: usize) -> SampleFrame {
     let mut failed = response(reply, "failed", &json!([]));
     if let Some(fields) = failed.as_object_mut() {
@@ -58,7 +58,7 @@ pub(super) fn in_band_error(reply: &SampleReply<'_>, sent: usize) -> SampleFrame
     })
 }
 
-/// The body of an error response.
+/// Renders the body of an error response.
 pub(super) fn error(status: u16, message: &str) -> Value {
     let (kind, code) = match status {
         401 => ("invalid_request_error", json!("invalid_api_key")),
@@ -78,7 +78,7 @@ struct ResponseEvents {
 }
 
 impl ResponseEvents {
-    /// Adds an event with `fields` after its type and sequence number.
+    /// Adds an event. Its data has the type, the sequence number and then `fields`.
     fn add(&mut self, kind: FrameKind, name: &str, fields: Value) {
         let mut data = json!({"type": name, "sequence_number": self.sequence});
         if let (Some(data), Value::Object(fields)) = (data.as_object_mut(), fields) {
@@ -209,7 +209,7 @@ fn message_item(reply: &SampleReply<'_>, stage: ItemStage) -> Value {
         "content": content})
 }
 
-/// The names of a call on the wire, which differ for tools that take JSON and tools that take free text.
+/// The names that the protocol uses for a tool call. They differ for tools that take JSON and tools that take free text.
 struct CallWire {
     prefix: &'static str,
     item: &'static str,

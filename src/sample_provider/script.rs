@@ -1,4 +1,4 @@
-//! Scripts: how the sample provider shall behave, by flags, model name and mark in the prompt.
+//! Scripts: the behaviour that flags, the model's name and a mark in the prompt demand of the sample provider.
 
 #[cfg(test)]
 mod tests;
@@ -8,111 +8,116 @@ use std::time::Duration;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Maximum of `deltas`.
+/// The maximum of `deltas`.
 pub(crate) const DELTAS_MAX: usize = 100_000;
-/// Maximum of `delta_bytes`.
+/// The maximum of `delta_bytes`.
 pub(crate) const DELTA_BYTES_MAX: usize = 1 << 20;
-/// Maximum of `deltas` times `delta_bytes`, because an answer is rendered before it is sent.
+/// The maximum of `deltas` times `delta_bytes`, because an answer is rendered before it is sent.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Maximum of `gap_ms` and `ttfb_ms`.
+/// The maximum of `gap_ms` and `ttfb_ms`, in milliseconds.
 pub(crate) const PAUSE_MS_MAX: u64 = 600_000;
-/// Maximum of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
+/// The maximum of the token counts `cache_read`, `cache_write` and `hidden_tokens`.
 pub(crate) const CACHE_TOKENS_MAX: u64 = 1_000_000_000;
 
 const DELTA_BYTES_DEFAULT: usize = 16;
 
-/// One layer of a script; `None` keeps the value of the layer below. Layers, lowest first: flags, model name, mark.
+/// One layer of a script. A field that is `None` leaves the value of the layer below unchanged. The layers, from the lowest:
+/// flags, model name, mark in the prompt.
 ///
-/// In a model name, the words after `sample-` (at its start or after a `-`), separated by `-`, are orders: `slow`, `long`,
-/// `cut`, `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, `native`, or a status
-/// from 400 to 599. Other words have no effect. In a mark, the keys are the names of these fields.
+/// In a model name, the words after `sample-` (at its start or after a `-`) are orders, separated by `-`: `slow`, `long`, `cut`,
+/// `stall`, `inband`, `gzip`, `html`, `nousage`, `absurd`, `zero`, `negative`, `reset`, `half`, `native`, or a status from 400 to
+/// 599. Other words have no effect. In a mark, the keys are the names of these fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleScript {
-    /// Number of text deltas.
+    /// The number of text deltas.
     pub deltas: Option<usize>,
-    /// Bytes of text in a delta. Characters are never split.
+    /// The number of bytes of text in a delta. Characters are never split.
     pub delta_bytes: Option<usize>,
-    /// Pause before each delta of a stream except the first, in milliseconds.
+    /// The pause before each delta of a stream except the first, in milliseconds.
     pub gap_ms: Option<u64>,
-    /// Pause before the response head, in milliseconds.
+    /// The pause before the head of the response, in milliseconds.
     pub ttfb_ms: Option<u64>,
-    /// The status. From 400, the body is an error in the protocol's form.
+    /// The HTTP status. From 400 on, the body is an error in the protocol's form.
     pub status: Option<u16>,
-    /// The `retry-after` header in seconds, in any protocol.
+    /// The value of the `retry-after` header in seconds, in any protocol.
     pub retry_after: Option<u32>,
-    /// Break off after this many deltas; a unary body breaks off halfway, whatever the number.
+    /// The number of deltas after which a stream breaks off. A non-streaming body breaks off halfway, whatever the number.
     pub cut_after: Option<usize>,
-    /// Send nothing more after this many deltas, and keep the connection open; a unary body stops halfway.
+    /// The number of deltas after which a stream sends nothing more, while its connection stays open. A non-streaming body stops
+    /// halfway, whatever the number.
     pub stall_after: Option<usize>,
-    /// Send an error of the protocol after this many deltas, then end properly; a unary body is an error with status 200.
+    /// The number of deltas after which a stream sends an error of the protocol and ends properly. A non-streaming body is an
+    /// error with status 200, whatever the number.
     pub in_band_error_after: Option<usize>,
-    /// The style of the reported usage.
+    /// The style in which usage is reported.
     pub usage: Option<UsageStyle>,
-    /// The content-encoding of the body.
+    /// The content coding of the body.
     pub encoding: Option<BodyEncoding>,
-    /// Another content-type. With `text/html`, an error body is a page.
+    /// A value for the `content-type` header in place of the usual one. With `text/html`, the body of an error is a page.
     pub content_type: Option<String>,
     /// Whether errors have the provider's own form: `code`, `message` and `type` at the root.
     pub native_errors: Option<bool>,
-    /// How a cut ends the connection.
+    /// The way in which a break ends the connection.
     pub close: Option<CutStyle>,
-    /// Whether a cut is in the middle of an event.
+    /// Whether a break comes in the middle of an event.
     pub half_event: Option<bool>,
-    /// Input tokens reported as read from a cache, on top of those of the prompt.
+    /// The number of input tokens reported as read from a cache, in addition to those of the prompt.
     pub cache_read: Option<u64>,
-    /// Input tokens reported as written to a cache, on top of those of the prompt.
+    /// The number of input tokens reported as written to a cache, in addition to those of the prompt.
     pub cache_write: Option<u64>,
-    /// Output tokens of hidden reasoning: they are billed, and only the usage reports them.
+    /// The number of output tokens of hidden reasoning. They are billed, and only the usage reports them.
     pub hidden_tokens: Option<u64>,
-    /// Report the part of the prompt that was sent before as read from a cache, and the part that is kept as written.
+    /// Whether prompts are cached. If so, the part of a prompt that was sent before is reported as read from the cache, and the
+    /// part that is stored as written to the cache.
     pub prompt_cache: Option<bool>,
-    /// Call this tool, if the request offers it and the last turn has no tool result; else the answer is text.
+    /// The tool that the answer calls, if the request offers it and the last turn has no tool result; otherwise the answer is
+    /// text.
     pub tool: Option<String>,
-    /// The input for that tool, as JSON: an object, or a string for a tool that takes free text.
+    /// The input for the called tool, as JSON: an object, or a string for a tool that takes free text.
     pub tool_input: Option<Value>,
-    /// A model that the answer reports as its advisor (Messages). Only `usage.iterations` has its tokens.
+    /// A model that the answer reports as its advisor (Messages). Only `usage.iterations` contains its tokens.
     pub advisor: Option<String>,
     /// A model that the answer reports as the fallback for the requested one, which declined at once (Messages).
     pub fallback: Option<String>,
 }
 
-/// The style of the reported usage. The ledger always has the true counts.
+/// The style in which usage is reported. The ledger always contains the true counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageStyle {
-    /// As counted.
+    /// The true counts.
     True,
-    /// No usage anywhere.
+    /// No usage in any event or body.
     None,
-    /// The largest 64-bit numbers.
+    /// The largest 64-bit number for each count.
     Absurd,
-    /// Zero everywhere.
+    /// Zero for each count.
     Zero,
-    /// -7 everywhere.
+    /// -7 for each count.
     Negative,
 }
 
-/// The content-encoding of the body.
+/// The content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEncoding {
-    /// Not encoded.
+    /// The body is not coded.
     Identity,
-    /// gzip, flushed after each event.
+    /// The body is coded with gzip, flushed after each event.
     Gzip,
 }
 
-/// How a cut ends the connection.
+/// The way in which a break ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutStyle {
-    /// FIN without the terminating chunk.
+    /// The connection ends with FIN, without the terminating chunk.
     Broken,
-    /// A proper end of the body; only the protocol's final event is missing.
+    /// The body ends properly; only the protocol's final event is missing.
     Clean,
-    /// RST. Over HTTP/2, the stream is reset.
+    /// The connection ends with RST. Over HTTP/2, the stream is reset.
     Reset,
 }
 
 impl SampleScript {
-    /// Puts the layer `higher` over this one, field by field.
+    /// Combines this layer with the layer `higher`, whose values have precedence.
     #[must_use]
     pub fn under(self, higher: Self) -> Self {
         Self {
@@ -142,7 +147,7 @@ impl SampleScript {
         }
     }
 
-    /// The layer of a model name; empty if the name has no orders.
+    /// Reads the layer in a model's name; it is empty if the name contains no orders.
     pub fn from_model(model: &str) -> Self {
         let mut script = Self::default();
         let orders = match model.strip_prefix("sample-") {
@@ -181,7 +186,7 @@ impl SampleScript {
         script
     }
 
-    /// The layer of the last mark in `prompt`; empty without a mark.
+    /// Reads the layer in the last mark of `prompt`; it is empty if there is no mark.
     pub fn from_prompt(prompt: &str) -> Result<Self, ScriptError> {
         let mut script = Self::default();
         for (key, value) in last_mark(prompt)? {
@@ -191,7 +196,7 @@ impl SampleScript {
         Ok(script)
     }
 
-    /// Checks that every number is within its bounds.
+    /// Checks that every number is within its limits.
     pub fn check(&self) -> Result<(), ScriptError> {
         let bounded = |key, expected, holds| {
             if holds {
@@ -268,7 +273,7 @@ impl SampleScript {
         self.delta_bytes.unwrap_or(DELTA_BYTES_DEFAULT)
     }
 
-    /// The status of the response.
+    /// The HTTP status of the response.
     pub(super) fn status(&self) -> u16 {
         self.status.unwrap_or(200)
     }
@@ -283,12 +288,12 @@ impl SampleScript {
         Duration::from_millis(self.ttfb_ms.unwrap_or(0))
     }
 
-    /// The style of the reported usage.
+    /// The style in which usage is reported.
     pub(super) fn usage(&self) -> UsageStyle {
         self.usage.unwrap_or(UsageStyle::True)
     }
 
-    /// How a cut ends the connection.
+    /// The way in which a break ends the connection.
     pub(super) fn close(&self) -> CutStyle {
         self.close.unwrap_or(CutStyle::Broken)
     }
@@ -371,24 +376,24 @@ fn tool_input(value: &str) -> Result<Value, ScriptError> {
         })
 }
 
-/// An error in a script; in a request, it leads to a 400.
+/// An error in a script. A request with such a script gets a 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// The mark has an unknown key.
+    /// A mark contains an unknown key.
     #[error("sample mark: key `{0}` is unknown, valid keys are {KEYS}")]
     UnknownKey(String),
-    /// A value does not fit its key.
+    /// A value is not valid for its key.
     #[error("sample script: value of `{key}` is invalid, it must be {expected}")]
     Value {
         key: &'static str,
-        /// What would be valid.
+        /// A description of the valid values.
         expected: &'static str,
     },
     /// A word of the mark does not have the form `key=value`.
     #[error("sample mark: `{0}` is not of the form key=value")]
     NotAPair(String),
-    /// The end of the mark is missing.
-    #[error("sample mark: `]]` is missing")]
+    /// A mark has no end.
+    #[error("sample mark: the end `]]` is missing")]
     NotClosed,
 }
 
@@ -396,16 +401,17 @@ const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, c
     in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, \
     hidden_tokens, prompt_cache, tool, tool_input, advisor, fallback";
 
-/// The beginning of a mark such as `[[sample: deltas=20 gap_ms=5]]`: words of the form key=value. A value that begins with a
-/// brace or a quote is JSON, and ends where the JSON ends: `[[sample: tool=Bash tool_input={"command": "echo a, b"}]]`.
+/// The beginning of a mark such as `[[sample: deltas=20 gap_ms=5]]`. A mark contains words of the form `key=value`. A value that
+/// begins with a brace or a quote is JSON and ends where the JSON ends: `[[sample: tool=Bash tool_input={"command": "echo a,
+/// b"}]]`.
 pub(super) const MARK_OPEN: &str = "[[sample:";
 const MARK_CLOSE: &str = "]]";
 const SEPARATORS: [char; 5] = [' ', '\t', '\r', '\n', ','];
 
-/// The words of a mark: keys and values.
+/// The words of a mark, as pairs of key and value.
 type MarkWords<'a> = Vec<(&'a str, &'a str)>;
 
-/// The words of the last mark in `prompt`; empty without a mark.
+/// Returns the words of the last mark in `prompt`; empty if there is no mark.
 pub(super) fn last_mark(prompt: &str) -> Result<MarkWords<'_>, ScriptError> {
     match prompt.rsplit_once(MARK_OPEN) {
         Some((_, after)) => read_mark(after).map(|(words, _)| words),
@@ -413,7 +419,7 @@ pub(super) fn last_mark(prompt: &str) -> Result<MarkWords<'_>, ScriptError> {
     }
 }
 
-/// `prompt` without its marks. An unclosed mark extends to the end.
+/// Returns `prompt` without its marks. An unclosed mark extends to the end.
 pub(super) fn without_marks(prompt: &str) -> String {
     let mut rest = prompt;
     let mut plain = String::with_capacity(prompt.len().min(1024));
@@ -428,12 +434,12 @@ pub(super) fn without_marks(prompt: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// A word, shortened for an error message.
+/// Shortens a word for an error message.
 pub(super) fn shortened_word(word: &str) -> String {
     word.chars().take(40).collect()
 }
 
-/// Parses a mark after its beginning; returns its words and the rest of the prompt.
+/// Parses a mark after its beginning. Returns the mark's words and the rest of the prompt.
 fn read_mark(after: &str) -> Result<(MarkWords<'_>, &str), ScriptError> {
     let mut words = Vec::new();
     let mut rest = after;
@@ -454,7 +460,7 @@ fn read_mark(after: &str) -> Result<(MarkWords<'_>, &str), ScriptError> {
     }
 }
 
-/// The length in bytes of the word at the start of `rest`, up to a separator or the end of the mark.
+/// Returns the length in bytes of the word at the start of `rest`. The word extends to a separator or the end of the mark.
 fn word_length(rest: &str) -> Result<usize, ScriptError> {
     let close = rest.find(MARK_CLOSE);
     match (rest.find(SEPARATORS), close) {
@@ -465,7 +471,7 @@ fn word_length(rest: &str) -> Result<usize, ScriptError> {
     }
 }
 
-/// The length in bytes of the JSON object or string at the start of `rest`, if there is one.
+/// Returns the length in bytes of the JSON object or string at the start of `rest`; `None` if there is none.
 fn json_length(rest: &str) -> Option<usize> {
     if !rest.starts_with(['{', '"']) {
         return None;

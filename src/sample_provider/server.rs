@@ -1,4 +1,4 @@
-//! The server: sockets, HTTP, credentials, headers.
+//! The server of the sample provider: sockets, HTTP, credentials and headers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,21 +29,22 @@ use crate::sample_provider::connection::PacedBody;
 use crate::sample_provider::performance::RenderedAnswers;
 use crate::sample_provider::tokens::PromptCache;
 
-/// Maximum size of a request body, in bytes.
+/// The maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
-/// Maximum number of open connections; further ones are closed at once.
+/// The maximum number of open connections. Further connections are closed at once.
 const CONNECTIONS_MAX: usize = 65_536;
-/// Timeout for a complete request head; also the timeout of idle connections.
+/// The timeout for a complete request head, and for an idle connection.
 const HEADER_READ_MAX: Duration = Duration::from_secs(300);
-/// Time for running responses to end at shutdown.
+/// The time that running responses have to end at shutdown.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
-/// Pause before accepting again after accepting has failed, as when the system is out of file descriptors.
+/// The pause after a connection could not be accepted, for example because the system has no free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// A larger body is parsed and counted on a blocking thread, not on a thread of the runtime.
+/// The maximum size in bytes of a body that is parsed and counted on a thread of the runtime. A larger one is processed on a
+/// blocking thread.
 const BODY_INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Serves on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` resolves; running responses then have one
-/// second to end. Uses no global state, so several can run in one process. Fails if the ledger cannot be opened.
+/// Serves requests on `listener` (HTTP/1.1, and HTTP/2 with prior knowledge) until `shutdown` completes. Running responses then
+/// have one second to end. Uses no global state, so several servers can run in one process. Fails if the ledger cannot be opened.
 pub(crate) async fn serve(
     listener: TcpListener,
     settings: SampleSettings,
@@ -76,7 +77,7 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
-    // Connections that do not end in time are aborted when the set is dropped.
+    // Connections that do not end in time are aborted when `connections` is dropped.
     let _ = tokio::time::timeout(SHUTDOWN_MAX, graceful.shutdown()).await;
     Ok(())
 }
@@ -102,7 +103,7 @@ async fn serve_connection(
         .header_read_timeout(HEADER_READ_MAX);
     builder.http2().timer(TokioTimer::new());
     let served = builder.serve_connection(TokioIo::new(connection), service).into_owned();
-    // A client that leaves and a scripted break both end in an error here, which needs no report.
+    // An error means that a client disconnected or that the script demanded a break, which needs no report.
     let _ = watcher.watch(served).await;
 }
 
@@ -160,12 +161,12 @@ impl ScriptedProvider {
         request_id: &str,
     ) -> ScriptedResponse {
         let Some(target) = target else {
-            return performance::refusal_response(Protocol::Responses, 404, "no such path", request_id);
+            return performance::refusal_response(Protocol::Responses, 404, "no operation has this path", request_id);
         };
         let protocol = target.operation.protocol();
         let refused = |status, message| performance::refusal_response(protocol, status, message, request_id);
         if request.method() != Method::POST {
-            return refused(405, "the method has to be POST");
+            return refused(405, "the method must be POST");
         }
         if !self.admits(request.headers()) {
             return refused(
@@ -237,7 +238,7 @@ impl ScriptedProvider {
         performance
     }
 
-    /// Whether the request has an accepted credential.
+    /// Whether the request has a credential that is accepted.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let plain = ["x-api-key", "x-goog-api-key", "api-key"]
             .into_iter()
@@ -285,7 +286,7 @@ fn fill_headers(
             insert(named("x-request-id"), request_id);
             insert(named("openai-processing-ms"), &processing_ms.to_string());
         }
-        // The real protocol has no such header; it lets tests find the line in the ledger.
+        // The real protocol has no such header. Tests use it to find the request's line in the ledger.
         Protocol::Gemini => insert(named("x-request-id"), request_id),
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of one response: what it sends, when it pauses, where it breaks. Pure: the server only follows the steps.
+//! The steps of one response: what it sends, when it pauses, and where it breaks off. Pure: the server only follows the steps.
 
 use std::io::Write;
 
@@ -17,37 +17,37 @@ pub(super) enum ReplyStep {
     Send {
         /// The bytes on the wire.
         bytes: Bytes,
-        /// Number of deltas sent, this step included.
+        /// The number of deltas sent, including this step.
         deltas: usize,
     },
-    /// Write the `end` line of the ledger: `deltas` deltas were generated, and the response ended with `ending`.
+    /// Write the `end` line of the ledger. `deltas` deltas were generated, and the response ended with `ending`.
     Settle { deltas: usize, ending: SampleEnding },
     /// Break the connection.
     Break {
-        /// RST or FIN.
+        /// The way in which the connection is closed: RST or FIN.
         close: CutStyle,
     },
-    /// Send nothing more and keep the connection until the client leaves.
+    /// Send nothing more, and leave the connection open until the client disconnects.
     Stall,
 }
 
-/// How a response ended, for the ledger.
+/// The way in which a response ended, for the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SampleEnding {
-    /// As the protocol says.
+    /// The response ended as its protocol demands.
     Complete,
-    /// With an error of the protocol in a response of status 200.
+    /// The response ended with an error of the protocol, although its status was 200.
     InBandError,
-    /// With a cut by the provider.
+    /// The provider broke the response off.
     Cut,
     ClientLeft,
-    /// With an error status; nothing is billed.
+    /// The response had an error status; nothing is billed.
     Refused,
     Counted,
 }
 
 impl SampleEnding {
-    /// The text in the ledger.
+    /// The name of this end in the ledger.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -60,7 +60,7 @@ impl SampleEnding {
     }
 }
 
-/// An interruption of a stream after a number of deltas.
+/// An interruption of a stream, which a script demands after a number of deltas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     Cut,
@@ -68,7 +68,7 @@ enum Interruption {
     InBandError,
 }
 
-/// The steps of a stream of `frames`. `in_band_error` renders the error after the given number of frames.
+/// Returns the steps of a stream of `frames`. `in_band_error` renders the error that follows the given number of frames.
 pub(super) fn stream_steps(
     frames: &[SampleFrame],
     script: &SampleScript,
@@ -106,13 +106,13 @@ pub(super) fn stream_steps(
     steps.done()
 }
 
-/// The steps of a body that is sent in one piece, for which `deltas` deltas were generated.
+/// Returns the steps of a body that is not streamed, for which `deltas` deltas were generated.
 pub(super) fn body_steps(body: &Bytes, deltas: usize, ending: SampleEnding, script: &SampleScript) -> Vec<ReplyStep> {
     let mut steps = StepBuilder::new(script, 4);
     steps.deltas = deltas;
     let cut = script.cut_after.is_some();
     if cut || script.stall_after.is_some() {
-        // The bytes on the wire are cut, so a compressed body is cut after compression.
+        // The break applies to the bytes on the wire, so a compressed body is cut after compression.
         let whole = steps.encoded(body);
         let half = whole.slice(..whole.len() / 2);
         if cut {
@@ -136,8 +136,8 @@ pub(super) fn body_steps(body: &Bytes, deltas: usize, ending: SampleEnding, scri
     steps.done()
 }
 
-/// The length that a unary response announces: that of the whole body, even if less is sent. `None` for a clean cut, which has
-/// to look like a body that ended properly.
+/// Returns the length that a non-streaming response declares: that of the complete body, even if less is sent. `None` for a clean
+/// break, which has to look like a body that ended properly.
 pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u64> {
     if script.cut_after.is_some() && script.close() == CutStyle::Clean {
         return None;
@@ -145,7 +145,8 @@ pub(super) fn announced_length(body: &Bytes, script: &SampleScript) -> Option<u6
     u64::try_from(StepBuilder::new(script, 0).encoded(body).len()).ok()
 }
 
-/// The first interruption. At the same delta, a cut precedes a stall, and a stall an error.
+/// Returns the first interruption, with the number of deltas before it. At the same delta, a break comes before a stall, and a
+/// stall before an error.
 fn first_interruption(script: &SampleScript) -> Option<(usize, Interruption)> {
     let orders = [
         (script.cut_after, Interruption::Cut),
@@ -201,7 +202,7 @@ impl StepBuilder {
         });
     }
 
-    /// Ends a compressed stream properly. Does nothing for a plain one.
+    /// Ends a compressed stream properly. Does nothing for an uncompressed one.
     fn finish(&mut self) {
         if let Some(trailer) = self.gzip.take().and_then(|encoder| encoder.finish().ok()) {
             self.done.push(ReplyStep::Send {

@@ -1,4 +1,4 @@
-//! Counts tokens of input and output, and remembers prompts as a provider's prompt cache does.
+//! Counts tokens of input and output, and simulates a provider's prompt cache.
 
 use std::{
     collections::HashSet,
@@ -10,31 +10,31 @@ use serde_json::Value;
 
 use crate::{domain::wire::protocol::Protocol, sample_provider::TokenCounting};
 
-/// Input tokens under [`TokenCounting::Fixed`].
+/// The number of input tokens that [`TokenCounting::Fixed`] reports.
 const INPUT_FIXED: u64 = 100;
-/// Maximum length of a text that is counted, in bytes; a longer one is estimated.
+/// The maximum length in bytes of a text whose tokens are counted. For a longer text, they are estimated.
 const EXACT_TEXT_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of bytes of a request that are counted; the rest is estimated.
+/// The maximum number of bytes of a request whose tokens are counted. For the rest, they are estimated.
 const EXACT_REQUEST_BYTES_MAX: usize = 4 << 20;
-/// Bytes per token in estimates.
+/// The number of bytes per token in estimates.
 const BYTES_PER_TOKEN: usize = 4;
-/// Tokens of an image, document or other binary part, regardless of its size.
+/// The number of tokens of an image, a document or another binary part, whatever its size.
 const BINARY_PART_TOKENS: u64 = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InputTokens {
     pub(super) count: u64,
-    /// Whether a part was estimated because of its length.
+    /// Whether the tokens of a part were estimated, because it is long.
     pub(super) estimated: bool,
 }
 
-/// Counts the o200k tokens of a text.
+/// Counts the tokens of a text with o200k.
 #[cfg(feature = "exact-tokens")]
 pub(super) fn count(text: &str) -> u64 {
     u64::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u64::MAX)
 }
 
-/// Estimates the tokens of a text from its bytes.
+/// Estimates the tokens of a text from its characters.
 #[cfg(not(feature = "exact-tokens"))]
 pub(super) fn count(text: &str) -> u64 {
     let mut classes = crate::domain::wire::tokens::CharClasses::default();
@@ -125,30 +125,30 @@ impl InputTokenTally {
     }
 }
 
-/// Minimum number of tokens of a cached beginning.
+/// The minimum number of tokens in a cached beginning of a prompt.
 const CACHED_TOKENS_MIN: u64 = 1_024;
-/// Maximum number of remembered beginnings. Beyond it, all are forgotten.
+/// The maximum number of stored beginnings. When it is exceeded, all are dropped.
 const BEGINNINGS_MAX: usize = 65_536;
 
-/// The beginnings of prompts that have been sent before. A prompt is a sequence of parts: the tools, the parts of the system
-/// text, the blocks of each turn. A beginning of at least [`CACHED_TOKENS_MIN`] tokens that was sent before counts as read from
-/// the cache. In the Messages protocol, the rest up to the last `cache_control` counts as written; the other protocols cache
-/// automatically and report no writes.
+/// The beginnings of prompts that were sent before. A prompt is a sequence of parts: the tools, the parts of the system text, the
+/// blocks of each turn. A beginning of at least [`CACHED_TOKENS_MIN`] tokens that was sent before counts as read from the cache.
+/// In the Messages protocol, the rest up to the last `cache_control` counts as written. The other protocols cache automatically
+/// and report no writes.
 #[derive(Debug, Default)]
 pub(super) struct PromptCache {
     beginnings: Mutex<HashSet<u64>>,
 }
 
-/// The cached tokens of a prompt.
+/// The numbers of a prompt's tokens that were read from and written to the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PromptCacheUse {
     pub(super) read: u64,
-    /// Tokens that were not cached and are now.
+    /// The number of tokens that were not cached before, and are cached now.
     pub(super) written: u64,
 }
 
 impl PromptCache {
-    /// Looks up a prompt, and remembers it.
+    /// Looks up the beginnings of a prompt, and stores them. Returns the cached tokens.
     pub(super) fn record(&self, protocol: Protocol, body: &Value) -> PromptCacheUse {
         let parts = parts(body);
         let kept = match protocol {
@@ -178,7 +178,7 @@ impl PromptCache {
     }
 }
 
-/// The parts of a prompt, in the order in which a model reads them.
+/// Returns the parts of a prompt, in the order in which a model reads them.
 fn parts(body: &Value) -> Vec<&Value> {
     let fields = [
         "tools",
@@ -205,7 +205,7 @@ fn parts(body: &Value) -> Vec<&Value> {
     parts
 }
 
-/// A part without `cache_control`, which moves from turn to turn.
+/// Renders a part without `cache_control`, which moves from turn to turn.
 fn plain(part: &Value) -> String {
     let mut part = part.clone();
     if let Some(fields) = part.as_object_mut() {

@@ -1,5 +1,5 @@
-//! The admin API: accounts, keys, the log, models and providers, for the subcommands, the console and the portal. On a unix
-//! socket the file's mode decides who may connect, over TCP a certificate. Every change is in the audit record before it is made.
+//! Serves the admin API to the subcommands and to operators' programs. The file mode of the Unix socket decides who can connect
+//! to it; over TCP, a client certificate does. Every change is written to the audit record before it is made.
 
 mod openapi;
 mod routes;
@@ -42,34 +42,34 @@ use crate::{
     },
 };
 
-/// The maximum number of connections. Beyond it, those without a request give way to new ones.
+/// The maximum number of concurrent connections. When it is reached, a new connection replaces one that has no request.
 const CONNECTIONS_MAX: usize = 64;
-/// The pause after a failed accept: usually file descriptors have run out, and an immediate retry would fail again.
+/// The pause after a failed accept. Usually no file descriptor is free, so an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The maximum lifetime of a connection: clients make one call on each.
+/// The maximum lifetime of a connection. It is short, because clients make one call on each connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(60);
-/// The maximum lifetime of a connection with a backup, an export or another long call.
+/// The maximum lifetime of a connection on which a backup, an export or another long call runs.
 const BACKUP_WAIT: Duration = Duration::from_secs(4 * 3600);
-/// The timeout for a request's head. An answer is limited only by the lifetime of its connection.
+/// The timeouts of clients. The answer's timeout is so long that only the lifetime of the connection limits an answer.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(10),
     answer: BACKUP_WAIT,
 };
 
-/// Serves until `shutdown` turns true. Running requests may finish.
+/// Serves the admin API on a Unix socket until `shutdown` turns true. Calls that run then may finish.
 pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdown: watch::Receiver<bool>) {
     let router = router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // A closed channel means the same as true.
+            // A closed channel means the same as `true`.
             _ = shutdown.wait_for(|stop| *stop) => return,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "the admin socket cannot accept");
+                tracing::warn!(%error, "cannot accept a connection on the admin socket; weir tries again");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -89,7 +89,7 @@ pub(crate) async fn serve_unix(listener: UnixListener, state: Admin, mut shutdow
     }
 }
 
-/// Serves a connection, at most for its lifetime. Errors are ignored: the client sees them.
+/// Serves one connection, at most for its lifetime. Errors of the connection are ignored, because the client notices them.
 async fn serve_connection<S>(stream: S, slot: ConnectionSlot, peer: AdminPeer, router: Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -103,10 +103,10 @@ where
     }
 }
 
-/// The timeout of a handshake.
+/// The timeout for a TLS handshake.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
-/// Returns a function that serves one connection.
+/// Returns a function that serves the admin API on one TCP connection, with TLS.
 pub(crate) fn serve_tls(state: Admin, tls: Arc<TlsListener>) -> impl Fn(Stream) -> ServeFuture + Send + Sync {
     let router = router(state);
     let slots = ConnectionSlots::new(CONNECTIONS_MAX);
@@ -122,7 +122,8 @@ pub(crate) fn serve_tls(state: Admin, tls: Arc<TlsListener>) -> impl Fn(Stream) 
                 () = slot.given_way() => return,
             };
             let Ok(Ok(stream)) = handshake else { return };
-            // The listener requires a certificate. A holder whose name cannot be recorded is refused here.
+            // The listener has verified the client's certificate. A client whose certificate's subject cannot be read is refused
+            // here, because the audit record needs it.
             let shown = stream
                 .get_ssl()
                 .and_then(|tls| tls::describe_holder(tls.peer_certificate_der()?));
@@ -133,7 +134,7 @@ pub(crate) fn serve_tls(state: Admin, tls: Arc<TlsListener>) -> impl Fn(Stream) 
     }
 }
 
-/// Sends a backup.
+/// Sends a backup of the store.
 async fn backup(
     State(admin): State<Admin>,
     Extension(extension): Extension<ConnectionExtension>,
@@ -147,7 +148,7 @@ async fn backup(
     Ok((kind.map(|kind| [kind]), in_pieces(pieces, Ok::<_, Infallible>)).into_response())
 }
 
-/// Sends an export of the log. If it breaks off, the last chunk is missing, so the client sees that it is incomplete.
+/// Sends an export of the log. If the export fails, the last chunk is missing, so the client notices that it is incomplete.
 async fn log_export(
     State(admin): State<Admin>,
     Extension(extension): Extension<ConnectionExtension>,
@@ -163,7 +164,7 @@ async fn log_export(
     Ok((kind, in_pieces(pieces, |piece| piece)).into_response())
 }
 
-/// A body that is sent as its pieces arrive.
+/// Creates a body from pieces, each of which is sent as soon as it arrives.
 fn in_pieces<P, B, E>(pieces: Receiver<P>, sent: fn(P) -> Result<B, E>) -> Body
 where
     P: Send + 'static,

@@ -1,5 +1,5 @@
-//! Serves an HTTP/1.1 connection to a listener beside the gateway. The client has limits, and the connection gives way to others
-//! while it has no request.
+//! Serves an HTTP/1.1 connection to a listener beside the gateway's, with timeouts for the client. A connection without a request
+//! may be replaced by a new one.
 
 use std::{
     convert::Infallible,
@@ -30,20 +30,20 @@ use crate::edges::connection_slots::ConnectionSlot;
 
 /// The maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// The maximum size of a request's head, and of the read buffer.
+/// The maximum size of a request's head and of the read buffer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The timeouts of a client.
+/// The timeouts for a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientWaits {
-    /// The timeout for a request's head, and for an idle connection.
+    /// The timeout for a request's head, which also limits how long a connection can be idle.
     pub head: Duration,
-    /// The timeout for the client to read an answer.
+    /// The timeout for the client to receive an answer.
     pub answer: Duration,
 }
 
-/// Serves a connection until it ends or gives way. Once `closing` returns, it accepts no further request. Errors are ignored: the
-/// client sees them.
+/// Serves a connection until it ends or is replaced. Once `closing` is ready, the connection accepts no further request. Errors
+/// of the connection are ignored, because the client notices them.
 pub(super) async fn serve<S>(
     stream: S,
     slot: ConnectionSlot,
@@ -59,7 +59,7 @@ pub(super) async fn serve<S>(
         let (mut router, slot) = (router.clone(), Arc::clone(&answering));
         async move {
             let request = request.map(|body| report_end(body, &slot, ConnectionSlot::on_request));
-            // An axum router is always ready.
+            // The result of `poll_ready` need not be awaited, because an axum router is always ready.
             let response = Service::call(&mut router, request).await?;
             Ok::<_, Infallible>(response.map(|body| report_end(body, &slot, ConnectionSlot::on_answered)))
         }
@@ -85,7 +85,7 @@ pub(super) async fn serve<S>(
     }
 }
 
-/// A body that reports to its connection's slot when it was read or sent to its end, or dropped.
+/// A body that notifies its connection's slot when the body ends or is dropped.
 struct ReportingBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,
@@ -123,14 +123,14 @@ impl<B> Drop for ReportingBody<B> {
     }
 }
 
-/// A stream with a write timeout. The time runs from the first write that has to wait until a flush completes, so a peer that
-/// reads a byte now and then gains nothing.
+/// A stream with a timeout for writing. The time runs from the first write that has to wait until a flush completes. A peer that
+/// reads a few bytes now and then does not restart it.
 #[derive(Debug)]
 struct WriteLimit<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Notified when a write has to wait for the peer, and when everything is written.
+    /// The connection's slot. It is notified when a write has to wait for the peer, and when all has been written.
     slot: Arc<ConnectionSlot>,
 }
 
@@ -144,7 +144,7 @@ impl<S> WriteLimit<S> {
         }
     }
 
-    /// A write has to wait: fails when the time is over.
+    /// Called when a write has to wait. Returns an error once the timeout has passed.
     fn poll_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if self.waiting.is_none() {
             self.slot.set_untaken(true);

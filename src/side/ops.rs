@@ -1,4 +1,5 @@
-//! The operators' endpoints: `/metrics`, `/livez`, `/readyz`. By default they listen on loopback, without authentication.
+//! The operators' endpoints `/metrics`, `/livez` and `/readyz`. By default their listener is bound to the loopback address and
+//! has no authentication.
 
 use std::sync::Arc;
 
@@ -13,45 +14,46 @@ use crate::journal::JournalUnavailable;
 use crate::store::{StoreTrouble, time};
 use crate::telemetry::metrics::{self, Metrics};
 
-/// The sources of the endpoints.
+/// The sources of what the endpoints return.
 #[derive(Clone)]
 pub(crate) struct OpsState {
-    /// The source of `/metrics`.
+    /// The metrics that `/metrics` returns.
     pub metrics: Arc<Metrics>,
-    /// The source of `/readyz`, called for each request.
+    /// The readiness that `/readyz` returns. It is called for each request.
     pub ready: ReadinessSource,
 }
 
-/// Returns the current readiness. Must not block.
+/// Returns the current readiness of this node. Must not block.
 pub(crate) type ReadinessSource = Arc<dyn Fn() -> Readiness + Send + Sync>;
 
-/// What decides whether new requests should be sent to this node.
+/// The facts that decide whether new requests should be sent to this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
-    /// Whether the store answers, so that keys can be checked.
+    /// Whether the store answers, so that keys can be verified.
     pub store_reachable: bool,
-    /// What keeps the store from working fully.
+    /// The problems that limit what the store can do.
     pub store_trouble: StoreTrouble,
-    /// Whether weir's user at the store lacks rights.
+    /// Whether weir's user at the store lacks rights that weir needs.
     pub store_rights_missing: bool,
     /// Whether the store has evicted data.
     pub store_evicted: bool,
-    /// Whether this node serves recently used keys by grace, while the store is unreachable or refused.
+    /// Whether this node admits recently used keys by grace while the store is unreachable or refuses calls.
     pub serves_on_grace: bool,
-    /// Why the journal is unavailable; `None` if it is available.
+    /// Why the journal cannot be written; `None` if it can.
     pub journal: Option<JournalUnavailable>,
     /// Whether the admin socket accepts connections.
     pub admin_listening: bool,
-    /// The number of enabled providers with a credential. With 0, every request would be refused.
+    /// The number of enabled providers that have a credential. If it is 0, every request is refused.
     pub providers_on: usize,
     /// Whether the process is draining: it finishes its requests and ends.
     pub draining: bool,
-    /// How many milliseconds this node's clock is ahead of the store's; `None` if unknown.
+    /// By how many milliseconds this node's clock is ahead of the store's. `None` if that is not known.
     pub clock_offset_ms: Option<i64>,
 }
 
 impl Readiness {
-    /// Why no new requests should be sent here; empty if they should. Scripts may rely on these names.
+    /// Returns the reasons why no new requests should be sent to this node. Empty if they should. The names are stable, because
+    /// scripts depend on them.
     pub(crate) fn reasons(&self) -> Vec<&'static str> {
         let journal = self.journal.as_ref().map(|shut| match shut {
             JournalUnavailable::Full(_) => "journal_full",
@@ -69,7 +71,8 @@ impl Readiness {
         holding.chain(journal).collect()
     }
 
-    /// Problems that an operator should fix although requests are served. Scripts may rely on these names.
+    /// Returns problems that an operator should fix although requests are served. The names are stable, because scripts depend on
+    /// them.
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
         let checks = [
             (
@@ -90,25 +93,34 @@ impl Readiness {
             .collect()
     }
 
-    /// What is wrong, where, and what to do, as far as known.
+    /// Returns a sentence for each problem, with what is wrong, where, and what to do, as far as that is known.
     pub(crate) fn details(&self) -> Vec<String> {
         let of_store = self.store_trouble.details.iter().cloned();
-        of_store.chain(self.journal.as_ref().map(ToString::to_string)).collect()
+        let is_unexplained = !self.store_reachable && self.store_trouble.details.is_empty();
+        let unexplained = is_unexplained.then(|| NO_ANSWER.to_owned());
+        of_store
+            .chain(unexplained)
+            .chain(self.journal.as_ref().map(ToString::to_string))
+            .collect()
     }
 }
+
+/// The detail of a store that is connected, and yet no key can be looked up in it.
+const NO_ANSWER: &str =
+    "no key can be looked up in the store: run `weir store init` if it is a new Redis, otherwise see the messages";
 
 #[derive(Serialize)]
 struct ReadyReply {
     ready: bool,
     reasons: Vec<&'static str>,
     warnings: Vec<&'static str>,
-    /// What is wrong, where, and what to do, as far as known.
+    /// A sentence for each problem, with what is wrong, where, and what to do.
     details: Vec<String>,
-    /// How far this node's clock is ahead of the store's; `null` if unknown.
+    /// By how many seconds this node's clock is ahead of the store's; `null` if that is not known.
     clock_offset_seconds: Option<i64>,
 }
 
-/// The three endpoints.
+/// Creates the router with the three endpoints.
 pub(crate) fn router(state: OpsState) -> Router {
     Router::new()
         .route("/metrics", get(scrape))
@@ -244,7 +256,7 @@ mod tests {
             r#"{"ready":false,"reasons":["store_unreachable","store_refused","admin_not_listening","no_provider_on","#,
             r#""draining","journal_full"],"warnings":["store_rights_missing","store_evicted"],"#,
             r#""details":["redis at h:1: user \"weir\" may not run \"get\": grant +get","#,
-            r#""the journal has no room: the disk is full; free some space on its disk, nothing is served until then"],"#,
+            r#""the journal has no room: the disk is full; free some space on its disk, because no request is served until then"],"#,
             r#""clock_offset_seconds":null}"#
         );
         assert_eq!(text(response).await, expected);

@@ -1,4 +1,4 @@
-//! Serves the public stability service on its own listener.
+//! Serves the pages of the public stability service on a listener of their own.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -22,13 +22,14 @@ use crate::{
     store::time::StoreTime,
 };
 
-/// Serves the connections of the listener. Requests for other paths get 404, in the service's format.
+/// Serves connections to the listener of the public stability service. Other paths than the service's get 404, in the service's
+/// format.
 pub(crate) struct PublicHandler {
     app: Arc<PublicApp>,
 }
 
 impl PublicHandler {
-    /// Serves `public`, which all listeners share.
+    /// Creates the handler of `public`, which all listeners share.
     pub(crate) fn new(public: Arc<PublicService>, time: Arc<StoreTime>) -> Self {
         Self {
             app: Arc::new(PublicApp { public, time }),
@@ -47,7 +48,7 @@ impl Handler for PublicHandler {
     fn on_connection(&self) {}
 }
 
-/// Answers Pingora's sessions.
+/// Answers the requests that Pingora has read.
 pub(crate) struct PublicApp {
     public: Arc<PublicService>,
     time: Arc<StoreTime>,
@@ -55,7 +56,7 @@ pub(crate) struct PublicApp {
 
 #[async_trait]
 impl HttpServerApp for PublicApp {
-    // A failed connection is the client's concern and says nothing about weir, so errors are ignored.
+    // Errors of a connection are ignored, because the client notices them and they say nothing about weir.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
@@ -91,7 +92,7 @@ impl PublicApp {
     }
 }
 
-/// Writes an answer, for HEAD without its body but with the length for GET.
+/// Writes an answer. For a HEAD request the body is left out, but the length is that of the body.
 pub(crate) async fn write(session: &mut ServerSession, answer: PublicResponse) -> Result<()> {
     let mut head = ResponseHeader::build(answer.status, Some(answer.headers.len() + 2))?;
     for (name, value) in &answer.headers {

@@ -1,4 +1,4 @@
-//! A plain HTTP listener that redirects every request to the listener with TLS.
+//! A listener for plain HTTP that redirects every request to the gateway's listener with TLS.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     side::service::BoundAddress,
 };
 
-/// The default port of HTTPS, which URLs omit.
+/// The default port of HTTPS, which is left out in URLs.
 const HTTPS_PORT: u16 = 443;
 
 /// Redirects clients to the same URL at the listener with TLS.
@@ -28,8 +28,8 @@ pub(crate) struct RedirectHandler {
 }
 
 impl RedirectHandler {
-    /// Redirects to the listener `tls` at the address `bound`, for hosts in its certificates only: clients are never redirected
-    /// to any other host.
+    /// Creates the handler. It redirects to the listener `tls`, whose address is `bound`. It redirects only to hosts that the
+    /// listener's certificates cover, so that no client can be led elsewhere.
     pub(crate) fn new(tls: Arc<TlsListener>, bound: watch::Receiver<BoundAddress>) -> Self {
         Self {
             app: Arc::new(RedirectApp { tls, bound }),
@@ -48,7 +48,7 @@ impl Handler for RedirectHandler {
     fn on_connection(&self) {}
 }
 
-/// Answers Pingora's sessions.
+/// Answers the requests that Pingora has read.
 pub(crate) struct RedirectApp {
     tls: Arc<TlsListener>,
     bound: watch::Receiver<BoundAddress>,
@@ -56,14 +56,14 @@ pub(crate) struct RedirectApp {
 
 #[async_trait]
 impl HttpServerApp for RedirectApp {
-    // A failed connection is the client's concern and says nothing about weir, so errors are ignored.
+    // Errors of a connection are ignored, because the client notices them and they say nothing about weir.
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         if session.read_request().await.ok()? {
-            // The request's body is not read, so the connection cannot be reused.
+            // The connection cannot be reused, because the request's body is not read.
             session.set_keepalive(None);
             let target = self.target(session.req_header());
             write(&mut session, target).await.ok()?;
@@ -74,7 +74,7 @@ impl HttpServerApp for RedirectApp {
 }
 
 impl RedirectApp {
-    /// The same URL at the listener with TLS; `None` without a certificate for its host.
+    /// Returns the URL to redirect to. `None` if no certificate covers its host.
     fn target(&self, head: &RequestHeader) -> Option<HeaderValue> {
         let named = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let authority = head

@@ -1,8 +1,9 @@
-//! Runs the services beside the gateway as Pingora services, so that they start, stop and are upgraded with it.
+//! Runs the services beside the gateway as services of Pingora, which starts, stops and upgrades them with the gateway.
 //!
-//! During an upgrade, Pingora hands every service the listening sockets of the old process as bare descriptors. Only Pingora's
-//! own listener turns one back into a socket, so Pingora accepts HTTP connections and passes them to hyper. A socket that is
-//! bound here is put into Pingora's table first, which also makes the port of `:0` known at once.
+//! During an upgrade, Pingora hands the listening sockets of the old process to every service as bare descriptors. Only Pingora's
+//! own listener turns a descriptor back into a socket. Therefore Pingora accepts HTTP connections and passes them to hyper. A
+//! socket that is bound here is first put into Pingora's table of sockets. This also makes the actual port known at once if port
+//! 0 is configured.
 
 use std::future::Future;
 use std::io;
@@ -29,43 +30,45 @@ use crate::side::unix_socket;
 
 /// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// The maximum number of connections per listener. Beyond it, those without a request give way to new ones.
+/// The maximum number of concurrent connections of a listener. When it is reached, a new connection replaces one that has no
+/// request.
 const CONNECTIONS_MAX: usize = 256;
-/// The timeouts of their clients.
+/// The timeouts of HTTP clients.
 const CLIENT_WAITS: ClientWaits = ClientWaits {
     head: Duration::from_secs(30),
     answer: Duration::from_secs(30),
 };
 
-/// The address on which a service listens, or why it cannot. Whoever starts the process has to handle a failure, because a
-/// Pingora service cannot return one.
+/// The address on which a service listens, or the reason why it cannot. A Pingora service cannot return an error, so the process
+/// that starts the service watches this value and handles a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BoundAddress {
-    /// It has not started yet.
+    /// The service has not started yet.
     Waiting,
-    /// A TCP address, with the actual port if 0 was configured.
+    /// A TCP address. It has the actual port if port 0 was configured.
     Tcp(SocketAddr),
-    /// The path of a unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
-    /// Why it cannot listen, and what to do.
+    /// The service cannot listen. Contains the reason and what to do.
     Failed(String),
 }
 
-/// Serves a unix socket until the receiver turns true.
+/// A function that serves the connections of a Unix socket until the receiver turns true.
 pub(crate) type UnixServe = Box<dyn Fn(UnixListener, watch::Receiver<bool>) -> ServeFuture + Send + Sync>;
 
-/// Serves one connection of a TCP listener to its end.
+/// A function that serves one connection of a TCP listener until it ends.
 pub(crate) type TcpServe = Box<dyn Fn(Stream) -> ServeFuture + Send + Sync>;
 
-/// What [`UnixServe`] and [`TcpServe`] return.
+/// The future that [`UnixServe`] and [`TcpServe`] return.
 pub(crate) type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A listener and the service behind it, for `Server::add_service`.
+/// A listener with the service behind it, for Pingora's `Server::add_service`.
 pub(crate) struct SideService {
     name: String,
     kind: ServiceKind,
     bound: watch::Sender<BoundAddress>,
-    /// Turns true when it should accept nothing new, if that is before Pingora stops.
+    /// Turns true when the service must accept no further connections, although Pingora does not stop yet. `None` if there is no
+    /// such time.
     closing: Option<ShutdownWatch>,
 }
 
@@ -86,19 +89,21 @@ enum ServiceKind {
 }
 
 impl SideService {
-    /// HTTP/1.1 on a TCP address; port 0 picks a free port. The receiver gets the bound address.
+    /// Creates an HTTP/1.1 service on a TCP address. Port 0 selects a free port. The receiver gets the bound address.
     pub(crate) fn http(name: &str, address: SocketAddr, router: Router) -> (Self, watch::Receiver<BoundAddress>) {
         Self::new(name, ServiceKind::Http { address, router })
     }
 
-    /// A TCP address whose connections are passed to `serve`; port 0 picks a free port. The receiver gets the bound address.
+    /// Creates a service on a TCP address that passes each connection to `serve`. Port 0 selects a free port. The receiver gets
+    /// the bound address.
     pub(crate) fn tcp(name: &str, address: SocketAddr, serve: TcpServe) -> (Self, watch::Receiver<BoundAddress>) {
         let serve = Arc::new(serve);
         Self::new(name, ServiceKind::Tcp { address, serve })
     }
 
-    /// A unix socket of mode 0660 that is passed to `serve`. The receiver gets its path once it is bound. It is claimed as
-    /// `claims` says, and again when `claims` changes and another process has taken the path.
+    /// Creates a service on a Unix socket with the mode 0660, which is passed to `serve`. The receiver gets the socket's path
+    /// once it is bound. `claims` says from which process the path can be taken. When `claims` changes and another process has
+    /// taken the path, it is claimed again.
     pub(crate) fn unix<F>(
         name: &str,
         path: PathBuf,
@@ -125,7 +130,7 @@ impl SideService {
         (service, watch)
     }
 
-    /// Accepts nothing new once `closing` turns true, even before Pingora stops.
+    /// Makes the service accept no further connections once `closing` turns true, even if Pingora does not stop yet.
     #[must_use]
     pub(crate) fn closing_on(mut self, closing: ShutdownWatch) -> Self {
         self.closing = Some(closing);
@@ -138,7 +143,12 @@ impl SideService {
     }
 
     fn set_bound(&self, to: BoundAddress, ready: ServiceReadyNotifier) {
-        tracing::info!(service = %self.name, at = ?to, "listening");
+        let at = match &to {
+            BoundAddress::Tcp(address) => address.to_string(),
+            BoundAddress::Unix(path) => path.display().to_string(),
+            BoundAddress::Waiting | BoundAddress::Failed(_) => String::new(),
+        };
+        tracing::info!(service = %self.name, %at, "listening");
         self.bound.send_replace(to);
         ready.notify_ready();
     }
@@ -196,7 +206,7 @@ struct ServiceStart {
     ready: ServiceReadyNotifier,
 }
 
-/// Binds a new listening socket. Must be called inside a Tokio runtime.
+/// Binds a listening socket to an address. Must be called inside a Tokio runtime.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -208,14 +218,15 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Makes sure that the table has a listening socket for the address, inherited or new.
+/// Makes sure that Pingora's table has a listening socket for the address, either an inherited or a new one. Returns the bound
+/// address.
 pub(crate) fn bind_or_inherit(address: SocketAddr, fds: &ListenFds) -> io::Result<SocketAddr> {
     if fds.lock().get(&address.to_string()).is_some() {
         return Ok(address);
     }
     let listener = bind(address)?;
     let bound = listener.local_addr()?;
-    // From now on the table's user owns the descriptor, as with those that Pingora binds.
+    // From now on the table owns the descriptor, like the ones that Pingora binds itself.
     fds.lock().add(bound.to_string(), listener.into_raw_fd());
     Ok(bound)
 }
@@ -258,12 +269,13 @@ impl ServiceWithDependents for SideService {
         &self.name
     }
 
-    /// One thread, because none of these services is on the request path.
+    /// Returns one thread, because none of these services is on the path of requests.
     fn threads(&self) -> Option<usize> {
         Some(1)
     }
 
-    /// The addresses that an upgrade must keep open; unix sockets are taken over by path instead.
+    /// Returns the TCP addresses that must stay open during an upgrade. Unix sockets are not among them, because they are taken
+    /// over by their path.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         match &self.kind {
             ServiceKind::Http { address, .. } | ServiceKind::Tcp { address, .. } => Some(vec![address.to_string()]),
@@ -272,7 +284,7 @@ impl ServiceWithDependents for SideService {
     }
 }
 
-/// Passes Pingora's connections to a function.
+/// Passes connections that Pingora has accepted to a function.
 struct TcpApp {
     serve: Arc<TcpServe>,
 }
@@ -285,7 +297,7 @@ impl ServerApp for TcpApp {
     }
 }
 
-/// Passes Pingora's connections to hyper.
+/// Passes connections that Pingora has accepted to hyper.
 struct HttpApp {
     router: Router,
     slots: Arc<ConnectionSlots>,
@@ -295,7 +307,7 @@ struct HttpApp {
 #[async_trait]
 impl ServerApp for HttpApp {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        // Closed without an answer if all slots are busy: holding more connections would cost memory.
+        // If all slots are busy, the connection is closed without an answer, because further connections would cost memory.
         let slot = self.slots.acquire()?;
         let mut shutdown = shutdown.clone();
         connection::serve(
@@ -310,7 +322,7 @@ impl ServerApp for HttpApp {
     }
 }
 
-/// Waits until the server stops or is gone.
+/// Waits until the server stops or the sender is dropped.
 async fn wait_until_stopped(shutdown: &mut ShutdownWatch) {
     let _seen = shutdown.wait_for(|stop| *stop).await;
 }

@@ -1,5 +1,5 @@
-//! Claims the path of a unix socket. The socket has its final permissions from the start, and is never taken from a process that
-//! still serves it.
+//! Claims the path of a Unix socket. The socket has its final permissions from the start, and the path is never taken from a
+//! process that still serves it without having handed it over.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -9,51 +9,50 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// The owner and the group may connect.
+/// The mode of the socket: its owner and its group can connect.
 const SOCKET_MODE: u32 = 0o660;
-/// The mode of a folder that is created for the socket: the group may list it, others may not.
+/// The mode of a folder that is created for the socket: its group can list it, others cannot.
 const FOLDER_MODE: u32 = 0o750;
 
-/// Why a socket cannot be claimed.
+/// Why the path of a socket cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnixSocketError {
     /// Another process serves the socket.
-    #[error("unix socket {0} is served by another process; stop it or configure another path")]
+    #[error("unix socket {0} is served by another process; stop that process or configure another path")]
     Live(PathBuf),
-    /// The path is a file other than a socket, which may be valuable.
-    #[error("{0} exists and is not a socket; move it away or configure another path")]
+    /// The path leads to a file that is not a socket. It is not replaced, because it may be valuable.
+    #[error("unix socket {0}: the file at this path is not a socket; move the file away or configure another path")]
     NotASocket(PathBuf),
-    /// An operation on the socket failed.
-    #[error("unix socket {path}: {step}: {source}; check that weir may write to the folder")]
+    /// An operation on the file system failed.
+    #[error("unix socket {path}: {step}: {source}; check that weir is allowed to write to the folder")]
     Io {
-        /// The configured path.
+        /// The configured path of the socket.
         path: PathBuf,
-        /// The operation that failed.
+        /// The operation that failed, as a sentence without its end.
         step: &'static str,
-        /// The operating system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// The file of a listening socket. It is removed on drop, unless another process has taken the path over.
+/// The file of a listening Unix socket. It is removed when this is dropped, unless another process has taken the path over.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
-/// From which process a claim may take the path.
+/// From which process the path of a socket can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SocketClaim {
-    /// Only from a dead process.
+    /// Only from a process that has ended.
     FromDeadProcess,
-    /// Also from a process that serves and has handed the path over.
+    /// Also from a process that serves the socket, because it has handed the path over.
     FromServingProcess,
 }
 
-/// Binds `path` with mode 0660, and creates its folder with mode 0750 if it is missing. Replaces a socket that a dead process
-/// left.
-/// Must be called inside a Tokio runtime.
+/// Binds a Unix socket to `path` with the mode 0660. Creates its folder with the mode 0750 if it does not exist. Replaces a
+/// socket that an ended process has left. Must be called inside a Tokio runtime.
 pub(crate) fn claim(path: &Path, claim: SocketClaim) -> Result<(UnixListener, SocketFile), UnixSocketError> {
     let io = |step| {
         move |source| UnixSocketError::Io {
@@ -67,8 +66,8 @@ pub(crate) fn claim(path: &Path, claim: SocketClaim) -> Result<(UnixListener, So
         made.map_err(io("cannot create the folder"))?;
     }
     check_path(path, claim)?;
-    // Bound and restricted under a temporary name first, so that it never has other permissions at `path`, and a stale file is
-    // replaced atomically.
+    // The socket is first bound and restricted under a temporary name. So it never has other permissions at `path`, and a socket
+    // that an ended process has left is replaced atomically.
     let fresh = temporary_path(path);
     remove_if_there(&fresh).map_err(io("cannot remove a leftover"))?;
     let listener = UnixListener::bind(&fresh).map_err(io("cannot bind"))?;
@@ -89,7 +88,7 @@ fn check_path(path: &Path, claim: SocketClaim) -> Result<(), UnixSocketError> {
         }),
         Ok(there) if !there.file_type().is_socket() => Err(UnixSocketError::NotASocket(path.to_owned())),
         Ok(_) if claim == SocketClaim::FromServingProcess => Ok(()),
-        // Only a refused connection proves that no process listens; a full backlog or missing rights do not.
+        // Only a refused connection proves that no process listens. A full backlog or missing rights do not.
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
             Ok(_) | Err(_) => Err(UnixSocketError::Live(path.to_owned())),
@@ -115,7 +114,7 @@ fn identity(file: &Metadata) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Whether the path still leads to this socket.
+    /// Returns whether the path still leads to this socket.
     pub(crate) fn is_in_place(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.identity)
     }

@@ -1,4 +1,5 @@
-//! The documents of sign-ins in the store. A change applies only if nobody else has changed the documents in the meantime.
+//! The documents of sign-ins in the store. A change is applied only if the documents have not been changed by others in the
+//! meantime.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// How many times a change is tried, if others come between reading and writing.
+/// The maximum number of tries to apply a change, if others change the documents between reading and writing.
 pub(super) const CONFLICTS_MAX: usize = 8;
 
 /// The documents of sign-ins.
@@ -22,8 +23,8 @@ pub(super) struct SignInDocuments {
 }
 
 impl SignInDocuments {
-    /// Changes the document of a key's sign-ins together with `beside`; `None` if the documents that `beside` expects have
-    /// changed.
+    /// Changes the document of a key's sign-ins, together with the documents of `beside`. Returns `None` if the documents that
+    /// `beside` expects have changed.
     pub(super) async fn change_sign_ins<T: StepResult>(
         &self,
         key: &KeyId,
@@ -81,7 +82,7 @@ impl SignInDocuments {
     }
 }
 
-/// The result of a step, which may have issued tokens.
+/// The result of a change, which may have issued tokens.
 pub(super) trait StepResult: Send {
     fn tokens(&self) -> Option<&IssuedTokens>;
 }
@@ -106,16 +107,16 @@ pub(super) fn to_document(document: &impl serde::Serialize) -> Result<String, St
     serde_json::to_string(document).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// Parses a document. The error has the position, never the content.
+/// Parses a document. An error contains the position of the fault, never the content.
 pub(super) fn read_document<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         StoreError::Corrupt(format!(
-            "a document of sign-ins cannot be read (line {line}, column {column})"
+            "cannot parse a document of sign-ins (line {line}, column {column})"
         ))
     })
 }
 
 pub(super) fn contention_error() -> StoreError {
-    StoreError::Unavailable("these sign-ins are changed by too many others at the same time: try again".to_owned())
+    StoreError::Unavailable("cannot change these sign-ins: too many others change them now, try again".to_owned())
 }

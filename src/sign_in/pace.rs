@@ -1,4 +1,4 @@
-//! Limits the codes that wait at this node, and how often agents poll for each (RFC 8628, section 3.5).
+//! Limits the number of codes that wait at this node, and how often agents poll for each code (RFC 8628, section 3.5).
 
 use std::{
     collections::HashMap,
@@ -11,12 +11,12 @@ use crate::domain::{keys::secret::KeyDigest, sign_in::device_request::REQUEST_SE
 
 /// The initial polling interval of an agent, in seconds.
 pub(crate) const INTERVAL_SECONDS: u64 = 5;
-/// How much the interval grows each time an agent polls too early.
+/// The time by which the interval grows each time an agent polls too early.
 const INTERVAL_GROWTH: Duration = Duration::from_secs(5);
-/// How much too early an agent may poll, because clocks and networks are not exact.
+/// The time by which an agent may poll too early, because clocks and networks are not exact.
 const EARLY_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// The waiting codes.
+/// The codes that wait for a decision, with the polling interval of each.
 #[derive(Debug)]
 pub(super) struct CodePolling {
     codes: Mutex<HashMap<KeyDigest, PolledCode>>,
@@ -38,13 +38,13 @@ impl CodePolling {
         }
     }
 
-    /// Adds a waiting code; false if the maximum is reached.
+    /// Adds a waiting code. Returns false if the maximum number of codes waits.
     pub(super) fn begin(&self, code: &KeyDigest, now: Instant) -> bool {
         self.get_or_insert(code, now).is_some()
     }
 
-    /// Records a poll for a code. False: it came too early, and the interval is longer from now on. A code that began at
-    /// another node is added at its first poll; if the maximum is reached, it is not limited.
+    /// Records a poll for a code. Returns false if the poll came too early; the interval is longer from then on. A code that was
+    /// created at another node is added at its first poll; if the maximum is reached, its polls are not limited.
     pub(super) fn poll(&self, code: &KeyDigest, now: Instant) -> bool {
         let Some(mut known) = self.get_or_insert(code, now) else {
             return true;
@@ -60,7 +60,7 @@ impl CodePolling {
         !is_early
     }
 
-    /// Removes a code that no longer waits.
+    /// Removes a code that no longer waits for a decision.
     pub(super) fn end(&self, code: &KeyDigest) {
         self.codes.lock().remove(code);
     }

@@ -1,4 +1,4 @@
-//! Copies rows from the former log backend to the current one: those from before the change.
+//! Copies rows that are only in the former log backend to the current one.
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +24,13 @@ use crate::{
     },
 };
 
-/// The maximum number of rows in a batch.
+/// The maximum number of rows in one batch of copied rows.
 pub(super) const BATCH_ROWS: usize = 10_000;
-/// How often a batch is renumbered because another process has added rows meanwhile.
+/// The maximum number of attempts to append a batch. An attempt fails if another process has appended rows in the lane for copied
+/// rows meanwhile; the batch then gets new numbers.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Why not all rows were copied. Copied rows stay; calling [`fill`] again continues with the others.
+/// Why not all rows were copied. Rows that were copied stay in the current log backend. Calling [`fill`] again copies the others.
 #[derive(Debug, Error)]
 pub(crate) enum FillError {
     #[error(transparent)]
@@ -38,9 +39,9 @@ pub(crate) enum FillError {
     Sink(#[from] SinkError),
 }
 
-/// Copies the rows of an account and day that ended before `before_ms` from the former log backend, if `home` lacks them; returns
-/// their number. No journal may have rows of that time that `home` still lacks. At most [`ROWS_AT_ONCE`] hashes of ids are in
-/// memory.
+/// Copies those rows of an account and day from the former log backend that ended before `before_ms` and that `home` lacks.
+/// Returns the number of copied rows. The caller makes sure that no journal has rows of that time which are not in `home` yet:
+/// they would be duplicated. At most [`ROWS_AT_ONCE`] hashes of request ids are in memory.
 pub(crate) async fn fill(
     home: &dyn FedLogBackend,
     former: &dyn LogBackend,
@@ -56,7 +57,7 @@ pub(crate) async fn fill(
     Ok(brought)
 }
 
-/// Copies the missing ones of `rows`; returns their number.
+/// Copies those rows of `rows` that ended before `before_ms` and are in `missing`. Returns the number of copied rows.
 async fn copy_missing(
     home: &dyn FedLogBackend,
     mut rows: DayRows<'_>,
@@ -78,7 +79,7 @@ async fn copy_missing(
     Ok(brought)
 }
 
-/// Appends rows in the lane for copied rows; returns their number.
+/// Appends rows to a log backend, in the lane that is reserved for copied rows. Returns the number of appended rows.
 pub(super) async fn append_copied(home: &dyn Sink, rows: Vec<Row>) -> Result<u64, SinkError> {
     let node = NodeId::none();
     let mut after = home.watermark(&node).await?;
@@ -106,10 +107,10 @@ pub(super) async fn append_copied(home: &dyn Sink, rows: Vec<Row>) -> Result<u64
     }
 }
 
-/// The maximum number of rows whose requests are in memory at once: their hashes take some 16 MB.
+/// The maximum number of rows whose request ids are compared at once. The hashes of the ids take about 16 MB of memory.
 pub(super) const ROWS_AT_ONCE: usize = 1_000_000;
 
-/// Reads a log backend's rows of a day, duplicates included.
+/// Reads an account's rows of one day from a log backend, duplicates included.
 #[derive(Clone)]
 pub(super) struct DayRows<'h> {
     home: &'h dyn LogBackend,
@@ -119,7 +120,7 @@ pub(super) struct DayRows<'h> {
 }
 
 impl<'h> DayRows<'h> {
-    /// Begins at the first row of an account and day.
+    /// Creates a reader that begins at the first row of an account and day.
     pub(super) fn new(home: &'h dyn LogBackend, (account, day): (&'h str, i64)) -> Self {
         Self {
             home,
@@ -129,7 +130,7 @@ impl<'h> DayRows<'h> {
         }
     }
 
-    /// Reads the next rows: at least `limit`, unless they are the last.
+    /// Reads the next page, of at most `limit` rows (and a few more if they have the position of the last one).
     pub(super) async fn next(&mut self, limit: usize) -> Result<RowPage, LogBackendError> {
         if self.ends {
             return Ok(RowPage::default());
@@ -143,13 +144,13 @@ impl<'h> DayRows<'h> {
         Ok(page)
     }
 
-    /// Whether the last rows have been read.
+    /// Returns whether the last row of the day has been read.
     pub(super) fn has_ended(&self) -> bool {
         self.ends
     }
 }
 
-/// Visits each row of an account and day in a log backend.
+/// Calls `visit` with each row of an account and day in a log backend.
 pub(super) async fn for_each_row(
     home: &dyn LogBackend,
     place: (&str, i64),
@@ -162,7 +163,8 @@ pub(super) async fn for_each_row(
     Ok(())
 }
 
-/// Visits each row of a store's list of an account and day after the first `skip`; returns the number of rows, including these.
+/// Calls `visit` with each row in a store's list of an account and day, except the first `skip` rows. Returns the number of rows
+/// in the list, including the skipped ones.
 pub(super) async fn for_each_listed_row(
     lists: &dyn LogLists,
     (account, day): (&str, i64),
@@ -180,14 +182,14 @@ pub(super) async fn for_each_listed_row(
     }
 }
 
-/// Rows missing from a log backend, among the rows compared.
+/// The rows that one log backend has and another one lacks, as hashes of their request ids.
 pub(super) struct MissingRows {
     hashes: RandomState,
     ids: HashSet<u64>,
 }
 
 impl MissingRows {
-    /// Compares a log backend with the next rows of another one, `wanted` of them or a few more.
+    /// Reads at least the next `wanted` rows from `rows`, and returns those of them that `home` lacks.
     pub(super) async fn find(
         home: &dyn LogBackend,
         rows: &mut DayRows<'_>,
@@ -217,7 +219,7 @@ impl MissingRows {
         self.ids.is_empty()
     }
 
-    /// Removes a row from the missing ones; returns whether it was missing.
+    /// Removes a row from the missing rows. Returns whether it was one of them.
     pub(super) fn remove(&mut self, row: &Row) -> bool {
         self.ids.remove(&self.hashes.hash_one(&row.request_id))
     }

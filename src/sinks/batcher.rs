@@ -1,4 +1,4 @@
-//! The limits of a sink's batches, and the statistics of its feeders.
+//! The limits of a sink's batches, and the statistics of a sink's feeders.
 
 use std::{
     collections::BTreeMap,
@@ -10,35 +10,38 @@ use parking_lot::Mutex;
 
 use crate::domain::{faults::stability::Hour, ledger::NodeId};
 
-/// The maximum size and age of a batch.
+/// The maximum number of rows in a batch, and how long a batch waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// The maximum number of rows; at least 1. They are in memory together.
+    /// The maximum number of rows in a batch; at least 1. All rows of a batch are in memory together.
     pub rows_max: usize,
-    /// When a smaller batch is handed over.
+    /// When a batch with fewer rows is handed over.
     pub linger: Linger,
 }
 
-/// When a batch that could take more rows is complete.
+/// When a batch that has room for more rows is handed over all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
-    /// This long after its first row was read.
+    /// When this time has passed since the batch's first row was read.
     For(Duration),
-    /// When the hour in which its first row ended is over by this machine's clock, but at most this long after its first row was
-    /// read. The batch has no rows of later hours.
+    /// When the hour in which the batch's first row ended is over by this machine's clock, but at the latest when this time has
+    /// passed since the first row was read. The batch has no rows of later hours.
     HourOr(Duration),
 }
 
-/// How long after its end an hour is complete. Later rows go into the next batch.
+/// The time after the end of an hour, in milliseconds, after which a batch of the hour is complete. Rows that are read later are
+/// in the next batch.
 const HOUR_SLACK_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
 
 impl BatchLimits {
-    /// Whether a row that ended at `row_ms` may be in a batch whose first row ended at `first_ms`.
+    /// Returns whether a row that ended at `row_ms` can be in a batch whose first row ended at `first_ms`. Both are in
+    /// milliseconds since the Unix epoch.
     pub(super) fn fits(&self, first_ms: i64, row_ms: i64) -> bool {
         match self.linger {
             Linger::For(_) => true,
-            // A row that is a little late may be in it. If a clock was off by more, a batch still has one hour only.
+            // A row of the previous hour that comes a little late fits too. A row that is further away does not, even if a clock
+            // was wrong.
             Linger::HourOr(_) => {
                 let (first, row) = (
                     Hour::from_unix_ms(first_ms).number(),
@@ -49,7 +52,8 @@ impl BatchLimits {
         }
     }
 
-    /// How long a batch may still wait for rows, if its first row ended at `first_ms` and was read `since` ago.
+    /// Returns how long a batch may still wait for rows. Its first row ended at `first_ms` and was read `since` ago; `now_ms` is
+    /// the current time.
     pub(super) fn remaining_wait(&self, first_ms: i64, since: Duration, now_ms: i64) -> Duration {
         match self.linger {
             Linger::For(longest) => longest.saturating_sub(since),
@@ -66,10 +70,11 @@ impl BatchLimits {
     }
 }
 
-/// Rows are read in the order in which they were recorded. A row may have ended at most this much earlier than one before it.
+/// The disorder of rows, in milliseconds. Rows are read in the order in which they were recorded, and a row ended at most this
+/// much earlier than any row before it.
 pub(super) const DISORDER_MS: i64 = 3_600_000;
 
-/// Totals since the start of the process, and the current lag of each lane.
+/// The statistics of a sink's feeders: totals since the start of the process, and which rows of each lane the sink lacks now.
 #[derive(Debug, Default)]
 pub(crate) struct SinkStats {
     rows: AtomicU64,
@@ -77,19 +82,20 @@ pub(crate) struct SinkStats {
     lacking: Mutex<BTreeMap<NodeId, SinkLag>>,
 }
 
-/// The rows of a lane that a sink lacks.
+/// Which rows of a lane a sink lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SinkLag {
     Nothing,
-    /// The rows from one onwards, which ended at this time.
+    /// The sink lacks all rows from a certain row on. That row ended at this time, in milliseconds since the Unix epoch.
     Since(i64),
-    /// Unknown: the sink has not reported its watermark. The journal's oldest row ended at this time; `None` if it has no row, or
-    /// has not been read.
+    /// Not known, because the sink has not reported its watermark. Contains the time at which the journal's oldest row ended, in
+    /// milliseconds since the Unix epoch; `None` if the journal has no row or has not been read.
     Unknown(Option<i64>),
 }
 
 impl SinkLag {
-    /// When the oldest row that the sink may lack ended.
+    /// Returns the time at which the oldest row that the sink may lack ended. `None` if the sink lacks no row, or if no row is
+    /// known.
     fn oldest(self) -> Option<i64> {
         match self {
             Self::Nothing => None,
@@ -108,18 +114,20 @@ impl SinkStats {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sets a lane's lag: the sink lacks the rows from one that ended at `from_ms`. `None` if it lacks none.
+    /// Records that the sink lacks the rows of a lane from one on that ended at `from_ms`. `None` means that the sink lacks no
+    /// row.
     pub(super) fn set_lag(&self, node: &NodeId, from_ms: Option<i64>) {
         let lacking = from_ms.map_or(SinkLag::Nothing, SinkLag::Since);
         self.lacking.lock().insert(node.clone(), lacking);
     }
 
-    /// Sets a lane's lag to unknown. Its oldest row ended at `oldest_ms`; `None` if no row is known.
+    /// Records that it is not known which rows of a lane the sink lacks. The lane's oldest row ended at `oldest_ms`; `None` if no
+    /// row is known.
     pub(super) fn set_lag_unknown(&self, node: &NodeId, oldest_ms: Option<i64>) {
         self.lacking.lock().insert(node.clone(), SinkLag::Unknown(oldest_ms));
     }
 
-    /// Whether a lane's lag is known.
+    /// Returns whether it is known which rows of a lane the sink lacks.
     pub(super) fn is_lag_known(&self, node: &NodeId) -> bool {
         let lacking = self.lacking.lock().get(node).copied();
         lacking.is_some_and(|lacking| !matches!(lacking, SinkLag::Unknown(_)))
@@ -130,25 +138,26 @@ impl SinkStats {
         self.lacking.lock().remove(node);
     }
 
-    /// The number of rows that the sink has acknowledged.
+    /// Returns the number of rows that the sink has acknowledged since the start of the process.
     pub(crate) fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// How often the sink has refused, or could not be reached.
+    /// Returns how many calls of the sink have failed since the start of the process.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The age of the oldest row of this process's lanes that the sink lacks, in milliseconds; 0 if it lacks none. A lane whose
-    /// lag is unknown counts as lacking entirely.
+    /// Returns the age of the oldest row of this process's lanes that the sink lacks, in milliseconds. Returns 0 if the sink
+    /// lacks none. If it is not known which rows of a lane the sink lacks, this is the age of the lane's oldest row.
     pub(crate) fn behind_ms(&self, now_ms: i64) -> u64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| lacking.oldest()).min();
         oldest.map_or(0, |oldest| u64::try_from(now_ms.saturating_sub(oldest)).unwrap_or(0))
     }
 
-    /// The time before which the sink has all rows of this process's lanes; [`i64::MIN`] if that is not known.
+    /// Returns the time before which the sink has all rows of this process's lanes, in milliseconds since the Unix epoch. Returns
+    /// [`i64::MIN`] if that is not known.
     pub(crate) fn complete_before(&self, now_ms: i64) -> i64 {
         let lacking = self.lacking.lock();
         let oldest = lacking.values().filter_map(|lacking| match lacking {

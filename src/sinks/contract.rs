@@ -1,4 +1,4 @@
-//! What every sink is held to.
+//! The tests that every sink must pass.
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
@@ -15,17 +15,18 @@ pub(crate) mod samples;
 
 use crate::sinks::contract::samples::{node, rows};
 
-/// Where a sink keeps its rows.
+/// The place in which a sink stores its rows.
 #[async_trait]
 pub(crate) trait Place: Send + Sync {
-    /// A sink on it, as a process that has just started has it.
+    /// Opens a sink on this place, like a process that has just started.
     async fn open(&self) -> Arc<dyn Sink>;
 
-    /// What is there of a lane, by number; read by another way than the sink's own where there is one.
+    /// Returns the stored rows of a lane in the order of their numbers. Reads them in another way than the sink does, if there is
+    /// one.
     async fn rows(&self, node: &NodeId) -> Vec<Arc<NumberedRow>>;
 }
 
-/// Holds a sink on an empty place to the whole contract.
+/// Tests the complete contract with a sink on an empty place.
 pub(crate) async fn obeys(place: &dyn Place) {
     a_batch_is_there_once_with_its_watermark(place, &node(1)).await;
     what_does_not_follow_is_refused_and_changes_nothing(place, &node(2)).await;
@@ -33,7 +34,7 @@ pub(crate) async fn obeys(place: &dyn Place) {
     a_call_that_is_cut_off_leaves_all_or_nothing(place, &node(5)).await;
 }
 
-/// A batch of the rows from `after` on.
+/// Creates a batch of `count` rows that begins at the number `after`.
 pub(crate) fn batch(node: &NodeId, after: u64, count: usize) -> Batch {
     let rows = rows(after + 1, count);
     let upto = rows.last().map_or(after, |last| last.number + 1);

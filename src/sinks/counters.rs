@@ -1,9 +1,9 @@
-//! Compares the counters of an account and its keys, which enforce quotas, with the daily sums.
+//! Compares the spending counters of an account and its keys, which enforce quotas, with the daily sums.
 //!
-//! Settlement changes both in one step. A request counts in the periods of its admission, but in the sums of the day of its end:
-//! where they differ, the rows at the edges of the period are read. Counters of periods that ended a week ago are not compared,
-//! because the store drops them. For an account that is older than the sums, the total ever spent is compared with its keys'
-//! counters only.
+//! Settlement changes counters and sums in one step. However, a request is added to the counters of the periods in which it was
+//! admitted, and to the sums of the day on which it ended. Where the two differ, the rows at the edges of the period are read.
+//! Counters of periods that ended more than a week ago are not compared, because the store drops them. If an account is older
+//! than the retained sums, its total spending is compared only with the counters of its keys.
 
 use std::{ops::Range, sync::Arc};
 
@@ -23,24 +23,24 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// How often a period is compared again because rows came meanwhile.
+/// The maximum number of comparisons of one period. A comparison is repeated if rows were settled while it ran.
 const ATTEMPTS_MAX: usize = 8;
-/// The days whose sums are in memory at once.
+/// The number of days whose sums are in memory at once.
 const DAYS_AT_ONCE: i64 = 31;
-/// The maximum number of days that a clock may be ahead.
+/// The number of days beyond today whose sums are read, because a clock may be ahead.
 const AHEAD_DAYS: i64 = 2;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// The result of a comparison.
+/// The result of comparing an account's counters with its daily sums.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CounterComparison {
     /// The periods whose counters were compared.
     pub(crate) compared: Vec<Period>,
-    /// The periods whose counters changed during each attempt: they could not be compared.
+    /// The periods that could not be compared, because rows were settled during each attempt.
     pub(crate) moving: Vec<Period>,
-    /// The account is older than the sums: its total ever spent was compared with its keys' counters only.
+    /// Whether the account is older than the retained sums. If so, its total spending was compared only with its keys' counters.
     pub(crate) older_than_sums: bool,
-    /// The differences.
+    /// The counters that differ from the sums.
     pub(crate) differences: Vec<CounterDifference>,
 }
 
@@ -56,8 +56,8 @@ impl CounterComparison {
     }
 }
 
-/// Compares the counters of all periods that contain one of these days, and the total ever spent. Rows that are settled meanwhile
-/// never cause a difference.
+/// Compares the counters of all periods that contain one of `days`, and the total that the account has ever spent. Rows that are
+/// settled during the comparison never cause a difference.
 pub(crate) async fn compare(
     ledger: &dyn LedgerStore,
     log: &Arc<LogReader>,
@@ -83,7 +83,7 @@ pub(crate) async fn compare(
     Ok(counted)
 }
 
-/// The differences in one period; `None` if rows came during each attempt.
+/// Returns the differences in one period. `None` means that rows were settled during each attempt.
 async fn compare_period(
     ledger: &dyn LedgerStore,
     log: &Arc<LogReader>,
@@ -109,7 +109,7 @@ async fn compare_period(
     Ok(None)
 }
 
-/// The sums of all days whose rows may count in the period: they change with each such row.
+/// Returns the account's sums of all days on which requests of the period may have ended. They change with each such request.
 async fn period_sums(
     ledger: &dyn LedgerStore,
     account: &str,
@@ -121,7 +121,7 @@ async fn period_sums(
         .await
 }
 
-/// Corrects the sums of a period by the rows that match a filter.
+/// Corrects `sums` by the rows that match a filter: rows at an edge of the period, whose day and period differ.
 async fn correct(
     log: &Arc<LogReader>,
     period: &CountedPeriod,
@@ -136,7 +136,7 @@ async fn correct(
     Ok(())
 }
 
-/// The amounts that keys have spent, by the sums of some days.
+/// Returns the amount that each key has spent, by the daily sums of `days`.
 async fn spent_by_sums(ledger: &dyn LedgerStore, account: &str, days: Range<i64>) -> Result<SpendByKey, StoreError> {
     let (mut spent, mut first) = (SpendByKey::new(), days.start);
     while first < days.end {
@@ -148,8 +148,8 @@ async fn spent_by_sums(ledger: &dyn LedgerStore, account: &str, days: Range<i64>
     Ok(spent)
 }
 
-/// The differences in the total ever spent. `days` are all days of the sums, if these cover the account's whole life. `None` if
-/// something was charged during each attempt.
+/// Returns the differences in the total that the account has ever spent. `days` are all days that have sums; it is `None` if the
+/// account is older than these. The result is `None` if something was charged during each attempt.
 async fn compare_totals(
     ledger: &dyn LedgerStore,
     account: &str,

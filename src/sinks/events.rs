@@ -1,5 +1,5 @@
-//! Events for billing systems: posts rows as signed CloudEvents to one receiver, each at least once. If the reply to a batch
-//! is lost, the receiver gets the batch again and recognises its events by their ids.
+//! The sink for billing systems. It posts rows as signed CloudEvents to one receiver, each at least once. If the response to a
+//! batch is lost, the batch is posted again, and the receiver recognises the events by their ids.
 
 #[cfg(test)]
 mod tests;
@@ -36,41 +36,41 @@ use crate::{
     },
 };
 
-/// The name of the sink.
+/// The name of this sink in metrics and messages.
 pub(crate) const NAME: &str = "events";
-/// The media type of a batch: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>, section 4.
-/// It has no parameter: JSON is UTF-8, and receivers compare the whole value.
+/// The media type of a batch of events: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>,
+/// section 4. It has no `charset` parameter, because JSON is UTF-8 and receivers compare the complete value.
 const CONTENT_TYPE: &str = "application/cloudevents-batch+json";
 const USER_AGENT: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
-/// The maximum size of a reply's body, which is not used.
+/// The maximum size of the body of the receiver's response, in bytes. The body is not used.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long a batch waits for rows.
+/// The time for which a batch waits for further rows.
 const LINGER: Linger = Linger::For(Duration::from_secs(1));
 
-/// `[log.events]`, with secrets and files read.
+/// The settings of `[log.events]`. Secrets and files that they name have been read.
 #[derive(Clone, Debug)]
 pub(crate) struct EventsSettings {
     /// The receiver's URL.
     pub url: Uri,
-    /// The secret that events are signed with.
+    /// The secret with which events are signed.
     pub secret: Secret,
-    /// The value of the `authorization` header; `None` if the receiver needs none.
+    /// The value of the `authorization` header. `None` if the receiver needs none.
     pub authorization: Option<Secret>,
-    /// The events' `source`.
+    /// The value of the `source` attribute of all events.
     pub source: String,
-    /// Authorities trusted in place of the platform's, PEM.
+    /// CA certificates in PEM that are trusted instead of the platform's. `None` for the platform's.
     pub ca: Option<Vec<u8>>,
     /// The maximum number of events in one request.
     pub batch_rows: usize,
-    /// The timeout for a connection.
+    /// The timeout for opening a connection.
     pub connect: Duration,
-    /// The timeout for a reply.
+    /// The timeout for a response.
     pub answer: Duration,
-    /// The folder with the receiver's watermarks.
+    /// The folder that contains the watermark of each lane.
     pub folder: PathBuf,
 }
 
-/// Posts rows to a receiver.
+/// The sink that posts rows to the receiver of billing events.
 pub(crate) struct BillingEvents {
     client: WebClient,
     authorization: Option<HeaderValue>,
@@ -79,22 +79,22 @@ pub(crate) struct BillingEvents {
     settings: EventsSettings,
 }
 
-/// Why the settings of events cannot be used. The texts contain no secret.
+/// Why the settings of `[log.events]` cannot be used. The messages contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventsError {
-    /// The trusted authorities cannot be used.
-    #[error("[log.events] ca_file: {0}")]
+    /// The CA certificates in `ca_file` cannot be used.
+    #[error("[log.events] ca_file cannot be used: {0}")]
     Roots(#[from] RootsError),
-    /// The secret cannot sign.
-    #[error("[log.events] secret: {0}")]
+    /// The secret cannot be used for signatures.
+    #[error("[log.events] secret cannot be used: {0}")]
     Secret(String),
-    /// The value is not valid in a header.
-    #[error("[log.events] authorization: the value is not valid in a header")]
+    /// The value of `authorization` is not valid in a header.
+    #[error("[log.events] authorization cannot be used: the value is not valid in an HTTP header")]
     Authorization,
 }
 
 impl BillingEvents {
-    /// Creates the sink without connecting.
+    /// Creates the sink without connecting to the receiver.
     pub(crate) fn new(settings: EventsSettings) -> Result<Self, EventsError> {
         let limits = WebLimits {
             connect: settings.connect,
@@ -118,8 +118,9 @@ impl BillingEvents {
 
     async fn post(&self, batch: &Batch) -> Result<(), SinkError> {
         let body = cloud_events(&self.settings.source, &batch.node, &batch.rows);
-        let body =
-            Bytes::from(body.map_err(|error| SinkError::Unavailable(format!("a row cannot be encoded: {error}")))?);
+        let body = Bytes::from(
+            body.map_err(|error| SinkError::Unavailable(format!("cannot encode a row as an event: {error}")))?,
+        );
         let id = format!("{}-{}-{}", batch.node, batch.after, batch.upto);
         let mut request = Request::post(self.settings.url.clone())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
@@ -141,16 +142,16 @@ impl BillingEvents {
         let what = if status == StatusCode::PAYLOAD_TOO_LARGE {
             ": lower [log.events] batch_rows"
         } else if status.is_redirection() {
-            ": set url to the address that it redirects to, redirects are not followed"
+            ": redirects are not followed, so set [log.events] url to the address that it redirects to"
         } else {
             ""
         };
-        Err(refused(&format!("it answered {}{what}", status.as_u16())))
+        Err(refused(&format!("the response has status {}{what}", status.as_u16())))
     }
 }
 
 fn refused(why: &str) -> SinkError {
-    SinkError::Unavailable(format!("the receiver of [log.events] did not take the events: {why}"))
+    SinkError::Unavailable(format!("cannot post events to the receiver of [log.events]: {why}"))
 }
 
 #[async_trait]
@@ -183,10 +184,10 @@ impl Sink for BillingEvents {
     }
 }
 
-/// The type of all events.
+/// The `type` attribute of all events.
 const TYPE: &str = "weir.request.billed";
 
-/// A row as a CloudEvent 1.0: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
+/// A row as an event in the format CloudEvents 1.0: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>.
 #[derive(Serialize)]
 struct CloudEvent<'a> {
     specversion: &'static str,
@@ -200,7 +201,7 @@ struct CloudEvent<'a> {
     data: EventRow<'a>,
 }
 
-/// The row as the admin API shows it: with its time also as text.
+/// The data of an event: the row as the admin API returns it, where its end is also a text.
 #[derive(Serialize)]
 struct EventRow<'a> {
     time: &'a str,
@@ -208,7 +209,7 @@ struct EventRow<'a> {
     row: &'a Row,
 }
 
-/// Encodes rows of a node as one batch. An event's id identifies its row.
+/// Encodes rows of a lane as one JSON batch of events. The lane's name and the row's number are the id of an event.
 fn cloud_events(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Result<Vec<u8>, serde_json::Error> {
     let event = |numbered: &'_ Arc<NumberedRow>| -> serde_json::Result<Box<serde_json::value::RawValue>> {
         let time = &*time(numbered.row.time_ms);
@@ -231,7 +232,7 @@ fn cloud_events(source: &str, node: &NodeId, rows: &[Arc<NumberedRow>]) -> Resul
     serde_json::to_vec(&events)
 }
 
-/// When a row ended, as text; the Unix epoch if the calendar does not have that time.
+/// Formats the time at which a row ended. Returns the Unix epoch if the calendar does not have that time.
 fn time(unix_ms: i64) -> String {
     let time = Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
@@ -240,7 +241,7 @@ fn time(unix_ms: i64) -> String {
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// The receiver's watermarks, in a folder with a file for each lane. A file is replaced atomically.
+/// The watermarks of the receiver. Their folder contains one file for each lane, which is replaced atomically.
 #[derive(Clone, Debug)]
 struct EventWatermarks {
     folder: PathBuf,
@@ -251,13 +252,16 @@ impl EventWatermarks {
         Self { folder }
     }
 
-    /// Reads the watermark of a lane; 0 if there is none or its file is damaged: then the receiver gets all rows in the journal
-    /// again.
+    /// Reads the receiver's watermark of a lane. Returns 0 if the file is missing or damaged; then all rows in the journal are
+    /// posted again.
     async fn read(&self, node: &NodeId) -> Result<u64, SinkError> {
         let path = self.folder.join(node.as_str());
         self.blocking(move || match fs::read_to_string(&path) {
             Ok(text) => Ok(number(&text).unwrap_or_else(|| {
-                tracing::error!(path = %path.display(), "the file contains no valid number: all events in the journal are posted again");
+                tracing::error!(
+                    path = %path.display(),
+                    "cannot read a watermark of [log.events]: the file has no valid number, so all events in the journal are posted again"
+                );
                 0
             })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
@@ -267,7 +271,7 @@ impl EventWatermarks {
         .await
     }
 
-    /// Writes the watermark of a lane; returns once it is on disk.
+    /// Writes the receiver's watermark of a lane. Returns once it is on disk.
     async fn write(&self, node: &NodeId, upto: u64) -> Result<(), SinkError> {
         let (folder, name) = (self.folder.clone(), node.as_str().to_owned());
         self.blocking(move || replace(&folder, &name, upto)).await
@@ -283,13 +287,13 @@ impl EventWatermarks {
     }
 }
 
-/// The number in a file; `None` if its line is incomplete.
+/// Parses the content of a watermark's file. Returns `None` if the line is incomplete or not a number.
 fn number(text: &str) -> Option<u64> {
     text.strip_suffix('\n')?.parse().ok()
 }
 
 fn replace(folder: &Path, name: &str, upto: u64) -> io::Result<()> {
-    // One at a time: an abandoned write still runs to its end, and would rename the file of the next one.
+    // Writes take turns: an abandoned write still runs to its end, and would otherwise rename the partial file of the next write.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock();
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;

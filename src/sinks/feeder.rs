@@ -14,19 +14,20 @@ use crate::{
     sinks::{Batch, Sink, SinkError, batcher::SinkStats, tail::LogTail},
 };
 
-/// The first and the longest pause after a failure.
+/// The pauses after the first failure and after many consecutive failures.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The timeout of one call of a sink. The call is dropped and made again.
+/// The timeout of one call of the sink. After it the call is dropped and repeated.
 const CALL_WAIT: Duration = Duration::from_secs(120);
-/// The timeout for handing over the last rows when feeding stops. The journal keeps them.
+/// The time in which the most recent rows may still be handed over when feeding stops. The journal retains rows that are not.
 const LAST_WAIT: Duration = Duration::from_secs(1);
-/// The maximum number of rows read from the disk at once.
+/// The maximum number of rows that are read from the disk at once.
 const READ_ROWS_MAX: usize = 1024;
-/// The pause after reading all rows, unless a reader waits for them: rows come every few milliseconds.
+/// The pause after all rows on disk have been read. A waiting reader ends it early. Without it, rows would be read every few
+/// milliseconds.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
-/// Why feeding must restart from the sink's watermark.
+/// A failure after which feeding restarts at the sink's watermark.
 #[derive(Debug, Error)]
 enum FeedError {
     #[error(transparent)]
@@ -35,18 +36,18 @@ enum FeedError {
     Sink(#[from] SinkError),
 }
 
-/// Feeds a sink with the rows of a lane.
+/// Reads the rows of one lane of the journal and hands them to one sink.
 pub(crate) struct Feeder {
     journal: Arc<Journal>,
     sink: Arc<dyn Sink>,
     stats: Arc<SinkStats>,
     tail: Arc<LogTail>,
-    /// Whether the last call failed.
+    /// Whether the most recent call of the sink failed.
     fails: watch::Sender<bool>,
 }
 
 impl Feeder {
-    /// Creates the feeder, which reports to `figures`.
+    /// Creates the feeder of a lane and sink. It reports its progress to `stats`.
     pub(crate) fn new(journal: Arc<Journal>, sink: Arc<dyn Sink>, stats: Arc<SinkStats>) -> Self {
         stats.set_lag_unknown(journal.node(), None);
         let tail = Arc::new(LogTail::for_journal(&journal, sink.batching()));
@@ -59,13 +60,14 @@ impl Feeder {
         }
     }
 
-    /// The rows that were read and that the sink has not acknowledged.
+    /// Returns the rows that were read from the journal and that the sink has not acknowledged.
     pub(crate) fn tail(&self) -> &Arc<LogTail> {
         &self.tail
     }
 
-    /// Runs until `stopped` turns true or its sender is dropped, and then up to a second until the sink has all rows on disk. A
-    /// batch that is under way then may arrive or not; the sink gets the rows that it lacks at the next start.
+    /// Feeds the sink until `stopped` turns true or the sender of `stopped` is dropped. Then continues for at most one second,
+    /// until the sink has all rows on disk. A batch that is being handed over at the end may or may not be stored; the next
+    /// process finds out by the watermark.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut feeding = pin!(self.feed());
         tokio::select! {
@@ -92,18 +94,18 @@ impl Feeder {
         }
     }
 
-    /// Feeds from the sink's watermark, until a failure makes it necessary to ask for the watermark again.
+    /// Feeds the sink from its watermark on, until a failure after which the watermark must be fetched again.
     async fn feed_from_watermark(&self, trouble: &mut FailureBackoff) -> Result<Infallible, FeedError> {
         let oldest_ms = self.oldest_row_ms().await?;
         if !self.stats.is_lag_known(self.journal.node()) {
-            // Otherwise a sink that has been unreachable since the start would count as lacking nothing.
+            // Without this, a sink that has been unreachable since the start would be reported as lacking nothing.
             self.stats.set_lag_unknown(self.journal.node(), oldest_ms);
         }
         let watermark = with_call_timeout(self.sink.watermark(self.journal.node())).await?;
         if self.journal.raise_numbers(watermark)? {
             tracing::error!(
                 sink = self.sink.name(), node = %self.journal.node(),
-                "the sink has rows that this journal has lost: the journal continues after them, check with `weir log verify`"
+                "the journal has lost rows that the sink has: new rows get numbers after those, run `weir log verify`"
             );
         }
         self.journal.set_sink_position(self.sink.name(), watermark);
@@ -114,7 +116,8 @@ impl Feeder {
         }
     }
 
-    /// When the oldest row of the journal ended.
+    /// Returns the time at which the oldest row of the journal ended, in milliseconds since the Unix epoch. `None` if the journal
+    /// has no row.
     async fn oldest_row_ms(&self) -> Result<Option<i64>, JournalError> {
         let mut rows = self.journal.rows(0);
         let reading = LowPriorityThreads::new(1);
@@ -123,9 +126,10 @@ impl Feeder {
         Ok(oldest.map(|oldest| oldest.row.time_ms))
     }
 
-    /// Reads the rows on disk into the tail, as far as there is room.
+    /// Reads the rows on disk into the tail, from `number` on, as long as the tail has room. Never returns but with an error.
     async fn read_from(&self, number: u64) -> Result<Infallible, JournalError> {
-        // While a sink catches up, rows are read as fast as possible: requests must not wait for that.
+        // A sink that catches up gets rows as fast as they can be read, so they are read with low priority: requests must not
+        // wait for that.
         let reading = LowPriorityThreads::new(1);
         let mut rows = self.journal.rows(number);
         loop {
@@ -153,7 +157,7 @@ impl Feeder {
         }
     }
 
-    /// Hands over batch after batch.
+    /// Hands over one batch after another. Never returns but with an error.
     async fn hand_over_all(&self, trouble: &mut FailureBackoff) -> Result<Infallible, FeedError> {
         loop {
             let batch = self.tail.next_batch().await;
@@ -163,7 +167,7 @@ impl Feeder {
         }
     }
 
-    /// Reports the sink's position to the journal and to the statistics.
+    /// Reports the sink's watermark to the journal and the age of the oldest missing row to the statistics.
     fn report_position(&self) {
         self.journal
             .set_sink_position(self.sink.name(), self.tail.sink_position());
@@ -172,7 +176,7 @@ impl Feeder {
         }
     }
 
-    /// Hands a batch over, again and again until it succeeds: repeating it changes nothing.
+    /// Hands over a batch, repeatedly until the sink acknowledges it. Repeating it is safe, because a sink stores a batch once.
     async fn hand_over(&self, batch: &Batch, trouble: &mut FailureBackoff) -> Result<(), FeedError> {
         loop {
             match with_call_timeout(self.sink.append(batch)).await {
@@ -180,7 +184,7 @@ impl Feeder {
                     self.stats.record_rows(batch.rows.len());
                     self.fails.send_replace(false);
                     if trouble.clear() {
-                        tracing::info!(sink = self.sink.name(), node = %batch.node, "the sink takes rows again");
+                        tracing::info!(sink = self.sink.name(), node = %batch.node, "the sink accepts rows again");
                     }
                     return Ok(());
                 }
@@ -199,7 +203,7 @@ impl Feeder {
         if trouble.is_first() {
             tracing::warn!(
                 sink = self.sink.name(), node = %self.journal.node(), %error,
-                "the sink lacks rows: the journal keeps them, weir tries again"
+                "the sink lacks rows, because they cannot be handed over: the journal retains them, and weir tries again"
             );
         }
     }
@@ -217,30 +221,30 @@ fn read(rows: &mut RowReader, most: usize) -> Result<Vec<NumberedRow>, JournalEr
 
 async fn with_call_timeout<T>(call: impl Future<Output = Result<T, SinkError>>) -> Result<T, SinkError> {
     timeout(CALL_WAIT, call).await.unwrap_or_else(|_| {
-        let why = format!("no answer within {} s", CALL_WAIT.as_secs());
+        let why = format!("the sink did not respond within {} s", CALL_WAIT.as_secs());
         Err(SinkError::Unavailable(why))
     })
 }
 
-/// The pauses between attempts after failures.
+/// The pause before the next attempt, which doubles with each consecutive failure.
 #[derive(Default)]
 struct FailureBackoff {
-    /// The last pause; `None` if nothing has failed since the last success.
+    /// The most recent pause. `None` if nothing has failed since the most recent success.
     pause: Option<Duration>,
 }
 
 impl FailureBackoff {
-    /// Whether this failure is the first since a success, which is logged.
+    /// Returns whether the current failure is the first one since a success. Only the first one is logged.
     fn is_first(&self) -> bool {
         self.pause.is_none()
     }
 
-    /// Ends the failures; returns whether there were any.
+    /// Records a success. Returns whether there was a failure before it.
     fn clear(&mut self) -> bool {
         self.pause.take().is_some()
     }
 
-    /// Waits twice as long as the last time.
+    /// Waits twice as long as the previous time, at most [`PAUSE_MAX`].
     async fn back_off(&mut self) {
         let pause = self
             .pause

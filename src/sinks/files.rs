@@ -1,7 +1,8 @@
-//! The log as Parquet files: at first one for each lane and hour, or more often; finally one for each lane and day.
+//! The log backend that stores rows in Parquet files. A lane gets a file for each hour, or more often. When the day is over, its
+//! files are merged into one.
 //!
-//! A file's name says which rows of the journal it has, so the file is its own watermark. It is written to a staging file,
-//! synced and renamed. Its content depends only on its rows: writing it again produces the same bytes.
+//! A file's name says which rows of the lane the file has, so files need no separate watermark. A file is written to a staging
+//! folder, synced and renamed. The rows alone determine a file's bytes, so writing a file again produces the same bytes.
 
 use std::{collections::BTreeMap, io, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
@@ -49,14 +50,14 @@ use crate::sinks::files::storage::FolderStorage;
 pub(crate) use crate::sinks::files::stream::ParquetExport;
 use crate::sinks::files::table::sort_key;
 
-/// The name of the sink and of the log backend.
+/// The name of the sink and of the log backend, in settings and messages.
 const NAME: &str = "files";
-/// The maximum number of concurrent readers; further ones wait.
+/// The maximum number of pages that are read concurrently. Further ones wait.
 const READERS_MAX: usize = 4;
-/// If batches may wait this long for rows, a day has few files, and none are merged before it is over.
+/// If batches wait at least this long for rows, a day has few files, and they are merged only after the day is over.
 const FEW_FILES: Duration = Duration::from_secs(3600);
 
-/// The log in files.
+/// The consumption log in Parquet files, in a folder or a bucket.
 #[derive(Clone)]
 pub struct LogFiles {
     workplace: Arc<StagingFolder>,
@@ -65,18 +66,19 @@ pub struct LogFiles {
     merger: Arc<FileMerger>,
     merges_today: bool,
     pages: Arc<PageReader>,
-    /// Sorts, compresses and writes up to an hour's rows at once: requests must not wait for that.
+    /// Threads that sort, compress and write up to an hour's rows at once. They have low priority, because requests must not wait
+    /// for that.
     writing: LowPriorityThreads,
-    /// Reads pages at the same priority.
+    /// Threads that read pages, with the same low priority.
     reading: LowPriorityThreads,
 }
 
 impl LogFiles {
-    /// Opens the files of a folder, which is created if it does not exist. A new file has the rows of an hour or of `longest`, at
-    /// most `rows_max`. Files of today are merged if `longest` is less than an hour.
+    /// Opens the log files in a folder. The folder is created if it does not exist. A new file contains the rows of an hour or of
+    /// `longest`, and at most `rows_max` rows. If `longest` is less than an hour, files are merged during their day already.
     ///
     /// # Errors
-    /// The folder cannot be created or written to.
+    /// The folder cannot be created or cannot be written to.
     pub fn open(folder: &Path, longest: Duration, rows_max: usize) -> io::Result<Self> {
         let workplace = StagingFolder::open(folder)?;
         Ok(Self {
@@ -94,10 +96,11 @@ impl LogFiles {
         })
     }
 
-    /// The same in a bucket; the folder is used for staging only. Requests run on `runtime`.
+    /// Stores the log files in a bucket. The folder that was opened is then used for staging only. Requests to the bucket run on
+    /// `runtime`.
     ///
     /// # Errors
-    /// The settings cannot be used. Whether the bucket can be reached and written to is found later.
+    /// The settings cannot be used. An unreachable or read-only bucket is no error here; it is noticed by the first request.
     pub(crate) fn in_bucket(self, settings: &BucketSettings, runtime: Handle) -> Result<Self, BucketError> {
         let storage = BucketStorage::new(settings, self.workplace.folder(), runtime)?;
         Ok(Self {
@@ -106,11 +109,11 @@ impl LogFiles {
         })
     }
 
-    /// Writes the rows of a batch, unless they exist.
+    /// Writes the rows of a batch to a file, unless they are in a file already.
     fn write(&self, mut batch: Batch) -> Result<(), SinkError> {
         let failed = |error: ParquetError| self.failed(&error.to_string());
         let refused = |error: io::Error| self.failed(&error.to_string());
-        // A dropped call may still be running, in this or the previous process.
+        // A previous call of this or an earlier process may still be running although it was dropped.
         let lock = self.workplace.lock_lane(&batch.node).map_err(refused)?;
         let watermark = self.lane_end(&batch.node).map_err(refused)?;
         if watermark >= batch.upto {
@@ -128,7 +131,7 @@ impl LogFiles {
             after: batch.after,
             upto: batch.upto,
         };
-        // Every key is unique, and an unstable sort needs no further memory.
+        // An unstable sort gives the same order, because sort keys are unique, and it needs no further memory.
         batch
             .rows
             .sort_unstable_by(|one, other| sort_key(one).cmp(&sort_key(other)));
@@ -147,7 +150,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// The end of a lane's rows: its watermark.
+    /// Returns the watermark of a lane: the number before which the files have all its rows.
     fn lane_end(&self, node: &NodeId) -> io::Result<u64> {
         let all = self.storage.all_files()?;
         let of_node = all.iter().filter(|place| place.node == *node);
@@ -158,13 +161,13 @@ impl LogFiles {
         SinkError::Unavailable(format!("{}: {why}", self.storage.name()))
     }
 
-    /// Runs `read`, which blocks on the disk, in a reader thread. Consecutive pages use the same thread: memory that one thread
-    /// allocates and another frees stays with both for a while.
+    /// Runs `read`, which blocks on the disk, in a reader thread. Consecutive pages are read by the same thread, because memory
+    /// that one thread allocates and another one frees stays allocated for a while in both.
     async fn read<T: Send + 'static>(
         &self,
         read: impl Fn() -> parquet::errors::Result<T> + Send + 'static,
     ) -> Result<T, LogBackendError> {
-        // A file in a bucket cannot be read any more after it was merged.
+        // Reads again if a file was removed meanwhile: its rows are in a merged file then.
         let read = move || match read() {
             Err(error) if is_missing(&error) => read(),
             read => read,
@@ -173,21 +176,23 @@ impl LogFiles {
         match self.reading.run(read).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(NotDone) => Err(failed("the reader failed".to_owned())),
+            Err(NotDone) => Err(failed(
+                "the thread that reads files panicked or could not be started".to_owned(),
+            )),
         }
     }
 
-    /// Waits until this process has written enough files of today to merge some ([`LogFiles::housekeep`]).
+    /// Waits until this process has written so many files of today that [`LogFiles::housekeep`] can merge some.
     pub async fn wait_for_many_files(&self) {
         self.merger.wait_for_many().await;
     }
 
-    /// Merges the files of past days, and today's files of the lanes that this process writes if there are many. Removes files
-    /// that were merged more than a minute ago, and those of days beyond retention. May be called at any time; blocks on the
-    /// disk.
+    /// Merges the files of past days, and files of today if a lane of this process has many. Also removes files that were merged
+    /// into another one more than a minute ago, and all files that are older than `keep_days`. Can be called at any time. Blocks
+    /// on the disk.
     ///
     /// # Errors
-    /// The disk fails, or a file is damaged. Nothing is lost.
+    /// The disk fails, or a file is damaged. No row is lost.
     pub fn housekeep(&self, now_ms: i64, keep_days: i64) -> io::Result<()> {
         let Some(_turn) = self.workplace.try_lock_housekeeping()? else {
             return Ok(());
@@ -211,13 +216,13 @@ impl LogFiles {
         let first_kept = after.first_kept(now_ms);
         for day in days.into_iter().filter(|day| number_of(*day) < first_kept) {
             self.storage.remove_day(day)?;
-            tracing::info!(%day, "the log's files of this day have passed their retention and were removed");
+            tracing::info!(%day, "removed the log files of this day, because they were older than their retention");
         }
         Ok(())
     }
 }
 
-/// The number of a day since the Unix epoch.
+/// Returns a day as the number of days since the Unix epoch.
 fn number_of(day: Date) -> i64 {
     reports::day_of_date(day)
 }
@@ -248,7 +253,8 @@ impl Sink for LogFiles {
     async fn append(&self, batch: &Batch) -> Result<(), SinkError> {
         let (files, batch) = (self.clone(), batch.clone());
         let written = self.writing.run(move || files.write(batch)).await;
-        written.unwrap_or_else(|NotDone| Err(self.failed("the writer failed")))
+        written
+            .unwrap_or_else(|NotDone| Err(self.failed("the thread that writes files panicked or could not be started")))
     }
 }
 

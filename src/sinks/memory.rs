@@ -1,4 +1,4 @@
-//! A sink in memory: the model of the others.
+//! A sink in memory, for tests. It is the model that other sinks are compared with.
 
 use std::{
     collections::BTreeMap,
@@ -22,38 +22,38 @@ use crate::{
     },
 };
 
-/// The watermark and rows of a lane.
+/// The watermark and the rows of one lane.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     watermark: u64,
     rows: Vec<Arc<NumberedRow>>,
 }
 
-/// A sink in memory, with faults.
+/// A sink in memory that can be made to fail.
 #[derive(Debug)]
 pub(crate) struct Memory {
     lanes: Mutex<BTreeMap<NodeId, Lane>>,
     batching: BatchLimits,
-    /// The faults of the next calls of `append`.
+    /// The faults of the next calls of `append`. The next one is last.
     faults: Mutex<Vec<Fault>>,
-    /// Whether `watermark` fails.
+    /// Whether calls of `watermark` fail.
     is_away: AtomicBool,
-    /// Whether `append` fails.
+    /// Whether calls of `append` fail.
     refuses: AtomicBool,
 }
 
-/// How a call fails.
+/// How a call of `append` fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The batch is not added.
+    /// The batch is not stored.
     Before,
-    /// The batch is added, and the reply is lost.
+    /// The batch is stored, but its acknowledgement is lost.
     Behind,
-    /// The sink loses the lane.
+    /// The sink loses all rows of the lane and its watermark.
     Forgets,
 }
 
-/// The error of a sink that cannot be reached.
+/// Returns the error of a sink that cannot be reached.
 fn away<T>() -> Result<T, SinkError> {
     Err(SinkError::Unavailable("it is away".to_owned()))
 }
@@ -69,22 +69,22 @@ impl Memory {
         })
     }
 
-    /// Makes a next call of `append` fail; faults occur in the order in which they were set.
+    /// Makes one of the next calls of `append` fail. Faults occur in the order in which they were set.
     pub(crate) fn fail(&self, fault: Fault) {
         self.faults.lock().insert(0, fault);
     }
 
-    /// Sets whether `watermark` fails.
+    /// Sets whether calls of `watermark` fail.
     pub(crate) fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Relaxed);
     }
 
-    /// Sets whether `append` fails.
+    /// Sets whether calls of `append` fail.
     pub(crate) fn set_refusing(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// The rows of a lane.
+    /// Returns the stored rows of a lane.
     pub(crate) fn of(&self, node: &NodeId) -> Vec<Arc<NumberedRow>> {
         self.lanes.lock().get(node).cloned().unwrap_or_default().rows
     }

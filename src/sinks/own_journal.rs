@@ -1,6 +1,6 @@
-//! Compares the log backend with the rows that this process's journals still have: it must have each, with the same charge.
-//! Restores those that the log backend lacks although it had acknowledged them. Rows that a feeder or a settlement has yet to
-//! bring are not compared.
+//! Verifies the log backend against the rows in this process's journals: the log backend must have each of these rows, with the
+//! same charge. Can restore rows that the log backend had acknowledged and has lost. Rows that still have to be handed over or
+//! settled are not compared.
 
 mod bringing;
 #[cfg(test)]
@@ -33,49 +33,50 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// The rows compared at once: their hashes take some 40 MB of memory.
+/// The number of rows that are compared at once. Their hashes take about 40 MB of memory.
 pub(crate) const ROWS_AT_ONCE: usize = 1_000_000;
-/// The rows read from the disk at once.
+/// The number of rows that are read from the disk at once.
 const PIECE_ROWS: usize = 4096;
-/// The maximum number of missing rows of a day that are named.
+/// The maximum number of missing rows of a day whose request ids are returned.
 const NAMED_MAX: usize = 5;
 
-/// The journal's lanes that are open in this process.
+/// The lanes of the journal that this process has open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLanes(Mutex<BTreeMap<NodeId, Weak<Journal>>>);
 
-/// A position in the journals, by lane and number: all rows before it were compared.
+/// A position in the journals of this process, which are ordered by lane: all rows before it have been compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LanePosition {
     node: NodeId,
     number: u64,
 }
 
-/// The rows to compare.
+/// Selects the rows to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowSelection {
-    /// The days on which they ended, since the Unix epoch.
+    /// The days on which the rows ended, in days since the Unix epoch (UTC).
     pub(crate) days: Range<i64>,
-    /// Their account; `None` for all accounts.
+    /// The account of the rows; `None` for all accounts.
     pub(crate) account: Option<String>,
 }
 
-/// The result of comparing a portion of a journal, for an account and day.
+/// The result of comparing one portion of a journal, for one account and day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalDayFindings {
-    /// The rows of the journal that were compared.
+    /// The number of rows that were compared.
     pub(crate) rows: u64,
-    /// The rows that the log backend lacked.
+    /// The number of rows that the log backend lacked.
     pub(crate) missing: u64,
-    /// The rows with another charge there.
+    /// The number of rows that have another charge in the log backend.
     pub(crate) differing: u64,
-    /// The missing rows that were restored.
+    /// The number of missing rows that were restored.
     pub(crate) brought: u64,
-    /// The request ids of the first missing rows.
+    /// The request ids of the first missing rows, at most [`NAMED_MAX`].
     pub(crate) named: Vec<String>,
 }
 
-/// The result of comparing a portion: by account and day, with the position of the next one.
+/// The result of comparing one portion of the journals, by account and day, and the position of the next portion (`None` at the
+/// end).
 #[derive(Debug, Default)]
 pub(crate) struct JournalPortion {
     pub(crate) days: BTreeMap<(SmolStr, i64), JournalDayFindings>,
@@ -83,20 +84,22 @@ pub(crate) struct JournalPortion {
 }
 
 impl OpenLanes {
-    /// Adds a lane.
+    /// Adds an open lane.
     pub(crate) fn add(&self, journal: &Arc<Journal>) {
         let mut lanes = self.0.lock();
         lanes.retain(|_, lane| lane.strong_count() > 0);
         lanes.insert(journal.node().clone(), Arc::downgrade(journal));
     }
 
-    /// A sink's watermark of a lane, as far as its feeder knows; 0 if the lane is not open here.
+    /// Returns the watermark of the sink `sink` for the lane `node`, as its feeder has reported it. Returns 0 if this process
+    /// does not have the lane open.
     pub(crate) fn sink_position(&self, node: &NodeId, sink: &str) -> u64 {
         let lane = self.0.lock().get(node).and_then(Weak::upgrade);
         lane.map_or(0, |lane| lane.sink_position(sink))
     }
 
-    /// The first open lane at or after a position, with the position in it.
+    /// Returns the first open lane at or after a position, with the position at which to begin in it. `None` if there is no such
+    /// lane.
     fn first_from(&self, place: Option<&LanePosition>) -> Option<(LanePosition, Weak<Journal>)> {
         let lanes = self.0.lock();
         let mut open = lanes.iter().filter(|(_, lane)| lane.strong_count() > 0);
@@ -107,7 +110,7 @@ impl OpenLanes {
         Some((LanePosition { node, number }, Weak::clone(lane)))
     }
 
-    /// The first position after a lane.
+    /// Returns the first position after the lane `node`. `None` if `node` is the last lane.
     fn next_after(&self, node: &NodeId) -> Option<LanePosition> {
         let lanes = self.0.lock();
         let next = lanes.keys().find(|other| *other > node)?.clone();
@@ -141,17 +144,18 @@ impl RowSelection {
     }
 }
 
-/// Reads rows of a lane.
+/// Reads the selected rows of a lane.
 struct LaneRowReader<'w> {
     lane: Weak<Journal>,
     wanted: &'w RowSelection,
     at: u64,
-    /// The log backend has had the rows before this number.
+    /// The number before which the log backend has had all rows. Only these rows are read.
     watermark: u64,
 }
 
 impl LaneRowReader<'_> {
-    /// The wanted ones of the next rows; `None` at the end. Keeps the lane open only while it reads.
+    /// Reads the next piece of the lane and returns its selected rows. Returns `None` at the end. The lane can be closed between
+    /// calls.
     async fn next(&mut self) -> Result<Option<Vec<Row>>, OwnJournalError> {
         if self.at >= self.watermark {
             return Ok(None);
@@ -175,37 +179,39 @@ impl LaneRowReader<'_> {
     }
 }
 
-/// The rows to find, by account and day: the charge of each, by the hash of its request.
+/// The charge of each row to be found, by account and day and then by the hash of the request id.
 type ExpectedCharges = BTreeMap<(SmolStr, i64), HashMap<u64, NanoUsd>>;
 
-/// The log that the rows are compared with.
+/// The log that the journals' rows are compared with.
 #[derive(Clone, Copy)]
 pub(crate) struct ComparedLog<'l> {
-    /// The log backend.
+    /// The log backend, which must have the rows.
     pub(crate) home: &'l OpenLogBackend,
-    /// The former log backend. If the store is the log backend, rows from before may be there only.
+    /// The former log backend, if there is one. It counts only if the store is the log backend: rows from before the change may
+    /// be only there.
     pub(crate) former: Option<&'l dyn LogBackend>,
-    /// The ledger that knows the settlements.
+    /// The ledger, which has the watermarks of settlement.
     pub(crate) ledger: &'l dyn LedgerStore,
-    /// Whether missing rows are restored. Nothing else may restore rows meanwhile.
+    /// Whether missing rows are restored. If so, nothing else may restore rows at the same time.
     pub(crate) fills: bool,
 }
 
 impl<'l> ComparedLog<'l> {
-    /// The number before which the log backend has had all rows of a lane.
+    /// Returns the number before which the log backend has acknowledged all rows of a lane.
     async fn watermark(self, node: &NodeId, lane: &Weak<Journal>) -> Result<u64, OwnJournalError> {
         let closed = || lane.upgrade().ok_or(OwnJournalError::Closed);
         match self.home {
             OpenLogBackend::Fed(fed) => {
                 let watermark = fed.home.watermark(node).await?;
-                // A log backend that has lost all of a lane has lost its watermark, too.
+                // A log backend that has lost all rows of a lane has lost its watermark too, but the lane's feeder still has it.
                 Ok(watermark.max(closed()?.sink_position(fed.name())))
             }
             OpenLogBackend::Store(_) => Ok(closed()?.acknowledged_before()),
         }
     }
 
-    /// Resends the lane's rows up to a number that the log backend has lost at its end, if missing rows are restored.
+    /// Sends the lane's rows before the number `upto` again to a log backend that has lost its watermark, if missing rows are to
+    /// be restored. Returns the number of sent rows.
     async fn resend(self, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
         match self.home {
             OpenLogBackend::Fed(fed) if self.fills => bringing::resend(&*fed.home, lane, upto).await,
@@ -213,7 +219,7 @@ impl<'l> ComparedLog<'l> {
         }
     }
 
-    /// The target of missing rows; `None` if they are not restored.
+    /// Returns where missing rows are restored to; `None` if they are not to be restored.
     fn fill_target(self) -> Option<FillTarget<'l>> {
         let filled = match self.home {
             OpenLogBackend::Fed(fed) => FillTarget::Home(&*fed.home),
@@ -222,7 +228,7 @@ impl<'l> ComparedLog<'l> {
         self.fills.then_some(filled)
     }
 
-    /// Visits each row of a day.
+    /// Calls `visit` with each row of an account and day in the log.
     async fn each_row(self, place: (&str, i64), visit: &mut (impl FnMut(&Row) + Send)) -> Result<(), LogBackendError> {
         match self.home {
             OpenLogBackend::Fed(fed) => for_each_row(&*fed.home, place, visit).await,
@@ -237,7 +243,8 @@ impl<'l> ComparedLog<'l> {
     }
 }
 
-/// Compares the wanted ones of the next rows with the log; stops after about `at_once` rows ([`ROWS_AT_ONCE`]).
+/// Compares the next selected rows with the log, beginning at `from` (`None` for the first row). Stops after about `at_once`
+/// rows, usually [`ROWS_AT_ONCE`].
 pub(crate) async fn compare(
     log: ComparedLog<'_>,
     lanes: &OpenLanes,
@@ -296,7 +303,7 @@ pub(crate) async fn compare(
     Ok(portion)
 }
 
-/// Looks for the rows in the log. Rows that it lacks remain in `looked_for`.
+/// Searches the log for the rows in `looked_for`, and removes those that it finds. Rows that the log lacks remain.
 async fn find_rows(
     log: ComparedLog<'_>,
     hashes: &RandomState,
@@ -323,7 +330,7 @@ async fn find_rows(
     Ok(portion)
 }
 
-/// Reads the rows again: names the missing ones and restores them.
+/// Reads the missing rows from the lane again, adds their request ids to `portion`, and restores them if that is wanted.
 async fn name_and_restore(
     log: ComparedLog<'_>,
     mut again: LaneRowReader<'_>,
@@ -361,7 +368,7 @@ async fn name_and_restore(
     }
 }
 
-/// Why a portion could not be compared, or its missing rows not restored. Restored rows stay.
+/// Why rows could not be compared or restored. Rows that were restored before remain.
 #[derive(Debug, Error)]
 pub(crate) enum OwnJournalError {
     #[error(transparent)]
@@ -372,7 +379,7 @@ pub(crate) enum OwnJournalError {
     Sink(#[from] SinkError),
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The lane was closed: the process that succeeds this one has it.
-    #[error("a lane of the journal was closed meanwhile: try again")]
+    /// The lane was closed, because a succeeding process has taken it over.
+    #[error("cannot compare all rows: another process has taken over a lane of the journal; try again")]
     Closed,
 }

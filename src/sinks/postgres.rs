@@ -1,5 +1,5 @@
-//! The consumption log in Postgres: one table with a partition per day, filled by COPY. A lane's watermark is written in the
-//! same transaction as its rows, so each row is there exactly once.
+//! The log backend that stores rows in Postgres: one table with a partition per day, which is filled by COPY. A lane's watermark
+//! is written in the same transaction as its rows, so the table has each row exactly once.
 
 mod columns;
 mod connection;
@@ -21,56 +21,56 @@ use crate::{
 pub(crate) use crate::sinks::postgres::sink::PostgresLog;
 pub(crate) use crate::sinks::postgres::sink::PostgresRetention;
 
-/// `[log.postgres]`, with secrets and files read.
+/// The settings of `[log.postgres]`. Secrets and files that they name have been read.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresSettings {
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or the form `host=... user=...`.
+    /// The connection string: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or the form `host=... user=...`.
     pub url: Secret,
     pub tls: PostgresTls,
-    /// Authorities trusted in place of the platform's, PEM.
+    /// CA certificates in PEM that are trusted instead of the platform's. `None` for the platform's.
     pub ca: Option<Vec<u8>>,
-    /// The timeout for a connection that is ready to use.
+    /// The timeout for opening a connection and making it ready to use.
     pub connect: Duration,
     /// The timeout for committing a batch of rows.
     pub write: Duration,
-    /// The timeout for a page of rows.
+    /// The timeout for reading a page of rows.
     pub read: Duration,
-    /// The days for which rows are kept.
+    /// The number of days for which rows are kept.
     pub keep_days: u32,
 }
 
-/// An error of the database. The texts contain neither the connection string nor values of rows.
+/// Why a call of the database failed. The messages contain neither the connection string nor values of rows.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PostgresError {
     /// The settings cannot be used.
     #[error("[log.postgres] {0}")]
     Settings(String),
-    /// The schema is missing or older than this version.
-    #[error("the database schema is missing or out of date: run `weir log init`")]
+    /// The schema is missing, or lacks migrations of this version.
+    #[error("cannot use the database: its schema is missing or out of date; run `weir log init`")]
     NotReady,
-    /// The server has refused the statement.
-    #[error("postgres refused: {message} ({code})")]
+    /// The server refused the statement.
+    #[error("postgres refused a statement: {message} ({code})")]
     Refused {
-        /// The SQLSTATE.
+        /// The SQLSTATE code of the refusal.
         code: String,
         /// The server's message.
         message: String,
     },
-    /// The server cannot be reached, or the connection was lost. The statement may have been executed.
+    /// The server cannot be reached, or the connection was lost. It is not known whether the statement was executed.
     #[error("postgres cannot be reached: {0}")]
     Unreachable(String),
-    /// The server has not answered in time. The statement may have been executed.
-    #[error("postgres has not answered within {} s", .0.as_secs())]
+    /// The server did not answer in time. It is not known whether the statement was executed.
+    #[error("postgres did not answer within {} s", .0.as_secs())]
     Timeout(Duration),
-    /// A row of the table was not written by weir.
-    #[error("a row of weir.log cannot be read: {0}")]
+    /// A row of the table cannot be read, because weir did not write it.
+    #[error("cannot read a row of the table weir.log: {0}")]
     Row(String),
 }
 
 impl From<tokio_postgres::Error> for PostgresError {
     fn from(error: tokio_postgres::Error) -> Self {
         if let Some(refusal) = error.as_db_error() {
-            // The error's detail may quote a row.
+            // Only the message is used, because the error's detail may quote a row.
             return Self::Refused {
                 code: refusal.code().code().to_owned(),
                 message: refusal.message().to_owned(),
@@ -86,20 +86,19 @@ impl From<tokio_postgres::Error> for PostgresError {
     }
 }
 
-/// The timeout for the whole setup: an index on a large table takes long.
+/// The timeout for the complete setup. It is long, because building an index on a large table takes long.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Roles that get rights, in addition to the owner of the schema.
+/// Roles of the database that are granted rights, in addition to the owner of the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
-    /// Roles that may write the log.
+    /// The roles that are granted the right to write the log.
     pub writers: Vec<String>,
-    /// Roles that may read the log.
+    /// The roles that are granted the right to read the log.
     pub readers: Vec<String>,
 }
 
-/// Applies the missing migrations and grants the rights; returns the numbers of the applied migrations. Calling it again changes
-/// nothing.
+/// Applies the missing migrations and grants the rights. Returns the numbers of the applied migrations. Can be called repeatedly.
 pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Result<Vec<i32>, PostgresError> {
     let dialer = PostgresDialer::new(settings)?;
     let mut connection = dialer.connect(LIMIT).await?;
@@ -117,24 +116,24 @@ pub(crate) async fn set_up(settings: &PostgresSettings, grants: &Grants) -> Resu
     .await
 }
 
-/// The migrations, in their order. Each is applied once and never changes afterwards. Later ones only add, so that older versions
-/// of weir keep working.
+/// The migrations in their order. Each is applied once and never changes afterwards. A later migration only adds to the schema,
+/// so that earlier versions of weir can continue to use it.
 const MIGRATIONS: [&str; 4] = [
     include_str!("postgres/migrations/0001_log.sql"),
     include_str!("postgres/migrations/0002_retention.sql"),
     include_str!("postgres/migrations/0003_hold_and_attempts.sql"),
     include_str!("postgres/migrations/0004_modalities.sql"),
 ];
-/// The advisory lock that is held while migrations are applied, so that only one process applies them.
+/// The number of the advisory lock that is held while migrations are applied, so that only one process at a time applies them.
 const LOCK: i64 = 7_523_094_288_207_667_298;
 
-/// Applies the missing migrations; returns their numbers.
+/// Applies the missing migrations. Returns their numbers.
 async fn apply(client: &mut Client) -> Result<Vec<i32>, PostgresError> {
     let transaction = client.transaction().await?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
         .await?;
-    // Checked first: a role that may use the schema need not be allowed to create it.
+    // The schema is only created if it is missing, because a role that can use it may not be allowed to create it.
     let found = transaction
         .query_one("SELECT to_regclass('weir.migration') IS NOT NULL", &[])
         .await?;
@@ -169,7 +168,7 @@ async fn last_migration(transaction: &Transaction<'_>) -> Result<i32, PostgresEr
     Ok(row.try_get(0)?)
 }
 
-/// Fails if a migration is missing. Migrations that this version does not know are not an error.
+/// Returns an error if the database lacks a migration. Migrations of later versions of weir are no error.
 async fn check(client: &Client) -> Result<(), PostgresError> {
     let asked = client
         .query_one("SELECT coalesce(max(number), 0) FROM weir.migration", &[])
@@ -190,7 +189,7 @@ async fn check(client: &Client) -> Result<(), PostgresError> {
     }
 }
 
-/// Grants a role the rights to write the log, and no others: it can neither change nor remove rows.
+/// Grants a role the rights to add rows to the log. The role can neither change nor remove rows.
 async fn grant_writer(client: &Client, role: &str) -> Result<(), PostgresError> {
     let role = quoted(role);
     let grants = format!(
@@ -203,14 +202,14 @@ async fn grant_writer(client: &Client, role: &str) -> Result<(), PostgresError> 
     Ok(client.batch_execute(&grants).await?)
 }
 
-/// Grants a role the rights to read the log.
+/// Grants a role the right to read the log.
 async fn grant_reader(client: &Client, role: &str) -> Result<(), PostgresError> {
     let role = quoted(role);
     let grants = format!("GRANT USAGE ON SCHEMA weir TO {role}; GRANT SELECT ON weir.log TO {role};");
     Ok(client.batch_execute(&grants).await?)
 }
 
-/// Quotes a name for SQL.
+/// Quotes a name of SQL.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,7 +1,8 @@
-//! Proves that the rows of a day match the daily sums: the rows in the log backend, and those of this process on their way there.
+//! Proves that the rows of a day match the account's daily sums. The rows are those in the log backend and those of this process
+//! that the log backend has not acknowledged yet.
 //!
-//! Rows may come meanwhile. Rows in a sink have numbers, and the ledger knows the last number of each lane that the sums include.
-//! In the store's lists a row appears in the same step as in its sums.
+//! Rows may be settled meanwhile. If a sink is the log backend, rows have numbers, and the ledger has the last number of each
+//! lane that the sums include. In the store's lists, a row appears in the same step in which the sums include it.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -27,43 +28,44 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// How often a day is read again because rows came meanwhile.
+/// The maximum number of readings of a day. A day is read again if rows were settled meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Proves days of accounts.
+/// Proves the rows of days against daily sums.
 #[derive(Clone, Copy)]
 pub(crate) struct Prover<'p> {
-    /// The daily sums.
+    /// The ledger, which has the daily sums.
     pub(crate) ledger: &'p dyn LedgerStore,
-    /// The log backend with the rows.
+    /// The log backend, which has the rows.
     pub(crate) home: &'p OpenLogBackend,
-    /// The former log backend. If the store is the log backend, nothing copies rows to it, so rows in the former one count.
+    /// The former log backend, if there is one. Its rows only count if the store is the log backend, because then nothing copies
+    /// them there.
     pub(crate) former: Option<&'p dyn LogBackend>,
-    /// The lanes of this process, whose feeders know the log backend's watermarks.
+    /// The lanes that this process has open. Their feeders have reported the log backend's watermarks.
     pub(crate) lanes: &'p OpenLanes,
 }
 
-/// The result of proving a day of an account.
+/// The result of proving the rows of an account and day.
 #[derive(Clone, Debug)]
 pub(crate) struct ProofFindings {
-    /// The numbers of rows.
+    /// How many rows were found, and where.
     pub(crate) counts: RowCounts,
-    /// Whether the rows match the sums.
+    /// The differences between the rows and the sums, and the lanes that may still bring rows.
     pub(crate) verdict: ProofOutcome,
-    /// The number of rows that the sums count.
+    /// The number of rows that the daily sums include.
     pub(crate) requests: u64,
-    /// The sums of those rows that the daily sums include.
+    /// The sums of those found rows that the daily sums include.
     pub(crate) sums: DailySums,
 }
 
-/// The numbers of a day's rows.
+/// How many rows of a day were found, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowCounts {
-    /// Rows in the log backend.
+    /// The number of rows in the log backend.
     pub(crate) stored: u64,
-    /// Rows on their way there, and not there yet.
+    /// The number of rows that are still on their way to the log backend: it neither has nor has acknowledged them.
     pub(crate) pending: u64,
-    /// Duplicates: rows of requests that have another row already.
+    /// The number of duplicates: rows whose request has another row already.
     pub(crate) duplicates: u64,
 }
 
@@ -77,7 +79,7 @@ impl ProofFindings {
         }
     }
 
-    /// Whether all rows exist, each once.
+    /// Returns whether each row that the sums include exists once.
     pub(crate) fn is_proven(&self) -> bool {
         self.verdict.differences.is_empty() && self.counts.duplicates == 0
     }
@@ -89,7 +91,8 @@ impl Prover<'_> {
         self.prove_in_parts(ROWS_AT_ONCE, (account, day)).await
     }
 
-    /// The same with the requests of `at_once` rows in memory. If a day has more, all its rows are read several times.
+    /// Does the same as [`Prover::prove`], with the request ids of at most `at_once` rows in memory. If a day has more rows, it
+    /// is read several times.
     async fn prove_in_parts(&self, at_once: usize, place: (&str, i64)) -> Result<ProofFindings, LogBackendError> {
         match self.home {
             OpenLogBackend::Fed(fed) => self.prove_fed(fed, at_once, place).await,
@@ -105,8 +108,8 @@ impl Prover<'_> {
     ) -> Result<ProofFindings, LogBackendError> {
         let (kept, summed) = self.consistent_sums(place).await?;
         let mut proof = DayProof::new(kept, summed);
-        // The tails are read after the sums and before the log backend. Rows that the sums count were on disk before, so a row
-        // of this process is in the tail or in the log backend. One that moves meanwhile is in both, and counts once.
+        // The tails are read after the sums and before the log backend. Rows that the sums include were on disk before, so each
+        // row of this process is in the tail or in the log backend. A row that moves meanwhile is in both, and counts once.
         let tails = fed.tails.by_lane(&LogFilter::of_day(place.0, place.1)).await;
         for of_lane in &tails {
             proof.set_reached(&of_lane.node, of_lane.reached);
@@ -118,17 +121,18 @@ impl Prover<'_> {
         if found.verdict.differences.is_empty() {
             return Ok(found);
         }
-        // A lane of another node may have brought rows while the log backend was read. Its present watermark does not describe
-        // what was read before: combining both would report a correct day as wrong. Therefore the watermarks are fetched first,
-        // and then all rows are read again. That reading has all rows before these watermarks; a lane whose later rows it lacks
-        // counts as behind. The sums, their numbers and the tails are still those from the beginning: rows beyond these numbers
-        // are ignored, and rows that were in a tail then are in memory here, wherever they are now.
+        // A lane of another node may have brought rows while the log backend was read. The lane's current watermark does not
+        // describe the rows that were read before, so combining both would report a correct day as wrong. Therefore the
+        // watermarks are fetched first, and then all rows are read again. This second reading finds all rows before these
+        // watermarks. A lane whose later rows are still missing counts as behind. The sums, their last numbers and the tails
+        // remain those from the beginning: rows beyond the last numbers are ignored, and rows that were in a tail are in memory
+        // here, wherever they are now.
         self.fetch_watermarks(fed, &mut proof).await?;
         read_backend(&*fed.home, proof, (&tails, at_once), place).await
     }
 
-    /// Fetches the watermarks of lanes that are not known to be complete. A feeder's watermark counts as well: it does not
-    /// bring rows again that the log backend has lost.
+    /// Fetches the log backend's watermarks of the lanes that are not known to be complete. A watermark that a feeder has
+    /// reported counts too, because the feeder does not bring rows again that the log backend has lost.
     async fn fetch_watermarks(&self, fed: &FedLog, proof: &mut DayProof) -> Result<(), LogBackendError> {
         let lanes: Vec<NodeId> = proof.summed().keys().cloned().collect();
         for lane in &lanes {
@@ -142,8 +146,9 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Rows enter the list in the step that counts them. If the sums are equal before and after the list was read to its end,
-    /// they are the sums of the rows read, and nothing is open. While rows come, reading continues where it ended.
+    /// Proves a day whose rows are in the store's lists. A row enters the list in the step in which the sums include it. If the
+    /// sums are equal before and after the list was read to its end, they are the sums of the rows that were read. If rows are
+    /// added meanwhile, reading continues where it ended.
     async fn prove_lists(
         &self,
         store: &StoreLog,
@@ -171,7 +176,7 @@ impl Prover<'_> {
                     .await?;
                 return Ok(ProofFindings::from_proof(proof, counts));
             }
-            // If the store has lost rows, all are read again.
+            // If the store has fewer rows than were read, it has lost rows, and all are read again.
             if there >= read as u64 {
                 begun = (proof, Some(requests), read);
             }
@@ -179,7 +184,7 @@ impl Prover<'_> {
         Err(busy(place.0).into())
     }
 
-    /// Adds the rows of the former log backend that the list lacks, and counts duplicates.
+    /// Adds those rows of the former log backend that the list lacks, and counts duplicates.
     async fn add_former(
         &self,
         store: &StoreLog,
@@ -209,12 +214,13 @@ impl Prover<'_> {
         }
     }
 
-    /// The daily sums of a day, with the last number of each lane that they include, as of one moment.
+    /// Returns the daily sums of an account and day, with the last number of each lane that they include. Both are of the same
+    /// moment.
     async fn consistent_sums(&self, place: (&str, i64)) -> Result<(DailySums, BTreeMap<NodeId, u64>), StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let before = self.daily_sums(place).await?;
             let summed = self.ledger.summed_up_to(place.0).await?;
-            // Sums only grow: between two that are equal no row of the day has come.
+            // Sums only grow. If they are equal before and after, no row of the day was added between.
             if self.daily_sums(place).await? == before {
                 return Ok((before, summed));
             }
@@ -222,7 +228,7 @@ impl Prover<'_> {
         Err(busy(place.0))
     }
 
-    /// All daily sums of a day of an account.
+    /// Reads all daily sums of an account and day.
     async fn daily_sums(&self, (account, day): (&str, i64)) -> Result<DailySums, StoreError> {
         let mut kept = DailySums::default();
         for of in [
@@ -238,17 +244,17 @@ impl Prover<'_> {
 
 fn busy(account: &str) -> StoreError {
     StoreError::Busy(format!(
-        "rows of account `{account}` come faster than they can be read; try again later"
+        "cannot compare the rows of account `{account}` with its daily sums: rows are added faster than they can be read; try again later"
     ))
 }
 
-/// The number of rows in a store's list of a day.
+/// Returns the number of rows in the store's list of an account and day.
 async fn listed_rows(store: &StoreLog, (account, day): (&str, i64)) -> Result<u64, StoreError> {
     let days = store.lists().log_days(account, day..=day).await?;
     Ok(days.iter().map(|day| day.rows).sum())
 }
 
-/// Adds a day's rows in the log backend to those on their way there.
+/// Adds a day's rows in the log backend to `proof`, which has the rows in the tails, and returns the result.
 async fn read_backend(
     home: &dyn LogBackend,
     mut proof: DayProof,
@@ -288,19 +294,20 @@ async fn read_backend(
     }
 }
 
-/// The requests of one part of all rows, so that not all are in memory.
+/// Finds duplicates among rows. Only one part of all request ids is in memory at a time; which part an id belongs to follows from
+/// its hash.
 #[derive(Debug)]
 struct SeenRequests {
     hashes: RandomState,
     part: u64,
     parts: u64,
     seen: HashSet<u64>,
-    /// The number of rows whose request was seen before.
+    /// The number of rows whose request id was inserted before.
     duplicates: u64,
 }
 
 impl SeenRequests {
-    /// The first part of `rows` rows.
+    /// Begins with the first part. There are so many parts that each has about `at_once` of the `rows` rows.
     fn new(rows: u64, at_once: usize) -> Self {
         Self {
             hashes: RandomState::new(),
@@ -315,7 +322,7 @@ impl SeenRequests {
         self.part == 0
     }
 
-    /// Inserts the request of a row, if it belongs to this part. Returns whether it is new.
+    /// Inserts the request id of a row, if it belongs to the current part. Returns whether it was inserted and is new.
     fn insert(&mut self, row: &Row) -> bool {
         let hash = self.hashes.hash_one(&row.request_id);
         if hash % self.parts != self.part {
@@ -326,7 +333,7 @@ impl SeenRequests {
         is_new
     }
 
-    /// The next part; `None` if this was the last.
+    /// Continues with the next part. Returns `None` if this was the last part.
     fn next_part(self) -> Option<Self> {
         let part = self.part + 1;
         (part < self.parts).then(|| Self {

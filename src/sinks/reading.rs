@@ -1,4 +1,4 @@
-//! Reads the consumption log from all places that have its rows: each row once, in one order.
+//! Reads the consumption log from all places that have its rows. Each row is returned once, in one order.
 
 mod log_rows;
 #[cfg(test)]
@@ -34,12 +34,16 @@ use crate::{
 
 pub(crate) use crate::sinks::reading::log_rows::{LogCursor, LogRows};
 
-/// Why rows could not be read. Rows read before are complete.
+/// Why rows could not be read. Among the rows that were returned before, none is missing.
 #[derive(Debug, Error)]
 pub(crate) enum LogReadError {
-    #[error("{0}; weir does not return incomplete results: try again when it is back")]
+    #[error(
+        "{0}; no rows are returned, because the result would be incomplete: try again when the log backend can be read"
+    )]
     Home(LogBackendError),
-    #[error("{0}; weir does not return incomplete results: try again, or look at weir_log_sink_behind_seconds")]
+    #[error(
+        "{0}; no rows are returned, because the result would be incomplete: try again, or look at weir_log_sink_behind_seconds"
+    )]
     Behind(#[from] TailBehind),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -57,18 +61,19 @@ impl From<LogBackendError> for LogReadError {
     }
 }
 
-/// The log of an installation.
+/// Reads the rows in the log backend, in the former log backend, and those that the log backend has not acknowledged.
 pub(crate) struct LogReader {
     home: Arc<dyn LogBackend>,
-    /// The former log backend. A row is copied to the current one before it is removed here.
+    /// The former log backend; `None` if there is none. A row is copied to the current one before it is removed from the former
+    /// one.
     former: Option<Arc<dyn LogBackend>>,
-    /// The rows on their way to the log backend; `None` if it has them as soon as they are settled.
+    /// The rows that the log backend has not acknowledged. `None` if the log backend has rows as soon as they are settled.
     tails: Option<LogTails>,
     verified_at: AtomicI64,
 }
 
 impl LogReader {
-    /// Reads a log backend that has rows as soon as they are settled.
+    /// Creates a reader of a log backend that has rows as soon as they are settled.
     pub(crate) fn new(home: Arc<dyn LogBackend>, former: Option<Arc<dyn LogBackend>>) -> Self {
         Self {
             home,
@@ -78,7 +83,7 @@ impl LogReader {
         }
     }
 
-    /// The same for a log backend that is fed: adds the rows on their way there.
+    /// Adds the rows of `tails`, which the log backend has not acknowledged yet.
     pub(crate) fn with_tails(self, tails: LogTails) -> Self {
         Self {
             tails: Some(tails),
@@ -86,17 +91,19 @@ impl LogReader {
         }
     }
 
-    /// Records that yesterday's rows of all accounts matched the daily sums, at this time in seconds since the Unix epoch.
+    /// Records that yesterday's rows of all accounts matched the daily sums. `at` is the time of the proof, in seconds since the
+    /// Unix epoch.
     pub(crate) fn record_verified(&self, at: i64) {
         self.verified_at.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// When that was recorded last, since the start of the process; 0 if it was not.
+    /// Returns the most recent time of [`LogReader::record_verified`], in seconds since the Unix epoch. Returns 0 if there was
+    /// none since the start of the process.
     pub(crate) fn verified_at(&self) -> i64 {
         self.verified_at.load(Ordering::Relaxed)
     }
 
-    /// The rows on their way to the log backend that match a filter. Must be read before the log backend.
+    /// Returns the matching rows that the log backend has not acknowledged. Must be called before the log backend is read.
     async fn pending_rows(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, LogReadError> {
         match &self.tails {
             Some(tails) => Ok(tails.snapshot(filter).await?),
@@ -104,14 +111,15 @@ impl LogReader {
         }
     }
 
-    /// The log backends, the former one first, because its rows move to the current one.
+    /// Returns the log backends to read. The former one comes first, because rows move from it to the current one.
     fn backends(&self) -> impl Iterator<Item = &Arc<dyn LogBackend>> {
         self.former.iter().chain(std::iter::once(&self.home))
     }
 }
 
 impl LogReader {
-    /// The last rows of a key that ended on one of these days, with the error of a log backend that could not be read.
+    /// Returns the most recent rows of a key that ended on one of `days`. If a log backend could not be read, returns its error
+    /// with the rows of the others.
     pub(crate) async fn latest(
         &self,
         account: &str,
@@ -137,7 +145,7 @@ impl LogReader {
                 Err(error) => not_read = Some(error),
             }
         }
-        // Each once, the latest first.
+        // Each row once, the most recent first.
         rows.sort_by(|one, other| log_query::row_sort_key(other).cmp(&log_query::row_sort_key(one)));
         rows.dedup_by(|one, other| log_query::row_sort_key(one) == log_query::row_sort_key(other));
         rows.truncate(limit);
@@ -153,7 +161,8 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// A page of the newest rows: in the log backend's own way if it has all rows, else by time slices.
+    /// Returns a page of the most recent rows. If the log backend has all rows, it reads them in its own way; otherwise all
+    /// places are read by time slices.
     pub(crate) async fn newest(&self, mut ask: NewestRowsQuery) -> Result<NewestRows, LogReadError> {
         if self.tails.is_none() && self.former.is_none() {
             return Ok(self.home.newest(&ask).await?);
@@ -168,7 +177,7 @@ impl LogReader {
     }
 }
 
-/// The newest ones of some rows.
+/// Returns the most recent of some unordered rows, as a page.
 fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestRowsQuery) -> NewestRows {
     if let Some(NewestCursor::InSlices(at)) = &ask.from {
         rows.retain(|row| time_key(&row.row) < at.sort_key());
@@ -177,7 +186,7 @@ fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestRowsQuery) -> NewestRo
     if looked_at > ask.limit {
         rows.select_nth_unstable_by(ask.limit, |one, other| time_key(&other.row).cmp(&time_key(&one.row)));
     }
-    // One more than wanted, so that the next page has a position.
+    // One row more than requested, so that the next page has a position.
     rows.truncate(ask.limit + 1);
     NewestRows {
         rows: rows.iter().map(|row| row.row.clone()).collect(),
@@ -186,8 +195,8 @@ fn newest_of(mut rows: Vec<Arc<NumberedRow>>, ask: &NewestRowsQuery) -> NewestRo
     }
 }
 
-/// Merges the newest rows of several places, each row once. Only rows are returned that are not older than what was read of every
-/// place.
+/// Merges pages of the most recent rows from several places. Each row is returned once. Rows that are older than the last row of
+/// any place's page are left out, because that place may have newer ones that were not read.
 fn merge_newest(parts: Vec<NewestRows>, limit: usize) -> NewestRows {
     let mut all = NewestRows::default();
     let mut up_to: Option<SliceCursor> = None;

@@ -1,5 +1,6 @@
-//! Reads the newest rows with pages that are in the opposite order: by time slices, each read in the order of the log and then
-//! reversed. The length of slices adapts, so that reading one is fast and finds few rows too many.
+//! Reads the most recent rows of a log backend whose pages begin with the oldest row. Divides the time into slices, reads each
+//! slice in the order of the log, and reverses it. The length of the slices adapts, so that a slice is read fast and has few rows
+//! too many.
 
 use std::time::Duration;
 
@@ -16,17 +17,17 @@ use crate::{
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// The longest slice.
+/// The maximum length of a slice, in milliseconds.
 const LENGTH_MAX_MS: i64 = 31 * DAY_MS;
-/// After a slice that took longer than this, the next one is shorter, but not shorter than an hour: a page of a bucket has a
-/// minimum cost, however short the slice is.
+/// After a slice that took longer than this, the next one is shorter, but at least an hour long. A page of a bucket has a minimum
+/// cost, however short the slice is.
 const LONG: Duration = Duration::from_millis(75);
-/// After a slice that took less than this and had few rows, the next one is longer.
+/// After a slice that took less than this and had few rows, the next slice is longer.
 const SHORT: Duration = Duration::from_millis(20);
-/// After a slice with more than this many times the wanted rows, the next one is shorter.
+/// After a slice with more than this multiple of the wanted rows, the next slice is shorter.
 const ROWS_TO_SPARE: usize = 4;
 
-/// The newest rows, until there are enough or the time is over. `page` reads pages of a log backend.
+/// Returns the most recent rows, until there are enough or the query's time is over. `page` reads a page of the log backend.
 pub(super) async fn newest<'h, P>(ask: &NewestRowsQuery, page: P) -> Result<NewestRows, LogBackendError>
 where
     P: Fn(LogPageQuery) -> BoxFuture<'h, Result<RowPage, LogBackendError>> + Send + Sync,
@@ -81,7 +82,8 @@ where
     }
 }
 
-/// The position at which a query begins. If the previous page was read from the store's lists, rows of that day may come again.
+/// Returns the position at which a query begins. If the previous page was read from the store's lists, rows of its last day may
+/// be returned again.
 pub(super) fn start(ask: &NewestRowsQuery) -> SliceCursor {
     match &ask.from {
         Some(NewestCursor::InSlices(at)) => at.clone(),
@@ -90,14 +92,14 @@ pub(super) fn start(ask: &NewestRowsQuery) -> SliceCursor {
     }
 }
 
-/// The time from which on all rows have been read.
+/// Returns the time from which on all rows have been read, in milliseconds since the Unix epoch.
 fn end_ms(at: &SliceCursor) -> i64 {
-    // Other rows that ended at the same time may not have been read.
+    // If the position is a row, other rows that ended at the same time may not have been read.
     let is_row = !at.account.is_empty();
     at.time_ms.saturating_add(i64::from(is_row))
 }
 
-/// Sets the length of the next slice, from the last one's duration and row count and the number of rows wanted.
+/// Sets the length of the next slice, by the duration and the number of rows of the previous slice and the number of wanted rows.
 fn adapt(at: &mut SliceCursor, took: Duration, rows: usize, wanted: usize) {
     let length = if rows > ROWS_TO_SPARE * wanted {
         at.length_ms / 2
@@ -111,7 +113,8 @@ fn adapt(at: &mut SliceCursor, took: Duration, rows: usize, wanted: usize) {
     at.length_ms = length.clamp(1, LENGTH_MAX_MS);
 }
 
-/// The newest rows of a slice after a position, the newest first and each once, and the number of all its rows.
+/// Returns the most recent rows of a slice before the position `at`, the most recent first and each once. Also returns the number
+/// of all rows of the slice.
 async fn newest_of<'h, P>(
     slice: &LogPageQuery,
     at: &SliceCursor,

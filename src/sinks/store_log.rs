@@ -1,4 +1,4 @@
-//! The log in the store: a list of rows for each account and day, in the order in which they were settled.
+//! The log backend in the store: a list of rows for each account and day, in the order of their settlement.
 
 mod account_day;
 mod lists;
@@ -30,23 +30,23 @@ use crate::{
     },
 };
 
-/// The maximum number of busy days of accounts that are remembered, so that the next page need not scan all their rows again.
+/// The maximum number of [`AccountDay`]s that are retained, so that the next page of a busy day need not scan all rows again.
 const DAYS_KEPT_MAX: usize = 2;
-/// The maximum number of surveys that are remembered, each for readings that began before it.
+/// The maximum number of [`AccountSurvey`]s that are retained. A survey serves readers that began before it.
 const SURVEYS_KEPT_MAX: usize = 4;
 
-/// The rows of a store that has lists of them.
+/// The consumption log in the lists of a store.
 pub(crate) struct StoreLog {
     lists: Arc<dyn LogLists>,
     ledger: Arc<dyn LedgerStore>,
     days: Mutex<Vec<AccountDay>>,
     surveys: Mutex<Vec<Arc<AccountSurvey>>>,
-    /// The maximum number of positions of rows in memory, for an account and day.
+    /// The maximum number of positions of rows that are in memory for an account and day.
     places_max: usize,
 }
 
 impl StoreLog {
-    /// Reads these lists, of the ledger's accounts.
+    /// Creates the log backend on the store's lists of rows and the ledger with its accounts.
     pub(crate) fn new(lists: Arc<dyn LogLists>, ledger: Arc<dyn LedgerStore>) -> Self {
         Self {
             lists,
@@ -71,12 +71,13 @@ impl StoreLog {
         Ok(survey)
     }
 
-    /// The ledger, which knows the accounts, and the lists.
+    /// Returns the ledger, which has the accounts, and the lists of rows.
     fn stores(&self) -> (&dyn LedgerStore, &dyn LogLists) {
         (&*self.ledger, &*self.lists)
     }
 
-    /// The rows of an account after the position of a page; remembered ones, if possible.
+    /// Returns the rows of an account after the position of a page. Uses a retained [`AccountDay`] if there is one for this
+    /// query.
     fn account_day(&self, ask: &LogPageQuery, account: &str) -> AccountDay {
         let kept = {
             let mut days = self.days.lock();
@@ -89,7 +90,7 @@ impl StoreLog {
     }
 }
 
-/// Adds an entry; removes the oldest if there are `most`.
+/// Adds an entry. Removes the oldest entry first if there are `most` entries.
 fn push_bounded<T>(kept: &Mutex<Vec<T>>, one: T, most: usize) {
     let mut kept = kept.lock();
     if kept.len() >= most {
@@ -168,8 +169,8 @@ impl LogBackend for StoreLog {
 /// The maximum number of calls of the store for one query.
 const CALLS_MAX: usize = 64;
 
-/// The last rows of a key, as far as [`CALLS_MAX`] calls of the store find them. Reads each day of the account backwards, without
-/// reading all earlier rows.
+/// Returns the most recent rows of a key, as far as [`CALLS_MAX`] calls of the store find them. Reads each day of the account
+/// from its end backwards, so that earlier rows need not be read.
 async fn last_of_key(
     lists: &dyn LogLists,
     (account, key): (&str, &KeyId),
@@ -219,7 +220,8 @@ mod latest_tests {
 
     const DAY_MS: i64 = 24 * 3_600_000;
 
-    /// Lists with a row a day of one key, so many days, behind one of another key.
+    /// Creates lists with one row per day of one account. The row of the first day is of one key, those of the following `days`
+    /// days are of another key.
     async fn lists(days: i64) -> Arc<dyn LogLists> {
         let ledger = memory::ledger();
         let rows = (0..=days).map(|day| Row {

@@ -1,7 +1,8 @@
-//! The tail of a lane: rows that were read from the journal and that a sink has not acknowledged.
+//! The tail of a lane: the rows that were read from the journal and that a sink has not acknowledged.
 //!
-//! One task reads rows from the disk, up to a limit; another takes batches from the front and hands them to the sink. Rows are
-//! removed only when the sink has acknowledged them: a reader that reads the tail first and the sink next finds each row.
+//! One task reads rows from the disk into the tail, up to a limit. Another task takes batches from the front and hands them to
+//! the sink. Rows are removed only after the sink has acknowledged them. Therefore a reader that reads first the tail and then
+//! the sink finds each row.
 
 #[cfg(test)]
 mod tests;
@@ -29,73 +30,76 @@ use crate::{
     },
 };
 
-/// A reader cannot get all rows, because some are not known yet.
+/// Why a reader cannot get all rows of a lane: some are not known to this process yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TailBehind {
-    /// The log backend has not reported its watermark yet, so it is not known where to begin reading.
-    #[error("the log backend cannot be read: since this process started it has not reported which rows of {0} it has")]
-    BackendSilent(NodeId),
-    /// Some rows have not been read from the disk.
+    /// The log backend has not reported its watermark of the lane, so it is not known from where on the journal must be read.
     #[error(
-        "rows of {0} that the log backend lacks have not all been read from the journal: they are many, or the disk is slow"
+        "the log backend cannot be read: it has not reported since the start of this process which rows of {0} it has"
+    )]
+    BackendSilent(NodeId),
+    /// Some rows that the log backend lacks have not been read from the disk yet.
+    #[error(
+        "cannot read all rows of {0}: those that the log backend lacks are many, or the disk is slow, and they have not all been read from the journal"
     )]
     Unread(NodeId),
 }
 
-/// The rows of a lane that match a filter and that a sink has not acknowledged.
+/// Rows of a lane that match a filter and that the sink has not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct LaneRows {
-    /// The lane.
+    /// The lane of the rows.
     pub(super) node: NodeId,
-    /// The number before which all matching rows are among these or in the sink.
+    /// A number: all matching rows of the lane with lower numbers are in `rows` or in the sink.
     pub(super) reached: u64,
-    /// The rows in the order of their numbers.
+    /// The rows, in the order of their numbers.
     pub(super) rows: Vec<Arc<NumberedRow>>,
 }
 
-/// The unacknowledged rows of a lane.
+/// The rows of a lane that the sink has not acknowledged.
 pub(crate) struct LogTail {
     node: NodeId,
     batching: BatchLimits,
-    /// The number before which rows are on disk; `None` if the lane is closed.
+    /// Returns the number before which the lane's rows are on disk. `None` if the lane is closed.
     on_disk: Box<dyn Fn() -> Option<u64> + Send + Sync>,
     state: Mutex<TailState>,
-    /// Marked as changed with each change of `held`.
+    /// Marked as changed whenever `state` changes.
     moved: watch::Sender<()>,
     /// Notified when there may be room for further rows.
     room: Notify,
-    /// Notified when a reader waits for the rows on disk.
+    /// Notified when a reader waits until the rows on disk have been read.
     reader_waiting: Notify,
-    /// The maximum time for which a batch waits for rows; `None` for the sink's own limit.
+    /// The maximum time for which a batch waits for further rows. `None` for the sink's own limit.
     hurry: watch::Sender<Option<Duration>>,
 }
 
-/// The rows and their bounds.
+/// The rows of a [`LogTail`], and the range of numbers that they cover.
 #[derive(Default)]
 struct TailState {
-    /// The rows in the order of their numbers.
+    /// The rows, in the order of their numbers.
     rows: VecDeque<Arc<NumberedRow>>,
-    /// The sink's watermark; `None` until it has reported it.
+    /// The sink's watermark. `None` until the sink has reported it.
     after: Option<u64>,
-    /// All rows from `after` to below this number are in `rows`.
+    /// The number before which all rows of the lane, from `after` on, are in `rows`.
     read_to: u64,
-    /// The last reading found no further rows on disk.
+    /// Whether the most recent reading found no further rows on disk.
     is_at_end: bool,
-    /// No unread row ended earlier than [`DISORDER_MS`] before this time; `None` if that is not known.
+    /// A time in milliseconds since the Unix epoch: no unread row ended more than [`DISORDER_MS`] before it. `None` if no such
+    /// time is known.
     unread_ms: Option<i64>,
-    /// A range that contains the end times of all rows.
+    /// A range that contains the end times of all rows, in milliseconds since the Unix epoch. `None` if there are no rows.
     times: Option<(i64, i64)>,
 }
 
 impl LogTail {
-    /// The tail of a journal's lane.
+    /// Creates the tail of the lane that `journal` writes.
     pub(super) fn for_journal(journal: &Arc<Journal>, batching: BatchLimits) -> Self {
         let lane: Weak<Journal> = Arc::downgrade(journal);
         let on_disk = move || lane.upgrade().map(|journal| journal.decided_number());
         Self::new(journal.node().clone(), batching, Box::new(on_disk))
     }
 
-    /// The tail of a lane; `on_disk` returns the number before which its rows are on disk.
+    /// Creates the tail of the lane `node`. `on_disk` returns the number before which the lane's rows are on disk.
     pub(super) fn new(
         node: NodeId,
         batching: BatchLimits,
@@ -113,8 +117,8 @@ impl LogTail {
         }
     }
 
-    /// Begins at the sink's watermark: rows are to be read from there. No row of the journal ended before `oldest_ms`, give or
-    /// take [`DISORDER_MS`].
+    /// Restarts at the sink's watermark `after`: rows must be read from there on. No row of the journal ended more than
+    /// [`DISORDER_MS`] before `oldest_ms`; `None` if the journal has no row.
     pub(super) fn reset(&self, after: u64, oldest_ms: Option<i64>) {
         *self.state.lock() = TailState {
             after: Some(after),
@@ -125,13 +129,13 @@ impl LogTail {
         self.moved.send_replace(());
     }
 
-    /// The number of rows that may be read now: at most two batches are in memory.
+    /// Returns the number of rows that can be added now. At most two batches are in memory.
     pub(super) fn room(&self) -> usize {
         let most = self.batching.rows_max.saturating_mul(2);
         most.saturating_sub(self.state.lock().rows.len())
     }
 
-    /// Waits until there may be room.
+    /// Waits until there may be room for further rows.
     pub(super) async fn wait_for_room(&self) {
         self.room.notified().await;
     }
@@ -141,7 +145,8 @@ impl LogTail {
         self.reader_waiting.notified().await;
     }
 
-    /// Adds the rows that follow, up to the number `read_to`. `is_at_end`: there were no further ones on disk.
+    /// Adds the next rows. `read_to` is the number before which all rows have been read. `is_at_end` says that the disk has no
+    /// further rows.
     pub(super) fn push(&self, rows: Vec<NumberedRow>, read_to: u64, is_at_end: bool) {
         let mut held = self.state.lock();
         for row in rows {
@@ -156,7 +161,7 @@ impl LogTail {
         self.moved.send_replace(());
     }
 
-    /// Removes rows: the sink has acknowledged all before a number, the end of a batch.
+    /// Removes the rows with numbers below `upto`, because the sink has acknowledged them. `upto` is the end of a batch.
     pub(super) fn acknowledge(&self, upto: u64) {
         let mut held = self.state.lock();
         while held.rows.front().is_some_and(|first| first.number < upto) {
@@ -171,7 +176,7 @@ impl LogTail {
         self.moved.send_replace(());
     }
 
-    /// The number before which the sink has all rows. Beyond its watermark if no rows follow that.
+    /// Returns the number before which the sink has all rows. It is beyond the sink's watermark if no rows follow that.
     pub(super) fn sink_position(&self) -> u64 {
         let held = self.state.lock();
         let after = held.after.unwrap_or(0);
@@ -182,7 +187,8 @@ impl LogTail {
         }
     }
 
-    /// When the oldest row that the sink lacks ended: `Some(None)` if it lacks none, `None` if that is not known.
+    /// Returns the time at which the oldest row that the sink lacks ended, in milliseconds since the Unix epoch. `Some(None)`
+    /// means that the sink lacks no row, `None` that this is not known.
     pub(super) fn oldest_lacking_ms(&self) -> Option<Option<i64>> {
         let held = self.state.lock();
         match held.rows.front() {
@@ -191,7 +197,7 @@ impl LogTail {
         }
     }
 
-    /// Waits for the next batch to be complete. It begins where the last acknowledged batch ends.
+    /// Waits until the next batch is complete, and returns it. The batch begins where the most recently acknowledged one ends.
     pub(super) async fn next_batch(&self) -> Batch {
         let (mut moved, mut hurry) = (self.moved.subscribe(), self.hurry.subscribe());
         let (mut begun, mut count) = (None, 0);
@@ -207,7 +213,7 @@ impl LogTail {
                         count += self.fitting(&held, first_ms, count);
                         let left = self.remaining_wait(first_ms, begun, hurried);
                         let is_full = count < held.rows.len() || count >= self.batching.rows_max;
-                        // Even after its time, a batch is not complete while more rows are on disk.
+                        // Even when its time is over, a batch is not complete while more rows are on disk.
                         if is_full || (left.is_zero() && held.is_at_end) {
                             return held.batch(&self.node, count);
                         }
@@ -216,7 +222,7 @@ impl LogTail {
                 }
             };
             let changed = async {
-                // The senders live as long as this does.
+                // Both senders live as long as `self`.
                 tokio::select! {
                     _ = moved.changed() => {}
                     _ = hurry.changed() => {}
@@ -231,7 +237,7 @@ impl LogTail {
         }
     }
 
-    /// The number of rows after the first `count` that belong to the same batch.
+    /// Returns the number of rows, after the first `count`, that fit into the same batch.
     fn fitting(&self, held: &TailState, first_ms: i64, count: usize) -> usize {
         let further = held.rows.iter().skip(count);
         let further = further.take(self.batching.rows_max.saturating_sub(count));
@@ -240,14 +246,14 @@ impl LogTail {
             .count()
     }
 
-    /// How long a batch may still wait for rows.
+    /// Returns how long a batch may still wait for rows. `begun` is when it began to wait.
     fn remaining_wait(&self, first_ms: i64, begun: Instant, hurried: Option<Duration>) -> Duration {
         let waited = clock::instant().saturating_duration_since(begun);
         let left = self.batching.remaining_wait(first_ms, waited, clock::unix_millis());
         hurried.map_or(left, |longest| left.min(longest.saturating_sub(waited)))
     }
 
-    /// From now on batches wait for rows at most this long.
+    /// Limits the time for which batches wait for rows, from now on.
     pub(super) fn hurry(&self, longest: Duration) {
         self.hurry.send_replace(Some(longest));
     }
@@ -264,20 +270,20 @@ impl LogTail {
                 }
             }
             self.reader_waiting.notify_one();
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`.
             let _ = moved.changed().await;
         }
     }
 
-    /// The rows that match a filter, of all that are on disk now and that the sink has not acknowledged. Waits until they have
-    /// been read, at most `until` then.
+    /// Returns the rows that match a filter, of all that are on disk now and that the sink has not acknowledged. Waits until they
+    /// have been read, but not longer than `until`.
     pub(super) async fn snapshot(&self, filter: &LogFilter, until: Instant) -> Result<LaneRows, TailBehind> {
         let of_lane = |reached, rows| LaneRows {
             node: self.node.clone(),
             reached,
             rows,
         };
-        // The lane is closed: another process has it and feeds its rows to the sink.
+        // If the lane is closed, another process has it and feeds its rows to the sink.
         let Some(wanted) = (self.on_disk)() else {
             return Ok(of_lane(0, Vec::new()));
         };
@@ -296,7 +302,7 @@ impl LogTail {
 }
 
 impl LogTail {
-    /// Why not all rows are known.
+    /// Returns the reason why not all rows have been read.
     fn why_behind(&self) -> TailBehind {
         let node = self.node.clone();
         if self.state.lock().after.is_none() {
@@ -308,12 +314,12 @@ impl LogTail {
 }
 
 impl TailState {
-    /// Whether all rows before a number have been read or are in the sink.
+    /// Returns whether all rows with lower numbers have been read or are in the sink.
     fn has_read(&self, number: u64) -> bool {
         self.after.is_some() && self.read_to >= number
     }
 
-    /// The rows that match a filter; `None` if unread rows before `number` may match it, too.
+    /// Returns the rows that match a filter. `None` if unread rows with numbers below `number` may match it too.
     fn matching(&self, filter: &LogFilter, number: u64) -> Option<Vec<Arc<NumberedRow>>> {
         let is_before = |unread_ms: i64| filter.until_ms <= unread_ms.saturating_sub(DISORDER_MS);
         if !self.has_read(number) && !self.unread_ms.is_some_and(is_before) {
@@ -327,7 +333,7 @@ impl TailState {
         Some(taken.cloned().collect())
     }
 
-    /// The batch of the first `count` rows.
+    /// Returns the batch of the first `count` rows.
     fn batch(&self, node: &NodeId, count: usize) -> Batch {
         let upto = self.rows.get(count).map_or(self.read_to, |next| next.number);
         Batch {
@@ -339,12 +345,12 @@ impl TailState {
     }
 }
 
-/// The timeout of a reader that waits until the rows on disk have been read.
+/// How long a reader waits until the rows on disk have been read.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long a batch waits for rows after [`LogTails::hurry`].
+/// The maximum time for which a batch waits for rows after [`LogTails::hurry`].
 const HURRIED: Duration = Duration::from_secs(1);
 
-/// The rows on their way to the log backend, of each lane as long as it is fed.
+/// The tails of all lanes whose rows this process feeds to the log backend.
 #[derive(Clone)]
 pub(crate) struct LogTails {
     tails: Arc<Mutex<Vec<Weak<LogTail>>>>,
@@ -361,7 +367,7 @@ impl Default for LogTails {
 }
 
 impl LogTails {
-    /// No tails, with another timeout of readers.
+    /// Creates an empty collection, whose readers wait for at most `wait`.
     #[cfg(test)]
     pub(super) fn waiting(wait: Duration) -> Self {
         Self {
@@ -370,15 +376,15 @@ impl LogTails {
         }
     }
 
-    /// Adds a tail.
+    /// Adds the tail of a lane. It is removed when the lane's feeder ends.
     pub(crate) fn add(&self, tail: &Arc<LogTail>) {
         let mut tails = self.tails.lock();
         tails.retain(|tail| tail.strong_count() > 0);
         tails.push(Arc::downgrade(tail));
     }
 
-    /// The rows of all lanes that match a filter. Rows that leave the tails meanwhile are in the log backend, if it is read after
-    /// this.
+    /// Returns the rows of all tails that match a filter. Rows that leave a tail after this call are in the log backend, so the
+    /// caller must read that afterwards.
     pub(super) async fn snapshot(&self, filter: &LogFilter) -> Result<Vec<Arc<NumberedRow>>, TailBehind> {
         let until = clock::instant() + self.wait;
         let mut rows = Vec::new();
@@ -388,7 +394,7 @@ impl LogTails {
         Ok(rows)
     }
 
-    /// The same by lane. Lanes whose rows are not all known are left out.
+    /// Returns the rows of all tails that match a filter, by lane. Lanes whose rows have not all been read are left out.
     pub(super) async fn by_lane(&self, filter: &LogFilter) -> Vec<LaneRows> {
         let until = clock::instant() + self.wait;
         let mut lanes = Vec::new();
@@ -398,7 +404,8 @@ impl LogTails {
         lanes
     }
 
-    /// From now on hands rows over within a second: the log is read through another process, which does not see these tails.
+    /// Makes all rows reach the log backend within a second, from now on. Called when another process reads the log, because it
+    /// does not see these tails.
     pub(crate) fn hurry(&self) {
         for tail in self.all() {
             tail.hurry(HURRIED);

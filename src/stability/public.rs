@@ -1,7 +1,7 @@
-//! The public stability service. Anybody may read how the models perform; nobody learns how much they are used.
+//! The public stability service. Anybody can read how well the models perform, but nobody can see how much they are used.
 //!
-//! It does no I/O: a [`PublicRequest`] comes in with its time, and a [`PublicResponse`] goes out, on whichever listener. Its only
-//! state is rendered answers and rate limits. `openapi.json` describes it for users.
+//! The service does no I/O: a listener passes it a [`PublicRequest`] with its time, and gets a [`PublicResponse`]. Its only state
+//! is rendered documents and rate limits. `openapi.json` describes it for users.
 //!
 //! A model named `summary` has no record of its own, because that path is the summary of all models. It is listed there, and on
 //! the status page.
@@ -38,50 +38,50 @@ use crate::{
     },
 };
 
-/// How long a browser may cache the answer to a CORS preflight, in seconds.
+/// How long a browser may cache the answer to a CORS preflight request, in seconds.
 const PREFLIGHT_SECONDS: &str = "86400";
-/// The description of the service, as served.
+/// The OpenAPI description of the service, as it is served.
 const OPENAPI: &str = include_str!("public/openapi.json");
 
-/// The relevant parts of a request.
+/// The parts of an HTTP request that the service needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublicRequest<'a> {
-    /// The method.
+    /// The HTTP method.
     pub method: &'a Method,
-    /// The path, still percent-encoded.
+    /// The path of the URL, still percent-encoded.
     pub path: &'a str,
-    /// The query, without `?`.
+    /// The query of the URL, without `?`; `None` if it has none.
     pub query: Option<&'a str>,
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// The other end of the connection.
+    /// The IP address of the other end of the connection.
     pub peer: IpAddr,
-    /// The wall clock, in milliseconds since the Unix epoch.
+    /// The wall clock's time at the request, in milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// The time by the monotonic clock.
+    /// The monotonic clock's time at the request.
     pub now: Instant,
 }
 
-/// The data of the service. No method may block.
+/// The source of the service's data. No method may block.
 pub(crate) trait StabilitySource: Send + Sync {
-    /// The catalogue of models.
+    /// The current catalogue of models.
     fn catalogue(&self) -> Arc<Catalogue>;
     /// The counts of all nodes; `None` before the first read from the store.
     fn snapshot(&self) -> Option<Arc<Snapshot>>;
 }
 
-/// The settings of `[stability]` that concern requests.
+/// The settings of the section `[stability]` that concern requests.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicSettings {
-    /// How long an answer may be cached: the lifetime of a snapshot.
+    /// How long an answer may be cached; as long as a snapshot is used.
     pub refresh: Duration,
-    /// The rate limit of one client.
+    /// The rate limit for each client.
     pub allowance: RateAllowance,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
 }
 
-/// The service, shared by all listeners with its rate limits and rendered answers.
+/// The public stability service. All listeners share it, with its rate limits and rendered documents.
 pub(crate) struct PublicService {
     source: Box<dyn StabilitySource>,
     limiter: Limiter<ClientAddress>,
@@ -100,7 +100,7 @@ impl fmt::Debug for PublicService {
 }
 
 impl PublicService {
-    /// The service on `source`. `start` must be before the first request.
+    /// Creates the service with the data of `source`. `start` must be before the first request.
     pub(crate) fn new(settings: PublicSettings, source: Box<dyn StabilitySource>, start: Instant) -> Self {
         let max_age = format!("public, max-age={}", settings.refresh.as_secs());
         Self {
@@ -113,13 +113,13 @@ impl PublicService {
         }
     }
 
-    /// Answers a request; `None` if the path is not the service's.
+    /// Answers a request; returns `None` if the path does not belong to the service.
     pub(crate) fn answer(&self, ask: &PublicRequest<'_>) -> Option<PublicResponse> {
         let path = PublicPath::parse(ask.path)?;
         Some(self.answer_at(&path, ask).unwrap_or_else(PublicRefusal::answer))
     }
 
-    /// The answer for an unknown path.
+    /// Returns the answer for an unknown path.
     pub(crate) fn not_found() -> PublicResponse {
         PublicRefusal::PathNotFound.answer()
     }
@@ -155,7 +155,7 @@ impl PublicService {
     }
 }
 
-/// Answers a CORS preflight, which browsers send before a script may send unusual headers (Fetch standard).
+/// Answers a CORS preflight request, which a browser sends before a script may use unusual headers (Fetch standard).
 fn preflight() -> PublicResponse {
     let mut headers = open_headers();
     headers.insert(
@@ -175,28 +175,28 @@ fn preflight() -> PublicResponse {
     }
 }
 
-/// The methods of every public path.
+/// The methods that every public path allows, for the `allow` header.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// A response. The writer adds `content-length`, except for 204 and 304, and omits the body for HEAD.
+/// An answer of the service. The code that writes it adds `content-length`, except for 204 and 304, and omits the body for HEAD.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicResponse {
-    /// The status.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// All headers but `content-length` and `date`.
+    /// All headers except `content-length` and `date`.
     pub headers: HeaderMap,
     /// The body; for HEAD, the body that GET would have.
     pub body: Bytes,
 }
 
 impl PublicResponse {
-    /// Whether it has a body for other methods than HEAD.
+    /// Whether an answer with this status has a body, for methods other than HEAD.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     }
 }
 
-/// The headers of every answer, which scripts of any site may read.
+/// The headers of every answer. They let scripts of any website read it.
 fn open_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(12);
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -208,10 +208,10 @@ fn open_headers() -> HeaderMap {
     headers
 }
 
-/// Whether `if-none-match` contains this entity tag, also in its weak form, or `*`.
+/// Whether the header `if-none-match` contains this entity tag, also in its weak form, or `*`.
 fn names_tag(headers: &HeaderMap, tag: &str) -> bool {
     let lines = headers.get_all(header::IF_NONE_MATCH).iter();
-    // The service's tags contain no comma, so a list can be split at commas.
+    // The service's tags contain no comma, so a list of tags can be split at commas.
     let mut tags = lines
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(','))
@@ -223,20 +223,21 @@ const SUMMARY: &str = "summary";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PublicPath<'a> {
-    /// `/web/v1/model-stability/summary`: all models.
+    /// `/web/v1/model-stability/summary`: the JSON document about all models.
     Summary,
-    /// `/web/v1/model-stability/{modelKey}`: one model. The name is empty if it is not UTF-8.
+    /// `/web/v1/model-stability/{modelKey}`: the JSON document about one model. The name is empty if it is not UTF-8.
     Detail(Cow<'a, str>),
-    /// `/status`: the page of all models.
+    /// `/status`: the page about all models.
     Index,
-    /// `/status/{modelKey}`: the page of one model.
+    /// `/status/{modelKey}`: the page about one model.
     Model(Cow<'a, str>),
-    /// `/web/v1/openapi.json`: the description.
+    /// `/web/v1/openapi.json`: the OpenAPI description.
     OpenApi,
 }
 
 impl<'a> PublicPath<'a> {
-    /// Parses a percent-encoded path. Slashes in a model's name may be encoded or not.
+    /// Parses a percent-encoded path; returns `None` for a path that does not belong to the service. Slashes in a model's name
+    /// may be encoded or not.
     fn parse(path: &'a str) -> Option<Self> {
         if let Some(key) = path.strip_prefix("/web/v1/model-stability/") {
             let key = decoded(key);
@@ -253,18 +254,19 @@ impl<'a> PublicPath<'a> {
         }
     }
 
-    /// Whether the path supports the parameter `hours`.
+    /// Whether the path accepts the query parameter `hours`.
     fn takes_hours(&self) -> bool {
         matches!(self, Self::Summary | Self::Detail(_))
     }
 }
 
-/// The decoded name; empty if it cannot be decoded, which no model's name is.
+/// Returns the decoded model name. It is empty, which no model's name is, if it cannot be decoded.
 fn decoded(key: &str) -> Cow<'_, str> {
     percent_decode_str(key).decode_utf8().unwrap_or_default()
 }
 
-/// Accepts `hours` only once and only as 24 (docs/interface.md, The public record). Other parameters are ignored.
+/// Checks the query: `hours` is allowed only once and only as 24 (docs/interface.md, The public record). Other parameters are
+/// ignored.
 fn check_hours(query: Option<&str>) -> Result<(), PublicRefusal> {
     let pairs = query.unwrap_or_default().split('&');
     let mut hours = pairs
@@ -281,13 +283,13 @@ fn check_hours(query: Option<&str>) -> Result<(), PublicRefusal> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AcceptedCoding {
     Identity,
-    /// RFC 1952.
+    /// The coding `gzip` (RFC 1952).
     Gzip,
-    /// RFC 7932.
+    /// The coding `br` (RFC 7932).
     Brotli,
 }
 
-/// The weights that a client gives to codings, in thousandths; `None` for a coding that it does not accept.
+/// The weights that a client gives to content codings, in thousandths; `None` for a coding that it does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CodingWeights {
     identity: Option<u16>,
@@ -296,7 +298,7 @@ struct CodingWeights {
 }
 
 impl CodingWeights {
-    /// Reads `accept-encoding`. Several lines are one list, and an invalid member is ignored.
+    /// Reads the header `accept-encoding`. Several header lines form one list. An invalid member is ignored.
     fn from_headers(headers: &HeaderMap) -> Self {
         let (mut identity, mut gzip, mut brotli, mut rest) = (None, None, None, None);
         let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
@@ -315,7 +317,7 @@ impl CodingWeights {
         }
         let wanted = |weight: Option<u16>| weight.or(rest).filter(|weight| *weight > 0);
         let identity = match identity.or(rest) {
-            // Not mentioned: acceptable, but with the lowest weight.
+            // A coding that is not mentioned is acceptable, but with the lowest weight.
             None => Some(0),
             Some(0) => None,
             Some(weight) => Some(weight),
@@ -327,8 +329,8 @@ impl CodingWeights {
         }
     }
 
-    /// The coding with the highest weight, or the most compact one of several with the same weight. A `small` body is not
-    /// compressed unless the client refuses identity. `None` if the client accepts no coding.
+    /// Returns the coding with the highest weight; of several with the same weight, the one that compresses most. A `small` body
+    /// is compressed only if the client refuses the identity coding. Returns `None` if the client accepts no coding.
     fn choose(self, small: bool) -> Option<AcceptedCoding> {
         if small && self.identity.is_some() {
             return Some(AcceptedCoding::Identity);
@@ -349,7 +351,8 @@ impl CodingWeights {
     }
 }
 
-/// A member of the list: a coding and its weight, which is 1 by default.
+/// Parses a member of `accept-encoding`: a coding and its weight in thousandths, 1000 by default. Returns `None` if it is
+/// invalid.
 fn member(text: &str) -> Option<(&str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?;
@@ -366,7 +369,8 @@ fn member(text: &str) -> Option<(&str, u16)> {
     Some((name, weight))
 }
 
-/// `0`, `1`, or one of them with up to three decimals, in thousandths (RFC 9110 section 12.4.2).
+/// Parses a weight: `0` or `1`, with up to three decimals (RFC 9110 section 12.4.2). Returns it in thousandths, or `None` if it
+/// is invalid.
 fn weight(text: &str) -> Option<u16> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {

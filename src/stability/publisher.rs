@@ -1,7 +1,8 @@
-//! Sends this node's shares of the stability record to the store.
+//! Sends this node's counts for the stability record to the store, one share for each hour.
 //!
-//! A share is sent in full, after its counts are on this node's disk. So a share that is sent after a crash contains everything
-//! that an earlier one had. Sending it again has no effect, so after a failed call only its hour needs to be remembered.
+//! A share is always sent in full, and only after its counts are on this node's disk. So a share that is sent after a crash
+//! contains everything that an earlier one had. Sending a share again has no effect, so after a failed call this node only has to
+//! remember the share's hour.
 
 use std::{
     sync::{
@@ -29,31 +30,32 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How long changed counts are gathered before they are sent, and the pause after a failure.
+/// How long changed counts are gathered before they are sent. Also the pause after a failure.
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// The shares that this node has counted: the publisher's view of the journal.
+/// The source of the shares that this node has counted: what the publisher needs from the journal.
 #[async_trait]
 pub(crate) trait ShareSource: Send + Sync {
-    /// The shares that have grown since the last call, or all after a start, and the position of the last counted record.
+    /// Returns the shares that have grown since the last call, and the position of the last counted record. After a start, it
+    /// returns all shares.
     fn changed(&self) -> (Vec<NodeHourCounters>, Position);
 
-    /// The hours of all known shares.
+    /// The hours of all shares that this node has.
     fn hours(&self) -> Vec<Hour>;
 
     /// Makes [`ShareSource::changed`] return the shares of these hours again.
     fn mark_unsent(&self, hours: &[Hour]);
 
-    /// The store has every share up to this position.
+    /// Records that the store has every share up to this position.
     fn mark_sent(&self, to: Position);
 
     /// Waits until every record up to this position is either on disk or known to be lost.
     async fn wait_synced(&self, to: Position);
 
-    /// The position of the next record.
+    /// The position that the next record will have.
     fn end(&self) -> Position;
 
-    /// Waits until a record at this position is on disk.
+    /// Waits until a record at this position is on disk or known to be lost.
     async fn wait_beyond(&self, end: Position);
 }
 
@@ -76,7 +78,7 @@ impl ShareSource for Journal {
     }
 
     async fn wait_synced(&self, to: Position) {
-        // A record that could not be written is charged anyway, so it is counted too.
+        // A record that could not be written is charged anyway, so the publisher counts it too.
         let _ = Journal::wait_until_synced(self, to).await;
     }
 
@@ -89,7 +91,7 @@ impl ShareSource for Journal {
     }
 }
 
-/// Sends shares to the store.
+/// Sends the shares of this node to the store.
 pub(crate) struct Publisher {
     counted: Arc<dyn ShareSource>,
     store: Arc<dyn StabilityStore>,
@@ -98,7 +100,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Sends the shares of `counted` as those of `node`.
+    /// Creates a publisher that sends the shares of `counted` to `store` as those of `node`.
     pub(crate) fn new(counted: Arc<dyn ShareSource>, store: Arc<dyn StabilityStore>, node: NodeId) -> Self {
         Self {
             counted,
@@ -108,12 +110,12 @@ impl Publisher {
         }
     }
 
-    /// The number of hours that the store did not accept at the last attempt.
+    /// The number of hours whose shares the store did not accept at the last attempt.
     pub(crate) fn unsent_hours(&self) -> usize {
         self.unsent_hours.load(Ordering::Relaxed)
     }
 
-    /// Runs until `stopped` turns true or its sender is dropped, then sends once more.
+    /// Sends changed shares until `stopped` becomes true or its sender is dropped, then sends once more.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let mut epochs = self.store.epochs();
         let (mut failing, mut sent) = (false, None);
@@ -127,7 +129,7 @@ impl Publisher {
             match &outcome {
                 Ok(()) if failing => tracing::info!("the store accepts the stability record again"),
                 Err(error) if !failing => {
-                    tracing::warn!(%error, "the store does not accept the stability record; the journal keeps it and it will be sent again");
+                    tracing::warn!(%error, "cannot send the stability record to the store; the journal keeps the counts, and they are sent again");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -140,22 +142,22 @@ impl Publisher {
     }
 
     /// Waits until there may be something to send, and then [`FLUSH_EVERY`] for more. Everything before `sent` has been sent;
-    /// `None` if that is not known.
+    /// `None` if it is unknown how much has been sent.
     async fn wait_due(&self, sent: Option<Position>, mut epochs: watch::Receiver<u64>) {
         if let Some(sent) = sent {
             tokio::select! {
                 () = self.counted.wait_beyond(sent) => {}
-                // A dropped store does not change any more.
+                // A dropped sender of epochs does not change them any more, so it is ignored.
                 Ok(()) = epochs.changed() => {}
             }
         }
         sleep(FLUSH_EVERY).await;
     }
 
-    /// Sends the changed shares, or all if the store may have lost some.
+    /// Sends the changed shares, or all shares if the store may have lost some.
     async fn flush(&self, epochs: &mut watch::Receiver<u64>) -> Result<(), StoreError> {
-        // Marked as seen before anything is sent, so that a later change is noticed next time. A dropped store does not change
-        // any more.
+        // The epoch is marked as seen before anything is sent, so that a later change is noticed at the next flush. A dropped
+        // sender does not change the epoch any more.
         if epochs.has_changed().unwrap_or(false) {
             epochs.mark_unchanged();
             self.counted.mark_unsent(&self.counted.hours());
@@ -178,7 +180,7 @@ impl Publisher {
         outcome
     }
 
-    /// Sends the shares. `told` counts those that the store has accepted.
+    /// Sends the shares, and adds those that the store has accepted to `told`.
     async fn send(&self, shares: &[NodeHourCounters], to: Position, told: &mut usize) -> Result<(), StoreError> {
         self.counted.wait_synced(to).await;
         for part in shares.chunks(SHARES_MAX) {

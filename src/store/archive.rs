@@ -1,4 +1,4 @@
-//! The content of a store as a sequence of items, independent of the engine; used for backups.
+//! The content of a store as a sequence of items that does not depend on the engine. Backups consist of these items.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,8 @@ use crate::{
 
 pub(crate) mod file;
 
-/// One stored thing. State that ends by itself is not archived: holds, leases, the buckets of rate limits, sessions.
+/// One item of a store's content. Data that expires or ends by itself is not archived: holds, leases, rate-limit buckets,
+/// sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ArchiveItem {
@@ -36,49 +37,49 @@ pub(crate) enum ArchiveItem {
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
-        /// When it was last used, in seconds since the Unix epoch.
+        /// When the key was last used, in seconds since the Unix epoch; `None` if it was never used.
         last_used: Option<i64>,
     },
-    /// A deleted key.
+    /// The id of a deleted key.
     KeyGone {
-        /// The deleted key.
+        /// The deleted key's id.
         id: KeyId,
     },
     /// An account: balance, limits and watermarks.
     Account {
         /// The account's name.
         id: String,
-        /// Its balance, limits and watermarks.
+        /// The account's balance, limits and watermarks.
         standing: Box<AccountSummary>,
-        /// The operations that the account remembers, oldest first.
+        /// The operations that the account stores, oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         operations: Vec<RecordedOperation>,
     },
-    /// An account's state of one of its keys: its copy of the key's terms, and the key's counters.
+    /// The data of an account about one of its keys: its copy of the key's terms, and the key's counters.
     AccountKey {
-        /// The account that the key belongs to.
+        /// The account to which the key belongs.
         account: String,
         /// The key's id.
         id: KeyId,
-        /// The copy of the key's terms, and its spending.
+        /// The copy of the key's terms, and the key's spending.
         state: Box<AccountKey>,
     },
-    /// The sums of one subject over an account's rows of a day, by model. Of several items with the same day and subject, the
-    /// last one holds: a day may receive rows while it is read.
+    /// The sums of one subject over an account's rows of a day, by model. If several items have the same day and subject, the
+    /// last one is valid: rows may be added to a day while it is read.
     DaySums {
-        /// The account.
+        /// The account's name.
         account: String,
-        /// The day, counted from the Unix epoch, in UTC.
+        /// The day, as the number of days since the Unix epoch, in UTC.
         day: i64,
-        /// The subject's name in the stores (`a`, `k:` and a key's id, `o`, `t:` and a tag).
+        /// The subject's name in the stores (`a`; `k:` and a key's id; `o`; `t:` and a tag).
         subject: String,
-        /// The sums by model.
+        /// The subject's sums by model.
         models: BTreeMap<SmolStr, Sums>,
     },
-    /// A row of the consumption log, of a store in which the log is kept. The sums of its day already count it. The rows of
-    /// one account and day come in their order.
+    /// A row of the consumption log, from a store that keeps the log. The sums of the row's day already include it. The rows of
+    /// one account and day are in their original order.
     Row { row: Box<Row> },
-    /// The counters of one node and hour.
+    /// The stability counters of one node for one hour.
     Stability {
         /// The node that counted.
         node: NodeId,
@@ -90,7 +91,7 @@ pub(crate) enum ArchiveItem {
 }
 
 impl ArchiveItem {
-    /// The sums of an account's day, as items.
+    /// Returns the sums of an account's day as items.
     pub(crate) fn day_sums(account: &str, day: i64, sums: &DailySums) -> Vec<Self> {
         let mut subjects: BTreeMap<String, BTreeMap<SmolStr, Sums>> = BTreeMap::new();
         for sum in sums.iter().filter(|sum| sum.day == day) {
@@ -107,22 +108,23 @@ impl ArchiveItem {
     }
 }
 
-/// An engine's part in backups.
+/// A part of a store that can be backed up and restored.
 #[async_trait]
 pub(crate) trait Archive: Send + Sync {
-    /// Sends all items. An account comes with its keys, sums and rows as of one moment, so that the log and the counters
-    /// agree. Ends early when the receiver is gone. [`StoreError::Busy`]: rows were added faster than they were read; start
-    /// again.
+    /// Sends all items to `to`. An account is sent with its keys, sums and rows as of one moment, so that the log and the
+    /// counters agree. Ends early if the receiver is dropped. [`StoreError::Busy`] if rows were added faster than they were read;
+    /// then start again.
     async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError>;
 
-    /// Whether there is no key and no account. Hours do not count: they are merged.
+    /// Whether the store has no key and no account. Stability hours are ignored, because they are merged.
     async fn is_empty(&self) -> Result<bool, StoreError>;
 
-    /// Adds items to a store that was empty. Ignores items that another engine stores. On disk when it returns.
+    /// Adds items to a store that was empty before. Ignores items of kinds that belong to another part. The items are on disk
+    /// when this returns.
     async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError>;
 }
 
-/// Several archives as one: keys, then accounts with their log.
+/// Several archives as one: first the keys, then the accounts with their log.
 pub(crate) struct Archives(pub Vec<Arc<dyn Archive>>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The contract of every key store: one suite, which the tests of each engine run by `suite!`.
+//! The tests that every key store must pass. Each engine runs them with the macro `suite!`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ pub(crate) mod model;
 mod programs;
 mod rotation;
 
-/// The timeout of a test's wait for an event.
+/// The timeout for an event for which a test waits.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A fresh, empty, connected store, and everything that has to live as long as it.
+/// A new, empty, connected store, and everything that must exist as long as the store.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn KeyStore>,
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// The suite for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip with a message; each
-/// behaviour is a test. `in_turn $join`: all of them within one test, each with the fixture that the async closure returns
-/// for its name.
+/// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
+/// message; each behaviour is a separate test. `in_turn $join` runs all behaviours within one test, each with the fixture that
+/// the async closure returns for its name.
 macro_rules! suite {
     ($open:path) => {
         $crate::store::contract::suite! { @all tests $open }
@@ -90,7 +90,7 @@ macro_rules! suite {
 }
 pub(crate) use suite;
 
-/// Waits until the condition holds.
+/// Waits until the condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
@@ -198,7 +198,7 @@ pub(crate) async fn lists_are_ordered_by_creation_then_id_and_paged(store: &dyn 
     }
     assert_eq!(paged, order);
     assert_eq!(store.list(Some(&id(5)), 0).await, Ok(vec![]));
-    // A page may begin after a key that has changed, but not after one that was deleted.
+    // A page can begin after a key that has changed, but not after one that was deleted.
     store.revoke(&id(4), 1).await.unwrap();
     assert_eq!(ids(store.list(Some(&id(4)), 9).await.unwrap()), [1, 3].map(id));
     store.remove(&id(4)).await.unwrap();

@@ -1,8 +1,8 @@
-//! The store of a single node: served from memory, durable in one file.
+//! The store of a single node, with all keys in memory and in one file.
 //!
-//! A change is decided on the state in memory, committed to the file, and only then applied to memory and acknowledged, all
-//! under one lock and on a blocking thread. Acknowledged changes therefore survive `kill -9`, nobody sees a change that may
-//! yet be lost, and a caller that is dropped midway cannot make file and memory differ.
+//! A change is decided from the state in memory, committed to the file, and only then applied to memory and acknowledged. All of
+//! this happens under one lock and on a blocking thread. So acknowledged changes survive `kill -9`, no reader sees a change that
+//! could still be lost, and a caller that is dropped midway cannot make file and memory differ.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,24 +35,24 @@ mod sign_ins;
 #[cfg(test)]
 mod tests;
 
-/// The keys, sign-ins and sessions of the embedded store. Opening it locks its file: it has one owner.
+/// The keys, sign-ins and sessions of the embedded store. Opening it locks its file, which only one process can use at a time.
 pub(crate) struct EmbeddedStore {
     ownership: Ownership<StoreInner>,
-    /// Outlives the file, which may be opened again.
+    /// Makes caches read the feed. It exists longer than the open file, which can be closed and opened again.
     nudge: watch::Sender<u64>,
 }
 
-/// The open file, and the part of it that is in memory.
+/// The open file, and its contents that are also in memory.
 struct StoreInner {
     index: RwLock<KeyIndex>,
     documents: RwLock<DocumentTable>,
-    /// Also the lock under which changes are decided, committed and applied, one after another.
+    /// The file. Its lock is also the one under which changes are decided, committed and applied, one after another.
     file: Mutex<StoreFile>,
     nudge: watch::Sender<u64>,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in `folder`, creating the folder if necessary. Blocks while it reads the file; call it before serving.
+    /// Opens the store in `folder`, creating the folder if necessary. Blocks while it reads the file, so call it before serving.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreOpenError> {
         let nudge = watch::channel(0).0;
         let inner = StoreInner::open(folder, nudge.clone())?;
@@ -72,7 +72,7 @@ impl EmbeddedStore {
         blocking(move || work(&inner)).await
     }
 
-    /// Decides, commits and applies a mutation.
+    /// Decides, commits and applies a change of one key. Returns the key after the change, or before it if it was removed.
     async fn mutate<E: From<StoreError> + Send + 'static>(
         &self,
         id: &KeyId,
@@ -91,7 +91,7 @@ impl StoreInner {
         let (file, keys, gone) = StoreFile::open(folder)?;
         let index = KeyIndex::load(keys, gone).map_err(|id| StoreOpenError::Corrupt {
             path: folder.to_owned(),
-            reason: format!("{id} has another key's digest"),
+            reason: format!("key {id} has the same digest as another key"),
         })?;
         let documents = DocumentTable::load(&file).map_err(|reason| StoreOpenError::Corrupt {
             path: folder.to_owned(),
@@ -110,7 +110,7 @@ impl StoreInner {
         self.file.lock().close();
     }
 
-    /// Returns the key after the mutation, or before it if it was removed.
+    /// Decides, commits and applies a change of one key. Returns the key after the change, or before it if it was removed.
     fn mutate<E: From<StoreError>>(
         &self,
         id: &KeyId,
@@ -154,7 +154,7 @@ impl KeyStore for EmbeddedStore {
         if found.record.is_none() {
             let documents = inner.documents.read();
             let text = documents.text(digest, clock::unix_seconds());
-            // Text that is not a grant belongs to another sign-in document.
+            // A text that is not a grant belongs to another sign-in document.
             found.token = text.and_then(|text| serde_json::from_str(text).ok());
         }
         Ok(found)
@@ -210,7 +210,7 @@ impl KeyStore for EmbeddedStore {
     }
 
     fn nudges_all(&self) -> bool {
-        // Not while the owner of the files is being decided.
+        // This is false while it is being decided which process owns the files.
         self.ownership.here_now().is_some()
     }
 }
@@ -276,7 +276,7 @@ async fn blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
 ) -> Result<T, E> {
     let answer = tokio::task::spawn_blocking(work).await;
     answer.unwrap_or_else(|error| {
-        let why = format!("the store's thread did not finish: {error}");
+        let why = format!("a thread of the store stopped before its work was done: {error}");
         Err(StoreError::Unavailable(why).into())
     })
 }

@@ -1,11 +1,12 @@
-//! A bounded cache of key records in front of the store, invalidated by the store's change feed.
+//! A bounded cache of key records in front of the store. The store's change feed invalidates its entries.
 //!
-//! A push from the store only means that the feed should be read now. A poll over the data connection reads it anyway, so a
-//! revoked key is refused within the poll interval even if the push connection is cut. A record loaded at version v is kept
-//! only if no later version has been processed, so a record read before a revocation cannot be cached after it.
+//! A push from the store (a nudge) only means that the feed should be read now. A poll over the data connection reads it anyway,
+//! so a revoked key is refused within the poll interval even if the push connection is cut. A record that was read at version v
+//! is kept only if no later version has been processed, so a record read before a revocation cannot be cached after it.
 //!
-//! The entries are divided into shards, each under one lock together with the version it has processed. Existing keys and
-//! unknown digests are kept apart (`KeyCacheShard`), and lookups of unknown keys are rate-limited (`UnknownKeyLimits`).
+//! The entries are divided into shards. Each shard has one lock, under which it also has the version that it has processed.
+//! Existing keys and unknown digests are in separate tables (`KeyCacheShard`), and lookups of unknown keys are rate-limited
+//! (`UnknownKeyLimits`).
 
 pub(crate) mod shard;
 #[cfg(test)]
@@ -43,39 +44,39 @@ use crate::{
 
 pub(crate) use crate::store::key_cache::shard::UnknownKeySettings;
 
-/// The maximum number of shards of the entries and of the last uses, so that requests do not contend for one lock.
+/// Maximum number of shards of the entries and of the last uses, so that requests do not contend for one lock.
 const SHARDS_MAX: usize = 16;
-/// Concurrent lookups of one uncached key wait for each other on this many locks. This also limits the concurrent lookups,
-/// and thereby how far the failing ones may exceed their limits.
+/// Number of locks on which concurrent lookups of the same uncached key wait for each other. It also limits the number of
+/// concurrent lookups, and so by how much failing lookups can exceed their limits.
 const FLIGHT_LOCKS: usize = 64;
 
 /// The cache's limits and lifetimes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyCacheSettings {
-    /// The maximum age of an entry that is used without asking the store.
+    /// The maximum age of an entry that is used without reading the key from the store again.
     pub lifetime: Duration,
     /// The maximum age of an entry that is used while the store is unreachable, so that recently used keys remain valid.
     pub offline_lifetime: Duration,
     /// The maximum age of an entry for an unknown key.
     pub negative_lifetime: Duration,
-    /// The maximum number of keys. A full shard drops its least recently used key.
+    /// Maximum number of keys in the cache. A full shard drops its least recently used key.
     pub entries_max: usize,
-    /// Limits for digests that belong to no key.
+    /// The limits for digests that belong to no key.
     pub unknown: UnknownKeySettings,
-    /// The interval at which the feed is read without a push.
+    /// The interval at which the feed is read without a nudge.
     pub poll: Duration,
     /// The interval at which last uses are written to the store.
     pub flush_used: Duration,
 }
 
-/// Why it is unknown whether the key exists.
+/// Why it could not be determined whether the key exists.
 #[derive(Debug, Error)]
 pub(crate) enum KeyLookupError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store was not asked, because the client, or all clients together, asked for too many keys that do not exist.
-    #[error("too many lookups of unknown keys: the next one is allowed in {} ms", .wait.as_millis())]
+    /// The store was not called, because the client, or all clients together, have looked up too many keys that do not exist.
+    #[error("too many lookups of keys that do not exist: the next lookup is allowed in {} ms", .wait.as_millis())]
     Limited {
         /// The time until a lookup is allowed again.
         wait: Duration,
@@ -104,7 +105,7 @@ impl std::fmt::Debug for KeyCache {
 }
 
 impl KeyCache {
-    /// An empty cache. [`KeyCache::run`] must run to keep it up to date.
+    /// Creates an empty cache. [`KeyCache::run`] must run to keep it up to date.
     pub(crate) fn new(store: Arc<dyn KeyStore>, settings: KeyCacheSettings) -> Arc<Self> {
         let shards = settings.entries_max.clamp(1, SHARDS_MAX);
         let sizes = ShardSizes {
@@ -127,8 +128,8 @@ impl KeyCache {
         })
     }
 
-    /// The record for a digest: from the cache, or else from the store in one round trip. `asker` returns the client,
-    /// and is called only if the cache has no answer.
+    /// Returns the record of the key with this digest: from the cache, or otherwise from the store in one round trip. `asker`
+    /// returns the client's address, and is called only if the cache has no answer. Returns `None` if there is no such key.
     pub(crate) async fn find(
         &self,
         digest: &KeyDigest,
@@ -150,8 +151,8 @@ impl KeyCache {
         }
     }
 
-    /// The record of a key that was found before: from the cache, or else from the store in one round trip. Never returns
-    /// [`KeyLookupError::Limited`].
+    /// Returns the record of a key that was found before: from the cache, or otherwise from the store in one round trip. Never
+    /// fails with [`KeyLookupError::Limited`].
     pub(crate) async fn find_known(
         &self,
         digest: &KeyDigest,
@@ -164,8 +165,8 @@ impl KeyCache {
         Ok(known.and_then(into_key_record))
     }
 
-    /// The store's current record of a key that was found before, when the cached one turned out to be outdated. Never
-    /// returns [`KeyLookupError::Limited`].
+    /// Returns the store's current record of a key that was found before, when the cached record turned out to be outdated. Never
+    /// fails with [`KeyLookupError::Limited`].
     pub(crate) async fn refetch(
         &self,
         digest: &KeyDigest,
@@ -177,7 +178,7 @@ impl KeyCache {
         self.find_known(digest, now).await
     }
 
-    /// Fetches a digest that is not cached from the store. Without an `asker` no limit applies.
+    /// Reads the owner of a digest that is not cached from the store. If `asker` is `None`, no limit applies.
     async fn fetch(
         &self,
         digest: &KeyDigest,
@@ -186,7 +187,7 @@ impl KeyCache {
         asker: Option<ClientAddress>,
     ) -> Result<Option<DigestOwner>, KeyLookupError> {
         self.check(cold, asker, now)?;
-        // One task asks the store; the others wait and find the answer in the cache.
+        // One task calls the store; the others wait and then find the answer in the cache.
         let _flight = match pick(&self.flights, digest.as_bytes().first()) {
             Some(flight) => Some(flight.lock().await),
             None => None,
@@ -224,30 +225,30 @@ impl KeyCache {
         Ok(known)
     }
 
-    /// Records that a key is used now. Written to the store in batches.
+    /// Records that a key is used now. Uses are written to the store in batches.
     pub(crate) fn record_use(&self, id: &KeyId, now_unix: i64) {
         self.uses.record(id, now_unix);
     }
 
-    /// Whether the last call to the store was answered.
+    /// Whether the store answered the last call.
     pub(crate) fn is_store_reachable(&self) -> bool {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// The events, and how often each has happened since the start.
+    /// The kinds of events, each with how often it has happened since the start.
     pub(crate) fn events(&self) -> [(&'static str, u64); 8] {
         self.counters.events()
     }
 
-    /// Follows the store until `shutdown` turns true, then writes the last uses.
+    /// Follows the store's changes until `shutdown` becomes true, then writes the last uses.
     pub(crate) async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
         let store = Arc::clone(&self.store);
         let background = store.run(shutdown.clone());
         tokio::select! {
-            // A store without background work returns at once; the others continue.
+            // A store without background work returns at once; the other tasks continue.
             () = async { background.await; std::future::pending::<()>().await } => {}
             () = self.follow() => {}
-            // Only this one ends at the shutdown, so that no batch is dropped on its way to the store.
+            // Only this task ends at the shutdown, so that no batch is lost on its way to the store.
             () = self.flush_until(shutdown) => {}
         }
     }
@@ -291,7 +292,7 @@ impl KeyCache {
         if !used.is_empty()
             && let Err(error) = self.store.record_uses(&used).await
         {
-            tracing::debug!(%error, "cannot write the last use of keys yet");
+            tracing::debug!(%error, "cannot write the last uses of keys to the store; trying again later");
             for (id, at) in used {
                 self.record_use(&id, at);
             }
@@ -307,7 +308,7 @@ impl KeyCache {
         pick(&self.shards, digest.as_bytes().last()).map(Mutex::lock)
     }
 
-    /// The cached answer for a digest, counted as an event.
+    /// Returns the cached answer for a digest, and counts the event.
     fn find_cached(&self, digest: &KeyDigest, now: Instant) -> Result<Option<DigestOwner>, CacheMiss> {
         let mut shard = self.shard(digest).ok_or(CacheMiss::Unseen)?;
         let found = shard.lookup(digest, now, &self.lifetimes)?;
@@ -318,7 +319,7 @@ impl KeyCache {
         Ok(found)
     }
 
-    /// Checks that the store may be asked. A digest that recently belonged to a key may always be looked up.
+    /// Checks that the store may be called for a digest. A digest that recently belonged to a key may always be looked up.
     fn check(&self, cold: CacheMiss, asker: Option<ClientAddress>, now: Instant) -> Result<(), KeyLookupError> {
         let (CacheMiss::Unseen, Some(asker)) = (cold, asker) else {
             return Ok(());
@@ -333,7 +334,7 @@ impl KeyCache {
         })
     }
 
-    /// Applies the changes after the version `known`.
+    /// Applies the feed's changes after the version `known`.
     fn apply(&self, known: Option<u64>, changes: Changes) {
         let Changes { version, digests } = changes;
         let digests = digests.filter(|_| known.is_some());
@@ -354,7 +355,7 @@ impl KeyCache {
     }
 }
 
-/// The record of a key; `None` for a token.
+/// Returns the record of a key; `None` if the digest belongs to a token.
 fn into_key_record(known: DigestOwner) -> Option<Arc<KeyRecord>> {
     match known {
         DigestOwner::Key(record) => Some(record),
@@ -363,7 +364,7 @@ fn into_key_record(known: DigestOwner) -> Option<Arc<KeyRecord>> {
 }
 
 impl KeyCache {
-    /// The cached key or token of a recently valid digest, for use while the store is unreachable.
+    /// Returns the cached key or token of a recently valid digest, for use while the store is unreachable.
     fn offline_owner(&self, digest: &KeyDigest, now: Instant) -> Option<DigestOwner> {
         let shard = self.shard(digest)?;
         let known = shard.last_read(digest, now, self.settings.offline_lifetime)?;
@@ -380,7 +381,7 @@ impl KeyCache {
     }
 }
 
-/// One of several locks, chosen by a byte that is random in every digest and id, so that requests do not contend for one.
+/// Returns one of several locks, chosen by a byte that is random in every digest and id, so that requests do not contend for one.
 fn pick<'a, T>(all: &'a [T], byte: Option<&u8>) -> Option<&'a T> {
     shard_index(all, byte).and_then(|slot| all.get(slot))
 }
@@ -390,10 +391,10 @@ fn shard_index<T>(all: &[T], byte: Option<&u8>) -> Option<usize> {
     byte.checked_rem(all.len())
 }
 
-/// The last use of each key, in seconds since the Unix epoch, collected to be written to the store in one call.
+/// The last use of each key, in seconds since the Unix epoch. Uses are collected, and written to the store in one call.
 struct LastUses {
     shards: Vec<Mutex<QuickMap<KeyId, i64>>>,
-    /// The maximum number of keys per shard. Uses of further keys are not recorded.
+    /// Maximum number of keys per shard. Uses of further keys are not recorded.
     shard_max: usize,
 }
 
@@ -417,7 +418,7 @@ impl LastUses {
         }
     }
 
-    /// Removes and returns all uses, to write them.
+    /// Removes and returns all uses, so that they can be written.
     fn take(&self) -> Vec<(KeyId, i64)> {
         let shards = self.shards.iter();
         shards.flat_map(|shard| std::mem::take(&mut *shard.lock())).collect()

@@ -1,5 +1,5 @@
-//! The storage of accounts, quotas, holds, the consumption log and the hourly counters: one contract, two engines, one test
-//! suite for both. Also the feed of changed keys.
+//! The traits for storing accounts, quotas, holds, the consumption log and the hourly stability counters. Both engines implement
+//! them and pass the same tests. Also the feed of changed keys.
 
 #[cfg(test)]
 pub(crate) mod contract;
@@ -32,17 +32,19 @@ use crate::{
     store::{Changes, FEED_CHANGES_MAX, StoreError},
 };
 
-/// The maximum number of accounts on one page of a list.
+/// Maximum number of accounts on one page of a list.
 pub(crate) const LIST_ACCOUNTS_MAX: usize = 1000;
-/// The maximum number of steps that one call applies.
+/// Maximum number of steps that one call applies.
 pub(crate) const APPLY_STEPS_MAX: usize = 256;
-/// How often a change of an account's record is decided again because another change came first.
+/// How often a change of an account's record is tried again because another change was made first.
 pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
-/// The maximum number of settlements of leases per call, where each costs the store as much as another step.
+/// Maximum number of settlements of requests from leases per call, for an engine in which each of them costs as much as another
+/// step.
 pub(crate) const BATCH_STEPS_MIN: usize = 128;
 
-/// At most `max` steps that one call applies, and their `upto`: 0 if steps remain, because it belongs to the last one.
+/// Returns the first `max` steps of `steps`, with the `upto` for a call with them: 0 if steps remain, because `upto` belongs to
+/// the last of `steps`.
 pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u64) {
     match steps.split_at_checked(max) {
         Some((first, [_, ..])) => (first, 0),
@@ -52,55 +54,55 @@ pub(crate) fn limit_steps(steps: &[Step], upto: u64, max: usize) -> (&[Step], u6
 
 /// The accounts of one installation, with their money.
 ///
-/// Every method is atomic, even against the same method on other nodes, and uses only the store's own clock. Dropping a
-/// future leaves the store consistent. If a change returns [`StoreError::Unavailable`], it is unknown whether it happened: a
-/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or the node's lease, and steps are
-/// sent again, which has no second effect.
+/// Every method is atomic, even against the same method on other nodes, and uses only the store's own clock. If a future is
+/// dropped, the store stays consistent. If a change returns [`StoreError::Unavailable`], it is unknown whether it happened. A
+/// hold that was placed without the node's knowledge ends with [`LedgerStore::release`] or when the node's holds expire. Steps
+/// are sent again, which has no second effect.
 #[async_trait]
 pub trait LedgerStore: Send + Sync {
     /// Checks key, account, quota, balance and limits in the order of [`crate::domain::ledger::Denial`], and places a hold.
-    /// Renews the node's lease on the account.
+    /// Renews the node's holds on the account.
     ///
-    /// A request that already has a hold gets that hold again, and nothing changes.
+    /// A request that already has a hold gets the same hold again, and nothing changes.
     async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError>;
 
-    /// The reply of [`LedgerStore::admit`], if it needs no waiting; `None` if nothing has changed and [`LedgerStore::admit`]
-    /// has to be called.
+    /// Returns the reply of [`LedgerStore::admit`] if the engine can give it without waiting. Otherwise returns `None` and has
+    /// changed nothing; then call [`LedgerStore::admit`].
     fn admit_now(&self, _ask: &AdmitCall) -> Option<AdmitReply> {
         None
     }
 
-    /// Enlarges the hold of a running request, or the lease from which it was admitted.
+    /// Enlarges the hold of a running request, or the lease from which the request was admitted.
     async fn top_up(&self, ask: &TopUp) -> Result<TopUpReply, StoreError>;
 
-    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the
-    /// holder's lease. A late or repeated call changes nothing, unless it begins a lease again that has ended: then that
-    /// lease ends with its holder.
+    /// Begins, grows, shrinks or ends a lease of budget, and returns the state of the lease and its account. Renews the holder's
+    /// holds on the account. A late or repeated call changes nothing, except that it can begin a lease again that has ended; such
+    /// a lease ends with its holder.
     async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError>;
 
     /// Applies a node's steps of one account in order, at most [`APPLY_STEPS_MAX`], or [`LedgerStore::batch_steps_max`] if all of
-    /// them settle requests that were admitted from leases. A step is applied if and only if its
-    /// `seq` is one more than the watermark; steps at or below the watermark are skipped, and a gap ends the work. Returns
-    /// the watermark after that. In the same atomic change the rows of the settlements are counted in the daily sums, and
-    /// enter the log if it is kept in the store ([`LogLists`]). An account that does not exist is created without a balance.
+    /// them settle requests that were admitted from leases. A step is applied if and only if its `seq` is one more than the
+    /// watermark. Steps at or below the watermark are skipped, and a gap ends the call. Returns the watermark after that. In the
+    /// same atomic change, the rows of the settlements are added to the daily sums, and to the log if it is kept in the store
+    /// ([`LogLists`]). An account that does not exist is created without a balance.
     ///
     /// `upto` is the number of the last row among the steps in the node's journal, or 0 if none of them has a row
     /// ([`LedgerStore::summed_up_to`]).
     async fn apply(&self, node: &NodeId, account: &str, steps: &[Step], upto: u64) -> Result<u64, StoreError>;
 
-    /// The maximum number of settlements of leases per call of [`LedgerStore::apply`].
+    /// Maximum number of settlements of requests from leases per call of [`LedgerStore::apply`].
     fn batch_steps_max(&self) -> usize {
         BATCH_STEPS_MIN
     }
 
-    /// Replaces an account's record, if it still equals `from`, and recalls the account's leases. `false` if the record
-    /// differs from `from`; then nothing has changed. If the record already equals `to`, this returns `true` and changes
-    /// nothing, so a repeated call has one effect. The record of an account that does not exist is the default one; any other
+    /// Replaces an account's record if it still equals `from`, and recalls the account's leases. Returns `false` if the record
+    /// differs from `from`; then nothing has changed. If the record already equals `to`, this returns `true` and changes nothing,
+    /// so that a repeated call has only one effect. The record of an account that does not exist is the default one; any other
     /// record creates the account.
     async fn set_terms(&self, account: &str, from: &AccountRecord, to: &AccountRecord) -> Result<bool, StoreError>;
 
-    /// Repeats to the store that this was an account's record, in case it has lost that: a failover loses acknowledged
-    /// writes. [`AccountRecord::healed`] decides what holds. [`StoreError::Busy`] if others kept changing the record.
+    /// Sends the store an account's former record again, because a failover may have lost it. [`AccountRecord::healed`] decides
+    /// which parts are used. [`StoreError::Busy`] if other calls kept changing the record.
     async fn heal_terms(&self, account: &str, told: &AccountRecord) -> Result<(), StoreError> {
         for _ in 0..RECORD_CONFLICTS_MAX {
             let present = self.account(account).await?.map(|view| view.record).unwrap_or_default();
@@ -111,39 +113,41 @@ pub trait LedgerStore: Send + Sync {
                 return Ok(());
             }
         }
-        Err(StoreError::Busy(format!("others keep changing account `{account}`")))
+        Err(StoreError::Busy(format!(
+            "cannot restore the record of account `{account}`, because it keeps changing; try again"
+        )))
     }
 
-    /// The last step of a node that was applied to an account; 0 if none was. Lower than before after a failover that lost
-    /// steps.
+    /// Returns the last step of a node that was applied to an account; 0 if there was none. After a failover that lost steps, it
+    /// is lower than before.
     async fn watermark(&self, node: &NodeId, account: &str) -> Result<u64, StoreError>;
 
-    /// Renews the node's lease on the accounts in which it has holds: until [`crate::domain::ledger::ids::LEASE_MS`] from
-    /// now. If it fails for some accounts, the others are renewed all the same.
+    /// Renews the node's holds on these accounts: they expire [`crate::domain::ledger::ids::LEASE_MS`] from now. If it fails for
+    /// some accounts, the others are renewed nevertheless.
     async fn renew(&self, node: &NodeId, accounts: &[String]) -> Result<(), StoreError>;
 
-    /// Ends all holds of a node on an account without a charge: what a node does at its start with the holds that it left.
+    /// Ends all holds of a node on an account without a charge. A node does this at its start with the holds that it left.
     async fn release(&self, node: &NodeId, account: &str) -> Result<(), StoreError>;
 
-    /// One account; `None` if it does not exist.
+    /// Returns one account; `None` if it does not exist.
     async fn account(&self, id: &str) -> Result<Option<AccountView>, StoreError>;
 
-    /// The amount that an operation added to an account, as long as the account remembers it
+    /// Returns the amount that an operation added to an account, as long as the account stores the operation
     /// ([`crate::domain::ledger::account::operations::OPERATIONS_MAX`]); `None` if the operation or the account is unknown.
     async fn operation_amount(&self, account: &str, id: &OperationId) -> Result<Option<NanoUsd>, StoreError>;
 
-    /// Up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts after `after`, by name.
+    /// Returns up to `limit` (at most [`LIST_ACCOUNTS_MAX`]) accounts after `after`, sorted by name.
     async fn accounts(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccountView>, StoreError>;
 
-    /// The spending of a key in the current periods.
+    /// Returns the spending of a key in the current periods.
     async fn key_spend(&self, account: &str, key: &KeyId) -> Result<KeySpend, StoreError>;
 
-    /// The spending of each key of an account in a period; keys without any are omitted. Counters of a period that ended more
-    /// than 7 days ago may be gone.
+    /// Returns the spending of each key of an account in a period. Keys without any spending are omitted. Counters of a period
+    /// that ended more than 7 days ago may have been removed.
     async fn spent(&self, account: &str, period: Period) -> Result<SpendByKey, StoreError>;
 
-    /// Daily sums of an account (days since the Unix epoch, UTC), by day, subject and model: those of the rows that ended on
-    /// that day. Retained for [`crate::domain::ledger::consumption::RETENTION_DAYS`].
+    /// Returns daily sums of an account by day, subject and model. `days` are days since the Unix epoch, in UTC. The sums of a
+    /// day include the rows that ended on that day. Stored for [`crate::domain::ledger::consumption::RETENTION_DAYS`].
     async fn sums(
         &self,
         account: &str,
@@ -151,90 +155,92 @@ pub trait LedgerStore: Send + Sync {
         of: &SumSelector,
     ) -> Result<Vec<DailySum>, StoreError>;
 
-    /// For each node with rows in the daily sums, the number of the last such row in the node's journal. The sums include
-    /// exactly the node's rows up to that number.
+    /// Returns, for each node with rows in the daily sums, the number of the last such row in the node's journal. The sums
+    /// include exactly the node's rows up to that number.
     async fn summed_up_to(&self, account: &str) -> Result<BTreeMap<NodeId, u64>, StoreError>;
 
-    /// Replaces all sums of a day in one atomic step, if the account's sums still count exactly `seen` requests, and returns
-    /// whether they did. If not, or if the account does not exist, nothing has changed.
+    /// Replaces all sums of a day in one atomic step if the account's sums still have exactly `seen` requests. Returns whether
+    /// they had. If not, or if the account does not exist, nothing has changed.
     async fn put_sums(&self, account: &str, day: i64, sums: &DailySums, seen: u64) -> Result<bool, StoreError>;
 
-    /// Takes the due notices of an account: quota thresholds that were reached and low balances, at most
-    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. A notice that was taken is given to nobody for `pause_ms`,
-    /// twice as long each further time, and then again, until [`LedgerStore::acknowledge_notices`] acknowledges it.
+    /// Takes the due notices of an account (quota thresholds that were reached, and low balances), at most
+    /// [`crate::domain::ledger::account::notices::TAKEN_MAX`]. Until [`LedgerStore::acknowledge_notices`] acknowledges a notice,
+    /// it can be taken again after `pause_ms`, which doubles each further time.
     async fn take_notices(&self, account: &str, pause_ms: i64) -> Result<TakenNotices, StoreError>;
 
     /// Removes notices that were delivered.
     async fn acknowledge_notices(&self, account: &str, told: &[NoticeId]) -> Result<(), StoreError>;
 
-    /// The time by the store's clock, in milliseconds since the Unix epoch.
+    /// Returns the time by the store's clock, in milliseconds since the Unix epoch.
     async fn now_ms(&self) -> Result<i64, StoreError>;
 
-    /// Changes whenever the store may have lost acknowledged writes: another master, a reconnect. A node with a journal then
-    /// compares watermarks. Never changes in an engine that loses nothing.
+    /// Returns a receiver that changes whenever the store may have lost acknowledged writes, for example after a reconnect or
+    /// when another server becomes master. A node with a journal then compares watermarks. Never changes in an engine that loses
+    /// nothing.
     fn epochs(&self) -> watch::Receiver<u64>;
 }
 
-/// The maximum number of rows on one page of the log.
+/// Maximum number of rows on one page of the log.
 pub(crate) const LOG_ROWS_MAX: usize = 1000;
-/// The maximum number of rows that one call restores.
+/// Maximum number of rows that one call restores.
 pub(crate) const PUT_ROWS_MAX: usize = 200;
 
-/// The lists of rows, by account and day, to which settlements append if the log is kept in the store.
+/// The lists of rows by account and day, to which settlements append rows if the log is kept in the store.
 #[async_trait]
 pub(crate) trait LogLists: Send + Sync {
-    /// Up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC), in
-    /// the order in which they were applied, after the first `skip`. Rows older than
-    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] are gone.
+    /// Returns up to `limit` (at most [`LOG_ROWS_MAX`]) rows of an account that ended on a day (days since the Unix epoch, UTC),
+    /// in the order in which they were applied, after the first `skip`. Rows older than
+    /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] have been removed.
     async fn rows(&self, account: &str, day: i64, skip: usize, limit: usize) -> Result<Vec<Row>, StoreError>;
 
-    /// The days of an account that have rows, earliest first.
+    /// Returns those of `days` on which an account has rows, earliest first.
     async fn log_days(&self, account: &str, days: RangeInclusive<i64>) -> Result<Vec<LogDay>, StoreError>;
 
-    /// Appends rows to a day: rows that the store has lost although it has applied their steps. Charges and sums do not
-    /// change. At most [`PUT_ROWS_MAX`]. `false` if the account does not exist; then nothing has changed.
+    /// Appends rows to a day: rows that the store has lost although it has applied their steps. Charges and sums do not change.
+    /// At most [`PUT_ROWS_MAX`] rows. Returns `false` if the account does not exist; then nothing has changed.
     async fn put_rows(&self, account: &str, day: i64, rows: &[Row]) -> Result<bool, StoreError>;
 
-    /// Removes the rows of a day in one atomic step, if there are exactly as many as were `seen`, and returns whether there
-    /// were. Their sums stay. The rows are gone for good: call this only for rows that the log backend is known to have.
+    /// Removes the rows of a day in one atomic step if their number still is that of `seen`. Returns whether it was. Their sums
+    /// stay. The rows cannot be restored: call this only for rows that the log backend certainly has.
     async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError>;
 }
 
-/// The maximum number of shares in one call.
+/// Maximum number of shares in one call.
 pub(crate) const SHARES_MAX: usize = 256;
-/// The maximum number of hours that one call reads.
+/// Maximum number of hours that one call reads.
 pub(crate) const HOURS_MAX: i64 = 256;
 
-/// The hourly buckets of one installation.
+/// The hourly stability counters of one installation.
 ///
-/// A share belongs to one node and is always complete, so storing it twice, late, or out of order has the effect of storing
-/// the greatest one once. Dropping a future leaves the store consistent.
+/// A share is one node's counters for one hour, and always complete. So storing shares repeatedly, late, or out of order has the
+/// effect of storing the greatest one once. If a future is dropped, the store stays consistent.
 #[async_trait]
 pub(crate) trait StabilityStore: Send + Sync {
-    /// Replaces the node's share of an hour, if the new one's [`NodeHourCounters::watermark`] is greater; otherwise nothing changes.
-    /// Each hour changes as a whole. At most [`SHARES_MAX`]. Shares of hours that ended
+    /// Replaces the node's share of an hour if the [`NodeHourCounters::watermark`] of the new one is greater; otherwise nothing
+    /// changes. Each hour changes atomically. At most [`SHARES_MAX`] shares. Shares of hours that ended
     /// [`crate::domain::ledger::consumption::RETENTION_DAYS`] ago or earlier may be ignored.
     async fn put_shares(&self, node: &NodeId, shares: &[NodeHourCounters]) -> Result<(), StoreError>;
 
-    /// The buckets of all nodes together, from `first` to `last`, both included; an hour without requests may be missing. Of
-    /// more than [`HOURS_MAX`] hours, the last ones. Unreadable parts are left out with a warning.
+    /// Returns the sums over all nodes for each hour from `first` to `last`, both included. An hour without requests may be
+    /// missing. If there are more than [`HOURS_MAX`] hours, returns the last ones. Unreadable parts are omitted, with a warning
+    /// in the log.
     async fn buckets(&self, first: Hour, last: Hour) -> Result<BTreeMap<Hour, ModelCounters>, StoreError>;
 
-    /// Changes whenever the store may have lost acknowledged writes. Nodes then store their shares again.
+    /// Returns a receiver that changes whenever the store may have lost acknowledged writes. Nodes then store their shares again.
     fn epochs(&self) -> watch::Receiver<u64>;
 }
 
-/// The hours from `first` to `last`, both included; of more than [`HOURS_MAX`], the last ones.
+/// Returns the hours from `first` to `last`, both included; if they are more than [`HOURS_MAX`], the last ones.
 pub(crate) fn hours(first: Hour, last: Hour) -> impl Iterator<Item = Hour> {
     let first = first.max(last.plus(1 - HOURS_MAX));
     (first.number()..=last.number()).map(Hour::from_number)
 }
 
-/// A version that counts changes, and the digests of the last [`FEED_CHANGES_MAX`] of them.
+/// A feed of changes: a version, which increases with each change, and the digests of the last [`FEED_CHANGES_MAX`] changes.
 #[derive(Debug, Default)]
 pub(super) struct Feed {
     version: u64,
-    /// The digests of change `version - len + 1` to change `version`.
+    /// The digests of the changes from `version - len + 1` to `version`.
     changes: VecDeque<Vec<KeyDigest>>,
 }
 
@@ -243,7 +249,7 @@ impl Feed {
         self.version
     }
 
-    /// Adds one change.
+    /// Adds one change to the feed.
     pub(super) fn push(&mut self, digests: Vec<KeyDigest>) {
         self.version += 1;
         if self.changes.len() == FEED_CHANGES_MAX {

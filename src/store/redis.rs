@@ -1,20 +1,22 @@
-//! The store that all nodes share: one Redis (a server, a master with sentinels, or a cluster), every operation one script,
-//! every call within a fixed time.
+//! The store that all nodes share, in one Redis: a server, a master with sentinels, or a cluster. Every operation is one script,
+//! and every call has a fixed timeout.
 //!
-//! All keys have one hash tag, `{<namespace>:keys}`, so that every script stays within one slot of a cluster:
-//! - `:ids` digest to key id, `:digests` key id to digest, `:records` key id to record (JSON), `:used` key id to last use,
-//! - `:order` key ids by creation time,
-//! - `:version` counts changes, `:feed` holds the last of them as `<version> <digest> [<digest>]`,
-//! - `:former` digest to key id of texts that were replaced and stay valid for a while: the record says until when,
-//! - `:gone` the ids of deleted keys, so that no node that is behind restores one,
-//! - `:generation` a random word written by `weir store init`. A node remembers the one it has seen; a Redis without it was
-//!   emptied or replaced, and then the store returns "unavailable", never "unknown key",
-//! - `:sign-in:<digest>` a sign-in document, kept for a while; that of an access token is under the digest of its text,
-//! - `:session:<digest>` who serves state that an account has at a provider, kept for a while,
-//! - `:web:<digest>` a browser session, `:web` all of them (see `web_sessions/head.lua`),
-//! - `:stability:<hour>` the counters of an hour (see `stability.rs`).
+//! All Redis keys of this store have one hash tag, `{<namespace>:keys}`, so that every script stays within one hash slot of a
+//! cluster:
+//! - `:ids` maps a digest to a key id, `:digests` a key id to its digest, `:records` a key id to its record (JSON), `:used` a key
+//!   id to its last use,
+//! - `:order` contains the key ids by creation time,
+//! - `:version` is the number of changes so far, `:feed` contains the last of them as `<version> <digest> [<digest>]`,
+//! - `:former` maps a digest to a key id for secrets that were replaced and stay valid for a time, which ends as the record says,
+//! - `:gone` contains the ids of deleted keys, so that no node that is behind restores one,
+//! - `:generation` is a random word written by `weir store init`. A node stores the first one that it has read. A Redis without
+//!   it was emptied or replaced; then the store returns "unavailable", never "unknown key",
+//! - `:sign-in:<digest>` is a sign-in document, which expires; that of an access token is under the digest of the token,
+//! - `:session:<digest>` is the provider and credential that serve state of an account at a provider; it expires,
+//! - `:web:<digest>` is a browser session, `:web` contains all of them (see `web_sessions/head.lua`),
+//! - `:stability:<hour>` contains the stability counters of an hour (see `stability.rs`).
 //!
-//! Only SHA-256 digests are stored, never a key.
+//! Of API keys, only SHA-256 digests are stored, never the key itself.
 
 mod archive;
 mod dialer;
@@ -74,12 +76,12 @@ pub(crate) use crate::store::redis::recovery::InitOutcome;
 
 /// The timeout of a call that no request waits for.
 const ADMIN_BUDGET: Duration = Duration::from_secs(2);
-/// How often a change is tried again because another one came between reading and writing.
+/// How often a change is tried again because another change came between reading and writing.
 const CONFLICTS_MAX: usize = 8;
-/// The maximum number of uses that one script records, so that it does not block the server.
+/// Maximum number of uses that one script records, so that it does not block the server for long.
 const TOUCH_KEYS_MAX: usize = 500;
 
-/// The keys that every script gets, in the order in which `prelude.lua` names them.
+/// The Redis keys that every script gets, in the order in which `prelude.lua` names them.
 const KEY_NAMES: [&str; 8] = [
     "generation",
     "version",
@@ -105,19 +107,19 @@ pub struct RedisStore {
     former_key: String,
     stability_key: String,
     budget: Duration,
-    /// The first generation that this node has seen; kept for the life of the process.
+    /// The first generation that this node has read. It does not change while the process runs.
     generation: OnceCell<String>,
     nudge: Arc<watch::Sender<u64>>,
     /// The epoch up to which the feed has been followed.
     followed: AtomicU64,
     /// Whether the last answer came from a Redis without this installation's data.
     lost: AtomicBool,
-    /// Whether the hours that were read last had parts that weir did not write.
+    /// Whether the stability hours that were read last contained parts that weir did not write.
     junk: AtomicBool,
 }
 
 impl RedisStore {
-    /// Checks the settings. An unreachable server is not an error: it may come up later.
+    /// Checks the settings. An unreachable server is not an error, because it may become reachable later.
     pub fn open(settings: &RedisSettings) -> Result<Self, StoreOpenError> {
         let keys = KEY_NAMES
             .iter()
@@ -146,14 +148,14 @@ impl RedisStore {
         })
     }
 
-    /// A call of a script, with the keys that every script takes.
+    /// Prepares a call of a script, with the Redis keys that every script takes.
     fn call_with_keys<'a>(&self, script: &'a RedisScript) -> ScriptCall<'a> {
         let mut call = script.call();
         call.key(&self.keys);
         call
     }
 
-    /// The same with the generation, for scripts that require one.
+    /// Like `call_with_keys`, and adds the generation, for scripts that require one.
     fn prepare<'a>(&self, script: &'a RedisScript) -> ScriptCall<'a> {
         let mut call = self.call_with_keys(script);
         call.arg(self.generation.get().map_or("", String::as_str));
@@ -169,7 +171,7 @@ impl RedisStore {
         let reply = ScriptReply::read(self.link.call(call, effort, KeyNaming::Named).await?);
         let lost = matches!(reply, Err(StoreError::Unavailable(_)));
         if self.lost.swap(lost, Ordering::Relaxed) && !lost {
-            // Its data was restored, as far as a backup has it: the same server may have lost the rest.
+            // The data was restored, but only up to the time of the backup: the server may have lost later changes.
             self.link.advance_epoch();
         }
         let reply = reply?;
@@ -179,13 +181,14 @@ impl RedisStore {
         Ok(reply)
     }
 
-    /// Returns [`StoreError::Unavailable`] if the Redis was emptied or replaced since this node first saw it.
+    /// Checks the generation: returns [`StoreError::Unavailable`] if the Redis was emptied or replaced since this node first read
+    /// it.
     async fn check_generation(&self) -> Result<(), StoreError> {
         let call = self.prepare(&self.scripts.generation);
         self.call(&call, CallPolicy::Read(self.budget)).await.map(drop)
     }
 
-    /// A key and the exact text of its record, against which a change is checked.
+    /// Reads a key, and the exact text of its record, with which a change is checked.
     async fn read(&self, id: &KeyId) -> Result<Option<(String, KeyView)>, StoreError> {
         let mut call = self.prepare(&self.scripts.view);
         call.arg(id.as_str());
@@ -198,7 +201,7 @@ impl RedisStore {
         Ok(Some((text, view)))
     }
 
-    /// Replaces a key whose record has this text; `false` if that text has changed.
+    /// Replaces a key if its record still has this text. Returns `false` if the record has changed.
     async fn replace(&self, text: &str, before: &KeyView, after: &KeyView) -> Result<bool, StoreError> {
         let (old, new) = (&before.record, &after.record);
         let withdraws = new.state != KeyState::Active || (old.former.is_some() && new.former.is_none());
@@ -213,7 +216,7 @@ impl RedisStore {
         Ok(!self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?.is_conflict())
     }
 
-    /// A call of a script that adds a key.
+    /// Prepares a call of a script that adds a key.
     fn creation_call<'a>(
         &self,
         script: &'a RedisScript,
@@ -231,8 +234,8 @@ impl RedisStore {
         Ok(call)
     }
 
-    /// Deletes a key whose record has this text, empty for one that is deleted already; `false` if the record has another
-    /// one.
+    /// Deletes a key if its record still has this text, which is empty for a key that is deleted already. Returns `false` if the
+    /// record has another text.
     async fn remove_record(&self, id: &KeyId, text: &str) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts.delete);
         call.key(&self.gone_key).key(&self.former_key);
@@ -255,7 +258,7 @@ impl KeyStore for RedisStore {
         } else {
             Some(reply::record(&text)?)
         };
-        // Text that is not a grant belongs to another sign-in document.
+        // A text that is not a grant belongs to another sign-in document.
         let token = serde_json::from_str(&token).ok();
         Ok(KeyLookup { record, token, version })
     }
@@ -309,7 +312,7 @@ impl KeyStore for RedisStore {
     }
 
     async fn changes_since(&self, version: u64) -> Result<Changes, StoreError> {
-        // Read before the call: the next call notices a change during this one.
+        // The epoch is read before the call, so that the next call notices a change during this one.
         let epoch = *self.link.epochs().borrow();
         let mut call = self.prepare(&self.scripts.changes);
         call.arg(version);
@@ -317,7 +320,7 @@ impl KeyStore for RedisStore {
             .call(&call, CallPolicy::Read(self.budget))
             .await?
             .changes(version)?;
-        // Another server may lack changes that this node has seen, and have others under the same numbers.
+        // Another server may lack changes that this node has seen, and may have other changes with the same numbers.
         if self.followed.fetch_max(epoch, Ordering::Relaxed) < epoch {
             changes.digests = None;
         }
@@ -351,12 +354,14 @@ impl KeyStore for RedisStore {
 }
 
 fn contention_error(id: &KeyId) -> StoreError {
-    StoreError::Unavailable(format!("others keep changing {id}, try again"))
+    StoreError::Unavailable(format!(
+        "cannot change {id}, because other calls keep changing it; try again"
+    ))
 }
 
 impl RedisStore {
-    /// The server's time in milliseconds since the Unix epoch; in a cluster that of the master that owns the slot of the
-    /// keys.
+    /// Returns the server's time in milliseconds since the Unix epoch. In a cluster, that is the time of the master that owns the
+    /// hash slot of the store's keys.
     async fn now_ms(&self) -> Result<i64, StoreError> {
         let call = self.call_with_keys(&self.scripts.time);
         let told = self.call_alone(&call, CallPolicy::Read(ADMIN_BUDGET)).await?.text()?;

@@ -1,4 +1,4 @@
-//! The storage of state at providers, of sign-ins and of browser sessions, shared by all nodes.
+//! The storage of state at providers, of sign-ins and of browser sessions. All nodes share it.
 
 use std::time::Duration;
 
@@ -13,25 +13,26 @@ use crate::{
     store::StoreError,
 };
 
-/// How long state is remembered. Providers keep responses for 30 days (OpenAI, `store`), and no state of others is known to
-/// live longer.
+/// How long weir stores the owner of state at a provider. OpenAI keeps stored responses for 30 days, and no state of other
+/// providers is known to live longer.
 pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The maximum number of states that an embedded store remembers, some 100 bytes each; beyond it the older half is forgotten.
+/// Maximum number of states that an embedded store has, of some 100 bytes each. Beyond it, the older half is dropped.
 pub(crate) const EMBEDDED_SESSIONS_MAX: u64 = 1_000_000;
 
-/// The memory of state at providers: which account owns it and who serves it, kept for as long as providers keep such state.
-/// Account and identifier are stored as one digest, never in clear. State that is forgotten is no longer available to its
-/// account.
+/// The owners of state at providers (such as stored responses): which account owns a state, and which provider and credential
+/// serve it. It is stored for as long as providers keep such state. Account and identifier are stored as one digest, never in
+/// clear. An account can no longer use state whose owner has been dropped.
 #[async_trait]
 pub(crate) trait SessionStore: Send + Sync {
-    /// Who serves each of these states, in their order; `None` for one that is not remembered.
+    /// Returns which provider and credential serve each of these states, in the order of `states`; `None` for an unknown state.
     async fn recall(&self, states: &[StateKey]) -> Result<Vec<Option<ServedBy>>, StoreError>;
 
-    /// Remembers who serves these states, as of `now` (seconds since the Unix epoch). The latest call wins.
+    /// Stores which provider and credential serve these states, as of `now`, in seconds since the Unix epoch. The latest call
+    /// wins.
     async fn remember(&self, served: &[(StateKey, ServedBy)], now: i64) -> Result<(), StoreError>;
 }
 
-/// `provider/credential`: neither name has a slash.
+/// Returns `provider/credential`. Neither name contains a slash.
 pub(super) fn to_text(served_by: &ServedBy) -> String {
     format!("{}/{}", served_by.provider, served_by.credential)
 }
@@ -44,7 +45,7 @@ pub(super) fn from_text(text: &str) -> Option<ServedBy> {
     })
 }
 
-/// What every session store has to do, whatever its engine.
+/// The tests that every session store must pass, whatever its engine.
 #[cfg(test)]
 pub(crate) mod contract {
     use super::*;
@@ -57,7 +58,7 @@ pub(crate) mod contract {
         }
     }
 
-    /// The latest word stands, and nobody else's is heard.
+    /// The latest call wins, and a state of another account is not returned.
     pub(crate) async fn sessions_are_remembered_by_their_latest_word(store: &dyn SessionStore, now: i64) {
         let key = |id: &str| StateKey::new("account", StateId::new(id));
         assert_eq!(store.recall(&[key("a")]).await.unwrap(), [None]);
@@ -74,37 +75,38 @@ pub(crate) mod contract {
     }
 }
 
-/// The maximum number of documents in an embedded store, some kilobytes each at most; beyond it nobody can sign in.
+/// Maximum number of documents in an embedded store, of some kilobytes each at most. Beyond it, no sign-in is possible.
 pub(crate) const EMBEDDED_DOCUMENTS_MAX: usize = 100_000;
 
-/// The documents of sign-ins: texts under digests, shared by all nodes and kept for a while.
+/// The documents of sign-ins: texts that are stored for a limited time, each under a digest. All nodes share them.
 ///
-/// Access tokens are documents too; [`KeyStore::find`](crate::store::KeyStore::find) returns them, and the feed names those
-/// that end, so that they are cached as keys are. Backups do not include documents: after a restore people sign in again.
+/// Access tokens are documents too. [`KeyStore::find`](crate::store::KeyStore::find) returns them, and the feed contains the
+/// digests of those that end, so that they can be cached like keys. Backups do not include documents: after a restore, users sign
+/// in again.
 #[async_trait]
 pub(crate) trait SignInStore: Send + Sync {
-    /// The document of this name, as long as it is kept.
+    /// Returns the document with this name; `None` if there is none, or if it has expired.
     async fn document(&self, name: &KeyDigest) -> Result<Option<String>, StoreError>;
 
-    /// Makes a change in one atomic step, if the documents that it depends on are as expected. `false` if one is not; then
-    /// nothing has changed. An acknowledged change is durable by the engine's own measure.
+    /// Makes a change in one atomic step, if the documents on which it depends are as expected. Returns `false` if one is not;
+    /// then nothing has changed. An acknowledged change is durable by the engine's own measure.
     async fn exchange(&self, change: &DocumentChange) -> Result<bool, StoreError>;
 }
 
-/// A change of documents.
+/// A change of several documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DocumentChange {
-    /// The documents that must exist before, with this text; `None` for one that must not exist.
+    /// The documents that must exist before the change, each with this text; a document with `None` must not exist.
     pub expected: Vec<(KeyDigest, Option<String>)>,
-    /// The documents that exist afterwards, each for a number of seconds, at least 1.
+    /// The documents to store, each with its text and its lifetime in seconds, at least 1.
     pub put: Vec<(KeyDigest, String, u64)>,
-    /// The documents that are removed.
+    /// The documents to remove.
     pub removed: Vec<KeyDigest>,
     /// The access tokens that end with the change: they are removed, and every node is notified.
     pub ended: Vec<KeyDigest>,
 }
 
-/// What every store of sign-ins has to do, whatever its engine.
+/// The tests that every store of sign-ins must pass, whatever its engine.
 #[cfg(test)]
 pub(crate) mod sign_ins_contract {
     use super::*;
@@ -121,7 +123,7 @@ pub(crate) mod sign_ins_contract {
         (digest(number), text.map(str::to_owned))
     }
 
-    /// Nothing changes unless everything is as expected, and of two that expect the same one wins.
+    /// Nothing changes unless all documents are as expected. Of two changes with the same expectation, only one wins.
     pub(crate) async fn documents_change_all_at_once_or_not_at_all(store: &dyn SignInStore) {
         let text = async |number| store.document(&digest(number)).await.unwrap();
         assert_eq!(text(1).await, None);
@@ -155,7 +157,7 @@ pub(crate) mod sign_ins_contract {
         );
     }
 
-    /// A document is there for its time only.
+    /// A document exists only until it expires.
     pub(crate) async fn a_document_ends_with_its_time(store: &dyn SignInStore) {
         let short = DocumentChange {
             put: vec![(digest(1), "short".to_owned(), 1), put(2, "long")],
@@ -173,7 +175,7 @@ pub(crate) mod sign_ins_contract {
         assert_eq!(store.exchange(&anew).await, Ok(true));
     }
 
-    /// A token is found where keys are, is no key, and every node hears of its end.
+    /// A token is found by the same call as keys, is not a key, and its end is announced to every node.
     pub(crate) async fn an_access_token_is_found_until_it_ends(store: &(impl SignInStore + KeyStore)) {
         store.create(&digest(1), &record(1, 100)).await.unwrap();
         let grant = AccessGrant {
@@ -212,19 +214,19 @@ pub(crate) mod sign_ins_contract {
     }
 }
 
-/// The maximum number of sessions in an embedded store, some 200 bytes each; beyond it those that would end first are
+/// Maximum number of browser sessions in an embedded store, of some 200 bytes each. Beyond it, those that would expire first are
 /// removed.
 pub(crate) const EMBEDDED_WEB_SESSIONS_MAX: u64 = 20_000;
-/// The minimum interval between two visits that an embedded store records: each is a write to its disk. A session may end
-/// that much earlier than its lifetime without a visit says.
+/// The minimum interval between two visits that an embedded store records, because each record is a write to its disk. A session
+/// may therefore expire earlier than its idle lifetime, by up to this interval.
 pub(crate) const VISIT_RECORD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The digest of the text in a session's cookie, by which the session is found.
+/// The digest of the secret in a browser session's cookie. The store finds the session by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionDigest([u8; 32]);
 
 impl SessionDigest {
-    /// The digest of a cookie's text. Digests of different `kind`s differ.
+    /// Returns the digest of a cookie's secret. Different `kind`s give different digests.
     pub(crate) fn of(kind: &str, text: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(Sha256::digest(kind));
@@ -236,12 +238,12 @@ impl SessionDigest {
         &self.0
     }
 
-    /// The digest as hexadecimal text.
+    /// Returns the digest as hexadecimal text.
     pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads the text that [`Self::to_hex`] writes.
+    /// Parses the text that [`Self::to_hex`] returns; returns `None` for any other text.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         if text.len() != 2 * bytes.len() || !text.is_ascii() {
@@ -253,54 +255,56 @@ impl SessionDigest {
         Some(Self(bytes))
     }
 
-    /// A digest that an engine has stored as bytes.
+    /// Returns the digest whose bytes an engine has stored; `None` if the number of bytes is wrong.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 }
 
-/// The lifetimes of a session.
+/// The lifetimes of a browser session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionLifetime {
     /// The lifetime without a visit.
     pub(crate) idle: Duration,
-    /// The lifetime in all.
+    /// The maximum lifetime, even with visits.
     pub(crate) whole: Duration,
 }
 
-/// A session that has not ended, as the store has it.
+/// A browser session that has not expired, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedWebSession {
-    /// The digest by which it is found.
+    /// The digest of the session's cookie.
     pub(crate) id: SessionDigest,
-    /// The person.
+    /// The user who signed in.
     pub(crate) who: String,
-    /// When it ends without a further visit, in milliseconds since the Unix epoch.
+    /// When the session expires without a further visit, in milliseconds since the Unix epoch.
     pub(crate) idle_ends_ms: i64,
-    /// When it ends in any case, in milliseconds since the Unix epoch.
+    /// When the session expires even with visits, in milliseconds since the Unix epoch.
     pub(crate) ends_ms: i64,
 }
 
-/// The sessions of people in browsers, shared by all nodes. The text in a cookie is never stored, only its digest. Every
-/// method is atomic.
+/// The sessions of users in browsers, shared by all nodes. Of the secret in a cookie, only the digest is stored. Every method is
+/// atomic.
 ///
-/// A session ends by the store's clock: after some time without a visit, and at its end in any case.
+/// A session expires by the store's clock: after its idle lifetime without a visit, and at the end of its maximum lifetime.
 #[async_trait]
 pub(crate) trait WebSessionStore: Send + Sync {
-    /// Begins a session of `who`. An existing session becomes `who`'s, and its end does not change.
+    /// Begins a session of the user `who`. If the session exists, it becomes that of `who`, and its maximum lifetime does not
+    /// change.
     async fn begin(&self, id: &SessionDigest, who: &str, lasts: SessionLifetime) -> Result<(), StoreError>;
 
-    /// The person of a session; `None` if it has ended. This counts as a visit.
+    /// Returns the user of a session; `None` if it has expired or ended. This is recorded as a visit.
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// Ends a session and returns its person, to only one of several callers.
+    /// Ends a session and returns its user. Of several concurrent callers, only one gets the user.
     async fn end(&self, id: &SessionDigest) -> Result<Option<String>, StoreError>;
 
-    /// The sessions that have not ended, at most `most`: those that end last without a further visit, the last one first.
+    /// Returns at most `most` sessions that have not expired: those that would expire last without a further visit, the last
+    /// first.
     async fn list_web_sessions(&self, most: usize) -> Result<Vec<ListedWebSession>, StoreError>;
 }
 
-/// The behaviour of every engine.
+/// The tests that every store of browser sessions must pass, whatever its engine.
 #[cfg(test)]
 pub(crate) mod web_sessions_contract {
     use super::*;
@@ -332,7 +336,7 @@ pub(crate) mod web_sessions_contract {
         .await;
     }
 
-    /// All behaviours, on a store of its own.
+    /// All behaviours of browser sessions, on a new store.
     pub(crate) async fn web_sessions_are_kept(store: &dyn WebSessionStore) {
         let (mine, other) = (id("mine"), id("other"));
         assert_eq!(store.visit(&mine).await.unwrap(), None);

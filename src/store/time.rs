@@ -1,5 +1,5 @@
-//! The store's clock, as this node knows it. Records carry the store's time, so all nodes agree on the day of a row, whatever
-//! their own clocks say.
+//! The store's clock, as estimated by this node. Records have the store's time, so all nodes agree on the day of a row, even if
+//! their own clocks differ.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
@@ -8,25 +8,25 @@ use std::{
 
 use crate::{edges::clock, store::ledger::LedgerStore};
 
-/// How far this node's clock may differ from the store's before that is logged.
+/// The difference between this node's clock and the store's above which a warning is logged.
 pub(crate) const OFFSET_MAX: Duration = Duration::from_secs(30);
-/// An answer that took longer is not used.
+/// Maximum duration of a call that reads the store's time. The result of a longer call is not used, because it is too inexact.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const UNKNOWN: i64 = i64::MIN;
 
-/// The store's clock, estimated from its last answer and this node's monotonic clock.
+/// The store's clock, estimated from its last reply and this node's monotonic clock.
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     /// This node's monotonic clock at the start.
     began: Instant,
-    /// The store's clock at that moment, in milliseconds since the Unix epoch.
+    /// The store's clock at the time `began`, in milliseconds since the Unix epoch; `UNKNOWN` before the store's first reply.
     origin_ms: AtomicI64,
-    /// Whether it was logged that this node's clock is off.
+    /// Whether it has been logged that this node's clock differs.
     is_logged: AtomicBool,
 }
 
 impl StoreTime {
-    /// Until the store has answered, its clock is assumed to be this node's.
+    /// Creates an estimate. Until the store has replied, its clock is assumed to be equal to this node's.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             began: now,
@@ -35,7 +35,7 @@ impl StoreTime {
         }
     }
 
-    /// Records that the store's clock said `store_ms` between these two moments.
+    /// Records that the store's clock was `store_ms` at a moment between `asked` and `answered`.
     pub(crate) fn record(&self, store_ms: i64, asked: Instant, answered: Instant) {
         if answered.saturating_duration_since(asked) <= ANSWER_MAX {
             let origin = store_ms.saturating_sub(self.since_began(answered));
@@ -43,8 +43,8 @@ impl StoreTime {
         }
     }
 
-    /// The store's time at a moment, in milliseconds since the Unix epoch. While the store is unreachable, this node's
-    /// monotonic clock continues it.
+    /// Returns the store's time at the moment `now`, in milliseconds since the Unix epoch. While the store is unreachable, the
+    /// estimate continues with this node's monotonic clock.
     pub(crate) fn now_ms(&self, now: Instant) -> i64 {
         match self.origin_ms.load(Ordering::Relaxed) {
             UNKNOWN => clock::unix_millis(),
@@ -52,24 +52,24 @@ impl StoreTime {
         }
     }
 
-    /// The store's time in seconds.
+    /// Returns the store's time at the moment `now`, in seconds since the Unix epoch.
     pub(crate) fn now_seconds(&self, now: Instant) -> i64 {
         self.now_ms(now).div_euclid(1000)
     }
 
-    /// By how many milliseconds this node's clock is ahead of the store's; `None` until the store has answered.
+    /// Returns by how many milliseconds this node's clock is ahead of the store's; `None` until the store has replied.
     pub(crate) fn offset_ms(&self, now: Instant) -> Option<i64> {
         let is_known = self.origin_ms.load(Ordering::Relaxed) != UNKNOWN;
         is_known.then(|| clock::unix_millis().saturating_sub(self.now_ms(now)))
     }
 
-    /// Asks the store for its time, and logs when this node's clock is found to be off, and when it is right again.
+    /// Reads the store's time. Logs when this node's clock is found to differ, and when it is right again.
     pub(crate) async fn sync(&self, ledger: &dyn LedgerStore) {
         let asked = clock::instant();
         match ledger.now_ms().await {
             Ok(store_ms) => self.record(store_ms, asked, clock::instant()),
             Err(error) => {
-                tracing::debug!(%error, "the store does not return its time");
+                tracing::debug!(%error, "cannot read the store's time");
                 return;
             }
         }
@@ -96,7 +96,7 @@ impl StoreTime {
     }
 }
 
-/// Whether clocks differ by more than [`OFFSET_MAX`].
+/// Whether an offset is greater than [`OFFSET_MAX`].
 pub(crate) fn is_off(offset_ms: i64) -> bool {
     u128::from(offset_ms.unsigned_abs()) > OFFSET_MAX.as_millis()
 }

@@ -1,8 +1,8 @@
-//! The access log: one JSON line per request, written by its own thread ([`LineQueue`]). No field can hold a key, a prompt
-//! or an answer.
+//! The access log: one JSON line per request, written by a thread of its own ([`LineQueue`]). No field can contain a key, a
+//! prompt or an answer.
 //!
-//! Log rotation may rename the file at any time. The writer notices and opens or creates the file at its path; SIGHUP makes it
-//! check at once.
+//! Log rotation may rename the file at any time. The writer checks at intervals whether the file was renamed, and then opens or
+//! creates a file at the configured path. SIGHUP makes it check at once.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use crate::{
     telemetry::line_queue::{LineQueue, LineQueueSettings, LineSink, LogLine, ReopenableFile},
 };
 
-/// How long a line waits for others, so that not each request wakes the writer.
+/// The time for which a line waits for further lines, so that not each request wakes the writer.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// The target of the access log: `[log] access`.
@@ -30,17 +30,17 @@ const GATHER: Duration = Duration::from_millis(5);
 pub(crate) enum AccessLogTarget {
     /// Standard output.
     Stdout,
-    /// A file, to which lines are appended; created 0640 if it is missing.
+    /// A file to which lines are appended. If the file is missing, it is created with mode 0640.
     File(PathBuf),
     /// No access log.
     Off,
 }
 
-/// Why the access log cannot be opened.
+/// The reason why the access log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccessLogError {
     /// The file cannot be opened for appending.
-    #[error("access log {path}: {source}; check that the folder exists and that weir may write there")]
+    #[error("{path}: {source}; check that the folder exists and that weir may write there")]
     Open {
         /// The configured path.
         path: PathBuf,
@@ -48,11 +48,11 @@ pub(crate) enum AccessLogError {
         source: io::Error,
     },
     /// The writer thread cannot be started.
-    #[error("access log: the writer thread cannot be started: {0}")]
+    #[error("the writer thread cannot be started: {0}")]
     Thread(io::Error),
 }
 
-/// The access log. Shared in an `Arc`; call [`AccessLog::close`] at the end of the process.
+/// The access log, which is shared in an `Arc`. Call [`AccessLog::close`] before the process ends.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
     lines: Option<LineQueue<Box<RequestRecord>>>,
@@ -65,7 +65,7 @@ impl LogLine for Box<RequestRecord> {
 }
 
 impl AccessLog {
-    /// Opens the target and starts the writer; `queue_lines` (at least 1) is `[log] access_queue_lines`.
+    /// Opens the target and starts the writer. `queue_lines` is `[log] access_queue_lines`, at least 1.
     pub(crate) fn open(target: &AccessLogTarget, queue_lines: usize) -> Result<Self, AccessLogError> {
         let sink = match target {
             AccessLogTarget::Off => return Ok(Self { lines: None }),
@@ -82,27 +82,27 @@ impl AccessLog {
         Ok(Self { lines: Some(lines) })
     }
 
-    /// Takes the record out and hands it to the writer. Never waits: if the queue is full, the record is dropped and counted.
+    /// Takes the record and passes it to the writer. Never waits: if the queue is full, the record is dropped and counted.
     pub(crate) fn write(&self, record: &mut RequestRecord) {
         if let Some(lines) = &self.lines {
             lines.write(Box::new(std::mem::take(record)));
         }
     }
 
-    /// The number of lines lost so far: the queue was full, or the target could not be written.
+    /// The number of lines lost so far, because the queue was full or the target could not be written.
     pub(crate) fn dropped(&self) -> u64 {
         self.lines.as_ref().map_or(0, LineQueue::dropped)
     }
 
-    /// Has the writer open its file again, for log rotation. Lines that are already queued may still go to the old file.
+    /// Makes the writer open its file again after a log rotation. Lines that are already queued may still go to the old file.
     pub(crate) fn reopen(&self) {
         if let Some(lines) = &self.lines {
             lines.reopen();
         }
     }
 
-    /// Writes the queued lines and ends the writer, waiting at most `wait`. Returns `false` if the target hung before all were
-    /// written. Later records are dropped and counted.
+    /// Writes the queued lines and ends the writer. Waits at most `wait`; returns `false` if the target did not accept all lines
+    /// in that time. Later records are dropped and counted.
     pub(crate) fn close(&self, wait: Duration) -> bool {
         self.lines.as_ref().is_none_or(|lines| lines.close(wait))
     }
@@ -115,64 +115,67 @@ fn open_file(path: &Path) -> Result<ReopenableFile, AccessLogError> {
     })
 }
 
-/// Prints times with milliseconds, even if they are zero.
+/// Prints times with three decimal places for the seconds, even if these are zero.
 static TIME: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
-/// One finished request. It deliberately has no field for a key, a prompt, an answer or a client's address.
+/// The access-log entry of one finished request. It deliberately has no field for a key, a prompt, an answer or a client's
+/// address.
 ///
-/// The fields of type `&'static str` come from closed sets (`as_str` of an enum), so they are safe as metric labels; of the
-/// others, only [`RequestRecord::model`] and [`RequestRecord::provider`] are, and only if the catalogue has them.
+/// Fields of type `&'static str` come from closed sets (`as_str` of an enum), so they can be metric labels. Of the other fields,
+/// only [`RequestRecord::model`] and [`RequestRecord::provider`] can be labels, and only if the catalogue has them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestRecord {
-    /// When the request arrived, in milliseconds since the Unix epoch; `time` in the line, as RFC 3339 in UTC.
+    /// The time at which the request arrived, in milliseconds since the Unix epoch. The line has it as `time`, in RFC 3339 form
+    /// and UTC.
     pub time_unix_ms: i64,
-    /// weir's own identifier of the request, also sent to the client.
+    /// weir's own identifier of the request, which the client gets, too.
     pub request_id: SmolStr,
-    /// The identifier (never the text) of the key, if it was found.
+    /// The identifier (never the secret) of the key; `None` if no key was found.
     pub key_id: Option<SmolStr>,
-    /// The account that the key belongs to.
+    /// The account to which the key belongs; `None` if no key was found.
     pub account: Option<SmolStr>,
-    /// `Protocol::as_str`, if the path belongs to one.
+    /// `Protocol::as_str`; `None` if the path belongs to no protocol.
     pub protocol: Option<&'static str>,
-    /// `Operation` in snake case, if the path names one.
+    /// The name of the operation in snake case; `None` if the path names no operation.
     pub operation: Option<&'static str>,
-    /// The model name that the client sent; only if it has the form of one, so that no prompt slips in.
+    /// The model's name as the client sent it. Recorded only if it has the form of such a name, so that the log cannot contain a
+    /// prompt.
     pub model_asked: Option<SmolStr>,
-    /// The catalogue model that served the request.
+    /// The catalogue's name of the model that served the request; `None` if the request was not admitted.
     pub model: Option<SmolStr>,
-    /// The provider that the request was sent to.
+    /// The provider to which the request was sent; `None` if it was sent to none.
     pub provider: Option<SmolStr>,
-    /// The HTTP status sent to the client; 0 if it left before one was sent.
+    /// The HTTP status that the client got; 0 if it disconnected before it got one.
     pub status: u16,
-    /// `End::label`: how the request ended.
+    /// How the request ended: `End::label`.
     pub outcome: &'static str,
-    /// `Refusal::reason`, if weir itself refused it.
+    /// `Refusal::reason`, if weir itself refused the request; `None` otherwise.
     pub refusal: Option<&'static str>,
     /// Whether the answer was a stream.
     pub stream: bool,
-    /// From arrival to the first generated content, in milliseconds.
+    /// The time from the request's arrival to the first generated content, in milliseconds; `None` without such content.
     pub ttft_ms: Option<u64>,
-    /// From arrival to the end of the answer, in milliseconds.
+    /// The time from the request's arrival to the end of the answer, in milliseconds.
     pub latency_ms: u64,
-    /// The number of attempts at providers: 0 for weir's own refusals, 2 after one retry.
+    /// The number of attempts at providers: 0 if weir refused the request itself, 2 after one retry.
     pub attempts: u32,
-    /// Bytes of the request body as received.
+    /// The number of bytes of the request's body, after decoding.
     pub request_bytes: u64,
-    /// Bytes of the response body as sent.
+    /// The number of bytes of the answer's body, as the provider or weir itself sent it.
     pub response_bytes: u64,
-    /// The tokens that the provider reported.
+    /// The token counts that the provider reported; `None` if it reported none.
     pub usage: Option<Usage>,
-    /// Why the model stopped, in the protocol's own word (`finish_reason::word`).
+    /// The reason why the model stopped, in the protocol's own word (`finish_reason::word`); `None` if unknown.
     pub finish_reason: Option<&'static str>,
-    /// The HTTP version that the client spoke: 1 or 2; 0 if unknown. `http` in the line.
+    /// The HTTP version that the client used: 1 or 2; 0 if unknown. The line has it as `http`.
     pub client_version: u8,
 }
 
 impl RequestRecord {
-    /// Appends the line, a JSON object without its line break. Unknown values are left out.
+    /// Appends the line as a JSON object without a line break. Unknown values are left out.
     ///
     /// # Errors
-    /// The time cannot be written.
+    /// The time is out of range for RFC 3339.
     pub(crate) fn write_json(&self, line: &mut Vec<u8>) -> serde_json::Result<()> {
         let Self {
             time_unix_ms,
@@ -237,7 +240,7 @@ impl RequestRecord {
     }
 }
 
-/// Writes the counts that are not zero: most requests have three.
+/// Writes the token counts that are not zero; most requests have three of them.
 fn write_usage(usage: &Usage, json: &mut JsonWriter<'_>) -> serde_json::Result<()> {
     json.put(r#","usage":{"#);
     let mut before = "\"";
@@ -251,7 +254,7 @@ fn write_usage(usage: &Usage, json: &mut JsonWriter<'_>) -> serde_json::Result<(
     Ok(())
 }
 
-/// Milliseconds since the Unix epoch as RFC 3339 in UTC; `None` if the time is out of range.
+/// Converts milliseconds since the Unix epoch to RFC 3339 in UTC; returns `None` if the time is out of range.
 fn rfc3339(unix_ms: i64) -> Option<String> {
     let time = jiff::Timestamp::from_millisecond(unix_ms).ok()?;
     Some(TIME.timestamp_to_string(&time))

@@ -1,6 +1,6 @@
-//! Facts of this node that need attention: conditions on its metrics at this moment, and counters that grew recently. Each is the
-//! condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the alert waits. A test compares both, and
-//! lists the alerts that only Prometheus can evaluate.
+//! Facts about this node that need an operator's attention: conditions on the current values of its metrics, and counters that
+//! grew recently. Each fact is the condition of an alert (`conf/prometheus/alerts.yml`), without the time for which the alert
+//! waits. A test compares the facts with the alerts, and lists the alerts that only Prometheus can evaluate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,46 +20,46 @@ use crate::{
     telemetry::metrics::{MetricReading, MetricSeries, Metrics},
 };
 
-/// The interval at which growth is looked for, independent of readers.
+/// The interval at which counters are checked for growth, whether or not anyone reads the facts.
 const INTERVAL: Duration = Duration::from_secs(30);
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// A condition on a metric.
 struct Fact {
-    /// The name of its alert, which the operations guide explains.
+    /// The name of the fact's alert, which the operations guide explains.
     alert: &'static str,
     signal: Signal,
     threshold: Threshold,
-    /// The sentence for people: `{}` stands for the value, `{ago}` for the time since it last grew, and a label's name in braces
-    /// for its value.
+    /// The sentence that users read. In it, `{}` is replaced by the value, `{ago}` by the time since the value last grew, and the
+    /// name of a label in braces by the label's value.
     sentence: &'static str,
 }
 
-/// Reads a metric.
+/// A function that reads a metric.
 type MetricReader = fn(&Metrics) -> MetricReading;
 
-/// A value that is computed from metrics.
+/// The value that a fact compares, computed from metrics.
 enum Signal {
     Value(MetricReader),
     Magnitude(MetricReader),
     Divided(MetricReader, u32),
     /// The first metric as a share of the second; no value while the second is 0.
     Share(MetricReader, MetricReader),
-    /// The seconds until a Unix time.
+    /// The number of seconds until the Unix time that the metric contains.
     Until(MetricReader),
 }
 
-/// The limit of a value.
+/// The limit at which a value becomes a fact.
 enum Threshold {
     Is(f64),
     Over(f64),
     Under(f64),
     UnderDays(u32),
-    /// Over the first number, and grown within the second number of minutes.
+    /// The value is over the first number, and grew within the second number of minutes.
     Grown(f64, u32),
 }
 
-/// Declares the facts. The doc comment is the sentence.
+/// Declares the facts. The doc comment of each is its sentence.
 macro_rules! facts {
     ($($(#[doc = $sentence:literal])+ $alert:ident = $signal:expr, $threshold:expr;)*) => {
         const FACTS: &[Fact] = &[$(Fact {
@@ -71,8 +71,8 @@ macro_rules! facts {
     };
 }
 
-// Of the facts of one metric, the most severe is first. Low balances, providers and warnings of the store have their own lines
-// on the overview.
+// Of several facts about one metric, the most severe comes first. Low balances, providers and warnings of the store have lines of
+// their own on the overview page.
 facts! {
     /// the journal takes no records, so no request is admitted
     WeirJournalDown = Value(|m| m.journal.up.read()), Is(0.0);
@@ -90,22 +90,22 @@ facts! {
     WeirSettlementsLate = Divided(|m| m.journal.oldest_ms.read(), 1000), Over(60.0);
     /// {} charges wait for the store
     WeirJournalGrowing = Value(|m| m.journal.unacknowledged.read()), Over(10_000.0);
-    /// the log's {sink} lack rows that are {} seconds old
+    /// the log sink {sink} lacks rows that are {} seconds old
     WeirLogSinkBehind = Value(|m| m.log.behind_seconds.read()), Over(7_200.0);
-    /// the log's {sink} lost rows {ago} ({} since the start)
+    /// the log sink {sink} lost rows {ago} ({} since the start)
     WeirLogSinkDropped = Value(|m| m.log.dropped.read()), Grown(0.0, 60);
     /// keys use their grace: {} USD are not charged yet
     WeirGraceInUse = Divided(|m| m.money.grace_committed.read(), 1_000_000_000), Over(0.0);
     /// a request cost {} USD more than was held for it, {ago}
     WeirOverspendBoundExceeded
         = Divided(|m| m.money.overspend_bound.read().with_label("part", "request"), 1_000_000_000), Grown(1.0, 60);
-    /// {} hours of this node are missing in the public record
+    /// the public record lacks {} hours of this node
     WeirStabilityRecordBehind = Value(|m| m.store.stability_untold_hours.read()), Over(0.0);
     /// the store's memory is full: {} of it is used
     WeirStoreMemoryExhausted = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.95);
     /// the store's memory is nearly full: {} of it is used
     WeirStoreMemoryLow = Share(|m| m.store.memory_used.read(), |m| m.store.memory_max.read()), Over(0.8);
-    /// the clock is {} seconds off from the store's
+    /// this node's clock differs from the store's by {} seconds
     WeirClockOff = Magnitude(|m| m.store.clock_offset.read()), Over(30.0);
     /// {provider} refused weir's own credential {ago} ({} since the start)
     WeirProviderCredentialRefused = Value(|m| m.providers.credential_refused.read()), Grown(0.0, 10);
@@ -116,13 +116,13 @@ facts! {
     /// a request was refused for lack of memory for bodies {ago} ({} of {protocol} since the start)
     WeirBodyMemoryExhausted
         = Value(|m| m.requests.refusals.read().with_label("reason", "body_budget_exhausted")), Grown(0.0, 5);
-    /// the last reload failed and an older configuration is in force: `weir check` says why
+    /// the last reload failed, so an older configuration is in force: `weir check` displays the errors
     WeirConfigReloadFailed = Value(|m| m.program.reload_failed.read()), Is(1.0);
-    /// the certificate for {name} ({key}) of [{listener}] ends today, or has ended
+    /// the certificate for {name} ({key}) of [{listener}] expires today, or has expired
     WeirCertificateEnded = Until(|m| m.connections.certificate_end.read()), Under(86_400.0);
-    /// the certificate for {name} ({key}) of [{listener}] ends within two weeks
+    /// the certificate for {name} ({key}) of [{listener}] expires within two weeks
     WeirCertificateEnds = Until(|m| m.connections.certificate_end.read()), UnderDays(14);
-    /// file descriptors run out: {} of them are open
+    /// file descriptors run out: {} of the allowed ones are open
     WeirDescriptorsLow = Share(|m| m.process.open_fds.read(), |m| m.process.max_fds.read()), Over(0.8);
     /// lines of the access log were lost {ago} ({} since the start)
     WeirAccessLogDropped = Value(|m| m.log.access_dropped.read()), Grown(0.0, 5);
@@ -130,28 +130,28 @@ facts! {
     WeirDiagnosticsDropped = Value(|m| m.log.diagnostics_dropped.read()), Grown(0.0, 5);
 }
 
-/// Evaluates the facts of this node, and remembers when its counters last grew.
+/// Evaluates the facts about this node, and stores when each counter last grew.
 pub(crate) struct AttentionMonitor {
     metrics: Arc<Metrics>,
     alarms: Mutex<Alarms>,
 }
 
 impl AttentionMonitor {
-    /// Evaluates the facts by `metrics`, which have not counted anything yet.
+    /// Creates the monitor for `metrics`, which have not counted anything yet.
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         let alarms = Mutex::default();
         Self { metrics, alarms }
     }
 
-    /// Looks for growth until `stopped` turns true.
+    /// Checks the counters for growth until `stopped` becomes true.
     pub(crate) async fn watch(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         while timeout(INTERVAL, stopped.wait_for(|stopped| *stopped)).await.is_err() {
             self.sentences(clock::unix_seconds(), clock::instant());
         }
     }
 
-    /// A sentence for each fact that needs attention now. `unix` is in seconds since the Unix epoch, `now` the same moment by the
-    /// monotonic clock.
+    /// Returns a sentence for each fact that needs attention now. `unix` is the time in seconds since the Unix epoch, and `now`
+    /// is the same time by the monotonic clock.
     pub(crate) fn sentences(&self, unix: i64, now: Instant) -> Vec<String> {
         let mut alarms = self.alarms.lock();
         self.metrics
@@ -161,7 +161,7 @@ impl AttentionMonitor {
 
 fn sentences(metrics: &Metrics, alarms: &mut Alarms, (unix, now): (i64, Instant)) -> Vec<String> {
     let mut sentences = Vec::new();
-    // A certificate that has ended also ends within two weeks: the most severe fact of a series is enough.
+    // A certificate that has expired also expires within two weeks. Only the most severe fact about a series is reported.
     let mut seen = BTreeSet::new();
     for fact in FACTS {
         let MetricReading { metric, series } = fact.signal.read(metrics, unix);
@@ -180,21 +180,21 @@ fn sentences(metrics: &Metrics, alarms: &mut Alarms, (unix, now): (i64, Instant)
     sentences
 }
 
-/// A metric's name, and the labels of one of its series.
+/// A metric's name, with the labels of one of the metric's series.
 type SeriesId = (String, Vec<(String, String)>);
 
-/// The series that are watched for growth and are above zero.
+/// The series that are checked for growth and are above zero.
 #[derive(Default)]
 struct Alarms(BTreeMap<SeriesId, Alarm>);
 
-/// The highest value of a series, and when it was first seen.
+/// The highest value of a series, and the time at which that value was first read.
 struct Alarm {
     value: f64,
     grew: Instant,
 }
 
 impl Alarms {
-    /// Records the value of a series, which begins at zero, and returns the time since it last grew.
+    /// Records the value of a series, which begins at zero. Returns the time since the value last grew; `None` if it never did.
     fn observe(&mut self, id: &SeriesId, value: f64, now: Instant) -> Option<Duration> {
         if self.0.get(id).map_or(0.0, |alarm| alarm.value) < value {
             self.0.insert(id.clone(), Alarm { value, grew: now });
@@ -219,7 +219,7 @@ impl Fact {
 }
 
 impl Signal {
-    /// The metric that the signal is computed from, with the signal's values.
+    /// Reads the metric from which the signal is computed, and replaces its values by the signal's.
     fn read(&self, metrics: &Metrics, now: i64) -> MetricReading {
         let now = f64::from(u32::try_from(now).unwrap_or(u32::MAX));
         let each = |mut reading: MetricReading, value: &dyn Fn(f64) -> f64| {
@@ -251,10 +251,10 @@ impl Signal {
 }
 
 impl Threshold {
-    /// Whether a value, which last grew `age` ago, needs attention.
+    /// Whether a value needs attention. `age` is the time since the value last grew.
     fn is_reached(&self, value: f64, age: Option<Duration>) -> bool {
         match *self {
-            // Gauges that are 0 or 1.
+            // The metric is a gauge that is 0 or 1.
             Is(wanted) => (value - wanted).abs() < 0.5,
             Over(limit) => value > limit,
             Under(limit) => value < limit,

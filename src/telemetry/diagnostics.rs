@@ -1,10 +1,10 @@
-//! weir's messages on standard error.
+//! weir's diagnostic messages on standard error.
 //!
-//! At debug level Pingora and other libraries print whole requests with their credentials, and at higher levels bytes
-//! from providers and clients. The configured level therefore applies to weir's own events only. Of other crates only warnings
-//! and errors are shown, and nothing where weir reports the same in its own words.
+//! At debug level, Pingora and other libraries print complete requests with their credentials. At higher levels they print bytes
+//! from providers and clients. Therefore the configured level applies to weir's own messages only. Other crates can print only
+//! warnings and errors, and nothing that weir reports in its own words.
 //!
-//! A thread of its own writes the messages ([`LineQueue`]): no other thread ever waits for standard error.
+//! A thread of its own writes the messages ([`LineQueue`]), so no other thread ever waits for standard error.
 
 use std::{
     io::{self, Write},
@@ -20,39 +20,39 @@ use super::{
     metrics::Metrics,
 };
 
-/// Maximum number of messages that wait to be written. Further ones are dropped and counted.
+/// The maximum number of messages that wait to be written. Further messages are dropped and counted.
 const QUEUE_LINES: usize = 1024;
-/// The timeout for writing the last messages at the end of the process.
+/// The timeout for writing the remaining messages at the end of the process.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
-/// Libraries that may log less than others, or nothing. Pingora's proxy logs each client that leaves as an error and quotes
-/// providers' heads; its connections repeat what weir logs about the request; `rustls` quotes a TLS peer's certificates and
-/// alerts.
+/// Libraries with a stricter level than other libraries. Pingora's proxy logs each client that disconnects as an error, and
+/// quotes heads from providers. Pingora's connection code repeats what weir logs about the request. `rustls` quotes the
+/// certificates and alerts of a TLS peer.
 const QUIET: [(&str, LevelFilter); 6] = [
     ("pingora_proxy", LevelFilter::OFF),
     ("pingora_load_balancing", LevelFilter::OFF),
     ("pingora_core", LevelFilter::ERROR),
     ("pingora_core::apps", LevelFilter::OFF),
-    // Warns of a provider that sends more than its answer; weir logs the answer itself.
+    // It warns of a provider that sends more than its answer. weir itself logs such an answer.
     ("pingora_pool", LevelFilter::ERROR),
     ("rustls", LevelFilter::OFF),
 ];
 
-/// Why diagnostics cannot be set up.
+/// The reason why diagnostic messages cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiagnosticsError {
-    /// The level is unknown.
+    /// The configured level is unknown.
     #[error("log level `{0}` is unknown: use off, error, warn, info, debug or trace")]
     Level(String),
-    /// Diagnostics were set up before.
-    #[error("diagnostics are already set up: {0}")]
+    /// Diagnostic messages have already been set up in this process.
+    #[error("cannot set up the diagnostic messages a second time: {0}")]
     AlreadySet(String),
-    /// The thread that writes them cannot be started.
-    #[error("the thread that writes messages cannot be started: {0}")]
+    /// The thread that writes the messages cannot be started.
+    #[error("cannot start the thread that writes messages to standard error: {0}")]
     Thread(io::Error),
 }
 
-/// Writes messages to standard error. Dropping this, at the end of the process, writes the last ones.
+/// Writes messages to standard error. Drop this value at the end of the process, which writes the remaining messages.
 #[derive(Debug)]
 #[must_use = "messages after this is dropped are lost"]
 pub(crate) struct Diagnostics {
@@ -71,14 +71,15 @@ impl LogLine for Message {
 }
 
 impl Diagnostics {
-    /// Sends events of `tracing` and records of `log` (Pingora's) to standard error, one plain line each. Once per process.
+    /// Sends the events of `tracing` and the records of `log` (Pingora's) to standard error, one plain line each. Works once per
+    /// process.
     pub(crate) fn start(level: &str) -> Result<Self, DiagnosticsError> {
         let filter = filter(level)?;
         let diagnostics = Self::to(standard_error(), QUEUE_LINES).map_err(DiagnosticsError::Thread)?;
         tracing_subscriber::fmt()
             .compact()
             .with_ansi(false)
-            // Otherwise the logging thread itself would write formatting errors to standard error.
+            // Otherwise the thread that logs would itself write formatting errors to standard error.
             .log_internal_errors(false)
             .with_writer(diagnostics.writer())
             .with_env_filter(filter)
@@ -103,7 +104,7 @@ impl Diagnostics {
         move || MessageWriter(Arc::clone(&lines))
     }
 
-    /// Reports the number of lost messages in `metrics`.
+    /// Adds a sampler to `metrics` that reports the number of lost messages.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let lines = Arc::clone(&self.lines);
         metrics.add_sampler(move |metrics| metrics.log.diagnostics_dropped.raise_to(lines.dropped()));
@@ -112,16 +113,16 @@ impl Diagnostics {
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
-        // Messages that cannot be written in time are given up.
+        // Messages that cannot be written in time are lost.
         let _written = self.lines.close(FLUSH_WAIT);
     }
 }
 
-/// Writes to standard error why the process ends, and waits a moment until that is written.
+/// Writes the reason why the process ends to standard error, and waits up to [`FLUSH_WAIT`] until it is written.
 pub(crate) fn print_last(text: &str) {
     let text = format!("{text}\n");
     match Diagnostics::to(standard_error(), 1) {
-        // Dropped at once, which writes it.
+        // The queue is dropped at once, which writes the message.
         Ok(last) => last.lines.write(Message(text.as_bytes().into())),
         Err(_) => {
             let _written = io::stderr().write_all(text.as_bytes());
@@ -133,7 +134,7 @@ fn standard_error() -> LineSink {
     LineSink::Stream(Box::new(io::stderr()))
 }
 
-/// The writer that `tracing` uses: it gets each message in one call.
+/// The writer that `tracing` uses. It gets each message in one call.
 struct MessageWriter(Arc<LineQueue<Message>>);
 
 impl Write for MessageWriter {
@@ -148,7 +149,7 @@ impl Write for MessageWriter {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, DiagnosticsError> {
-    // Spelled out, because `tracing` would also accept numbers and odd spellings.
+    // Listed one by one, because `tracing` would also accept numbers and other spellings.
     let own = match level {
         "off" => LevelFilter::OFF,
         "error" => LevelFilter::ERROR,

@@ -1,8 +1,8 @@
-//! A queue of lines that a thread of its own writes to a file or a stream, which log rotation may rename.
+//! A queue of lines. A thread of its own writes the lines to a stream, or to a file that log rotation may rename.
 //!
-//! A thread that logs hands its line over and never waits for a disk, a pipe or its reader. The queue is bounded: if it is
-//! full, lines are dropped and counted, because serving matters more than logging. Once all queued lines are written again,
-//! the loss is reported once.
+//! A thread that logs puts its line into the queue and never waits for a disk, a pipe or the reader of a pipe. The queue is
+//! bounded. If it is full, lines are dropped and counted, because serving requests matters more than logging. Once all queued
+//! lines can be written again, the loss is reported once.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use crate::edges::clock;
 
 /// The minimum interval between two checks whether the file is still the one at its path.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes collected before a write when lines come faster than they are written.
+/// The number of bytes that are collected before a write, if lines come faster than they are written.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A value that can be written as a line.
@@ -34,24 +34,24 @@ pub(super) trait LogLine: Send + 'static {
     /// Appends the line without its line break.
     ///
     /// # Errors
-    /// A value cannot be written.
+    /// The line cannot be formatted.
     fn append_to(&self, line: &mut Vec<u8>) -> io::Result<()>;
 }
 
-/// The names and sizes of a queue.
+/// The names and limits of a queue of lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineQueueSettings {
     /// The queue's name in messages.
     pub name: &'static str,
-    /// The name of its thread.
+    /// The name of the writing thread.
     pub thread: &'static str,
-    /// Maximum number of waiting lines, at least 1.
+    /// The maximum number of lines that wait to be written, at least 1.
     pub lines_max: usize,
-    /// How long a line waits for others, so that the writer writes several at once.
+    /// The time for which a line waits for further lines, so that the writer writes several at once.
     pub gather: Duration,
 }
 
-/// The queue. Call [`LineQueue::close`] at the end of the process.
+/// A queue of lines with its writing thread. Call [`LineQueue::close`] before the process ends.
 #[derive(Debug)]
 pub(super) struct LineQueue<L> {
     queue: SyncSender<Job<L>>,
@@ -62,7 +62,7 @@ pub(super) struct LineQueue<L> {
 #[derive(Debug)]
 enum Job<L> {
     Line(L),
-    /// Something in [`WriterSignals`] has changed.
+    /// A flag in [`WriterSignals`] has changed.
     Wake,
 }
 
@@ -74,10 +74,10 @@ struct WriterSignals {
 }
 
 impl<L: LogLine> LineQueue<L> {
-    /// Starts the writer.
+    /// Starts the writing thread.
     ///
     /// # Errors
-    /// Its thread cannot be started.
+    /// The thread cannot be started.
     pub(super) fn start(sink: LineSink, settings: LineQueueSettings) -> io::Result<Self> {
         let (queue, jobs) = sync_channel(settings.lines_max.max(1));
         let (ended, done) = sync_channel(1);
@@ -94,7 +94,7 @@ impl<L: LogLine> LineQueue<L> {
         };
         let body = move || {
             writer.run(&jobs);
-            // Maybe `close` does not wait.
+            // This fails if `close` does not wait, which does no harm.
             let _sent = ended.try_send(());
         };
         std::thread::Builder::new()
@@ -107,75 +107,78 @@ impl<L: LogLine> LineQueue<L> {
         })
     }
 
-    /// Hands a line to the writer. Never waits: if the queue is full, the line is dropped and counted.
+    /// Passes a line to the writing thread. Never waits: if the queue is full, the line is dropped and counted.
     pub(super) fn write(&self, line: L) {
         if self.queue.try_send(Job::Line(line)).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The number of lines lost so far: the queue was full, or they could not be written.
+    /// The number of lines lost so far, because the queue was full or the lines could not be written.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Has the writer open its file again, for log rotation. Lines that are already queued may still go to the old file.
+    /// Makes the writing thread open its file again after a log rotation. Lines that are already queued may still go to the old
+    /// file.
     pub(super) fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Writes the queued lines and ends the writer, waiting at most `wait`. Returns `false` if the sink hung before all were
-    /// written. Later lines are dropped and counted.
+    /// Writes the queued lines and ends the writing thread. Waits at most `wait`; returns `false` if the stream or file did not
+    /// accept all lines in that time. Later lines are dropped and counted.
     pub(super) fn close(&self, wait: Duration) -> bool {
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
         let done = self.done.lock();
-        // Disconnected: already closed.
+        // If the sender is disconnected, the queue is already closed.
         !matches!(done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Wakes the writer. A full queue needs no waking: the writer checks the flags before it sleeps.
+    /// Wakes the writing thread. If the queue is full, that is not needed, because the thread checks the flags before it sleeps.
     fn wake(&self) {
         let _full_or_closed = self.queue.try_send(Job::Wake);
     }
 }
 
-/// A change in the state of the sink.
+/// A change between working and failing writes.
 #[derive(Debug)]
 enum SinkEvent {
-    /// Writing has begun to fail.
+    /// Writes have begun to fail.
     Failed(io::Error),
-    /// Writing works again.
+    /// Writes work again.
     Recovered,
-    /// All queued lines are written, after this many were lost.
+    /// All queued lines have been written, after this many lines were lost.
     LinesLost(u64),
 }
 
-/// Logs an event of the sink of queue `name`.
+/// Logs an event of the queue with this `name`.
 fn log_event(name: &str, event: SinkEvent) {
     match event {
-        SinkEvent::Failed(error) => tracing::error!(%error, "{name} cannot be written; lines are lost"),
-        SinkEvent::Recovered => tracing::info!("{name} is written again"),
-        // An error, because the lost lines may have been errors.
+        SinkEvent::Failed(error) => {
+            tracing::error!(%error, "cannot write to {name}: lines are lost until writes work again")
+        }
+        SinkEvent::Recovered => tracing::info!("writes to {name} work again"),
+        // This is an error, because the lost lines may have been errors.
         SinkEvent::LinesLost(lost) => tracing::error!(
             lost,
-            "{name}: lines were lost because they could not be written in time; it is written again"
+            "{name}: lines were lost because they could not be written in time; writes work again"
         ),
     }
 }
 
-/// The writing thread's state.
+/// The state of the writing thread.
 struct LineWriter<R> {
     sink: BufWriter<LineSink>,
     line: Vec<u8>,
     gather: Duration,
     shared: Arc<WriterSignals>,
-    /// Whether the last write failed.
+    /// Whether the most recent write failed.
     failing: bool,
-    /// The number of lost lines that were reported.
+    /// The number of lost lines that have been reported.
     reported: u64,
-    /// When the path was last checked.
+    /// The time of the most recent check whether the file was renamed.
     checked_at: Instant,
     report: R,
 }
@@ -183,7 +186,7 @@ struct LineWriter<R> {
 impl<R: FnMut(SinkEvent)> LineWriter<R> {
     fn run<L: LogLine>(mut self, jobs: &Receiver<Job<L>>) {
         loop {
-            // Read before the queue: lines handed over before the end are written.
+            // Read before the queue, so that lines which were queued before the close are written.
             let closing = self.shared.closing.load(Ordering::SeqCst);
             let job = match jobs.try_recv() {
                 Ok(job) => job,
@@ -191,9 +194,9 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
                 Err(TryRecvError::Empty) => {
                     self.flush();
                     match jobs.try_recv() {
-                        // It came during the flush: the queue is not at its end.
+                        // A line came during the flush, so the queue is not empty.
                         Ok(job) => job,
-                        // The report may be a line of this very queue.
+                        // The report may itself be a line of this queue.
                         Err(_) if self.report_loss() => continue,
                         Err(_) if closing => break,
                         Err(_) => {
@@ -231,7 +234,8 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         }
     }
 
-    /// Writes the buffer out. Only this shows that the sink works: a line that fits into the buffer has not reached it.
+    /// Writes the buffer to the stream or file. Only this proves that writes work, because a line that fits into the buffer has
+    /// not reached the stream or file.
     fn flush(&mut self) {
         if !self.sink.buffer().is_empty() {
             let flushed = self.sink.flush();
@@ -243,7 +247,7 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         self.shared.dropped.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// Reports how many lines were lost since the last report, unless writing still fails. Returns whether it reported.
+    /// Reports how many lines were lost since the last report, unless writes still fail. Returns whether it has reported.
     fn report_loss(&mut self) -> bool {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         if self.failing || dropped == self.reported {
@@ -264,7 +268,7 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
         self.sink.get_ref().was_renamed()
     }
 
-    /// Reports once that writing fails and once that it works again, rather than per line.
+    /// Reports once when writes begin to fail and once when they work again, not for each line.
     fn report_change(&mut self, written: io::Result<()>) {
         let event = match written {
             Ok(()) if self.failing => SinkEvent::Recovered,
@@ -276,26 +280,27 @@ impl<R: FnMut(SinkEvent)> LineWriter<R> {
     }
 }
 
-/// The owner writes, the group reads.
+/// The mode of a new file: the owner can write, the group can read.
 const FILE_MODE: u32 = 0o640;
 
-/// The stream or file that lines are written to.
+/// The stream or file to which lines are written.
 pub(in crate::telemetry) enum LineSink {
     Stream(Box<dyn Write + Send>),
     File(ReopenableFile),
 }
 
-/// The file at a path; opened again after the file was renamed.
+/// A file at a path, which is opened again after it was renamed.
 #[derive(Debug)]
 pub(in crate::telemetry) struct ReopenableFile {
     file: File,
     path: PathBuf,
-    /// Whether the file was renamed and no new one can be opened at the path.
+    /// Whether the file was renamed and no new file could be opened at the path.
     misplaced: bool,
 }
 
 impl ReopenableFile {
-    /// Opens the file for appending, and creates it 0640 if it is missing. Never waits: a FIFO may have no reader yet.
+    /// Opens the file for appending. If it is missing, it is created with mode 0640. Never waits, not even for the reader of a
+    /// FIFO.
     pub(in crate::telemetry) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             file: open(path)?,
@@ -304,12 +309,13 @@ impl ReopenableFile {
         })
     }
 
-    /// Whether `file` is still the file at the path.
+    /// Whether the open file is still the one at the path.
     fn is_in_place(&self) -> bool {
         let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
         match (self.file.metadata(), self.path.metadata()) {
             (Ok(own), Ok(there)) => place(&own) == place(&there),
-            // Without an answer the file is kept, unless nothing is at the path.
+            // If the path cannot be examined, the open file stays in use. If nothing is at the path, the file was renamed or
+            // removed.
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
             (Err(_), Ok(_)) => true,
         }
@@ -321,18 +327,19 @@ impl ReopenableFile {
                 self.file = fresh;
                 self.misplaced = false;
             }
-            // Logged once; each check tries again.
+            // Logged once, although each check tries again.
             Err(_) if self.misplaced => {}
             Err(error) => {
                 self.misplaced = true;
                 let path = self.path.display();
-                tracing::error!(%path, %error, "a log file cannot be opened again; lines still go to the old file");
+                tracing::error!(%path, %error, "cannot open a log file again: lines still go to the old file");
             }
         }
     }
 }
 
-/// Opens the file for appending. A FIFO is opened for reading as well, since opening it only for writing would wait for a reader.
+/// Opens the file for appending. A FIFO is opened for reading as well, because opening it only for writing would wait for a
+/// reader.
 fn open(path: &Path) -> io::Result<File> {
     let is_fifo = path.metadata().is_ok_and(|there| there.file_type().is_fifo());
     OpenOptions::new()
@@ -344,7 +351,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl LineSink {
-    /// Whether the path now leads to another file, or to none.
+    /// Whether the path now leads to another file, or to no file.
     fn was_renamed(&self) -> bool {
         match self {
             Self::Stream(_) => false,
@@ -352,7 +359,7 @@ impl LineSink {
         }
     }
 
-    /// Opens the file at the path again.
+    /// Opens the file at the path again. Does nothing for a stream.
     fn reopen(&mut self) {
         if let Self::File(file) = self {
             file.reopen();

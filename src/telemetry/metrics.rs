@@ -1,12 +1,12 @@
 //! The metrics that Prometheus scrapes.
 //!
-//! Names follow the OpenTelemetry semantic conventions for generative AI (in their development status of 2025) where
-//! one exists, written the Prometheus way: `gen_ai.client.operation.duration` in seconds is
-//! `gen_ai_client_operation_duration_seconds`. Everything else is `weir_*`.
+//! If the OpenTelemetry semantic conventions for generative AI (in their development status of 2025) define a metric, weir uses
+//! that name as Prometheus writes it: `gen_ai.client.operation.duration` in seconds is
+//! `gen_ai_client_operation_duration_seconds`. All other names begin with `weir_` or `process_`.
 //!
-//! A metric is declared once, in `metrics/declared.rs`, and fed through its handle. Every label is bounded: its value is a text
-//! of the program, a name from the configuration, or a model or provider of the catalogue (otherwise `other`; `none` if
-//! absent). No client can create a time series.
+//! A metric is declared once, in `metrics/declared.rs`, and updated through its handle. The values of every label are bounded: a
+//! string of the program, a name from the configuration, or a model or provider of the catalogue. Any other model or provider is
+//! `other`, and a missing one is `none`. So no client can create a time series.
 
 mod connections;
 mod declared;
@@ -34,10 +34,10 @@ pub(crate) use crate::telemetry::metrics::declared::MoneyMetrics;
 pub(crate) use crate::telemetry::metrics::kinds::{GaugeGuard, Label, MetricReading, MetricSeries};
 pub(crate) use crate::telemetry::metrics::requests::{DetachedEnd, EndpointSeries};
 
-/// The content type of [`Metrics::render`].
+/// The content type of the text that [`Metrics::render`] returns.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics of the process. Shared in an `Arc`; every method is cheap and never waits, except [`Metrics::render`].
+/// All metrics of the process, shared in an `Arc`. Every method is cheap and never waits, except [`Metrics::render`].
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) requests: RequestMetrics,
@@ -54,7 +54,7 @@ pub(crate) struct Metrics {
     exposition: Exposition,
 }
 
-/// The registry of all metrics, and the samplers that update them before each scrape.
+/// The registry of all metrics, with the samplers that update metrics before each scrape.
 struct Exposition {
     registry: Registry,
     samplers: Mutex<Vec<Sampler>>,
@@ -63,7 +63,7 @@ struct Exposition {
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
 
 impl Metrics {
-    /// All metrics at zero, for the catalogue's models and providers. Fails only on a mistake in the declarations.
+    /// Creates all metrics at zero, for these models and providers of the catalogue. Fails only if a declaration is wrong.
     pub(crate) fn new(models: &[&str], providers: &[&str]) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let metrics = Self {
@@ -95,7 +95,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Adds names that may be labels. Earlier names stay, and so do their time series.
+    /// Adds models and providers whose names can be labels. Earlier names stay, and so do their time series.
     pub(crate) fn add_labels<'a>(
         &self,
         models: impl Iterator<Item = &'a str>,
@@ -105,7 +105,7 @@ impl Metrics {
         labels.models.extend(models.map(str::to_owned));
         for provider in providers {
             if labels.providers.insert(provider.to_owned()) {
-                // So that rates and alarms see the zero before the first event.
+                // Created at zero, so that rates and alerts have a value before the first event.
                 let provider = Label::configured(provider);
                 self.providers.on.with_labels([provider]).set(0);
                 self.providers.credential_refused.with_labels([provider]).raise_to(0);
@@ -115,13 +115,13 @@ impl Metrics {
         self.labels.store(labels.into());
     }
 
-    /// The label of a provider: its name, if the catalogue has it.
+    /// Returns the label of a provider: its name if the catalogue has it, otherwise `other`.
     pub(crate) fn provider_label<'a>(&self, name: &'a str) -> Label<'a> {
         self.labels.load().provider(Some(name))
     }
 
-    /// Counts a finished request in all metrics, its refusal included. `served` are the series of the endpoint that the last
-    /// attempt went to; `None` if there was no attempt.
+    /// Records a finished request, including its refusal, in all metrics. `served` are the series of the endpoint of the last
+    /// attempt; `None` if there was no attempt.
     pub(crate) fn record_request(&self, record: &RequestRecord, served: Option<&EndpointSeries>) {
         requests::record((&self.requests, &self.gen_ai), record, served, &self.labels.load());
         if let Some(reason) = record.refusal {
@@ -129,8 +129,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a refusal without a [`RequestRecord`], for example before a request could be read.
-    /// [`Metrics::record_request`] counts the others.
+    /// Counts a refusal for which no [`RequestRecord`] exists, for example because the request could not be read.
+    /// [`Metrics::record_request`] counts all other refusals.
     pub(crate) fn record_refusal(&self, protocol: &'static str, reason: &'static str) {
         self.requests
             .refusals
@@ -138,20 +138,21 @@ impl Metrics {
             .inc();
     }
 
-    /// The connection metrics of a listener.
+    /// Returns the connection metrics of one listener.
     pub(crate) fn listener(&self, listener: &'static str) -> ListenerFigures {
         self.connections.listener(listener)
     }
 
-    /// Has `sampler` called before each scrape, to copy values from elsewhere. It must not wait, and must call neither
-    /// [`Metrics::read_sampled`] nor this method.
+    /// Adds a sampler, which is called before each scrape and copies values from elsewhere into metrics. The sampler must not
+    /// wait, and must call neither [`Metrics::read_sampled`] nor this method.
     pub(crate) fn add_sampler(&self, sampler: impl Fn(&Self) + Send + 'static) {
         self.exposition.samplers.lock().push(Box::new(sampler));
     }
 
-    /// Updates all values for `read`, which must neither wait nor call this method or [`Metrics::add_sampler`].
+    /// Runs all samplers, and then `read` with the updated metrics. `read` must neither wait nor call this method or
+    /// [`Metrics::add_sampler`].
     pub(crate) fn read_sampled<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
-        // Locked to the end: samplers read, compare and add, which two concurrent readers would do twice.
+        // Locked to the end, because samplers read, compare and add. Two concurrent readers would add twice.
         let samplers = self.exposition.samplers.lock();
         for sampler in samplers.iter() {
             sampler(self);
@@ -160,12 +161,12 @@ impl Metrics {
         read(self)
     }
 
-    /// All metrics in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
+    /// Renders all metrics in Prometheus' text format 0.0.4 ([`CONTENT_TYPE`]).
     pub(crate) fn render(&self) -> String {
         let gathered = self.read_sampled(|metrics| metrics.exposition.registry.gather());
         let mut text = String::new();
         if let Err(error) = prometheus::TextEncoder::new().encode_utf8(&gathered, &mut text) {
-            tracing::error!(%error, "metrics cannot be rendered");
+            tracing::error!(%error, "cannot render the metrics for a scrape");
         }
         text
     }
@@ -177,12 +178,12 @@ impl std::fmt::Debug for Exposition {
     }
 }
 
-/// The label of a missing value, such as the provider of a refused request.
+/// The label value for a missing name, such as the provider of a refused request.
 const NONE: &str = "none";
-/// The label of a model or provider that is not in the catalogue.
+/// The label value for a model or provider that is not in the catalogue.
 const OTHER: &str = "other";
 
-/// The models and providers whose names may be labels.
+/// The models and providers whose names can be labels.
 #[derive(Clone, Debug, Default)]
 struct KnownLabels {
     models: BTreeSet<String>,
@@ -207,16 +208,16 @@ fn bounded<'a>(known: &BTreeSet<String>, name: Option<&'a str>) -> Label<'a> {
     }
 }
 
-/// `/proc` counts CPU time in these ticks on every Linux architecture (`USER_HZ`).
+/// The ticks per second in which `/proc` reports CPU time (`USER_HZ`). The value is the same on every Linux architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl ProcessMetrics {
-    /// Sets the start of the process to now.
+    /// Sets the start time of the process to now.
     fn set_start(&self) {
         self.started.set(crate::edges::clock::unix_seconds());
     }
 
-    /// Updates the metrics of the process. Those that cannot be read stay as they are.
+    /// Updates the metrics of the process. A value that cannot be read stays as it is.
     fn sample(&self) {
         let (status, limits) = (read("/proc/self/status"), read("/proc/self/limits"));
         let resident = field(&status, "VmRSS:").and_then(|kib| kib.checked_mul(1024));
@@ -240,7 +241,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The first number after `key` at the start of a line.
+/// Returns the first number after `key`, in the line that begins with `key`.
 fn field(text: &str, key: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
@@ -248,11 +249,11 @@ fn field(text: &str, key: &str) -> Option<u64> {
 
 fn open_fds() -> Option<u64> {
     let listed = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of them is that of the listing itself.
+    // One of the descriptors is that of the listing itself.
     u64::try_from(listed.saturating_sub(1)).ok()
 }
 
-/// `utime` and `stime` are fields 14 and 15; field 2 is the name in parentheses and may contain anything.
+/// `utime` and `stime` are fields 14 and 15. Field 2 is the program's name in parentheses and may contain any characters.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut ticks = rest.split_ascii_whitespace().skip(11).map(str::parse::<f64>);

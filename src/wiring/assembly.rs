@@ -1,4 +1,4 @@
-//! Adds weir's services to a server: the gateway's workers, and the other listeners.
+//! Adds weir's services to a Pingora server: the gateway's workers and the other listeners.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// The state that the listeners other than the gateway's need.
+/// The state of the process that listeners beside the gateway's need.
 pub(super) struct SideState {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) closing: watch::Receiver<bool>,
@@ -37,10 +37,10 @@ pub(super) struct SideState {
     pub(super) upgrades: Option<Arc<dyn Upgrades>>,
 }
 
-/// Adds all services to a server. `conf` is for the gateway's proxy.
+/// Adds all services to a server. `conf` is Pingora's configuration of the gateway's proxy.
 ///
 /// # Errors
-/// A file that the configuration names cannot be used, or no descriptors are left.
+/// A file that the configuration names cannot be used, or no file descriptors are left.
 pub(super) fn add(
     server: &mut Server,
     conf: &Arc<ServerConf>,
@@ -89,7 +89,7 @@ pub(super) fn add(
     })
 }
 
-/// Reports the conditions for requests to be sent to this node, evaluated at each call.
+/// Returns the source of this node's readiness, which is evaluated at each call.
 fn readiness(
     parts: &NodeParts,
     phase: watch::Receiver<Phase>,
@@ -133,8 +133,8 @@ fn ops_service(
 }
 
 fn admin_state(parts: &NodeParts, upgrades: Option<Arc<dyn Upgrades>>) -> Result<Admin, StartError> {
-    let audit =
-        Audit::open(&parts.config.admin.audit).map_err(|error| StartError::failed("the audit record", error))?;
+    let audit = Audit::open(&parts.config.admin.audit)
+        .map_err(|error| StartError::failed("cannot open the audit record", error))?;
     let prefix = parts.config.gateway.key_prefix.clone();
     Ok(Admin::new(
         AdminStores {
@@ -167,7 +167,7 @@ fn admin_service(
     SideService::unix("admin", socket, claims, serve)
 }
 
-/// The admin API over TCP, if it is configured; always with TLS.
+/// Creates the service of the admin API over TCP. `None` if it is not configured. It always uses TLS.
 fn admin_tcp_service(
     parts: &NodeParts,
     state: &Admin,

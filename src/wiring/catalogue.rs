@@ -1,4 +1,4 @@
-//! Builds the catalogue from the shipped rule files, those in the operator's folder, the secrets that they refer to, and the
+//! Builds the catalogue from the shipped provider files, the files in the operator's folder, the secrets that they name, and the
 //! price lists.
 
 use std::{
@@ -19,19 +19,27 @@ use crate::{
     wiring::StartError,
 };
 
-/// Maximum size of a rule file; a larger one is not read.
+/// The maximum size of a provider file, in bytes. A larger file is not read.
 const RULE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads, checks and compiles the rule files, secrets and prices; logs warnings.
+/// Reads, checks and compiles provider files, secrets and prices. Logs the warnings and returns the catalogue.
 pub(crate) fn build(config: &Config) -> Result<Catalogue, StartError> {
     let (catalogue, warnings) = check(config).map_err(|errors| config_error(&errors))?;
     for warning in warnings.iter().filter(|warning| !warning.is_provider_off()) {
         tracing::warn!("{warning}");
     }
-    if let Some(line) = providers_off(&warnings, catalogue.providers().any(|provider| provider.is_on())) {
+    let off = providers_off(&warnings, catalogue.providers().any(|provider| provider.is_on()));
+    for line in off.into_iter().chain(no_model(&catalogue)) {
         tracing::warn!("{line}");
     }
     Ok(catalogue)
+}
+
+/// The warning that no model can be used although a provider is on.
+pub(super) fn no_model(catalogue: &Catalogue) -> Option<String> {
+    let is_on = catalogue.providers().any(|provider| provider.is_on());
+    let is_empty = catalogue.served_models().next().is_none();
+    (is_on && is_empty).then(|| "no model can be used: the providers that are on have no [[model]]".to_owned())
 }
 
 /// The providers that are off, in one line: most operators have keys of only a few.
@@ -56,18 +64,22 @@ pub(super) fn providers_off(warnings: &[CatalogueWarning], any_on: bool) -> Opti
     };
     match (lacking.as_str(), any_on) {
         ("", true) if disabled.is_empty() => None,
-        ("", true) => Some(format!("off, and their models not listed{by_file}")),
-        ("", false) => Some("no provider is on, so no model can be used: all have `enabled = false`".to_owned()),
+        ("", true) => Some(format!(
+            "these providers are off and their models are not listed{by_file}"
+        )),
+        ("", false) => {
+            Some("no provider is on, so no model can be used: all providers have `enabled = false`".to_owned())
+        }
         (lacking, true) => Some(format!(
-            "off, and their models not listed, because a secret is missing or empty: {lacking}{by_file}"
+            "these providers are off and their models are not listed, because a secret is missing or empty: {lacking}{by_file}"
         )),
         (lacking, false) => Some(format!(
-            "no provider is on, so no model can be used; set one of their secrets: {lacking}{by_file}"
+            "no provider is on, so no model can be used; set the secret of at least one provider: {lacking}{by_file}"
         )),
     }
 }
 
-/// Like [`build`], but returns the warnings, and all errors.
+/// Builds the catalogue like [`build`], but does not log. Returns the warnings with the catalogue, or all errors.
 pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>), Vec<FileError>> {
     let (settings, mut errors) = (&config.catalogue, Vec::new());
     let files = rule_files(config).unwrap_or_else(|error| {
@@ -78,7 +90,7 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>
         Ok(prices) => match Catalogue::build(&files, settings, &prices, &secret_source::read_or_empty) {
             Ok(checked) if errors.is_empty() => return Ok(checked),
             Ok(_) => {}
-            // Without the folder's files, errors that may come from their absence are not reported.
+            // Some of these errors may only exist because the folder's files are missing, so they are not reported.
             Err(_) if !errors.is_empty() => {}
             Err(found) => errors.extend(found),
         },
@@ -97,13 +109,13 @@ pub(crate) fn check(config: &Config) -> Result<(Catalogue, Vec<CatalogueWarning>
     Err(errors)
 }
 
-/// All errors as one, which ends the start.
+/// Joins errors to one error with a line for each.
 pub(super) fn config_error(errors: &[FileError]) -> StartError {
     let lines: Vec<String> = errors.iter().map(FileError::to_string).collect();
     StartError::Configuration(lines.join("\n"))
 }
 
-/// The hosts to resolve.
+/// Returns the host names and ports of all providers that are on, which must be resolved.
 pub(crate) fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
     let hosts: BTreeSet<(String, u16)> = catalogue
         .providers()
@@ -113,21 +125,23 @@ pub(crate) fn hosts(catalogue: &Catalogue) -> Vec<(String, u16)> {
     hosts.into_iter().collect()
 }
 
-/// The shipped rule files and those in the folder; a file with the name of a shipped one replaces it.
+/// Returns the shipped provider files and those in the operator's folder. A file in the folder replaces a shipped one with the
+/// same name.
 pub(crate) fn rule_files(config: &Config) -> Result<Vec<RuleFile>, String> {
     let mut files = if config.rules.shipped { shipped() } else { Vec::new() };
     let Some(folder) = &config.rules.folder else {
         return Ok(files);
     };
-    let mut own = read_folder(folder).map_err(|error| format!("[rules] folder {}: {error}", folder.display()))?;
+    let mut own =
+        read_folder(folder).map_err(|error| format!("[rules] folder: cannot read {}: {error}", folder.display()))?;
     own.sort_by(|left, right| left.name.cmp(&right.name));
     files.retain(|file| own.iter().all(|own| base_name(&own.name) != base_name(&file.name)));
     files.extend(own);
     Ok(files)
 }
 
-/// Every file besides weir.toml that affects models and providers, existing or not: rule files and their folder, price list,
-/// secrets.
+/// Returns the paths of all files besides weir.toml that affect models and providers, whether they exist or not: provider files
+/// and their folder, the price list, and secrets.
 pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     if let Some(folder) = &config.rules.folder {
@@ -137,7 +151,7 @@ pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     files.extend(config.prices.file.clone());
     let overrides = config.catalogue.overrides.values();
     let mut secrets: Vec<SecretRef> = overrides.filter_map(|one| one.secret.clone()).collect();
-    // The secrets of a rule file with an error are known once it is corrected.
+    // The secrets that a provider file names are only known if the file has no error.
     for compiled in rule_files(config)
         .iter()
         .flatten()
@@ -149,7 +163,7 @@ pub(crate) fn files(config: &Config) -> BTreeSet<PathBuf> {
     files
 }
 
-/// The paths of a folder's rule files.
+/// Returns the paths of all provider files in a folder.
 pub(crate) fn folder_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -164,10 +178,11 @@ pub(crate) fn folder_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 fn read_folder(folder: &Path) -> std::io::Result<Vec<RuleFile>> {
     let mut files = Vec::new();
     for path in folder_files(folder)? {
-        if fs::metadata(&path)?.len() > RULE_FILE_BYTES_MAX {
+        let named = |error: std::io::Error| std::io::Error::other(format!("{}: {error}", path.display()));
+        if fs::metadata(&path).map_err(named)?.len() > RULE_FILE_BYTES_MAX {
             return Err(std::io::Error::other(format!("{}: larger than 1 MiB", path.display())));
         }
-        let text = fs::read_to_string(&path)?;
+        let text = fs::read_to_string(&path).map_err(named)?;
         files.push(RuleFile {
             name: path.to_string_lossy().into_owned(),
             text,
@@ -180,7 +195,7 @@ fn base_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// Adds a catalogue's names to the metrics' labels; the names of removed providers and models stay.
+/// Adds the names of a catalogue's models and providers to the labels of metrics. Labels of removed models and providers remain.
 pub(crate) fn add_metric_labels(metrics: &Metrics, catalogue: &Catalogue) {
     metrics.add_labels(
         catalogue.served_models().map(|model| model.name.as_str()),
@@ -188,13 +203,13 @@ pub(crate) fn add_metric_labels(metrics: &Metrics, catalogue: &Catalogue) {
     );
 }
 
-/// Maximum size of a price list; a larger one is not read.
+/// The maximum size of a price list, in bytes. A larger file is not read.
 const PRICE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads the price lists of `[prices]`: the shipped one and the operator's own file.
+/// Reads the price lists of `[prices]`: the shipped list and the operator's own file.
 ///
 /// # Errors
-/// All errors in the list.
+/// Contains all errors of the lists.
 pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     let list = if config.prices.shipped {
         PriceList::shipped()?
@@ -206,7 +221,7 @@ pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
     };
     let name = path.display().to_string();
     let text = read_price_list(path).map_err(|error| {
-        let message = format!("[prices] file {name}: {error}; name a readable price list");
+        let message = format!("[prices] file: cannot read {name}: {error}; name a readable price list");
         vec![config.catalogue.places.fault("prices.file", message)]
     })?;
     Ok(list.extended_by(PriceList::read(&name, &text)?))
@@ -214,7 +229,7 @@ pub(crate) fn price_list(config: &Config) -> Result<PriceList, Vec<FileError>> {
 
 fn read_price_list(path: &Path) -> std::io::Result<String> {
     if fs::metadata(path)?.len() > PRICE_FILE_BYTES_MAX {
-        return Err(std::io::Error::other("it is larger than 1 MiB"));
+        return Err(std::io::Error::other("the file is larger than 1 MiB"));
     }
     fs::read_to_string(path)
 }

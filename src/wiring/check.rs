@@ -1,5 +1,5 @@
-//! `weir check`: reads everything that `weir serve` would read, and starts nothing. It reports every mistake, not only the first.
-//! It contacts the store only on request.
+//! `weir check`: reads everything that `weir serve` would read, but starts nothing. Reports all mistakes, not only the first one.
+//! Connects to the store only if that is requested.
 
 use std::{fs, io::Write, path::Path, sync::Arc, time::Duration};
 
@@ -16,13 +16,15 @@ use crate::{
     wiring::{StartError, catalogue, client_runtime, log_sinks, money, parts, print_result, store, tls},
 };
 
-/// The result of checking a configuration without mistakes.
+/// What `weir check` found in a configuration without mistakes.
 struct CheckedConfig {
     providers: usize,
     on: usize,
     models: usize,
     certificates: tls::Identities,
     warnings: Vec<String>,
+    /// What was asked of the store; `None` without `--store`.
+    store: Option<&'static str>,
     /// The providers that are off; printed last, since most operators have keys of only a few.
     off: Option<String>,
 }
@@ -38,6 +40,10 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
         (Some(mut sound), Some(config)) if errors.is_empty() => {
             if args.store {
                 sound.warnings.extend(store_advice(config)?);
+                sound.store = Some(match &config.store {
+                    StoreConfig::Redis(_) => "Redis answered",
+                    StoreConfig::Embedded(_) => "embedded, nothing to connect to",
+                });
             }
             sound.warnings.extend(sound.off.take());
             print_result(print_check(args, &sound, out))
@@ -54,7 +60,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartErr
     }
 }
 
-/// Reads everything that the configuration names; `None` if there is a mistake.
+/// Reads everything that the configuration names. Returns `None` if there is a mistake.
 fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig> {
     let places = &config.catalogue.places;
     if let Some(ca_file) = &config.upstream.ca_file
@@ -94,8 +100,10 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig
                 on,
                 models: catalogue.served_models().count(),
                 off,
+                store: None,
                 warnings: others
                     .map(ToString::to_string)
+                    .chain(catalogue::no_model(&catalogue))
                     .chain(log_sinks::warning(config).map(str::to_owned))
                     .chain(parts::template_warning(config))
                     .chain(expiring)
@@ -121,6 +129,7 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
         models,
         certificates,
         warnings,
+        store,
         off: _,
     } = sound;
     let certificates = certificates.iter().flat_map(|(listener, identity)| {
@@ -159,6 +168,9 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
     for warning in warnings {
         writeln!(out, "warning: {warning}")?;
     }
+    if let Some(store) = store {
+        writeln!(out, "store: {store}")?;
+    }
     let conf = args.conf.display();
     writeln!(
         out,
@@ -168,18 +180,18 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
     )
 }
 
-/// A number with its noun in singular or plural.
+/// Formats a number with its noun, in singular or plural.
 fn with_noun(number: usize, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{s}")
 }
 
-/// The timeout for connecting to the servers.
+/// The timeout for connecting to the servers of the store.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// The interval at which the connection is checked.
+/// The interval at which the connection to the store is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Errors in the files and secrets that the store's settings refer to.
+/// Returns the errors in files and secrets that the store's settings name.
 pub(super) fn store_faults(config: &Config) -> Vec<FileError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Vec::new();
@@ -207,12 +219,12 @@ pub(super) fn store_faults(config: &Config) -> Vec<FileError> {
     faults
 }
 
-/// Why a secret cannot be read, and what to do; `None` if it can.
+/// Returns why a secret cannot be read, and what to do. `None` if it can be read.
 pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
     match secret_source::read(reference) {
         Ok(Some(_)) => None,
         Ok(None) => Some(format!(
-            "{reference} is missing, {}",
+            "{reference} is missing: {}",
             match reference {
                 SecretRef::Env(_) => "set the variable in the environment of weir",
                 SecretRef::File(_) => "write the secret into that file",
@@ -225,9 +237,9 @@ pub(super) fn secret_fault(reference: &SecretRef) -> Option<String> {
 
 fn ca_file_fault(path: &Path) -> Option<String> {
     match fs::read(path) {
-        Err(error) => Some(format!("{}: {error}, name a readable PEM file", path.display())),
+        Err(error) => Some(format!("{}: {error}; name a readable PEM file", path.display())),
         Ok(bytes) if !String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----") => {
-            Some(format!("{}: contains no PEM certificate", path.display()))
+            Some(format!("{}: the file contains no PEM certificate", path.display()))
         }
         Ok(_) => None,
     }
@@ -241,7 +253,7 @@ fn open_redis(redis: &RedisConfig) -> Result<RedisStore, StartError> {
 /// Connects to the store and returns advice for the operator.
 ///
 /// # Errors
-/// The store is unreachable, or its servers are not used because of their settings.
+/// The store cannot be reached, or weir does not use its servers because of their settings.
 pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
     let StoreConfig::Redis(redis) = &config.store else {
         return Ok(Vec::new());
@@ -250,7 +262,7 @@ pub(super) fn store_advice(config: &Config) -> Result<Vec<String>, StartError> {
     client_runtime()?.block_on(async {
         let (_go_on, stop) = watch::channel(false);
         tokio::select! {
-            () = store.run(stop) => Err(StartError::failed("the store", "it was closed")),
+            () = store.run(stop) => Err(StartError::failed("cannot use the store", "the connection was closed")),
             said = read_advice(&store) => said,
         }
     })
@@ -265,10 +277,10 @@ async fn read_advice(store: &RedisStore) -> Result<Vec<String>, StartError> {
     let in_time = tokio::time::timeout(CONNECT_WAIT, settled).await.is_ok();
     let trouble = store.trouble();
     if trouble.refused || !in_time {
-        return Err(StartError::failed("the store", trouble.details.join("; ")));
+        return Err(StartError::failed("cannot use the store", trouble.details.join("; ")));
     }
     let mut said = trouble.details;
-    // The details already have the missing rights and the evictions in full.
+    // The details already say which rights are missing and what was evicted, so these two warnings are left out.
     let warnings = store.warnings().into_iter();
     let general = warnings.filter(|warning| !matches!(warning, StoreWarning::MissingRights | StoreWarning::Evicted));
     said.extend(general.map(|warning| warning.advice().to_owned()));

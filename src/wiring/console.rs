@@ -1,4 +1,4 @@
-//! Builds the operators' console and the owners' portal from this process's parts.
+//! Builds the operators' console and the key owners' portal from the parts of this process.
 
 use std::{
     sync::Arc,
@@ -44,10 +44,10 @@ use crate::{
     },
 };
 
-/// How long this node's troubles are reused for all viewers before they are determined again.
+/// How long a result of searching for this node's problems is reused, for all users of the console.
 const TROUBLES_FRESH: Duration = Duration::from_secs(1);
 
-/// The admin API, with links to the console if it is configured.
+/// Lets the admin API issue links that open the console, if the console is configured. Returns the API and the links.
 pub(super) fn with_links(state: Admin, parts: &NodeParts) -> (Admin, Option<Arc<Links>>) {
     if parts.config.console.listen.is_none() {
         return (state, None);
@@ -56,7 +56,7 @@ pub(super) fn with_links(state: Admin, parts: &NodeParts) -> (Admin, Option<Arc<
     (state.with_console(Arc::clone(&links) as _), Some(links))
 }
 
-/// The portal, unless it is off. `openid` is for people who get a key by the template.
+/// Builds the portal. `None` if it is off. `openid` is the provider at which users sign in who get a key by the template.
 pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -> Option<Arc<Portal>> {
     let config = &parts.config;
     let people = config.sign_in.template.clone().zip(openid);
@@ -83,10 +83,10 @@ pub(super) fn portal(parts: &NodeParts, state: &Admin, openid: Option<OpenId>) -
     config.console.portal.then(|| Arc::new(portal()))
 }
 
-/// The OpenID provider, if it is configured.
+/// Builds the client of the OpenID provider. `None` if none is configured.
 ///
 /// # Errors
-/// The client's secret is missing, or no authorities are trusted for the provider's certificate.
+/// The client's secret is missing, or there are no CA certificates to verify the provider with.
 pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
     let Some(config) = &parts.config.console.openid else {
         return Ok(None);
@@ -107,10 +107,10 @@ pub(super) fn openid(parts: &NodeParts) -> Result<Option<OpenId>, StartError> {
     openid.map(Some)
 }
 
-/// The client of Prometheus, if its URL is configured.
+/// Builds the client of Prometheus. `None` if its URL is not configured.
 ///
 /// # Errors
-/// No authorities are trusted for its certificate.
+/// There are no CA certificates to verify Prometheus with.
 pub(super) fn alerts(parts: &NodeParts) -> Result<Option<Alerts>, StartError> {
     let Some(url) = &parts.config.console.prometheus_url else {
         return Ok(None);
@@ -120,13 +120,14 @@ pub(super) fn alerts(parts: &NodeParts) -> Result<Option<Alerts>, StartError> {
     alerts.map(Some)
 }
 
-/// The content of the file with certificate authorities that are trusted in addition to the platform's.
+/// Returns the content of the file with CA certificates that are trusted in addition to the platform's. `None` if it is not
+/// configured.
 fn authorities(parts: &NodeParts) -> Result<Option<Vec<u8>>, StartError> {
     let file = parts.config.upstream.ca_file.as_deref();
     file.map(|path| pem("[upstream] ca_file", path)).transpose()
 }
 
-/// The console's service, if it is configured, and the watch that reports its address.
+/// Builds the service of the console, with the receiver of its address. `None` if the console is not configured.
 pub(super) fn service(
     parts: &NodeParts,
     state: Admin,
@@ -169,7 +170,7 @@ pub(super) fn service(
     Some((service, bound))
 }
 
-/// The site of a listener, with or without TLS, as browsers reach it.
+/// Describes how browsers reach a listener, with or without TLS.
 fn site(config: &Config, tls: bool, url: Option<&str>) -> Site {
     Site::new(tls, config.stability.trusted_proxies.clone(), url)
 }
@@ -184,7 +185,7 @@ fn link_address(configured: Option<&String>, tls: bool, bound: &watch::Receiver<
     )
 }
 
-/// The state of this process that the console shows.
+/// What the console displays about this process.
 struct NodeConsoleSource {
     live: Arc<CurrentConfig>,
     snapshots: Arc<Snapshots>,
@@ -194,7 +195,7 @@ struct NodeConsoleSource {
     attention: Arc<AttentionMonitor>,
     alerts: Option<Alerts>,
     gateway: LinkAddress,
-    /// The last troubles, and when they were determined: that runs all samplers.
+    /// The problems that were found by the most recent search, with its time. Searching runs all samplers of metrics.
     troubles: Mutex<Option<(Instant, Vec<String>)>>,
 }
 
@@ -242,7 +243,7 @@ impl ConsoleSource for NodeConsoleSource {
 
     fn rule_files(&self) -> Vec<RuleFile> {
         let config: Arc<Config> = Arc::clone(&self.live.get().config);
-        // Files that cannot be read are reported by the reload and by `weir check`.
+        // Files that cannot be read are left out here. The reload and `weir check` report them.
         catalogue::rule_files(&config).unwrap_or_default()
     }
 
@@ -251,7 +252,8 @@ impl ConsoleSource for NodeConsoleSource {
     }
 }
 
-/// Reads the last rows of a key for `/web/v1/me` as the key's owner, from this process's admin API like the portal.
+/// Reads the most recent rows of a key for the API path `/web/v1/me`. Like the portal, it calls this process's admin API as the
+/// key's owner.
 pub(super) struct OwnerLogRows(Admin);
 
 impl OwnerLogRows {
@@ -275,7 +277,7 @@ impl OwnerLogRows {
 impl LastRows for OwnerLogRows {
     async fn read(&self, key: &KeyRecord, limit: usize) -> Option<Value> {
         let rows = self.rows(key, limit).await;
-        let told = |refused: &AdminError| tracing::warn!(error = %refused, "the last rows of a key cannot be read");
+        let told = |refused: &AdminError| tracing::warn!(error = %refused, "cannot read the most recent rows of a key for /web/v1/me");
         rows.inspect_err(told).ok()
     }
 }

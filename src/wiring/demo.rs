@@ -1,4 +1,5 @@
-//! `weir demo`: a whole gateway on this machine, with nothing to install and nothing left behind; and `weir sample-provider`.
+//! `weir demo`: a complete gateway on this machine that needs no installation and leaves nothing behind. Also
+//! `weir sample-provider`.
 
 use std::{fmt::Write as _, fs, io::Write as _, net::SocketAddr, path::Path, sync::Arc};
 
@@ -34,19 +35,20 @@ use crate::{
 
 /// Runs the demo until a signal ends it.
 pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
-    let folder = TempDir::with_prefix("weir-demo-").map_err(|error| StartError::failed("a temporary folder", error))?;
+    let folder = TempDir::with_prefix("weir-demo-")
+        .map_err(|error| StartError::failed("cannot create a temporary folder", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("sample-provider")
         .enable_all()
         .build()
-        .map_err(|error| StartError::failed("the sample provider's thread", error))?;
+        .map_err(|error| StartError::failed("cannot start the sample provider's thread", error))?;
     let provider = runtime
         .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
-        .map_err(|error| StartError::failed("the sample provider's listener", error))?;
+        .map_err(|error| StartError::failed("cannot open the sample provider's listener", error))?;
     let provider_address = provider
         .local_addr()
-        .map_err(|error| StartError::failed("the sample provider's listener", error))?;
+        .map_err(|error| StartError::failed("cannot open the sample provider's listener", error))?;
     let ledger = folder.path().join("provider-ledger.jsonl");
     let settings = sample_provider::SampleSettings {
         ledger: Some(ledger),
@@ -56,7 +58,10 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
 
     let conf = folder.path().join("weir.toml");
     let config = demo_config(folder.path(), args.listen, provider_address)?;
-    let (running, addresses) = server::start(config, &conf, None, None)?;
+    let (running, addresses) = server::start(config, &conf, None, None).map_err(|error| match error {
+        StartError::Listen(why) => StartError::Listen(format!("{why} with --listen")),
+        other => other,
+    })?;
     let key = first_key(&running)?;
     let told = if args.json {
         json_line(&addresses, &key)
@@ -66,15 +71,16 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{told}").and_then(|()| stdout.flush());
     drop(stdout);
-    written.map_err(|error| StartError::failed("standard output", error))?;
+    written.map_err(|error| StartError::failed("cannot write to standard output", error))?;
     running.until_stopped();
     runtime.shutdown_background();
     folder
         .close()
-        .map_err(|error| StartError::failed("removing the temporary folder", error))
+        .map_err(|error| StartError::failed("cannot remove the temporary folder", error))
 }
 
-/// A configuration with the shipped rules, and the sample provider as every provider.
+/// Writes and loads a configuration with the shipped provider files, in which the sample provider is the address of every
+/// provider.
 fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
     let secret = folder.join("provider-secret");
     let mut text = format!(
@@ -88,7 +94,7 @@ fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Resul
          [log]\naccess = \"access.jsonl\"\n",
     );
     for name in shipped_providers()? {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             text,
             "[provider.{name}]\nbase_url = \"http://{provider}\"\nsecret = \"file:{}\"\n",
@@ -98,20 +104,20 @@ fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Resul
     let file = folder.join("weir.toml");
     fs::write(&secret, "sample-provider-secret")
         .and_then(|()| fs::write(&file, text))
-        .map_err(|error| StartError::failed("the demo's configuration", error))?;
+        .map_err(|error| StartError::failed("cannot write the demo's configuration", error))?;
     Config::load(&file).map_err(|error| StartError::Configuration(error.to_string()))
 }
 
-/// The names of the shipped providers, for the demo.
+/// Returns the names of the shipped providers.
 fn shipped_providers() -> Result<Vec<String>, StartError> {
     let none = CatalogueSettings::default();
-    // Without a secret all are off, and need no price.
+    // Without secrets all providers are off, and their models need no prices.
     let (catalogue, _) = Catalogue::build(&shipped(), &none, &PriceList::default(), &|_| Ok(None))
         .map_err(|errors| catalogue::config_error(&errors))?;
     Ok(catalogue.providers().map(|provider| provider.name.clone()).collect())
 }
 
-/// The first balance of the demo's account.
+/// The opening balance of the demo's account.
 const FUNDS: NanoUsd = NanoUsd::from_nanos(100_000_000_000);
 
 fn first_key(running: &RunningWeir) -> Result<ServiceKey, StartError> {
@@ -144,9 +150,9 @@ fn first_key(running: &RunningWeir) -> Result<ServiceKey, StartError> {
     };
     running.background.block_on(async {
         let funded = changes.submit(&record.account, open).await;
-        funded.map_err(|error| StartError::failed("the demo's account", error))?;
+        funded.map_err(|error| StartError::failed("cannot create the demo's account", error))?;
         let created = running.parts.store.create(&key.digest(), &record).await;
-        created.map_err(|error| StartError::failed("the demo's key", error))
+        created.map_err(|error| StartError::failed("cannot create the demo's key", error))
     })?;
     Ok(key)
 }
@@ -164,7 +170,7 @@ fn json_line(addresses: &Addresses, key: &ServiceKey) -> String {
     .to_string()
 }
 
-/// The model in the example of a protocol; empty if no model is served in it.
+/// Returns the model for the example of a protocol. Empty if no served model has the protocol.
 fn example(catalogue: &Catalogue, protocol: Protocol) -> String {
     let examples = Examples::new(catalogue, |_| false, None);
     examples.model_for(protocol).unwrap_or_default().to_owned()
@@ -201,7 +207,9 @@ fn welcome_text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) 
          -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n\n\
          Agents:\n\
          ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
-         GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n",
+         GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n\n\
+         Codex, SDKs: the portal shows their settings; sign in with the key.\n\
+         What it cost: {weir} log query --admin unix:{admin}\n",
         weir = program(),
         stability = addresses.stability,
         ops = addresses.ops,
@@ -213,10 +221,10 @@ fn welcome_text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) 
 /// Runs `weir sample-provider` until a signal ends it.
 pub(super) fn run_sample_provider(args: &SampleProviderArgs) -> Result<(), StartError> {
     let running = runtime(args.threads)?.block_on(sample_provider::run(args));
-    running.map_err(|error| StartError::failed("the sample provider", error))
+    running.map_err(|error| StartError::failed("cannot run the sample provider", error))
 }
 
-/// A runtime with `threads` workers; 0 means one per core.
+/// Starts a runtime with `threads` worker threads; 0 means one per core.
 fn runtime(threads: usize) -> Result<Runtime, StartError> {
     let mut builder = match threads {
         1 => tokio::runtime::Builder::new_current_thread(),
@@ -228,7 +236,7 @@ fn runtime(threads: usize) -> Result<Runtime, StartError> {
     builder
         .enable_all()
         .build()
-        .map_err(|error| StartError::failed("the sample provider's threads", error))
+        .map_err(|error| StartError::failed("cannot start the sample provider's threads", error))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The listeners for clients as Pingora services that report their address: the gateway's, the public stability service's, the
-//! console's, and the one that redirects clients from the plain port to the one with TLS.
+//! The listeners for clients as Pingora services that report their address: those of the gateway, the public stability service
+//! and the console, and the one that redirects from plain HTTP to HTTPS.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -36,25 +36,25 @@ use crate::{
     },
 };
 
-/// A listener for clients. Built before the server runs, so that a wrong configuration is found in time.
+/// A listener for clients. It is built before the server runs, so that errors in the configuration are found before that.
 pub(crate) struct FrontService<H> {
     name: &'static str,
     listen: SocketAddr,
-    /// Its socket; `None` for the one in Pingora's table.
+    /// The listening socket of the service. `None` if it uses the one in Pingora's table.
     socket: Option<TcpListener>,
-    /// Whether its thread has low priority.
+    /// Whether the service's thread has low priority.
     gives_way: bool,
-    /// Turns true when it must accept nothing new; `None` if that is when Pingora ends.
+    /// Turns true when the service must accept no further connections. `None` if it accepts them until Pingora stops.
     closing: Option<ShutdownWatch>,
     service: pingora::services::listening::Service<Front<H>>,
     bound: watch::Sender<BoundAddress>,
 }
 
-/// The gateway's workers, and the watch that reports their address. Each has a thread with its own scheduler, and its own
-/// connections to providers: events of one thread never wake another.
+/// Builds the gateway's workers, with the receiver of their address. Each worker has a thread with its own scheduler and its own
+/// connections to providers, so that events of one thread never wake another one.
 ///
 /// # Errors
-/// No descriptors are left.
+/// No file descriptors are left.
 pub(super) fn gateway(
     conf: &Arc<ServerConf>,
     parts: &NodeParts,
@@ -67,7 +67,7 @@ pub(super) fn gateway(
     if connections_max < wanted {
         tracing::info!(
             connections_max,
-            "fewer connections than [connections] max: raise the limit of open files (LimitNOFILE=, ulimit -n)"
+            "the limit of open files allows fewer connections than [connections] max: raise it (LimitNOFILE=, ulimit -n)"
         );
     }
     let layers = Layers {
@@ -92,7 +92,7 @@ pub(super) fn gateway(
     Ok((workers, bound))
 }
 
-/// The listener of the public stability service, and the watch that reports its address.
+/// Builds the listener of the public stability service, with the receiver of its address.
 pub(super) fn stability(
     parts: &NodeParts,
     listeners: &ListeningSockets,
@@ -117,7 +117,8 @@ pub(super) fn stability(
     (service, bound)
 }
 
-/// The redirect listener, if it is configured, and the watch that reports its address. It redirects to the address of `gateway`.
+/// Builds the listener that redirects to HTTPS, with the receiver of its address. `None` if it is not configured. It redirects to
+/// the address of `gateway`.
 pub(super) fn redirect(
     parts: &NodeParts,
     gateway: watch::Receiver<BoundAddress>,
@@ -144,7 +145,7 @@ pub(super) fn redirect(
     Some((service, bound))
 }
 
-/// The console's listener, and the watch that reports its address.
+/// Builds the listener of the console, with the receiver of its address.
 pub(super) fn console(
     parts: &NodeParts,
     listen: SocketAddr,
@@ -161,16 +162,17 @@ pub(super) fn console(
     )
     .front(handler);
     let (mut service, bound) = FrontService::new(CONSOLE, listen, front);
-    // Pages of the console must not delay requests.
+    // The thread has low priority, because pages of the console must not delay requests.
     service.gives_way = true;
     service.closing = Some(closing);
     (service, bound)
 }
 
-/// Makes the connection slots of a listener: their number, the maximum for one client, and the networks that are exempt.
+/// A function that creates the connection permits of a listener from their number, the maximum for one client, and the networks
+/// that are exempt from that maximum.
 type MakeSlots = fn(usize, usize, Vec<IpNet>) -> Arc<ConnectionPermits>;
 
-/// The state that the fronts of one listener share.
+/// The state that all workers of one listener share.
 struct FrontParts {
     live: Arc<CurrentConfig>,
     places: Arc<ConnectionPermits>,
@@ -180,7 +182,7 @@ struct FrontParts {
 }
 
 impl FrontParts {
-    /// `places` makes the `connections_max` connection slots of the listener.
+    /// Creates the state. `places` creates the `connections_max` connection permits of the listener.
     fn new(
         name: &'static str,
         (places, connections_max): (MakeSlots, usize),
@@ -188,7 +190,7 @@ impl FrontParts {
         parts: &NodeParts,
     ) -> Self {
         let config = &parts.config;
-        // One address never gets all slots.
+        // One client address can never get all permits.
         let per_address_max = config.connections.per_address_max.min(connections_max.div_ceil(2));
         let trusted = config.stability.trusted_proxies.clone();
         Self {
@@ -244,19 +246,20 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         let is_first = self.socket.is_none();
         let fds = fds.filter(|_| is_first).unwrap_or_else(|| Arc::new(Fds::new().into()));
         if let Some(socket) = self.socket.take() {
-            // From here on, the user of the table owns the descriptor.
+            // From here on, Pingora's table owns the descriptor.
             fds.lock().add(self.listen.to_string(), socket.into_raw_fd());
         }
         let address = match bind_or_inherit(self.listen, &fds) {
             Ok(address) => address,
             Err(error) => {
                 let listen = self.listen;
-                let reason = format!("{listen}: {error}; free the address, or configure another one");
+                let reason = format!("{listen}: {error}; free the address or configure another one");
                 self.bound.send_replace(BoundAddress::Failed(reason));
                 return;
             }
         };
-        // Bytes are processed as they are read; a buffer for each idle connection would only take memory.
+        // No read buffer is used, because bytes are processed as they are read, and a buffer for each idle connection would take
+        // memory.
         let buffers = L4BufferSettings::default().read(0);
         self.service
             .add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
@@ -277,7 +280,7 @@ impl<H: Handler> ServiceWithDependents for FrontService<H> {
         Some(1)
     }
 
-    /// The addresses that an upgrade of Pingora must keep open.
+    /// Returns the addresses that must stay open during an upgrade of Pingora.
     fn listen_addresses(&self) -> Option<Vec<String>> {
         Some(vec![self.listen.to_string()])
     }

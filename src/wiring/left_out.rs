@@ -1,4 +1,5 @@
-//! The commands that need the sample provider, in a program without it.
+//! The commands that need the sample provider, in a program that was built without it. Each returns an error that says how to get
+//! it.
 
 use crate::{
     cli::{DemoArgs, SampleProviderArgs},

@@ -1,7 +1,8 @@
-//! The listening TCP sockets of this process: new ones, and those from a service manager (sd_listen_fds(3)) or the predecessor.
-//! weir keeps its own handles of them, so that it can pass them to its successor.
+//! The listening TCP sockets of this process. A socket is new, or comes from a service manager (sd_listen_fds(3)) or from the
+//! predecessor. weir retains its own handles of the sockets, so that it can pass them to its successor.
 
 use std::{
+    io::ErrorKind,
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, IntoRawFd, OwnedFd},
     path::{Path, PathBuf},
@@ -23,12 +24,12 @@ use crate::{
     wiring::StartError,
 };
 
-/// A listener of the configuration.
+/// A listener that the configuration requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestedListener {
-    /// The listener's name.
+    /// The name of the listener, one of the constants below.
     pub(super) name: &'static str,
-    /// The configured address; port 0 takes a free one.
+    /// The configured address. Port 0 selects a free port.
     pub(super) at: SocketAddr,
 }
 
@@ -36,16 +37,16 @@ pub(super) struct RequestedListener {
 pub(super) const GATEWAY: &str = "gateway";
 /// The name of the listener for metrics and health.
 pub(super) const OPS: &str = "ops";
-/// The name of the public stability service's listener.
+/// The name of the listener of the public stability service.
 pub(super) const STABILITY: &str = "stability";
-/// The name of the admin API's listener over TCP.
+/// The name of the listener of the admin API over TCP.
 pub(super) const ADMIN: &str = "admin over TCP";
-/// That of the listener that sends clients to the one with TLS.
+/// The name of the listener that redirects from plain HTTP to HTTPS.
 pub(super) const REDIRECT: &str = "redirect";
 /// The name of the console's listener.
 pub(super) const CONSOLE: &str = "console";
 
-/// The listeners of a configuration.
+/// Returns the listeners that a configuration requests.
 pub(super) fn configured_listeners(config: &Config) -> Vec<RequestedListener> {
     let all = [
         (GATEWAY, Some(config.gateway.listen)),
@@ -60,23 +61,35 @@ pub(super) fn configured_listeners(config: &Config) -> Vec<RequestedListener> {
         .collect()
 }
 
-/// A socket of the predecessor, with its listener there.
+/// A socket of the predecessor, with the name and the address of its listener there.
 pub(super) struct InheritedSocket {
     pub(super) name: String,
     pub(super) at: SocketAddr,
     pub(super) socket: TcpListener,
 }
 
+/// The error of a listener whose address cannot be used, and what to do.
+fn unusable_address(listener: &RequestedListener, error: &std::io::Error) -> StartError {
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "a port below 1024 needs systemd/weir.socket or CAP_NET_BIND_SERVICE; or configure another one"
+        }
+        ErrorKind::AddrNotAvailable => "this machine does not have the address, configure another one",
+        _ => "free the address, or configure another one",
+    };
+    StartError::Listen(format!("{} at {}: {error}; {advice}", listener.name, listener.at))
+}
+
 /// The sockets of a running process.
 pub(super) struct ListeningSockets {
-    /// Empty once no new connections are accepted.
+    /// The sockets, by listener. Empty once no further connections are accepted.
     open: Mutex<Vec<(RequestedListener, TcpListener)>>,
     bound: Vec<(RequestedListener, SocketAddr)>,
 }
 
 impl ListeningSockets {
-    /// Opens a socket for each listener: one that was handed over, or else a new one. Handed-over sockets without a listener are
-    /// closed. Must be called on a runtime.
+    /// Opens a socket for each listener. Uses a socket that was handed over if there is one for the listener. Closes handed-over
+    /// sockets without a listener. Must be called inside a Tokio runtime.
     ///
     /// # Errors
     /// An address cannot be used.
@@ -88,9 +101,7 @@ impl ListeningSockets {
         let (mut open, mut bound) = (Vec::new(), Vec::new());
         for listener in wanted {
             let at = listener.at;
-            let unusable = |error: std::io::Error| {
-                StartError::Listen(format!("{at}: {error}; free the address, or configure another one"))
-            };
+            let unusable = |error: std::io::Error| unusable_address(&listener, &error);
             let own = |one: &InheritedSocket| one.name == listener.name && one.at == at;
             let here = |one: &TcpListener| one.local_addr().is_ok_and(|address| address == at);
             let socket = if let Some(place) = inherited.iter().position(own) {
@@ -107,29 +118,30 @@ impl ListeningSockets {
         Ok(Self { open, bound })
     }
 
-    /// The address of a listener's socket; the configured address if there is no such socket.
+    /// Returns the address that the socket of a listener is bound to. Returns `configured` if the listener has no socket.
     pub(super) fn address(&self, name: &str, configured: SocketAddr) -> SocketAddr {
         let found = self.bound.iter().find(|(listener, _)| listener.name == name);
         found.map_or(configured, |(_, address)| *address)
     }
 
-    /// Another handle of a listener's socket, which accepts in parallel.
+    /// Returns another handle of a listener's socket, which can accept connections in parallel.
     ///
     /// # Errors
-    /// There is no such listener, or no descriptors are left.
+    /// There is no such listener, or no file descriptors are left.
     pub(super) fn duplicate_socket(&self, name: &str) -> Result<TcpListener, StartError> {
         let open = self.open.lock();
         let found = open.iter().find(|(listener, _)| listener.name == name);
-        let (_, socket) = found.ok_or_else(|| StartError::Listen(format!("there is no listener for the {name}")))?;
+        let (_, socket) =
+            found.ok_or_else(|| StartError::Listen(format!("the configuration has no listener `{name}`")))?;
         socket
             .try_clone()
-            .map_err(|error| StartError::failed("the listening sockets", error))
+            .map_err(|error| StartError::failed("cannot duplicate a listening socket", error))
     }
 
-    /// Adds services to the server, which find these sockets where Pingora looks for those of an upgrade.
+    /// Adds services to the server. They find these sockets in Pingora's table, where it has the sockets of an upgrade.
     ///
     /// # Errors
-    /// No descriptors are left.
+    /// No file descriptors are left.
     pub(super) fn add_services(
         &self,
         server: &mut Server,
@@ -140,17 +152,17 @@ impl ListeningSockets {
             .iter()
             .map(|(_, socket)| Ok((socket.local_addr()?, socket.try_clone()?)));
         let twins: std::io::Result<Vec<_>> = twins.collect();
-        let twins = twins.map_err(|error| StartError::failed("the listening sockets", error))?;
+        let twins = twins.map_err(|error| StartError::failed("cannot duplicate a listening socket", error))?;
         let services = add(server);
         let sockets = server.add_service(SocketTable(twins));
         services.iter().for_each(|service| service.add_dependency(&sockets));
         Ok(())
     }
 
-    /// The sockets for the successor.
+    /// Returns handles of all sockets, for the successor.
     ///
     /// # Errors
-    /// No descriptors are left.
+    /// No file descriptors are left.
     pub(super) fn sockets_for_successor(&self) -> std::io::Result<Vec<(RequestedListener, OwnedFd)>> {
         let open = self.open.lock();
         let twins = open
@@ -159,13 +171,14 @@ impl ListeningSockets {
         twins.collect()
     }
 
-    /// Closes these handles: new connections are refused, unless another process has the sockets too. Services close their own.
+    /// Closes the handles in this value. New connections are then refused, unless another process has the sockets too. Services
+    /// close their own handles.
     pub(super) fn close(&self) {
         self.open.lock().clear();
     }
 }
 
-/// A service that puts the sockets where other services look for theirs.
+/// A service that puts sockets into Pingora's table, where other services look for theirs.
 struct SocketTable(Vec<(SocketAddr, TcpListener)>);
 
 #[async_trait]
@@ -180,7 +193,7 @@ impl ServiceWithDependents for SocketTable {
         if let Some(fds) = fds {
             let mut table = fds.lock();
             for (address, socket) in self.0.drain(..) {
-                // From here on, the user of the table owns the descriptor.
+                // From here on, Pingora's table owns the descriptor.
                 table.add(address.to_string(), socket.into_raw_fd());
             }
         }
@@ -196,19 +209,19 @@ impl ServiceWithDependents for SocketTable {
     }
 }
 
-/// Takes the sockets that a service manager has passed to this process, for listeners at these addresses: a port below 1024 then
-/// needs no capability, and no connection is refused while weir restarts. Must be called before threads read the environment,
-/// because it unsets the variables.
+/// Takes the sockets that a service manager has passed to this process. `listeners` are the addresses of all configured
+/// listeners. With such sockets, a port below 1024 needs no capability, and no connection is refused while weir restarts. Must be
+/// called before other threads read the environment, because it removes the variables.
 ///
 /// # Errors
-/// A socket is of another kind, or at an address without a configured listener.
+/// A socket has the wrong type, or no listener is configured for its address.
 pub(super) fn take_activated(listeners: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
     let mut sockets = ListenFd::from_env();
     let mut taken = Vec::new();
     for place in 0..sockets.len() {
         let unusable = |error: std::io::Error| {
             StartError::Listen(format!(
-                "socket {place} of the service manager: {error}; each ListenStream= of the socket unit must be IP:PORT"
+                "cannot use socket {place} of the service manager: {error}; each ListenStream= of the socket unit must be IP:PORT"
             ))
         };
         let Some(socket) = sockets.take_tcp_listener(place).map_err(unusable)? else {
@@ -233,29 +246,29 @@ fn no_listener_text(address: SocketAddr, listeners: &[SocketAddr]) -> String {
     )
 }
 
-/// The timeout for opening the listeners.
+/// The timeout for opening all listeners.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// The addresses of a running weir.
+/// The addresses on which a running weir listens.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
-    /// The listener for clients.
+    /// The address of the gateway, for clients.
     pub gateway: SocketAddr,
-    /// The listener for metrics and health.
+    /// The address for metrics and health.
     pub ops: SocketAddr,
-    /// The public stability service.
+    /// The address of the public stability service.
     pub stability: SocketAddr,
-    /// The admin API's unix socket.
+    /// The path of the admin API's Unix socket.
     pub admin: PathBuf,
-    /// The admin API over TCP.
+    /// The address of the admin API over TCP. `None` if it is not configured.
     pub admin_tcp: Option<SocketAddr>,
-    /// The listener that redirects clients to the one with TLS.
+    /// The address of the listener that redirects to HTTPS. `None` if it is not configured.
     pub redirect: Option<SocketAddr>,
-    /// The operators' console.
+    /// The address of the operators' console. `None` if it is not configured.
     pub console: Option<SocketAddr>,
 }
 
-/// Reports the address of each listener once it is open.
+/// The receivers of the listeners' addresses, each of which gets the address once the listener is open.
 pub(super) struct BoundAddresses {
     pub(super) gateway: watch::Receiver<BoundAddress>,
     pub(super) ops: watch::Receiver<BoundAddress>,
@@ -267,10 +280,10 @@ pub(super) struct BoundAddresses {
 }
 
 impl BoundAddresses {
-    /// Waits for all addresses.
+    /// Waits until all listeners are open, and returns their addresses.
     ///
     /// # Errors
-    /// A listener cannot be opened, or not in time.
+    /// A listener cannot be opened, or was not opened in time.
     pub(super) async fn addresses(self) -> Result<Addresses, StartError> {
         let admin = match wait_for_address(self.admin).await? {
             BoundAddress::Unix(path) => path,
@@ -305,18 +318,21 @@ async fn tcp(watch: watch::Receiver<BoundAddress>) -> Result<SocketAddr, StartEr
 }
 
 fn wrong_kind_error() -> StartError {
-    StartError::Listen("a listener of the wrong kind".to_owned())
+    StartError::Listen("a listener has an address of the wrong kind, which is a bug".to_owned())
 }
 
 async fn wait_for_address(mut watch: watch::Receiver<BoundAddress>) -> Result<BoundAddress, StartError> {
     let waiting = watch.wait_for(|bound| *bound != BoundAddress::Waiting);
     match tokio::time::timeout(START_WAIT, waiting).await {
         Ok(Ok(bound)) => Ok(bound.clone()),
-        _ => Err(StartError::Listen("a listener did not start in time".to_owned())),
+        _ => Err(StartError::Listen(
+            "a listener was not open in time; see the messages before this one".to_owned(),
+        )),
     }
 }
 
-/// This program's name as it was called, quoted for a shell: it works with and without the `PATH`.
+/// Returns the name by which this program was called, quoted for a shell. It can be called by this name whether or not it is in
+/// `PATH`.
 pub(super) fn program() -> String {
     let called = std::env::args_os().next().filter(|called| !called.is_empty());
     let called = called.map_or_else(|| "weir".to_owned(), |called| called.to_string_lossy().into_owned());
@@ -327,13 +343,17 @@ pub(super) fn program() -> String {
     }
 }
 
-/// The message of a start: the address for clients, and the next commands of a first start.
-pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path) -> String {
-    let (conf, scheme, weir) = (conf.display(), if tls { "https" } else { "http" }, program());
+/// The message of a start: the address for clients, and the next commands where there is no account yet.
+pub(super) fn ready_text(addresses: &Addresses, tls: bool, conf: &Path, is_first: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let ready = format!("ready at {scheme}://{}", addresses.gateway);
+    if !is_first {
+        return ready;
+    }
+    let (conf, weir) = (conf.display(), program());
     format!(
-        "ready at {scheme}://{gateway}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
+        "{ready}, next: `{weir} account create --conf {conf} --id me --balance-usd 10`, then \
          `{weir} key create --conf {conf} --account me --name laptop`",
-        gateway = addresses.gateway,
     )
 }
 
@@ -353,9 +373,11 @@ mod tests {
             redirect: None,
             console: None,
         };
-        let tls = ready_text(&addresses, true, Path::new("conf/weir.toml"));
+        let tls = ready_text(&addresses, true, Path::new("conf/weir.toml"), true);
         assert!(tls.starts_with("ready at https://127.0.0.1:8080, next: "), "{tls}");
-        let line = ready_text(&addresses, false, Path::new("conf/weir.toml"));
+        let later = ready_text(&addresses, true, Path::new("conf/weir.toml"), false);
+        assert_eq!(later, "ready at https://127.0.0.1:8080");
+        let line = ready_text(&addresses, false, Path::new("conf/weir.toml"), true);
         assert!(line.starts_with("ready at http://127.0.0.1:8080, next: "), "{line}");
         assert!(line.contains("--conf conf/weir.toml --id me"), "{line}");
         assert!(line.contains(&format!("`{} key create --conf", program())), "{line}");

@@ -1,4 +1,4 @@
-//! The sinks of the consumption log: opens the log backends and the billing events, and feeds them from the journals.
+//! Opens the sinks of the consumption log, which are the log backend and the billing events, and feeds them from the journals.
 
 use std::{io::Write, path::Path, sync::Arc, time::Duration};
 
@@ -29,32 +29,32 @@ use crate::{
     wiring::{StartError, client_runtime, load, print_result},
 };
 
-/// The configured sinks, each with its figures.
+/// The sinks of the consumption log that are configured, each with its statistics.
 #[derive(Clone, Default)]
 pub(crate) struct LogSinks {
     sinks: Vec<(Arc<dyn Sink>, Arc<SinkStats>)>,
-    /// The log backend; `None` if it is the store, which is not a sink.
+    /// The log backend. `None` if it is the store, which is not a sink.
     home: Option<FedLog>,
     lanes: Arc<OpenLanes>,
 }
 
-/// A log backend of the configuration.
+/// A log backend, before it is known whether it is the current or the former one.
 enum AnyLogBackend {
     Fed(Arc<dyn FedLogBackend>),
     Store(Arc<StoreLog>),
 }
 
-/// Warns of the cost of keeping the log in Redis. A row was measured to take 510 to 625 bytes of its memory.
+/// The warning about what it costs to store the log in Redis. A row was measured to take 510 to 625 bytes of Redis' memory.
 const STAYS_IN_REDIS: &str = "the log is kept in Redis, where a million rows take 0.5 to 0.6 GB of memory and stay for 180 days: a \
     hundred thousand requests a day come to 10 GB. Set `[log] home` to \"postgres\", to \"files\" in a folder or bucket that all nodes \
     share, or to \"store\" to keep it there; see docs/log.md";
 
-/// The error for an embedded store as log backend, or as the previous one.
-const NO_LISTS: &str = "the embedded store keeps no rows of the log: set `[log] home` to \"files\" or \"postgres\", and do not name \
+/// The error for an embedded store as the log backend or the previous one.
+const NO_LISTS: &str = "the embedded store cannot store rows of the log: set `[log] home` to \"files\" or \"postgres\", and do not name \
     \"store\" in `[log] former_home`";
 
 impl LogSinks {
-    /// Opens the configured sinks and the log backends. `lists` are the lists of rows of a store that can be a log backend.
+    /// Opens the configured sinks and log backends. `lists` are the lists of rows of the store; `None` if it has none.
     pub(super) fn open(
         config: &Config,
         (ledger, lists): (Arc<dyn LedgerStore>, Option<Arc<dyn LogLists>>),
@@ -99,7 +99,7 @@ impl LogSinks {
         Ok((opened, homes))
     }
 
-    /// Futures that feed each sink from a journal until `stopped` turns true; the caller spawns them.
+    /// Returns futures that each feed one sink with the rows of a journal until `stopped` turns true. The caller must spawn them.
     pub(super) fn feeds(
         &self,
         journal: &Arc<Journal>,
@@ -115,14 +115,15 @@ impl LogSinks {
         })
     }
 
-    /// Has rows passed to the log backend soon after they come: from now on, readers ask another process.
+    /// Makes rows reach the log backend soon, from now on. Called when another process serves, whose readers do not see this
+    /// process's tails.
     pub(super) fn hurry(&self) {
         if let Some(home) = &self.home {
             home.tails.hurry();
         }
     }
 
-    /// Copies the sinks' figures to the metrics, summed over these journals.
+    /// Copies the statistics of the sinks to the metrics. Figures of journals are summed over `lanes`.
     pub(super) fn copy_figures(&self, metrics: &Metrics, lanes: &[Arc<Journal>]) {
         for (sink, figures) in &self.sinks {
             let name = sink.name();
@@ -139,17 +140,17 @@ impl LogSinks {
     }
 }
 
-/// A warning about the choice of the log backend.
+/// Returns a warning about the choice of the log backend. `None` if there is nothing to warn of.
 pub(super) fn warning(config: &Config) -> Option<&'static str> {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
     let stays = is_redis && config.log.home == LogBackendConfig::Store && config.log.named_home.is_none();
     stays.then_some(STAYS_IN_REDIS)
 }
 
-/// The folder, in the journal's, with the position of the receiver.
+/// The name of the folder, in the journal's folder, that has the watermarks of the receiver of billing events.
 const EVENTS_FOLDER: &str = "events";
 
-/// Builds the sink that posts events; does not connect yet.
+/// Creates the sink that posts billing events, without connecting.
 pub(super) fn open_events(events: &LogEventsConfig, config: &Config) -> Result<Arc<BillingEvents>, StartError> {
     let authorization = events.authorization.as_ref();
     let settings = EventsSettings {
@@ -173,18 +174,19 @@ pub(super) fn open_events(events: &LogEventsConfig, config: &Config) -> Result<A
     Ok(Arc::new(events))
 }
 
-/// How often the files of past days are merged, and old ones removed. Files of today are merged when there are many.
+/// The interval at which files of past days are merged and old files are removed. Files of today are also merged as soon as there
+/// are many.
 const UPKEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// Opens the log's files, in a folder or a bucket; does not connect to a bucket yet.
+/// Opens the log files in a folder or a bucket, without connecting to the bucket.
 pub(super) fn open_files(
     config: &LogFilesConfig,
     background: &Runtime,
     stopped: &watch::Receiver<bool>,
 ) -> Result<LogFiles, StartError> {
     let mut files = LogFiles::open(&config.path, config.longest, config.rows_max).map_err(|error| {
-        let what = format!("{}: {error}; give another folder", config.path.display());
-        StartError::failed("the folder of the log (log.files.path)", what)
+        let what = format!("{}: {error}; configure another folder", config.path.display());
+        StartError::failed("cannot use the folder of the log ([log.files] path)", what)
     })?;
     if let Some(bucket) = &config.bucket {
         let in_bucket = files.in_bucket(&bucket_settings(bucket)?, background.handle().clone());
@@ -214,14 +216,14 @@ fn bucket_settings(bucket: &LogBucketConfig) -> Result<BucketSettings, StartErro
     })
 }
 
-/// Merges and removes the log's files until `stopped` turns true.
+/// Merges and removes log files until `stopped` turns true.
 async fn run_upkeep(files: LogFiles, mut stopped: watch::Receiver<bool>) {
     let upkeep = LowPriorityThreads::new(1);
     loop {
         let kept = files.clone();
         let done = upkeep.run(move || kept.housekeep(clock::unix_millis(), i64::from(RETENTION_DAYS)));
         if let Ok(Err(error)) = done.await {
-            tracing::warn!(%error, "the log's files cannot be merged or removed; trying again later");
+            tracing::warn!(%error, "cannot merge or remove log files; weir tries again within ten minutes");
         }
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -230,7 +232,7 @@ async fn run_upkeep(files: LogFiles, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Runs `weir log init`: sets up the log's database.
+/// Runs `weir log init`: sets up the database of the log.
 pub(super) fn run_log_init(args: &LogInitArgs, out: &mut impl Write) -> Result<(), StartError> {
     let config = load(&args.conf)?;
     let LogBackendConfig::Postgres(postgres) = &config.log.home else {
@@ -249,7 +251,7 @@ pub(super) fn run_log_init(args: &LogInitArgs, out: &mut impl Write) -> Result<(
         readers: args.grant_reader.clone(),
     };
     let applied = client_runtime()?.block_on(set_up(&settings, &grants));
-    let applied = applied.map_err(|error| StartError::failed("weir log init", error))?;
+    let applied = applied.map_err(|error| StartError::failed("cannot set up the log's database", error))?;
     let text = if applied.is_empty() {
         "the database is already set up".to_owned()
     } else {
@@ -273,7 +275,7 @@ fn print_init(
     print_result(written)
 }
 
-/// Opens the log backend in Postgres; does not connect yet, so that weir starts without the database.
+/// Creates the log backend in Postgres without connecting, so that weir starts while the database is unreachable.
 pub(super) fn open_postgres(
     config: &LogPostgresConfig,
     background: &Runtime,
@@ -287,7 +289,7 @@ pub(super) fn open_postgres(
     Ok(Arc::new(log))
 }
 
-/// The settings, with the connection string at `url`.
+/// Returns the settings of Postgres, with the connection string that the secret `url` contains.
 pub(super) fn postgres_settings(config: &LogPostgresConfig, url: &SecretRef) -> Result<PostgresSettings, StartError> {
     Ok(PostgresSettings {
         url: secret("[log.postgres] url", url)?,
@@ -304,16 +306,19 @@ pub(super) fn postgres_settings(config: &LogPostgresConfig, url: &SecretRef) -> 
     })
 }
 
-/// Reads a required secret.
+/// Reads a secret that must exist. `key` names the setting in errors.
 pub(super) fn secret(key: &str, reference: &SecretRef) -> Result<Secret, StartError> {
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(secret),
-        Ok(None) => Err(StartError::Configuration(format!("{key}: {reference} is missing"))),
+        Ok(None) => Err(StartError::Configuration(format!(
+            "{key}: the secret {reference} does not exist"
+        ))),
         Err(reason) => Err(StartError::Configuration(format!("{key}: {reason}"))),
     }
 }
 
-/// Reads a file with certificates.
+/// Reads a PEM file with certificates. `key` names the setting in errors.
 pub(super) fn pem(key: &str, path: &Path) -> Result<Vec<u8>, StartError> {
-    std::fs::read(path).map_err(|error| StartError::Configuration(format!("{key} {}: {error}", path.display())))
+    std::fs::read(path)
+        .map_err(|error| StartError::Configuration(format!("{key}: cannot read {}: {error}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! Builds the parts that deal with money: ledger, journal, settlement, billing and notices, in the order of their dependencies.
+//! Builds the parts that deal with money, in the order of their dependencies: ledger, journal, settlement, billing and notices.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,16 +33,16 @@ use crate::{
     },
 };
 
-/// The timeout for the last settlements to reach the store when the process ends; they are in the journal anyway.
+/// The time in which the last steps may still reach the store when the process ends. Steps that do not are in the journal.
 const LAST_SETTLEMENTS_WAIT: Duration = Duration::from_secs(2);
 
-/// The parts that deal with money.
+/// The parts of the process that deal with money.
 pub(crate) struct MoneyParts {
-    /// Accounts, quotas, holds and the log.
+    /// The ledger, with accounts, quotas and holds.
     pub ledger: Arc<dyn LedgerStore>,
-    /// This node's journal.
+    /// The journal of this process.
     pub journal: Arc<Journal>,
-    /// The orphaned journals.
+    /// The journals of processes that have ended.
     pub left: Arc<OrphanedJournals>,
     /// Admits and charges requests.
     pub billing: Billing,
@@ -50,26 +50,28 @@ pub(crate) struct MoneyParts {
     sinks: LogSinks,
     grace: GraceLimits,
     journal_folder: PathBuf,
-    /// Ends after the last checkpoint, once `stop` has turned true.
+    /// The task of billing. It ends after the last checkpoint, once `stop` has turned true.
     billing_task: JoinHandle<()>,
-    /// End when the sinks have taken the rows of the own journal that they can take at once, after `stop` has turned true.
+    /// The tasks that feed the sinks from this process's journal. Once `stop` has turned true, they hand over what sinks accept
+    /// at once, and end.
     feeds: Vec<JoinHandle<()>>,
 }
 
-/// The stores that the money's parts use.
+/// The stores that the parts for money use.
 pub(crate) struct MoneyStores {
-    /// The ledger.
+    /// The ledger, with its engine.
     pub engine: LedgerEngine,
     /// The keys.
     pub keys: Arc<dyn KeyStore>,
-    /// The public record.
+    /// The public record of models' performance.
     pub stability: Arc<dyn StabilityStore>,
     /// The sinks of the consumption log.
     pub sinks: LogSinks,
 }
 
 impl MoneyParts {
-    /// Charges the requests that earlier processes left open in the journals, and starts the background tasks.
+    /// Charges the requests that earlier processes have left open in their journals, builds the parts and starts their background
+    /// tasks.
     pub(crate) fn build(
         config: &Config,
         stores: MoneyStores,
@@ -86,7 +88,7 @@ impl MoneyParts {
         } = stores;
         if let LedgerEngine::Embedded(embedded) = &engine {
             let begun = embedded.ledger.begin(lanes.accounts_known());
-            begun.map_err(|error| StartError::failed("the embedded ledger", error))?;
+            begun.map_err(|error| StartError::failed("cannot open the embedded ledger", error))?;
         }
         let ProcessJournals { own, orphaned: others } = lanes;
         let ledger = engine.store();
@@ -140,7 +142,7 @@ impl MoneyParts {
         })
     }
 
-    /// The embedded store, which an upgrade hands over to the successor; `None` with Redis.
+    /// Returns the embedded store, which an upgrade hands over to the successor. `None` if the store is Redis.
     pub(super) fn embedded(&self) -> Option<Arc<EmbeddedFiles>> {
         match &self.engine {
             LedgerEngine::Embedded(embedded) => Some(Arc::clone(embedded)),
@@ -148,7 +150,7 @@ impl MoneyParts {
         }
     }
 
-    /// Adds a sampler for the figures of money.
+    /// Adds a sampler that copies the figures about money to the metrics.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (billing, journal) = (self.billing.clone(), Arc::clone(&self.journal));
         let left = Arc::clone(&self.left);
@@ -174,29 +176,30 @@ impl MoneyParts {
         });
     }
 
-    /// Has rows of the log written without waiting for others: this process gets no further requests.
+    /// Makes rows of the log reach the log backend soon, because this process gets no further requests.
     pub(crate) fn hurry(&self) {
         self.sinks.hurry();
     }
 
-    /// Waits at most [`LAST_SETTLEMENTS_WAIT`] for the last settlements to reach the store. Call it before the background stops.
+    /// Waits until the store has the last steps, at most [`LAST_SETTLEMENTS_WAIT`]. Must be called before the background tasks
+    /// stop.
     pub(crate) async fn settle(&self) {
         let drained = join(self.journal.wait_until_acknowledged(), self.left.drained());
         if tokio::time::timeout(LAST_SETTLEMENTS_WAIT, drained).await.is_err() {
             tracing::warn!(
-                "the store does not have the last settlements: they are in the journal, and are sent at the next start"
+                "the store does not have the last steps of accounts yet: they are in the journal, and are sent at the next start"
             );
         }
     }
 
-    /// Waits for the last writes. Call it after the background was stopped.
+    /// Waits until everything is written. Must be called after the background tasks were stopped.
     pub(crate) async fn end(self) {
         let _ = self.billing_task.await;
         join(self.left.close_all(), join_all(self.feeds)).await;
         if let LedgerEngine::Embedded(embedded) = &self.engine
             && let Err(error) = embedded.ledger.flush().await
         {
-            tracing::warn!(%error, "the ledger's file lacks the last changes: they are in the journal, and are applied at the next start");
+            tracing::warn!(%error, "cannot write the last changes to the ledger's file: they are in the journal, and are applied at the next start");
         }
     }
 }
@@ -226,8 +229,8 @@ fn copy_billing_figures(of: &metrics::MoneyMetrics, billing: &Billing, grace: Gr
     of.accounts_low.set(billing.low_accounts());
 }
 
-/// Starts the task of an embedded ledger that writes its file and tells the journals what is in it. Returns when the ledger has
-/// the steps of the journals that its file lacked.
+/// Starts the task that writes an embedded ledger's file and reports to the journals which steps the file has. Returns once the
+/// ledger has applied the steps in the journals that its file lacked. Does nothing with Redis.
 fn start_write_behind(
     engine: &LedgerEngine,
     left: &Arc<OrphanedJournals>,
@@ -247,16 +250,18 @@ fn start_write_behind(
 }
 
 fn journal_failed(error: JournalError) -> StartError {
-    StartError::failed("the journal", error)
+    StartError::failed("cannot use the journal", error)
 }
 
-/// The free space on a folder's disk for a process without privileges.
+/// Returns the number of free bytes on the disk of a folder, as far as a process without privileges can use them. `None` if it
+/// cannot be read.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// The limits of leases; `None` with an embedded ledger, which is asked without a network and grants no leases.
+/// Returns the limits of leases. `None` if leases are switched off, or with an embedded ledger: calling that needs no network, so
+/// it grants no leases.
 fn lease_limits(config: &Config, engine: &LedgerEngine) -> Option<LeaseLimits> {
     let is_lent = matches!(engine, LedgerEngine::Redis(_)) && config.leases.enabled;
     is_lent.then_some(LeaseLimits {
@@ -265,7 +270,7 @@ fn lease_limits(config: &Config, engine: &LedgerEngine) -> Option<LeaseLimits> {
     })
 }
 
-/// The settings of notices, with the secret that signs them.
+/// Returns the settings of notices, with the secret that signs them.
 pub(super) fn notice_settings(config: &NoticesConfig) -> Result<NoticeSettings, StartError> {
     let wrong = |why: String| StartError::Configuration(format!("[notices] secret: {why}"));
     let secret = notice_secret(config).map_err(wrong)?;
@@ -278,16 +283,16 @@ pub(super) fn notice_settings(config: &NoticesConfig) -> Result<NoticeSettings, 
     })
 }
 
-/// The secret that signs notices; `None` without a receiver.
+/// Returns the secret that signs notices. `None` if no receiver is configured.
 ///
 /// # Errors
-/// The secret is missing, or cannot sign.
+/// The secret is missing, or cannot be used for signatures.
 pub(super) fn notice_secret(config: &NoticesConfig) -> Result<Option<Secret>, String> {
     let Some((_, reference)) = config.webhook() else {
         return Ok(None);
     };
     let secret = secret_source::read(reference)?;
-    let secret = secret.ok_or_else(|| format!("{reference} is missing"))?;
+    let secret = secret.ok_or_else(|| format!("the secret {reference} does not exist"))?;
     Webhook::check(&secret).map_err(|why| format!("{reference}: {why}"))?;
     Ok(Some(secret))
 }

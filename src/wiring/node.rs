@@ -1,4 +1,4 @@
-//! A running weir: as a part of another program's server, and with all that its end needs.
+//! A running weir as a part of another program's server.
 
 use std::{fmt, net::SocketAddr, sync::Arc, thread::JoinHandle};
 
@@ -9,28 +9,28 @@ use crate::{
     wiring::{StartError, reload::ReloadTrigger, running::RunningWeir},
 };
 
-/// weir as a part of a server: its address, its metrics, its reload and its end.
+/// A weir that runs as a part of a server. It has weir's address and metrics, and can reload weir and wait for its end.
 ///
-/// [`Services::add_to`](crate::Services::add_to) returns it. Clones belong to the same weir, so that a service of the server
-/// can have one. Dropping it ends nothing.
+/// [`Services::add_to`](crate::Services::add_to) returns it. Clones are handles of the same weir, so that a service of the server
+/// can have one. Dropping a node ends nothing.
 #[derive(Clone)]
 pub struct Node {
     gateway: SocketAddr,
     metrics: Arc<Metrics>,
     reload: ReloadTrigger,
-    /// The thread that waits for the server's end and ends weir; `None` once it was joined.
+    /// The thread that waits for the server's end and then ends weir. `None` once it was joined.
     end: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Node {
-    /// Starts a thread that waits for the end of the server, and ends weir with it.
+    /// Starts the thread that waits for the end of the server and then ends weir.
     pub(super) fn start(running: RunningWeir, gateway: SocketAddr) -> Result<Self, StartError> {
         let metrics = Arc::clone(&running.parts.sinks.metrics);
         let reload = running.parts.reload.clone();
         let end = std::thread::Builder::new()
             .name("weir".to_owned())
             .spawn(move || running.until_stopped())
-            .map_err(|error| StartError::failed("the thread that ends weir", error))?;
+            .map_err(|error| StartError::failed("cannot start the thread that ends weir", error))?;
         Ok(Self {
             gateway,
             metrics,
@@ -39,39 +39,42 @@ impl Node {
         })
     }
 
-    /// The gateway's address. If the configuration has port 0, this has the actual port.
+    /// Returns the address of the gateway. If port 0 is configured, the address has the actual port.
     #[must_use]
     pub fn gateway(&self) -> SocketAddr {
         self.gateway
     }
 
-    /// weir's metrics in Prometheus' text format 0.0.4, as its own listener (`[ops] listen`) serves them at `/metrics`.
+    /// Returns weir's metrics in Prometheus' text format 0.0.4. It is the same text that weir's own listener (`[ops] listen`)
+    /// serves at `/metrics`.
     ///
-    /// weir has its own registry, and registers nothing in the default one of the `prometheus` crate
-    /// (`prometheus::default_registry`). The text includes the `process_*` metrics of this process: if your own page already has
+    /// weir registers its metrics in a registry of its own, and none in the default registry of the `prometheus` crate
+    /// (`prometheus::default_registry`). The text includes the `process_*` metrics of this process. If your own page already has
     /// them, serve this text at another path.
     #[must_use]
     pub fn metrics(&self) -> String {
         self.metrics.render()
     }
 
-    /// Reloads the configuration and reopens the access log, like SIGHUP for `weir serve`. Returns at once; the result is logged,
-    /// and counted by `weir_config_reloads_total`. A changed file is reloaded even without this call.
+    /// Reloads the configuration and reopens the access log, like SIGHUP for `weir serve`. Returns at once. The result is logged
+    /// and counted by `weir_config_reloads_total`. A changed file is also reloaded without this call.
     pub fn reload(&self) {
         self.reload.request();
     }
 
     /// Waits until weir has ended: every request is charged, and everything is written.
     ///
-    /// Call it after `Server::run` has returned; earlier, it waits for the end of the server. If the process ends without this
-    /// call (as with `Server::run_forever`) before weir has ended, the next start completes the work from the journal, as after
-    /// a crash.
+    /// Call this after `Server::run` has returned; before that, it waits for the end of the server. If the process ends before
+    /// weir has ended, because this was not called (as with `Server::run_forever`), the next start completes the work from the
+    /// journal, as after a crash.
     pub fn finish(&self) {
         let mut end = self.end.lock();
         if let Some(thread) = end.take()
             && thread.join().is_err()
         {
-            tracing::error!("weir has not ended cleanly: the next start completes the work from the journal");
+            tracing::error!(
+                "weir did not end cleanly, because its thread panicked: the next start completes the work from the journal"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Orphaned journals: those of processes that have ended. Their open requests are charged, their steps are settled, also again
-//! after the store has lost writes, and their counts are published.
+//! Settles orphaned journals, whose processes have ended: charges their open requests, settles their steps (again if the store
+//! has lost writes), and publishes their counts.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -26,13 +26,14 @@ use crate::{
     wiring::log_sinks::LogSinks,
 };
 
-/// How often orphaned journals are looked for: while another process has a journal in the folder, and otherwise.
+/// The intervals of searching for orphaned journals. The first applies while another process has a journal in the same folder,
+/// the second otherwise.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY_ALONE: Duration = Duration::from_secs(5);
-/// The timeout for ending the tasks of a journal.
+/// The timeout for each task of a journal to end.
 const END_WAIT: Duration = Duration::from_secs(2);
 
-/// Settles the orphaned journals.
+/// The orphaned journals that this process has open, and the search for further ones.
 pub(crate) struct OrphanedJournals {
     settings: JournalConfig,
     ledger: Arc<dyn LedgerStore>,
@@ -41,13 +42,13 @@ pub(crate) struct OrphanedJournals {
     charged: Arc<ChargedAccounts>,
     sinks: LogSinks,
     open: Mutex<Vec<OrphanedJournal>>,
-    /// Whether further journals are looked for. Locked while some are opened.
+    /// Whether to search for further journals. Locked while journals are opened.
     looking: tokio::sync::Mutex<bool>,
-    /// Notified when they are looked for again.
+    /// Notified when the search is to be resumed.
     again: Notify,
 }
 
-/// An open orphaned journal, and the tasks that settle it.
+/// An orphaned journal that this process has open, with the tasks that settle it.
 struct OrphanedJournal {
     journal: Arc<Journal>,
     stop: watch::Sender<bool>,
@@ -55,7 +56,7 @@ struct OrphanedJournal {
 }
 
 impl OrphanedJournals {
-    /// Starts without any journal.
+    /// Starts without any open journal.
     pub(super) fn new(
         settings: JournalConfig,
         ledger: Arc<dyn LedgerStore>,
@@ -77,10 +78,10 @@ impl OrphanedJournals {
         }
     }
 
-    /// Adopts a journal: charges its open requests, and starts to settle it.
+    /// Adopts an orphaned journal: charges its open requests, and starts to settle it.
     ///
     /// # Errors
-    /// The journal has no room for the charges, which are then made when it is opened again.
+    /// The journal has no room for the charges. The requests are charged when the journal is opened again.
     pub(super) async fn adopt(&self, opened: OpenedJournal) -> Result<(), JournalError> {
         let journal = charge_left_over(opened, &*self.ledger).await?;
         let stop = watch::Sender::new(false);
@@ -105,7 +106,7 @@ impl OrphanedJournals {
         Ok(())
     }
 
-    /// Looks for further orphaned journals until `stopped` turns true.
+    /// Searches for further orphaned journals until `stopped` turns true.
     pub(super) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let (mut refused, mut pause) = (BTreeSet::new(), LOOK_EVERY);
         loop {
@@ -124,7 +125,8 @@ impl OrphanedJournals {
                 tokio::task::spawn_blocking(move || (handle::open_orphaned(&settings, &mut refused), refused)).await;
             let Ok((found, refused_now)) = found else { return };
             refused = refused_now;
-            // One of those in use is this process's own, the others are open here.
+            // Of the journals in use, one is this process's own and the others that it has open are orphaned. Any further one
+            // belongs to another process.
             if found.in_use > self.open.lock().len() + 1 {
                 pause = LOOK_EVERY;
             }
@@ -132,17 +134,17 @@ impl OrphanedJournals {
                 let node = opened.journal.node().clone();
                 match self.adopt(opened).await {
                     Ok(()) => {
-                        tracing::info!(%node, "a process has ended: its journal is settled here")
+                        tracing::info!(%node, "another process has ended: this process settles its journal")
                     }
                     Err(error) => {
-                        tracing::error!(%error, "open requests in the journal of an ended process cannot be charged yet")
+                        tracing::error!(%error, "cannot charge the open requests in the journal of an ended process yet; weir tries again")
                     }
                 }
             }
         }
     }
 
-    /// Closes all journals for the successor, and stops looking for others.
+    /// Closes all journals for the successor, and stops searching for further ones.
     pub(super) async fn close_all(&self) {
         *self.looking.lock().await = false;
         let lanes = std::mem::take(&mut *self.open.lock());
@@ -151,13 +153,13 @@ impl OrphanedJournals {
         }
         for lane in lanes {
             for task in lane.tasks {
-                // A task that does not end keeps the journal open; the successor then opens it later.
+                // If a task does not end, the journal remains open, and the successor opens it later.
                 let _ = timeout(END_WAIT, task).await;
             }
         }
     }
 
-    /// Starts looking for orphaned journals again.
+    /// Resumes the search for orphaned journals.
     pub(super) async fn resume_looking(&self) {
         *self.looking.lock().await = true;
         self.again.notify_one();
@@ -170,16 +172,16 @@ impl OrphanedJournals {
         }
     }
 
-    /// The open journals.
+    /// Returns the journals that this process has open.
     pub(super) fn journals(&self) -> Vec<Arc<Journal>> {
         let open = self.open.lock();
         open.iter().map(|lane| Arc::clone(&lane.journal)).collect()
     }
 }
 
-/// Records which steps the ledger has applied, as far as each journal knows; the returned closure tells the journals that all
-/// of these are in the store's file. A journal that believes more steps to be applied than the ledger has is left out: its
-/// settlement has not read the watermark yet.
+/// Records which steps of the journals the ledger has applied. The returned closure reports to the journals that the store's file
+/// has these steps. A journal that has recorded more applied steps than the ledger has is left out: its settlement has not read
+/// the ledger's watermark yet.
 pub(super) fn record_applied(journals: Vec<Arc<Journal>>, books: &AccountTable) -> impl FnOnce() + use<> {
     let known = journals.into_iter().filter_map(|journal| {
         let before = journal.acknowledged_before();
@@ -204,7 +206,7 @@ mod tests {
         store::embedded::ledger::EmbeddedLedger,
     };
 
-    /// How much of the journal the store is not known to have written.
+    /// Returns the number of bytes of the journal that the store is not known to have written.
     fn unwritten(journal: &Journal) -> u64 {
         journal.sink_lag_bytes(JournalSink::EMBEDDED_STORE.name)
     }
@@ -227,7 +229,7 @@ mod tests {
             .unwrap();
         let tell = || record_applied(vec![Arc::clone(&journal)], &ledger.books());
 
-        // Its process before had an answer of which the file has nothing.
+        // The journal's former process had an acknowledgement whose change is not in the store's file.
         journal.acknowledge("acme", 1);
         tell()();
         assert!(unwritten(&journal) > 0);
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(ledger.apply(journal.node(), "acme", &[step], 0).await, Ok(1));
         let written = tell();
         let last = journal.end();
-        // What comes behind it is not in the file with it.
+        // Records that follow later are not in the file with it.
         journal
             .append_step(
                 "acme",

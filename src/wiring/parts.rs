@@ -1,4 +1,4 @@
-//! Builds the long-lived parts from the configuration, in the order of their dependencies, with the sign-in of agents.
+//! Builds the long-lived parts of the process from the configuration, in the order of their dependencies.
 
 use std::{path::Path, sync::Arc};
 
@@ -48,63 +48,63 @@ use crate::{
     },
 };
 
-/// The parts that the gateway, the side services and the background share.
+/// The parts that the gateway, the other listeners and the background tasks share.
 pub(crate) struct NodeParts {
-    /// The configuration at the start.
+    /// The configuration at the start of the process.
     pub config: Arc<Config>,
-    /// The current version of everything that can be reloaded.
+    /// The current config snapshot, which a reload replaces.
     pub live: Arc<CurrentConfig>,
-    /// The providers that an operator has disabled.
+    /// The switches by which operators have switched providers off.
     pub switches: Arc<ProviderSwitches>,
     pub store: Arc<dyn KeyStore>,
-    /// People's sessions in browsers.
+    /// The sessions of users of the console and the portal.
     pub web_sessions: Arc<dyn WebSessionStore>,
-    /// Everything in the store, for backups; `None` if this process does not own the store.
+    /// Backs up the complete store. `None` if this process does not own the store.
     pub archive: Option<Arc<dyn Archive>>,
-    /// The log backends.
+    /// The current and the former log backend.
     pub log_homes: AdminLogBackends,
-    /// The provider and credential of each provider state.
+    /// The provider and the credential of each state at a provider.
     pub sessions: Arc<StateRegistry>,
-    /// Ends when the sessions are written, after `stop` has turned true.
+    /// The task that writes provider states. It ends when all are written, once `stop` has turned true.
     pub session_task: JoinHandle<()>,
-    /// Signs agents in; `None` if that is off.
+    /// The sign-ins of agents. `None` if agents cannot sign in.
     pub sign_ins: Option<Arc<AgentSignIns>>,
-    /// The settings for signed-in agents.
+    /// What agents get that are signed in. `None` if agents cannot sign in.
     agents: Option<SignedInAgents>,
-    /// The cache in front of the store's keys.
+    /// The cache of keys from the store.
     pub keys: Arc<KeyCache>,
-    /// Resolves the providers' names in the background.
+    /// Resolves the host names of providers in the background.
     pub resolver: Arc<Resolver>,
     pub tls: Arc<tls::TlsListeners>,
-    /// Metrics and access log.
+    /// The metrics and the access log.
     pub sinks: Arc<RequestReporters>,
-    /// The facts of this node that need attention, for the console.
+    /// Watches this node for facts that need an operator's attention. `None` if there is no console to display them.
     pub attention: Option<Arc<AttentionMonitor>>,
-    /// Counts running requests, for the shutdown.
+    /// Counts running requests and open connections, for the end of the process.
     pub drain: Drain,
     /// The time limits of running attempts.
     deadlines: Deadlines,
-    /// Memory for request bodies, and time to work on them.
+    /// Bounds the memory for request bodies and the threads that work on them.
     pub bodies: BodyResources,
-    /// Memory for the incomplete heads of requests, of all listeners.
+    /// Bounds the memory for incomplete heads of requests, of all listeners together.
     pub heads: HeadBudget,
-    /// Billing, journal and settlement.
+    /// The parts that deal with money: billing, journal and settlement.
     pub money: MoneyParts,
-    /// The stability record: this node's counts, and the published record.
+    /// The public record: the publisher of this node's counts, and the published record.
     pub stability: StabilityParts,
     /// The public stability service.
     pub public: Arc<PublicService>,
-    /// Ends when the last uses of keys are written, after `stop` has turned true.
+    /// The task of the key cache. It ends when the last uses of keys are written, once `stop` has turned true.
     pub cache_task: JoinHandle<()>,
-    /// Triggers a reload.
+    /// Triggers a reload of the configuration.
     pub reload: ReloadTrigger,
-    /// Turned true to stop the background.
+    /// Is turned true to stop the background tasks.
     pub stop: watch::Sender<bool>,
 }
 
 impl NodeParts {
-    /// Opens the store, with the predecessor's state that is in no file (`carried`), builds the parts on it and starts their
-    /// background tasks.
+    /// Opens the store, builds the parts on it and starts their background tasks. `carried` is the predecessor's state that no
+    /// file has.
     pub(crate) fn open(
         prepared: PreparedStart,
         carried: HandoverState,
@@ -181,7 +181,8 @@ impl NodeParts {
         Ok(parts)
     }
 
-    /// The gateway on these parts, with the portal if it has one. `last_rows` is for `/web/v1/me`.
+    /// Builds the gateway on these parts. `portal` is `None` if the portal is off. `last_rows` reads the rows that the API path
+    /// `/web/v1/me` returns.
     pub(crate) fn gateway(&self, portal: Option<Arc<Portal>>, last_rows: Arc<dyn LastRows>) -> Gateway {
         Gateway {
             live: Arc::clone(&self.live),
@@ -223,7 +224,7 @@ impl NodeParts {
         OwnUsage::new(ledger, last_rows, site, allowance, clock::instant())
     }
 
-    /// Adds samplers for the figures of the parts.
+    /// Adds the samplers that copy the figures of all parts to the metrics.
     fn observe(&self) {
         let metrics = &self.sinks.metrics;
         self.money.observe(metrics);
@@ -289,14 +290,14 @@ impl NodeParts {
     }
 }
 
-/// The time limits of attempts, enforced in the background.
+/// Starts the task that enforces the time limits of attempts.
 fn deadlines(drain: &Drain, background: &Runtime) -> Deadlines {
     let deadlines = Deadlines::new(drain.clone());
     background.spawn(deadlines.clone().run());
     deadlines
 }
 
-/// Watches for facts that need attention, if there is a console to show them.
+/// Watches for facts that need an operator's attention. `None` if there is no console to display them.
 fn attention(
     config: &Config,
     sinks: &RequestReporters,
@@ -309,10 +310,10 @@ fn attention(
     Some(attention)
 }
 
-/// Maximum size of the file with settings for agents.
+/// The maximum size of the file with settings for agents, in bytes.
 const SETTINGS_BYTES_MAX: u64 = 256 * 1024;
 
-/// The sign-in of agents; `None` if it is off.
+/// Builds the sign-in of agents. `None` if it is off.
 pub(super) fn build_sign_ins(
     config: &Config,
     documents: Arc<dyn SignInStore>,
@@ -334,10 +335,10 @@ pub(super) fn build_sign_ins(
     section.enabled.then(|| Arc::new(build()))
 }
 
-/// The settings for signed-in agents; `None` if agents cannot sign in.
+/// Reads what signed-in agents get. `None` if agents cannot sign in.
 ///
 /// # Errors
-/// The file with their settings cannot be used.
+/// The file with settings for agents cannot be used.
 pub(super) fn agent_settings(config: &Config) -> Result<Option<SignedInAgents>, StartError> {
     let section = &config.sign_in;
     if !section.enabled {
@@ -353,13 +354,13 @@ pub(super) fn agent_settings(config: &Config) -> Result<Option<SignedInAgents>, 
     Ok(Some(SignedInAgents { settings }))
 }
 
-/// OpenID providers at which everybody has an account, or can create one.
+/// OpenID providers at which everybody has an account or can create one.
 const OPEN_TO_EVERYBODY: [&str; 14] = [
     "accounts.google.com",
     "login.microsoftonline.com/common/v2.0",
     "login.microsoftonline.com/consumers/v2.0",
     "login.microsoftonline.com/organizations/v2.0",
-    // The tenant of personal accounts.
+    // The tenant that has personal accounts.
     "login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
     "appleid.apple.com",
     "www.facebook.com",
@@ -372,7 +373,7 @@ const OPEN_TO_EVERYBODY: [&str; 14] = [
     "www.paypal.com",
 ];
 
-/// A warning if a template may give keys to people who should not get one.
+/// Returns a warning if everybody could get a key by the template. `None` otherwise.
 pub(super) fn template_warning(config: &Config) -> Option<String> {
     let template = config
         .sign_in
@@ -391,16 +392,16 @@ pub(super) fn template_warning(config: &Config) -> Option<String> {
     })
 }
 
-/// Reads the file with settings for agents. The error names the file and says what is wrong with it.
+/// Reads the file with settings for agents. An error names the file and says what is wrong with it.
 pub(super) fn read_managed_settings(path: &Path) -> Result<ManagedSettings, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let bytes = std::fs::metadata(path).map_err(|error| wrong(&error))?.len();
     if bytes > SETTINGS_BYTES_MAX {
-        let why = format!("has {bytes} bytes, more than {SETTINGS_BYTES_MAX}");
+        let why = format!("the file has {bytes} bytes, and at most {SETTINGS_BYTES_MAX} are allowed");
         return Err(wrong(&why));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let object: Map<String, Value> =
-        serde_json::from_str(&text).map_err(|error| wrong(&format_args!("give a JSON object: {error}")))?;
+    let object: Map<String, Value> = serde_json::from_str(&text)
+        .map_err(|error| wrong(&format_args!("the content must be a JSON object: {error}")))?;
     Ok(ManagedSettings::new(&object))
 }

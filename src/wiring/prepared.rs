@@ -1,5 +1,5 @@
-//! Everything that a start needs besides the store: read, opened and warmed up before the store is opened, so that an upgrade is
-//! without the store for as short a time as possible.
+//! Prepares everything that a start needs except the store. It is read, opened and warmed up before the store is opened, because
+//! during an upgrade requests wait while no process has the store open.
 
 use std::{path::Path, sync::Arc};
 
@@ -42,7 +42,7 @@ pub(crate) struct PreparedStart {
 }
 
 impl PreparedStart {
-    /// Reads what the configuration names, opens the journal and resolves the providers' names.
+    /// Reads the files that the configuration names, opens the journal and resolves the host names of providers.
     pub(super) fn build(
         config: Config,
         conf: &Path,
@@ -55,13 +55,13 @@ impl PreparedStart {
         let tls = Arc::new(tls::build(&config)?);
         let sinks = Arc::new(sinks(&config, &catalogue)?);
         let switches = ProviderSwitches::open(&config.admin.audit.with_file_name("providers-off.json"))
-            .map_err(|error| StartError::failed("the list of disabled providers", error))?;
-        let lanes =
-            ProcessJournals::open(&config.journal, place).map_err(|error| StartError::failed("the journal", error))?;
+            .map_err(|error| StartError::failed("cannot read the list of disabled providers", error))?;
+        let lanes = ProcessJournals::open(&config.journal, place)
+            .map_err(|error| StartError::failed("cannot open the journal", error))?;
         let (stop, stopped) = watch::channel(false);
         let resolver = Arc::new(Resolver::new(catalogue::hosts(&catalogue), resolver_settings(&config)));
         background.spawn(Arc::clone(&resolver).run(stopped.clone()));
-        // Bounded by the timeout of lookups; the first request then finds addresses.
+        // The timeout of lookups limits this wait. Afterwards the first requests find addresses.
         background.block_on(resolver.first_pass());
         let pools = Arc::new(Pools::build(&catalogue, &resolver, None));
         background.block_on(pools.update());
@@ -106,14 +106,15 @@ fn resolver_settings(config: &Config) -> ResolverSettings {
 fn sinks(config: &Config, catalogue: &Catalogue) -> Result<RequestReporters, StartError> {
     let models: Vec<&str> = catalogue.served_models().map(|model| model.name.as_str()).collect();
     let providers: Vec<&str> = catalogue.providers().map(|provider| provider.name.as_str()).collect();
-    let metrics = Metrics::new(&models, &providers).map_err(|error| StartError::failed("the metrics", error))?;
+    let metrics =
+        Metrics::new(&models, &providers).map_err(|error| StartError::failed("cannot create the metrics", error))?;
     let target = match &config.log.access {
         AccessTarget::Stdout => AccessLogTarget::Stdout,
         AccessTarget::Off => AccessLogTarget::Off,
         AccessTarget::File(path) => AccessLogTarget::File(path.clone()),
     };
     let access_log = AccessLog::open(&target, config.log.access_queue_lines)
-        .map_err(|error| StartError::failed("the access log", error))?;
+        .map_err(|error| StartError::failed("cannot open the access log", error))?;
     Ok(RequestReporters {
         access_log,
         metrics: Arc::new(metrics),

@@ -1,4 +1,4 @@
-//! The process that weir runs in: its owner, its signals, its service manager, and its file descriptors.
+//! The process that weir runs in: its owner, its signals, its service manager and its file descriptors.
 
 use std::time::Duration;
 
@@ -14,49 +14,49 @@ use tokio::{
 
 use crate::config::Config;
 
-/// The owner of the process that weir runs in. Signals, the service manager and the end of the process are the owner's task.
+/// Who owns the process that weir runs in. The owner handles signals, notifies the service manager and ends the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessOwner {
-    /// weir's: `weir serve` or `weir demo`.
+    /// weir owns the process: `weir serve` or `weir demo`.
     Own,
-    /// Another program's, with weir's services added to its server.
+    /// Another program owns the process, and has added weir's services to its server.
     Foreign,
 }
 
-/// Descriptors that are not shared: for the process's own files, the store, the ops and admin listeners, which must always
-/// respond, and connections that are accepted before they are counted.
+/// The number of file descriptors that are reserved: for the process's own files, for the store, for the listeners of ops and
+/// admin, which must always respond, and for connections that were accepted and not counted yet.
 const RESERVED: u64 = 200;
-/// Descriptors of each gateway worker: its scheduler's, and a handle of the listening socket.
+/// The number of file descriptors that each gateway worker needs: for its scheduler, and for its handle of the listening socket.
 const PER_WORKER: u64 = 8;
 
-/// Descriptors of one client's connection with a running request: itself, a connection to a provider with two handles, and a
-/// share of the pool.
+/// The number of file descriptors for one client connection with a running request: the connection itself, a connection to a
+/// provider with two handles, and a share of the pool of idle connections.
 const PER_CLIENT: u64 = 4;
 
-/// Maximum number of connections to the redirect listener.
+/// The maximum number of concurrent connections to the redirect listener.
 const REDIRECT_CONNECTIONS_MAX: usize = 64;
-/// Maximum number of connections to the operators' console.
+/// The maximum number of concurrent connections to the operators' console.
 const CONSOLE_CONNECTIONS_MAX: usize = 256;
 
-/// The maximum of each kind of connection, so that all fit into the process's limit of open files.
+/// The maximum number of each kind of connection. Together they fit into the process's limit of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
-    /// Connections of clients to the gateway.
+    /// The maximum number of client connections to the gateway.
     pub(super) clients: usize,
-    /// Running requests: over HTTP/2 there may be more of them than connections.
+    /// The maximum number of running requests. With HTTP/2, there can be more of them than connections.
     pub(super) running: usize,
-    /// Unused connections to providers.
+    /// The maximum number of idle connections to providers.
     pub(super) pool: usize,
-    /// Connections to the public stability service.
+    /// The maximum number of connections to the public stability service.
     pub(super) stability: usize,
-    /// Connections to the redirect listener.
+    /// The maximum number of connections to the redirect listener.
     pub(super) redirect: usize,
-    /// Connections to the operators' console.
+    /// The maximum number of connections to the operators' console.
     pub(super) console: usize,
 }
 
 impl Descriptors {
-    /// The configured maximums, or lower ones if the process may not open that many files.
+    /// Returns the configured maximums, or lower ones if the process cannot open so many files.
     pub(super) fn share(config: &Config) -> Self {
         let wanted = Self {
             clients: config.connections.max,
@@ -86,42 +86,43 @@ impl Descriptors {
     }
 }
 
-/// This process's soft limit of open files; `None` if it is unlimited or cannot be read.
+/// Returns this process's soft limit of open files. `None` if it is unlimited or cannot be read.
 fn open_files_max() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Reports that the process serves, or has finished a reload.
+/// Notifies the service manager that the process serves, or that a reload has ended.
 pub(super) fn notify_ready() {
     notify_manager(&[NotifyState::Ready]);
 }
 
-/// Reports that a reload begins; [`notify_ready`] ends it.
+/// Notifies the service manager that a reload begins. [`notify_ready`] reports its end.
 pub(super) fn reloading() {
-    // Type=notify-reload needs the time.
+    // The service type `notify-reload` needs the time.
     match NotifyState::monotonic_usec_now() {
         Ok(since) => notify_manager(&[NotifyState::Reloading, since]),
         Err(_) => notify_manager(&[NotifyState::Reloading]),
     }
 }
 
-/// Reports that the successor serves and is the main process from now on; this ends a reload.
+/// Notifies the service manager that the successor serves and is the main process from now on. This also ends a reload.
 pub(super) fn succeeded_by(pid: u32) {
     notify_manager(&[NotifyState::MainPid(pid), NotifyState::Ready]);
 }
 
-/// Reports that the process stops, within at most `time`: so `TimeoutStopSec=` need not follow `drain_seconds`.
+/// Notifies the service manager that the process stops within `time`. So `TimeoutStopSec=` need not be changed with
+/// `drain_seconds`.
 pub(super) fn stopping(time: Duration) {
     let extended = format!("EXTEND_TIMEOUT_USEC={}", time.as_micros());
     notify_manager(&[NotifyState::Stopping, NotifyState::Custom(&extended)]);
 }
 
-/// Reports that background tasks still run, twice as often as the service manager's `WatchdogSec=`. Returns at once without that
-/// setting, and when the successor is the main process.
+/// Notifies the service manager that background tasks still run, twice per `WatchdogSec=`. Returns at once if the service manager
+/// has no such setting, and otherwise when the successor is the main process.
 pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
-    // An interval of zero is not possible.
+    // The interval must not be zero.
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
@@ -137,30 +138,30 @@ pub(super) async fn watchdog(mut handed_over: watch::Receiver<bool>) {
 
 fn notify_manager(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager at $NOTIFY_SOCKET cannot be notified; it may consider weir dead");
+        tracing::warn!(%error, "cannot notify the service manager at $NOTIFY_SOCKET; it may take weir for dead");
     }
 }
 
-/// The phase of weir's life.
+/// The phase of the process's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Serving,
-    /// After SIGTERM, or when the server shuts down: nothing new is accepted, running requests may end.
+    /// No further requests are accepted, and running requests may finish. Begins with SIGTERM, or when the server shuts down.
     Draining,
-    /// After SIGINT or a second SIGTERM, or when the server drops its services: everything ends at once.
+    /// Everything ends at once. Begins with SIGINT or a second SIGTERM, or when the server drops its services.
     Stopping,
 }
 
-/// The phases that a server announces.
+/// Receivers that follow the phases of a Pingora server.
 pub(super) struct ServerPhases {
-    /// The resulting phase of weir, if the server's owner decides about the end.
+    /// The phase of weir that follows from the server's, if the server's owner decides when it ends.
     pub(super) phase: watch::Receiver<Phase>,
     /// Turns true when the server has dropped everything that ran in it.
     pub(super) ended: watch::Receiver<bool>,
 }
 
 impl ServerPhases {
-    /// Follows a server on this runtime, to its end.
+    /// Follows the phases of a server until it ends. Runs on the runtime `on`.
     pub(super) fn follow(mut announced: Receiver<ExecutionPhase>, on: &Handle) -> Self {
         let (phase, ended) = (watch::Sender::new(Phase::Serving), watch::Sender::new(false));
         let this = Self {
@@ -176,7 +177,7 @@ impl ServerPhases {
                     Ok(ExecutionPhase::ShutdownRuntimes) => {
                         phase.send_replace(Phase::Stopping);
                     }
-                    // A server that is dropped without having run announces nothing.
+                    // A server that is dropped without having run announces no phase.
                     Ok(ExecutionPhase::Terminated) | Err(RecvError::Closed) => break,
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
                 }
@@ -252,7 +253,7 @@ mod tests {
         let mut phases = ServerPhases::follow(announced, &Handle::current());
         let say = |phase| assert!(server.send(phase).is_ok());
         say(ExecutionPhase::Running);
-        // The next process is given its sockets: this one serves until that one has had time to begin.
+        // The successor gets the sockets. This process serves until the successor has had time to begin.
         say(ExecutionPhase::GracefulUpgradeTransferringFds);
         say(ExecutionPhase::GracefulUpgradeCloseTimeout);
         tokio::task::yield_now().await;

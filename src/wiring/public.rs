@@ -1,4 +1,4 @@
-//! Builds the stability record and the public stability service from this process's parts.
+//! Builds the public record and the public stability service from the parts of this process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Builds the public stability service from `[stability]`.
+/// Builds the public stability service with the settings of `[stability]`.
 pub(crate) fn build(config: &Config, live: &Arc<CurrentConfig>, snapshots: &Arc<Snapshots>) -> Arc<PublicService> {
     let stability = &config.stability;
     let settings = PublicSettings {
@@ -52,17 +52,17 @@ impl StabilitySource for NodeStabilitySource {
     }
 }
 
-/// The stability record: this node's publisher, and the snapshot of all nodes' counts.
+/// The public record: the publisher of this node's counts, and the snapshots of all nodes' counts.
 pub(crate) struct StabilityParts {
-    /// The published record.
+    /// The snapshots of the published record.
     pub snapshots: Arc<Snapshots>,
     publisher: Arc<Publisher>,
-    /// Ends after the last publication, once `stop` has turned true.
+    /// The task of publishing. It ends after the last publication, once `stop` has turned true.
     publishing: JoinHandle<()>,
 }
 
 impl StabilityParts {
-    /// Starts to publish the journal's counts, and to read the record every `refresh`.
+    /// Starts to publish the counts in the journal, and to read the published record at the interval `refresh`.
     pub(crate) fn build(
         store: Arc<dyn StabilityStore>,
         journal: &Arc<Journal>,
@@ -83,7 +83,7 @@ impl StabilityParts {
         }
     }
 
-    /// Adds a sampler for the record's figures.
+    /// Adds a sampler that copies the record's figures to the metrics.
     pub(crate) fn observe(&self, metrics: &Metrics) {
         let (publisher, snapshots) = (Arc::clone(&self.publisher), Arc::clone(&self.snapshots));
         metrics.add_sampler(move |metrics| {
@@ -95,7 +95,7 @@ impl StabilityParts {
         });
     }
 
-    /// Waits for the last publication. Call it after the background was stopped.
+    /// Waits for the last publication. Must be called after the background tasks were stopped.
     pub(crate) async fn end(self) {
         let _ = self.publishing.await;
     }

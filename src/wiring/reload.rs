@@ -1,5 +1,5 @@
-//! Reloads everything at run time: on request (SIGHUP), and when a file that was read has changed. Either all of it takes
-//! effect, or nothing changes and the log says why.
+//! Reloads the configuration and all files that it names while weir runs: on request (SIGHUP), and when one of the files has
+//! changed. A reload takes effect as a whole. If anything is wrong, nothing changes, and the log says why.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +26,10 @@ use crate::{
     wiring::{StartError, catalogue, process as service_manager, process::ProcessOwner, tls},
 };
 
-/// The time after the last change before files are read: editors write a file in several steps.
+/// The time after a change of a file before the files are read. Editors write a file in several steps.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// The interval at which the addresses of a new version are checked before it serves.
+/// The interval at which the addresses of a new configuration's hosts are polled before the configuration takes effect.
 const RESOLVED_POLL: Duration = Duration::from_millis(10);
 
 /// Triggers reloads. Clones trigger the same reloader.
@@ -54,32 +54,32 @@ impl ReloadTrigger {
     }
 }
 
-/// The task that reloads, with what it reads and replaces.
+/// The task that reloads the configuration.
 pub(crate) struct Reloader {
     /// The path of the configuration file.
     pub conf: PathBuf,
-    /// The configuration at the start, some of whose settings stay in force.
+    /// The configuration at the start of the process. Settings that need a restart remain as they are in it.
     pub started: Arc<Config>,
-    /// The current version.
+    /// The current config snapshot, which a reload replaces.
     pub live: Arc<CurrentConfig>,
-    /// Resolves the providers' names in the background.
+    /// Resolves the host names of providers in the background.
     pub resolver: Arc<Resolver>,
-    /// The listeners' certificates.
+    /// The listeners with TLS, whose certificates a reload replaces.
     pub tls: Arc<tls::TlsListeners>,
-    /// Counts the results.
+    /// The metrics that count the results of reloads.
     pub metrics: Arc<Metrics>,
-    /// The background work of the current version.
+    /// The background task of the current snapshot's pools.
     pub pools_task: JoinHandle<()>,
-    /// The contents of the files before the start read them: later changes are reloaded.
+    /// The digests of all files from before the start read them. Files that have changed since are reloaded.
     pub contents: FileDigests,
-    /// Requests reloads without a changed file.
+    /// Requests a reload even if no file has changed.
     pub trigger: ReloadTrigger,
-    /// The owner of the process: weir notifies the service manager only in its own one.
+    /// The owner of the process. The service manager is only notified of reloads if weir owns the process.
     pub process: ProcessOwner,
 }
 
 impl Reloader {
-    /// Reloads until `stop` turns true.
+    /// Reloads the configuration whenever it is necessary, until `stop` turns true.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         fail::fail_point!("reloader_begins");
         let changed = Arc::new(Notify::new());
@@ -103,7 +103,7 @@ impl Reloader {
             }
             let now = self.read_contents(refused.as_ref());
             if forced || now != seen {
-                // The service manager waits only for a reload that it has requested.
+                // The service manager only waits for reloads that it has requested itself.
                 let is_waited_for = forced && self.process == ProcessOwner::Own;
                 if is_waited_for {
                     service_manager::reloading();
@@ -116,7 +116,8 @@ impl Reloader {
                 seen = now.after(outcome.is_ok(), candidate.as_ref());
                 refused = candidate.filter(|_| outcome.is_err());
             }
-            // Files that are named now may be elsewhere. A change before the new watch is found by checking once more.
+            // The new configuration may name files in other folders. A change before they are watched is found by checking once
+            // more.
             _watched = FolderWatcher::start(&seen.paths(), &changed);
             if self.read_contents(refused.as_ref()) != seen {
                 changed.notify_one();
@@ -135,7 +136,7 @@ impl Reloader {
     fn report_result(&self, outcome: &Result<(), StartError>) {
         match outcome {
             Ok(()) => tracing::info!(conf = %self.conf.display(), "configuration reloaded"),
-            Err(error) => tracing::error!(%error, "the configuration was not reloaded: the current one stays in force"),
+            Err(error) => tracing::error!(%error, "cannot reload the configuration: the current one remains in force"),
         }
         let (program, result) = (&self.metrics.program, if outcome.is_ok() { "ok" } else { "failed" });
         program.reloads.with_labels([result.into()]).inc();
@@ -145,14 +146,14 @@ impl Reloader {
         }
     }
 
-    /// Reloads; returns the result, and the configuration if it could be read.
+    /// Reloads the configuration. Returns the result, and the configuration if it could be read.
     async fn reload(&mut self, stop: &watch::Receiver<bool>) -> (Result<(), StartError>, Option<Candidate>) {
         let conf = self.conf.clone();
         let read = tokio::task::spawn_blocking(move || read(&conf)).await;
         let (candidate, content) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(error)) => return (Err(error), None),
-            Err(error) => return (Err(StartError::failed("the reload", error)), None),
+            Err(error) => return (Err(StartError::failed("cannot reload the configuration", error)), None),
         };
         let outcome = match content {
             Ok((catalogue, identities)) => {
@@ -169,7 +170,10 @@ impl Reloader {
     async fn put_in_force(&mut self, mut config: Config, catalogue: Catalogue, stop: &watch::Receiver<bool>) {
         let before = self.live.get();
         for setting in config.needs_restart(&self.started) {
-            tracing::warn!(setting, "a setting was changed that takes effect with the next start");
+            tracing::warn!(
+                setting,
+                "a setting was changed that takes effect with the next start or `weir upgrade`"
+            );
         }
         let repriced = catalogue.repriced_under_one_version(&before.catalogue);
         if !repriced.is_empty() {
@@ -178,7 +182,7 @@ impl Reloader {
                 "prices have changed but not their version: give the price list a new version, or older charges cannot be recomputed"
             );
         }
-        // Keys are created with the prefix at the start, so they are accepted with it too.
+        // New keys are still created with the prefix from the start, so keys with this prefix remain accepted.
         config.gateway.key_prefix = before.config.gateway.key_prefix.clone();
         let hosts = catalogue::hosts(&catalogue);
         let both: BTreeSet<(String, u16)> = hosts
@@ -194,12 +198,12 @@ impl Reloader {
         let task = tokio::spawn(Arc::clone(&pools).run(stop.clone()));
         self.live
             .set(ConfigSnapshot::new(Arc::new(config), Arc::new(catalogue), pools));
-        // From here on, only running requests use removed names, and these have their addresses.
+        // From here on, only running requests use removed host names, and they have the addresses already.
         self.resolver.set_hosts(hosts);
         std::mem::replace(&mut self.pools_task, task).abort();
     }
 
-    /// Waits for the addresses of new names, so that their first requests find them; bounded.
+    /// Waits until the addresses of all hosts are known, so that the first requests find them. Waits at most for the time `wait`.
     async fn wait_for_addresses(&self, hosts: &[(String, u16)], wait: Duration) {
         let all = async {
             while !hosts
@@ -211,19 +215,19 @@ impl Reloader {
         };
         if tokio::time::timeout(wait, all).await.is_err() {
             tracing::warn!(
-                "some providers' names are not resolved; requests to these providers get 503 until they are"
+                "cannot resolve the host names of some providers; requests to these providers get 503 until their names are resolved"
             );
         }
     }
 }
 
-/// A configuration that was read, and the contents of the files that it names, from before they were read.
+/// A configuration that was read, with the digests of the files that it names from before they were read.
 struct Candidate {
     config: Config,
     contents: FileDigests,
 }
 
-/// The contents of the files that a configuration names.
+/// The catalogue and the certificates, as read from the files that a configuration names.
 type ConfigContents = (Catalogue, tls::Identities);
 
 /// Reads a configuration and the files that it names.
@@ -237,10 +241,10 @@ fn read(conf: &Path) -> Result<(Candidate, Result<ConfigContents, StartError>), 
     Ok((Candidate { config, contents }, content))
 }
 
-/// Files, each with a digest of its contents. A missing file and a folder have the digest of nothing.
+/// The digest of the content of each file. A missing file and a folder have the digest of no bytes.
 pub(super) type FileDigests = BTreeMap<PathBuf, [u8; 32]>;
 
-/// The contents of all files that affect a configuration.
+/// Returns the digests of all files that affect a configuration.
 pub(super) fn contents(conf: &Path, config: &Config) -> FileDigests {
     let mut files = catalogue::files(config);
     files.insert(conf.to_owned());
@@ -252,12 +256,13 @@ pub(super) fn contents(conf: &Path, config: &Config) -> FileDigests {
     files.into_iter().map(digest).collect()
 }
 
-/// The contents of all watched files.
+/// The digests of all watched files.
 #[derive(Debug, PartialEq, Eq)]
 struct WatchedContents {
-    /// The files of the current version.
+    /// The files of the configuration in force.
     live: FileDigests,
-    /// The files of the version that was refused last: once they change, it may be accepted.
+    /// The files of the configuration that was refused most recently, if no other was accepted since. When they change, it may be
+    /// valid.
     refused: FileDigests,
 }
 
@@ -266,7 +271,8 @@ impl WatchedContents {
         self.live.keys().chain(self.refused.keys()).cloned().collect()
     }
 
-    /// These contents after a reload. A file counts with the earliest contents that were seen.
+    /// Returns the digests after a reload. A file that was known before retains its earlier digest, so that a change since then
+    /// is noticed.
     fn after(self, accepted: bool, candidate: Option<&Candidate>) -> Self {
         let Self { live, refused } = self;
         let mut read = candidate
@@ -287,8 +293,9 @@ impl WatchedContents {
     }
 }
 
-/// Whether an event in a watched folder may concern a file that is read. Logs and stores in the same folder are written all the
-/// time, so a write counts only by the file's name; creating, removing or renaming any file counts.
+/// Returns whether an event in a watched folder may be about a file of the configuration. A write is only relevant if the file's
+/// name matches, because logs and stores in the same folder are written all the time. Creating, removing or renaming any file is
+/// relevant.
 fn is_relevant(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
     match event.kind {
         EventKind::Access(_) => false,
@@ -300,7 +307,7 @@ fn is_relevant(event: &notify::Event, names: &BTreeSet<OsString>) -> bool {
     }
 }
 
-/// Watches the folders of files, because an editor or a tool may replace a file by a new one.
+/// Watches the folders of files instead of the files, because an editor or a tool may replace a file by a new one.
 struct FolderWatcher {
     _watcher: Option<RecommendedWatcher>,
 }
@@ -320,11 +327,11 @@ impl FolderWatcher {
         let mut watcher = match watcher {
             Ok(watcher) => watcher,
             Err(error) => {
-                tracing::warn!(%error, "files cannot be watched: send SIGHUP after a change");
+                tracing::warn!(%error, "cannot watch the files of the configuration: send SIGHUP after a change");
                 return Self { _watcher: None };
             }
         };
-        // A folder that does not exist yet appears in its nearest existing ancestor.
+        // For a folder that does not exist, the nearest existing folder above it is watched, so that its creation is noticed.
         let folders: BTreeSet<&Path> = files
             .iter()
             .map(|file| {
@@ -335,7 +342,7 @@ impl FolderWatcher {
             .collect();
         for folder in folders {
             if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                tracing::warn!(%error, folder = %folder.display(), "cannot be watched: send SIGHUP after a change");
+                tracing::warn!(%error, folder = %folder.display(), "cannot watch a folder with files of the configuration: send SIGHUP after a change");
             }
         }
         Self {

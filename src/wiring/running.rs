@@ -1,4 +1,4 @@
-//! A running weir, and all that its end needs.
+//! A running weir, with everything that is needed to end it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,56 +23,59 @@ use crate::wiring::{
     upgrade::handover::Predecessor,
 };
 
-/// A running weir; [`RunningWeir::until_stopped`] waits for its end.
+/// A running weir. [`RunningWeir::until_stopped`] waits until it ends.
 pub(crate) struct RunningWeir {
-    /// Its parts.
+    /// The parts of weir.
     pub parts: NodeParts,
-    /// The runtime of its background tasks.
+    /// The runtime of the background tasks.
     pub background: Runtime,
-    /// The owner of its process.
+    /// The owner of the process.
     pub(super) process: ProcessOwner,
     pub(super) phase: watch::Receiver<Phase>,
-    /// How long running requests may go on after the gateway has closed.
+    /// How long running requests may continue after the gateway has stopped accepting requests.
     pub(super) drain_time: Duration,
     /// Turns true when the successor serves.
     pub(super) handed_over: watch::Receiver<bool>,
     pub(super) listeners: Arc<ListeningSockets>,
-    /// Turned true to close the listeners other than the gateway's.
+    /// Is turned true to close the listeners beside the gateway's.
     pub(super) side_closing: watch::Sender<bool>,
-    /// Ends with the predecessor.
+    /// The task that handles the predecessor's calls of the store. It ends when the predecessor has ended. `None` without a
+    /// predecessor.
     pub(super) predecessor: Option<JoinHandle<()>>,
     pub(super) server: ServerEnd,
-    /// Must exist as long as the server.
+    /// The file with CA certificates for providers, which must exist as long as the server. `None` if the platform's own are
+    /// used.
     pub(super) _roots: Option<NamedTempFile>,
 }
 
 /// The end of the server that weir's services are part of.
 pub(super) struct ServerEnd {
-    /// Ends the server; `None` if its owner does.
+    /// Is turned true to end the server. `None` if the server's owner ends it.
     pub(super) order: Option<watch::Sender<bool>>,
     /// Turns true when the server has dropped everything that ran in it.
     pub(super) ended: watch::Receiver<bool>,
 }
 
 impl RunningWeir {
-    /// Tells the predecessor that this process serves, then handles its calls to the store until it ends.
+    /// Notifies the predecessor that this process serves. Then handles the predecessor's calls of the store in the background,
+    /// until it ends.
     pub(super) fn announce_to(mut self, predecessor: Predecessor) -> Result<Self, StartError> {
         let line = predecessor.report_serving()?;
-        let unheard = |error| StartError::failed("the connection to the predecessor", error);
+        let unheard = |error| StartError::failed("cannot use the connection to the predecessor", error);
         let mut line = self
             .background
             .block_on(async { UnixStream::from_std(line) })
             .map_err(unheard)?;
         self.predecessor = Some(match self.parts.money.embedded() {
             Some(store) => self.background.spawn(store.serve_predecessor(line)),
-            // The predecessor only closes it when it ends.
+            // The predecessor sends nothing on the connection, and closes it when it ends.
             None => self.background.spawn(async move { drop(line.read_u8().await) }),
         });
         Ok(self)
     }
 }
 
-/// Listens for the signals that end the process, on the current runtime.
+/// Starts to listen for the signals that end the process. Runs on the current runtime. Returns the phase that follows from them.
 pub(crate) fn watch_phase() -> std::io::Result<watch::Receiver<Phase>> {
     let phase = watch::Sender::new(Phase::Serving);
     let watch = phase.subscribe();
@@ -92,7 +95,7 @@ pub(crate) fn watch_phase() -> std::io::Result<watch::Receiver<Phase>> {
     Ok(watch)
 }
 
-/// Triggers a reload on each SIGHUP, on the current runtime.
+/// Starts to listen for SIGHUP, each of which triggers a reload. Runs on the current runtime.
 pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
@@ -103,15 +106,15 @@ pub(crate) fn reload_on_hangup(reload: ReloadTrigger) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends Pingora when the value turns true. That is later than the signal: the gateway closes long before the other listeners,
-/// so that a draining node can still be monitored.
+/// Ends Pingora when the value turns true. That is later than the signal: the gateway stops long before the other listeners, so
+/// that a draining node can still be monitored.
 #[derive(Debug)]
 pub(crate) struct TerminationWatch(pub watch::Receiver<bool>);
 
 #[async_trait]
 impl ShutdownSignalWatch for TerminationWatch {
     async fn recv(&self) -> ShutdownSignal {
-        // A dropped sender counts as the end.
+        // A dropped sender means that the server must end.
         let _ = self.0.clone().wait_for(|end| *end).await;
         ShutdownSignal::GracefulTerminate
     }

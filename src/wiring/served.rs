@@ -1,4 +1,4 @@
-//! The models and providers that the admin API shows and can disable, from this process's parts.
+//! Gives the admin API access to the models and providers of this process, and to the switches of providers.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The models and providers for the admin API.
+/// The models and providers of this process, for the admin API.
 pub(super) struct ServedCatalogue {
     live: Arc<CurrentConfig>,
     switches: Arc<ProviderSwitches>,
@@ -93,7 +93,7 @@ fn places(pool: &Pool, now: Instant) -> Vec<PlaceView> {
         ejected_seconds: place.ejected_until.map_or(0, |until| (until - now).as_secs().max(1)),
     };
     let mut places: Vec<PlaceView> = pool.backend_states(now).into_iter().map(view).collect();
-    // A backend that several operations share is shown once.
+    // A backend that several operations share is returned once.
     places.sort();
     places.dedup();
     places

@@ -1,4 +1,4 @@
-//! Runs weir's services in a server of its own: `weir serve` and `weir demo`.
+//! Runs weir's services in a Pingora server of their own, for `weir serve` and `weir demo`.
 
 use std::path::Path;
 
@@ -18,8 +18,9 @@ use crate::{
     },
 };
 
-/// Starts everything; returns the addresses once it serves. Must be called before threads read the environment. `launch` says
-/// how to start a successor, if upgrades are possible; `predecessor` is the process that this one replaces.
+/// Starts weir, and returns its addresses once it serves. Must be called before other threads read the environment. `launch` says
+/// how to start a successor; `None` if upgrades are not possible. `predecessor` is the process that this one replaces, if there
+/// is one.
 pub(super) fn start(
     config: Config,
     conf: &Path,
@@ -32,7 +33,7 @@ pub(super) fn start(
         .collect();
     let activated = listeners::take_activated(&at)?;
     let background = services::background()?;
-    let no_signals = |error| StartError::failed("listening for signals", error);
+    let no_signals = |error| StartError::failed("cannot listen for signals", error);
     let phase = background
         .block_on(async { running::watch_phase() })
         .map_err(no_signals)?;
@@ -81,19 +82,19 @@ fn run(server: Server, termination: TerminationWatch) -> Result<(), StartError> 
         });
     };
     let thread = std::thread::Builder::new().name("server".to_owned()).spawn(serve);
-    thread.map_err(|error| StartError::failed("the server's thread", error))?;
+    thread.map_err(|error| StartError::failed("cannot start the server's thread", error))?;
     Ok(())
 }
 
 fn server_conf() -> ServerConf {
     ServerConf {
-        // Each service has one thread, and the gateway a service for each of its threads (docs/benchmarks.md, "Threads").
+        // Each service has one thread. The gateway has one service for each of its threads (docs/benchmarks.md, "Threads").
         threads: 1,
         work_stealing: false,
-        // Pingora is ended when the gateway has drained.
+        // There is no grace period, because Pingora is ended only after the gateway has drained.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),
-        // Pingora's own timers would wake a thread a hundred times a second.
+        // Pingora's own timers are not used, because they would wake a thread a hundred times per second.
         fast_timeout_to_tokio_threshold_seconds: Some(0),
         ..ServerConf::default()
     }

@@ -1,4 +1,4 @@
-//! weir's services: built from a configuration, and added to a server.
+//! Builds weir's services from a configuration, and adds them to a Pingora server.
 
 use std::{fmt, net::TcpListener, path::Path, sync::Arc, time::Duration};
 
@@ -30,21 +30,21 @@ use crate::{
     },
 };
 
-/// Pingora's own limit of tries; weir's rules (`upstream.rs`) end sooner.
+/// Pingora's own limit of attempts for one request. weir's own rules (`gateway/upstream`) end a request sooner.
 const TRIES_MAX: usize = 16;
 
 /// Pingora's default grace period.
 const GRACE_PERIOD: Duration = Duration::from_secs(300);
 
-/// weir's services, built from a configuration, before they are part of a server.
+/// weir's services, built from a configuration and not yet part of a server.
 ///
-/// These are the gateway and everything else in `weir serve`: the listeners for metrics and health, the public record, the
-/// admin API, the console and the redirect to TLS, as far as they are configured, and the background work, on weir's own
+/// These are the services of `weir serve`: the gateway, the listeners for metrics and health, the public record, the admin API,
+/// and, if they are configured, the console and the redirect to HTTPS. In addition there is background work on weir's own
 /// threads: settlement, the journal, feeding the log, health checks, name resolution and reloads.
 ///
-/// Everything that can fail fails here, before the server runs: the configuration and the files that it names are read, the
-/// journal and the store are opened, and every TCP address is bound. Only the admin API's unix socket is opened when the server
-/// runs; if that fails, an error is logged and `/readyz` reports `admin_not_listening`.
+/// Everything that can fail does so while the services are built, before the server runs: the configuration and the files that it
+/// names are read, the journal and the store are opened, and every TCP address is bound. Only the admin API's Unix socket is
+/// opened when the server runs. If that fails, an error is logged, and `/readyz` reports `admin_not_listening`.
 ///
 /// # Example
 ///
@@ -68,56 +68,58 @@ pub struct Services {
     background: Runtime,
 }
 
-/// The owner of the process, and what it inherits.
+/// Who owns the process, and which sockets it inherits.
 pub(super) struct ProcessOrigin<'a> {
     pub(super) process: ProcessOwner,
-    /// Sockets from a service manager.
+    /// The sockets that a service manager has passed to the process.
     pub(super) activated: Vec<TcpListener>,
-    /// The process that this one replaces.
+    /// The process that this one replaces. `None` if there is none.
     pub(super) predecessor: Option<&'a mut Predecessor>,
 }
 
-/// How weir learns of its end, and how an upgrade replaces it.
+/// How weir learns that it must end, and how an upgrade replaces it.
 pub(super) struct LifecycleControl {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) server: ServerEnd,
-    /// How long running requests may go on after the gateway has closed.
+    /// How long running requests may continue after the gateway has stopped accepting requests.
     pub(super) drain_time: Duration,
-    /// How to start a successor; `None` if upgrades are not possible.
+    /// How to start a successor. `None` if upgrades are not possible.
     pub(super) launch: Option<Launch>,
-    /// From which process the admin API's socket may be taken.
+    /// From which process the path of the admin API's socket can be taken.
     pub(super) claim: SocketClaim,
 }
 
 impl Services {
     /// Builds the services of a configuration file, and binds their addresses.
     ///
-    /// It blocks on files, the store and the names of providers, so do not call it in asynchronous code.
+    /// This blocks on files, the store and the resolution of names, so do not call it in asynchronous code.
     ///
-    /// # Errors [`StartError::Configuration`] if the file, or a file that it names, has a mistake; [`StartError::Listen`] if an
-    /// address cannot be used; [`StartError::Failed`] if the journal or the store cannot be opened, for example because another
-    /// process uses them.
+    /// # Errors
+    /// [`StartError::Configuration`] if the file, or a file that it names, is invalid. [`StartError::Listen`] if an address
+    /// cannot be used. [`StartError::Failed`] if the journal or the store cannot be opened, for example because another process
+    /// uses them.
     pub fn from_file(conf: impl AsRef<Path>) -> Result<Self, StartError> {
         let conf = conf.as_ref();
         let origin = ProcessOrigin {
             process: ProcessOwner::Foreign,
-            // Sockets in the environment belong to the process, which may have its own listeners.
+            // The environment's sockets are not used: they belong to the program, which may have listeners of its own.
             activated: Vec::new(),
             predecessor: None,
         };
         Self::open(load(conf)?, conf, background()?, origin)
     }
 
-    /// Adds the services to a server that does not run yet. They start and end with it.
+    /// Adds the services to a server that does not run yet. They start and end with the server.
     ///
-    /// When the server begins to shut down, weir accepts nothing new and lets running requests end: for `[gateway]
-    /// drain_seconds`, or until five seconds before the end of the server's `grace_period_seconds` if that is sooner. Requests
-    /// that still run then end with their protocol's error. Every request is charged, and everything is written, before the
-    /// grace period ends; [`Node::finish`] waits for that.
+    /// When the server begins to shut down, weir accepts no further requests and lets running requests finish. They have the time
+    /// `[gateway] drain_seconds`, but at the latest until five seconds before the end of the server's `grace_period_seconds`.
+    /// Requests that still run then end with their protocol's error. Before the grace period ends, every request is charged and
+    /// everything is written; [`Node::finish`] waits for that.
     ///
-    /// # Errors [`StartError::Configuration`] if the server is set to run as a daemon of Pingora, or to take the sockets of an
-    /// earlier process (`--upgrade`), or if a file of `weir.toml` has a mistake; [`StartError::Failed`] if no descriptors or
-    /// threads are left.
+    /// # Errors
+    /// [`StartError::Configuration`] if the server is configured to run as a daemon of Pingora, or to take over the sockets of an
+    /// earlier process (`--upgrade`), or if a file that `weir.toml` names is invalid. [`StartError::Failed`] if no file
+    /// descriptors or threads are left.
     pub fn add_to(self, server: &mut Server) -> Result<Node, StartError> {
         check_server(server)?;
         let config = &self.parts.config.gateway;
@@ -127,7 +129,7 @@ impl Services {
             tracing::warn!(
                 drain_seconds = config.drain.as_secs(),
                 used = drain_time.as_secs(),
-                "the server's grace_period_seconds is too short for [gateway] drain_seconds: running requests are ended earlier"
+                "requests get less time than [gateway] drain_seconds when the server stops, because its grace_period_seconds is too short: raise it"
             );
         }
         let ServerPhases { phase, ended } =
@@ -143,7 +145,7 @@ impl Services {
         Node::start(running, gateway)
     }
 
-    /// Builds the services, with background work on `background`.
+    /// Builds the services. Background tasks run on `background`.
     pub(super) fn open(
         config: Config,
         conf: &Path,
@@ -166,7 +168,7 @@ impl Services {
                 predecessor.check_locations(&config)?;
                 let prepared = PreparedStart::build(config, conf, (process, StartRole::Successor), &background)?;
                 let listeners = bind(predecessor.take_sockets())?;
-                // No request is served while the store is handed over, so it comes last.
+                // The store is requested last, because no process serves requests while the store is handed over.
                 let carried = predecessor.take_store()?;
                 (NodeParts::open(prepared, carried, &background)?, listeners)
             }
@@ -179,7 +181,7 @@ impl Services {
         })
     }
 
-    /// Adds the services to a server; the returned watches report when each listener is open.
+    /// Adds the services to a server. The returned receivers get the address of each listener once it is open.
     pub(super) fn attach_to(
         self,
         server: &mut Server,
@@ -244,12 +246,12 @@ impl Services {
         Ok((running, bounds))
     }
 
-    /// The parts that the services share.
+    /// Returns the parts that the services share.
     pub(super) fn parts(&self) -> &NodeParts {
         &self.parts
     }
 
-    /// The runtime of the background tasks.
+    /// Returns the runtime of the background tasks.
     pub(super) fn background(&self) -> &Runtime {
         &self.background
     }
@@ -261,50 +263,51 @@ impl fmt::Debug for Services {
     }
 }
 
-/// The runtime for background tasks.
+/// Creates the runtime for background tasks.
 pub(super) fn background() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("background")
         .enable_all()
         .build()
-        .map_err(|error| StartError::failed("background threads", error))
+        .map_err(|error| StartError::failed("cannot start the background threads", error))
 }
 
-/// Pingora's configuration for the gateway's proxy, which ignores the server's own configuration.
+/// Returns the Pingora configuration of the gateway's proxy. The proxy does not use the configuration of the server.
 fn gateway_conf(config: &Config, roots: Option<&NamedTempFile>) -> ServerConf {
     ServerConf {
         threads: 1,
         max_retries: TRIES_MAX,
-        // Each worker of the gateway has its own connections.
+        // The pool is divided, because each worker of the gateway has its own connections.
         upstream_keepalive_pool_size: Descriptors::share(config).pool.div_ceil(config.gateway.threads),
         ca_file: roots.map(|roots| roots.path().to_string_lossy().into_owned()),
         ..ServerConf::default()
     }
 }
 
-/// Checks that weir can be part of a server.
+/// Checks that weir can be a part of a server.
 ///
 /// # Errors
-/// The server would run in another process, or would take the sockets of an earlier one.
+/// The server would run in another process, or would take over the sockets of an earlier process.
 fn check_server(server: &Server) -> Result<(), StartError> {
     let refused = |why: &str| Err(StartError::Configuration(why.to_owned()));
     if server.configuration.daemon {
         return refused(
-            "the server is set to run as a daemon, in a process without weir's threads: run it in the foreground, and have the service \
+            "the server is configured to run as a daemon, which is a process without weir's threads: run it in the foreground, and have the service \
              manager keep it running",
         );
     }
     if server.options.as_ref().is_some_and(|options| options.upgrade) {
         return refused(
-            "the server is set to take the sockets of an earlier process (--upgrade), which cannot hand over weir's journal and store: stop \
+            "the server is configured to take over the sockets of an earlier process (--upgrade), which cannot hand over weir's journal and store: stop \
              that process and start this one without --upgrade",
         );
     }
     Ok(())
 }
 
-/// The drain time in a server with `grace_period_seconds`, so that requests that are cut off still end properly.
+/// Returns the drain time, shortened so that requests that are ended early can still get an error within the server's
+/// `grace_period_seconds`.
 fn within_grace(drain: Duration, grace_period_seconds: Option<u64>) -> Duration {
     let grace = grace_period_seconds.map_or(GRACE_PERIOD, Duration::from_secs);
     drain.min(grace.saturating_sub(CUT_WAIT))

@@ -1,4 +1,5 @@
-//! The shutdown: nothing new is accepted, running requests get their time, the rest get an error, and everything is charged.
+//! Ends the process in order: no further requests are accepted, running requests get time to finish, the others get an error, and
+//! everything is charged.
 
 use std::time::Duration;
 
@@ -13,31 +14,32 @@ use crate::{
     },
 };
 
-/// The time in which requests begin that were accepted just before the gateway closed.
+/// The time in which requests can still begin that were accepted just before the gateway closed.
 const BEGIN_WAIT: Duration = Duration::from_millis(250);
 
-/// How long connections without requests may stay open. Those of HTTP/1.1 close by themselves, those of HTTP/2 when their client
-/// closes them.
+/// How long connections without requests may stay open. HTTP/1.1 connections are closed by weir. HTTP/2 connections are closed
+/// when their client closes them.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// The timeout for answers that are cut off to end with their error.
+/// The time in which answers that are ended early can be completed with an error.
 pub(super) const CUT_WAIT: Duration = Duration::from_secs(5);
 
-/// The timeout for Pingora to drop what still runs, and to end.
+/// The time in which Pingora must drop everything that still runs, and end.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// The timeout of each of the last writes: to the store, to the access log.
+/// The timeout of each of the last writes, to the store and to the access log.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
-/// The maximum time after the drain: the timeouts above, and what is between them.
+/// The maximum time from the end of the drain to the end of the process. It covers the timeouts above and what happens between
+/// them.
 const AFTER_DRAIN: Duration = Duration::from_secs(60);
 
 impl RunningWeir {
-    /// Serves until its [`Phase`] changes, or a successor serves, and then ends.
+    /// Serves until the [`Phase`] changes or a successor serves, and then ends.
     ///
-    /// With [`Phase::Draining`], and after a handover, nothing new is accepted, and the end comes with the last running request
-    /// or after `[gateway] drain_seconds`; requests that still run then end with their protocol's error. With
-    /// [`Phase::Stopping`] they end at once. The other listeners respond until the last request has ended. Every request is
+    /// In [`Phase::Draining`], and after a handover, no further requests are accepted. The process ends when the last running
+    /// request has ended, or after `[gateway] drain_seconds`; requests that still run then end with their protocol's error. In
+    /// [`Phase::Stopping`], requests end at once. The other listeners respond until the last request has ended. Every request is
     /// charged.
     pub(crate) fn until_stopped(self) {
         let Self {
@@ -65,7 +67,7 @@ impl RunningWeir {
                 CLOSE_WAIT
             }
             StopReason::HandedOver => {
-                // The successor now serves the other listeners.
+                // The other listeners are closed at once, because the successor serves them now.
                 side_closing.send_replace(true);
                 FIRST_REQUEST_WAIT + CLOSE_WAIT
             }
@@ -75,53 +77,53 @@ impl RunningWeir {
             close,
         };
         background.block_on(drain_requests(phase, &parts.drain, waits, predecessor));
-        // Requests on connections that are still open are refused: the server may end much later.
+        // Requests that arrive on open connections are refused from here on, because the server may end much later.
         parts.drain.expire();
         side_closing.send_replace(true);
         background.block_on(end_server(server, &parts.drain));
         background.block_on(parts.money.settle());
         parts.stop.send_replace(true);
         background.block_on(async {
-            // Counts that are not published are in the journal, and are published at the next start.
+            // Counts that are not published in time are in the journal, and are published at the next start.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.stability.end()).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.money.end()).await;
-            // The store's own budget also bounds these.
+            // The timeouts of the store limit these waits too.
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.cache_task).await;
             let _ = tokio::time::timeout(FLUSH_WAIT, parts.session_task).await;
         });
         if !parts.sinks.access_log.close(FLUSH_WAIT) {
-            tracing::warn!("the last lines of the access log could not be written in time and are lost");
+            tracing::warn!("cannot write the last lines of the access log in time: they are lost");
         }
         background.shutdown_timeout(FLUSH_WAIT);
         tracing::info!("stopped");
     }
 }
 
-/// The time for running requests, and for connections without requests.
+/// The maximum time for running requests to finish, and for connections without requests to close.
 struct StopTimeouts {
     time: Duration,
     close: Duration,
 }
 
-/// Why nothing new is accepted.
+/// Why the process accepts no further requests.
 enum StopReason {
-    /// By a signal, or by the server.
+    /// A signal or the server has ended it.
     Ordered,
     /// The successor serves.
     HandedOver,
 }
 
-/// Waits for the end to begin.
+/// Waits until the process must end, and returns why.
 async fn wait_for_stop(phase: &mut watch::Receiver<Phase>, mut handed_over: watch::Receiver<bool>) -> StopReason {
     tokio::select! {
-        // The sender lives in the background, so waiting cannot fail.
+        // The wait cannot fail, because the sender lives in a background task.
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => StopReason::Ordered,
         Ok(_) = handed_over.wait_for(|handed_over| *handed_over) => StopReason::HandedOver,
     }
 }
 
-/// Waits until nothing runs, here and in the predecessor, or until requests cannot be ended properly. The predecessor may need
-/// this process's store, and a service manager kills it when this process has ended.
+/// Waits until no request runs here or in the predecessor, or until the remaining requests have to be ended. The predecessor is
+/// waited for because it may need this process's store, and because a service manager kills it when this process has ended.
 async fn drain_requests(
     mut phase: watch::Receiver<Phase>,
     drain: &Drain,
@@ -131,7 +133,7 @@ async fn drain_requests(
     let StopTimeouts { time, close } = waits;
     tracing::info!(
         running = drain.running(),
-        seconds = time.as_secs(),
+        drain_seconds = time.as_secs(),
         "stopping: no new requests are accepted"
     );
     let stopping = async {
@@ -140,7 +142,7 @@ async fn drain_requests(
     let all_ended = async {
         wait_until_idle(drain, close).await;
         if let Some(predecessor) = predecessor {
-            // It ends by itself, within its own drain time.
+            // The wait needs no timeout, because the predecessor ends within its own drain time.
             let _ = predecessor.await;
         }
     };
@@ -153,7 +155,7 @@ async fn drain_requests(
     if running > 0 {
         tracing::warn!(
             running,
-            "the requests that still run are ended now, each answer with its protocol's error"
+            "the time for running requests is over: they are ended now, each with an error of its protocol"
         );
     }
     drain.expire();
@@ -164,7 +166,7 @@ async fn drain_requests(
         let running = drain.running();
         tracing::warn!(
             running,
-            "requests are cut off without an error: their clients do not read"
+            "cannot send errors to the clients of the remaining requests, because they do not read: the requests are ended without an error"
         );
     }
 }
@@ -174,23 +176,23 @@ async fn wait_until_idle(drain: &Drain, close: Duration) {
     tokio::time::sleep(BEGIN_WAIT).await;
     drain.requests_ended().await;
     let _ = tokio::time::timeout(close, drain.connections_ended()).await;
-    // An HTTP/2 client may have sent a request before it knew of the end.
+    // An HTTP/2 client may have sent a request before it learnt that the connection ends.
     drain.requests_ended().await;
 }
 
-/// Waits for the server to end its runtimes: that drops the requests that still run, and a dropped request settles its ticket.
-/// If the server's owner decides when it ends, waits only as long as requests run.
+/// Ends the server, and waits until it has ended its runtimes. That drops all requests that still run, and dropping a request
+/// settles its ticket. If the server's owner decides when it ends, waits only until no request runs.
 async fn end_server(server: ServerEnd, drain: &Drain) {
     let ServerEnd { order, mut ended } = server;
     let has_ended = async {
-        // A dropped sender counts as the end.
+        // A dropped sender means that the server has ended.
         let _ = ended.wait_for(|ended| *ended).await;
     };
     match order {
         Some(order) => {
             order.send_replace(true);
             if tokio::time::timeout(END_WAIT, has_ended).await.is_err() {
-                tracing::warn!("requests were cut before they could be recorded");
+                tracing::warn!("requests were ended without being recorded, because the server did not end in time");
             }
         }
         None => tokio::select! {

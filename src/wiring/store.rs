@@ -1,4 +1,4 @@
-//! Opens the configured store.
+//! Opens the store that the configuration names.
 
 use std::sync::Arc;
 
@@ -18,36 +18,36 @@ use crate::{
     wiring::StartError,
 };
 
-/// The section of Redis.
+/// The section of the configuration about Redis.
 const REDIS: &str = "[store.redis]";
 
-/// An open store, as one interface for each kind of data.
+/// An open store, with one interface for each kind of data.
 pub(crate) struct OpenStore {
     pub keys: Arc<dyn KeyStore>,
-    /// The provider and credential of each provider state.
+    /// The provider and the credential of each state at a provider.
     pub sessions: Arc<dyn SessionStore>,
     /// The sign-ins of agents.
     pub sign_ins: Arc<dyn SignInStore>,
-    /// Accounts, quotas, holds and the log.
+    /// The ledger, with accounts, quotas and holds.
     pub ledger: LedgerEngine,
-    /// The hourly buckets.
+    /// The hourly counts of the public record.
     pub stability: Arc<dyn StabilityStore>,
-    /// People's sessions in browsers.
+    /// The sessions of users of the console and the portal.
     pub web_sessions: Arc<dyn WebSessionStore>,
-    /// Everything, for backups; `None` if other processes can read the store too.
+    /// The complete store, for backups. `None` if other processes can read the store directly.
     pub archive: Option<Arc<dyn Archive>>,
 }
 
-/// The ledger's engine.
+/// The ledger, with its engine.
 pub(crate) enum LedgerEngine {
-    /// In a file beside the keys', written behind.
+    /// A ledger in a file beside the file of the keys. Changes are written to it with a delay.
     Embedded(Arc<EmbeddedFiles>),
-    /// In the keys' Redis.
+    /// A ledger in the Redis that also has the keys.
     Redis(Arc<RedisLedger>),
 }
 
 impl LedgerEngine {
-    /// The ledger's interface.
+    /// Returns the interface of the ledger, whatever its engine.
     pub(crate) fn store(&self) -> Arc<dyn LedgerStore> {
         match self {
             Self::Embedded(files) => Arc::clone(&files.ledger) as Arc<dyn LedgerStore>,
@@ -55,7 +55,7 @@ impl LedgerEngine {
         }
     }
 
-    /// The lists of rows, for the store as log backend or previous one; `None` for an engine without rows.
+    /// Returns the lists of rows, for a store that is or was the log backend. `None` if the engine stores no rows.
     pub(crate) fn lists(&self) -> Option<Arc<dyn LogLists>> {
         match self {
             Self::Embedded(_) => None,
@@ -64,13 +64,13 @@ impl LedgerEngine {
     }
 }
 
-/// Opens the store, with the predecessor's state that is in no file (`carried`). A Redis that does not answer is not an error:
-/// weir starts, answers 503, and recovers when Redis does.
+/// Opens the store. `carried` is the predecessor's state that no file has. An unreachable Redis is not an error: weir starts,
+/// answers 503, and recovers when Redis is reachable.
 pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore, StartError> {
     match &config.store {
         StoreConfig::Embedded(embedded) => {
             let files = EmbeddedFiles::open(&embedded.path, Arc::new(clock::unix_millis), carried)
-                .map_err(|error| StartError::failed("the embedded store", error))?;
+                .map_err(|error| StartError::failed("cannot open the embedded store", error))?;
             let files = Arc::new(files);
             Ok(OpenStore {
                 keys: Arc::clone(&files.keys) as Arc<dyn KeyStore>,
@@ -84,7 +84,7 @@ pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore,
         }
         StoreConfig::Redis(redis) => {
             let store = RedisStore::open(&redis_settings(redis)?)
-                .map_err(|error| StartError::failed("the Redis store", error))?;
+                .map_err(|error| StartError::failed("cannot open the Redis store", error))?;
             let store = Arc::new(store);
             let keeps_rows = config.log.home == LogBackendConfig::Store;
             Ok(OpenStore {
@@ -100,7 +100,7 @@ pub(crate) fn open(config: &Config, carried: HandoverState) -> Result<OpenStore,
     }
 }
 
-/// The settings of the configured Redis, with its secrets.
+/// Returns the settings of the configured Redis, with its secrets read.
 pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, StartError> {
     let mode = match &redis.mode {
         RedisModeConfig::Standalone => RedisMode::Standalone,
@@ -129,7 +129,8 @@ pub(crate) fn redis_settings(redis: &RedisConfig) -> Result<RedisSettings, Start
     })
 }
 
-/// Reads the secret that a key refers to, which must exist; `None` without a reference.
+/// Reads the secret of a setting, which must exist. `section` and `key` name the setting in errors. `None` if the setting is not
+/// set.
 pub(super) fn required_secret(
     section: &str,
     key: &str,
@@ -139,13 +140,13 @@ pub(super) fn required_secret(
     match secret_source::read(reference) {
         Ok(Some(secret)) => Ok(Some(secret)),
         Ok(None) => Err(StartError::Configuration(format!(
-            "{section} {key}: {reference} is missing"
+            "{section} {key}: the secret {reference} does not exist"
         ))),
         Err(reason) => Err(StartError::Configuration(format!("{section} {key}: {reason}"))),
     }
 }
 
-/// The settings of the key cache.
+/// Returns the settings of the key cache.
 pub(crate) fn cache_settings(config: &Config) -> KeyCacheSettings {
     let cache = &config.key_cache;
     let unknown = &cache.unknown;

@@ -1,4 +1,4 @@
-//! `weir store`: opens the engines without a gateway.
+//! Runs the subcommands of `weir store`, which open the store without a gateway.
 
 use std::{
     fs::{File, OpenOptions},
@@ -37,15 +37,15 @@ use crate::{
 
 /// The timeout for connecting to Redis.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// The interval between two tries.
+/// The pause between two attempts to reach Redis.
 const CONNECT_EVERY: Duration = Duration::from_millis(50);
-/// Items that are restored in one call.
+/// The number of items that are restored in one call of the store.
 const BATCH: usize = 500;
 const DAY_SECONDS: i64 = 24 * 3600;
-/// Pieces of a backup on their way to the file.
+/// The maximum number of pieces of a backup that wait to be written to the file.
 const PIECES_WAITING: usize = 4;
 
-/// Runs one command to its end.
+/// Runs one subcommand of `weir store`.
 pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), StartError> {
     let (args, told) = match command {
         StoreCommand::Init(args) => (&args.store, init(args)?),
@@ -62,13 +62,13 @@ pub(super) fn run(command: &StoreCommand, out: &mut impl Write) -> Result<(), St
     print_result(written)
 }
 
-/// Accepts an embedded ledger as it is, no matter what a journal has.
+/// Marks an embedded ledger as one that may be served from, whatever accounts the journal has.
 fn begin_ledger(folder: &Path) -> Result<(), StartError> {
     let begun = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).and_then(|ledger| ledger.begin(0));
-    begun.map_err(|error| StartError::failed("the embedded ledger", error))
+    begun.map_err(|error| StartError::failed("cannot open the embedded ledger", error))
 }
 
-/// The output for people, and for scripts.
+/// The output of a command: a text for users, and JSON for scripts.
 type CommandOutput = (String, Value);
 
 fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
@@ -77,11 +77,12 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
         StoreConfig::Redis(redis) => redis,
         StoreConfig::Embedded(embedded) if args.adopt => {
             begin_ledger(&embedded.path)?;
-            let text = "the ledger is accepted as it is: `weir serve` adds what the journal has".to_owned();
+            let text =
+                "the ledger is accepted as it is; `weir serve` adds the steps that are still in the journal".to_owned();
             return Ok((text, json!({ "engine": "embedded", "changed": true })));
         }
         StoreConfig::Embedded(_) => {
-            let text = "an embedded store needs no setup: `weir serve` creates it".to_owned();
+            let text = "nothing was set up: `weir serve` creates an embedded store by itself".to_owned();
             return Ok((text, json!({ "engine": "embedded", "changed": false })));
         }
     };
@@ -96,27 +97,31 @@ fn init(args: &InitArgs) -> Result<CommandOutput, StartError> {
         InitOutcome::Made => Ok(told("the Redis is set up", true)),
         InitOutcome::Already => Ok(told("the Redis is already set up", false)),
         InitOutcome::HasData => Err(StartError::failed(
-            "weir store init",
-            "this Redis has keys of weir but no generation, so part of its data was lost; empty it and restore a backup with `weir \
-             store restore`, or accept what is left with --adopt",
+            "cannot set up the Redis",
+            "it has keys of weir but no generation, so part of its data was lost; empty it and restore a backup with `weir store \
+             restore`, or accept the remaining data with --adopt",
         )),
     }
 }
 
 fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     if !args.force && args.out.exists() {
-        let what = format!("{} already exists; --force replaces it", args.out.display());
+        let what = format!(
+            "cannot write {}: the file exists; --force replaces it",
+            args.out.display()
+        );
         return Err(StartError::Client(what));
     }
     let config = load(&args.store.conf)?;
     let partial = partial_path(&args.out);
     let written = write_backup(&config, &partial, args.progress).and_then(|()| {
-        let (_, end) = check(&partial, args.progress).map_err(|error| StartError::failed("the backup", error))?;
+        let (_, end) = check(&partial, args.progress)
+            .map_err(|error| StartError::failed("cannot verify the written backup", error))?;
         std::fs::rename(&partial, &args.out).map_err(|error| file_failed(&args.out, &error))?;
         Ok(end)
     });
     if written.is_err() {
-        // A part is of no use, and the error says what happened.
+        // The partial file is removed, because it is of no use. The error says what happened.
         let _ = std::fs::remove_file(&partial);
     }
     let end = written?;
@@ -127,7 +132,7 @@ fn backup(args: &BackupArgs) -> Result<CommandOutput, StartError> {
     ))
 }
 
-/// Writes the backup and syncs it. If a running weir owns the store, that weir makes it.
+/// Writes a backup to a file and syncs it. If a running weir owns the store, that process makes the backup.
 fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<(), StartError> {
     let progress = CommandProgress::start(progress, "Writing", ProgressUnit::Bytes, None);
     let refused = |error: std::io::Error| file_failed(path, &error);
@@ -166,7 +171,7 @@ fn write_backup(config: &Config, path: &Path, progress: ProgressArgs) -> Result<
         .map_err(refused)
 }
 
-/// Whether nothing was written yet.
+/// Returns whether nothing has been written yet.
 fn is_untouched(file: &BufWriter<File>) -> bool {
     file.buffer().is_empty() && file.get_ref().metadata().is_ok_and(|file| file.len() == 0)
 }
@@ -180,14 +185,15 @@ async fn copy(archives: &Archives, header: &BackupHeader, out: &mut impl Write) 
         Ok::<_, std::io::Error>(())
     };
     let (encoded, written) = tokio::join!(file::send_backup(archives, header, to), writing);
-    written.map_err(|error| StartError::failed("the backup's file", error))?;
+    written.map_err(|error| StartError::failed("cannot write the backup's file", error))?;
     encoded.map_err(failed)
 }
 
-/// Reads a backup to its end to check that it is complete.
+/// Reads a backup completely, to verify that it is complete and valid.
 fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTrailer), BackupError> {
-    let backup = File::open(path)?;
-    let size = backup.metadata()?.len();
+    let named = |error: std::io::Error| std::io::Error::other(format!("{}: {error}", path.display()));
+    let backup = File::open(path).map_err(named)?;
+    let size = backup.metadata().map_err(named)?.len();
     let progress = CommandProgress::start(progress, "Checking", ProgressUnit::Bytes, Some(size));
     file::check(progress.count_reads(backup))
 }
@@ -195,14 +201,14 @@ fn check(path: &Path, progress: ProgressArgs) -> Result<(BackupHeader, BackupTra
 fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let checked = check(&args.from, args.progress);
-    let (header, end) = checked.map_err(|error| StartError::failed("weir store restore", error))?;
+    let (header, end) = checked.map_err(|error| StartError::failed("cannot restore the backup", error))?;
     let keeps_rows = keeps_rows(&config);
     let rows = match &config.store {
         StoreConfig::Embedded(embedded) => {
             let archives = embedded_archives(&embedded.path)?;
             let rows = client_runtime()?.block_on(async {
                 must_be_empty(&archives).await?;
-                let refused = |error: std::io::Error| StartError::failed("the store's folder", error);
+                let refused = |error: std::io::Error| StartError::failed("cannot write to the store's folder", error);
                 EmbeddedStore::begin_restore(&embedded.path).map_err(refused)?;
                 let rows = load_all(&archives, args, end.items).await?;
                 EmbeddedStore::finish_restore(&embedded.path).map_err(refused)?;
@@ -216,7 +222,7 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
             let (archives, ledger) = redis_archives(&store, keeps_rows);
             must_be_empty(&archives).await?;
             let rows = load_all(&archives, args, end.items).await?;
-            // The accounts first: once nodes accept the store, it must have all of them.
+            // The accounts are completed first, because nodes use the store as soon as its keys are complete.
             let generation = header.generation.as_deref();
             ledger.finish_restore(generation).await.map_err(failed)?;
             let made = store.finish_restore(generation).await.map_err(failed)?;
@@ -232,8 +238,8 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
         String::new()
     } else {
         format!(
-            "; {left_out} rows of the log were left out, because this store keeps no rows. If the log backend lacks them, also restore \
-             the backup into an empty Redis with `[log] former_home = \"store\"`, and run `weir log move` there"
+            "; {left_out} rows of the log were left out, because this store has no rows of the log. If the log backend lacks them, also \
+             restore the backup into an empty Redis with `[log] former_home = \"store\"`, and run `weir log move` there"
         )
     };
     let text = format!("{items} items from {} restored{more}", header.time);
@@ -243,32 +249,33 @@ fn restore(args: &RestoreArgs) -> Result<CommandOutput, StartError> {
     ))
 }
 
-/// Whether rows of a backup are restored: only into a Redis that is the log backend, or was the previous one.
+/// Returns whether rows of a backup are restored. They are only restored into a Redis that is the log backend, or was the
+/// previous one.
 fn keeps_rows(config: &Config) -> bool {
     let is_redis = matches!(config.store, StoreConfig::Redis(_));
     let mut homes = [Some(&config.log.home), config.log.former_home.as_ref()].into_iter();
     is_redis && homes.any(|home| home == Some(&LogBackendConfig::Store))
 }
 
-/// Runs `weir store prune`, which may remove more than retention does by itself (`domain/ledger/retention.rs`).
+/// Runs `weir store prune`. It can remove more than retention does by itself (`domain/ledger/retention.rs`).
 fn prune(args: &PruneArgs) -> Result<CommandOutput, StartError> {
     let config = load(&args.store.conf)?;
     let StoreConfig::Embedded(embedded) = &config.store else {
         let text = "Redis itself removes old daily sums and rows, by its own clock".to_owned();
         return Ok((text, json!({ "engine": "redis", "sums": 0 })));
     };
-    let refused = |why: &str| StartError::failed("weir store prune", why);
+    let refused = |why: &str| StartError::failed("cannot prune the store", why);
     let midnight = args
         .before
         .to_zoned(TimeZone::UTC)
         .map_err(|error| refused(&error.to_string()))?;
     let day = midnight.timestamp().as_second().div_euclid(DAY_SECONDS);
-    let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
+    let opened = |error: StoreOpenError| StartError::failed("cannot open the embedded store", error);
     let ledger = EmbeddedLedger::open(&embedded.path, Arc::new(clock::unix_millis)).map_err(opened)?;
     let pruned = client_runtime()?.block_on(ledger.prune(day)).map_err(failed)?;
     let sums = pruned.ok_or_else(|| {
         refused(&format!(
-            "nothing was changed: daily sums must be kept for {RETENTION_DAYS} days, and {} is less than that ago by this machine's clock",
+            "daily sums must be kept for {RETENTION_DAYS} days, and by this machine's clock {} is less than that ago; nothing was changed",
             args.before
         ))
     })?;
@@ -289,15 +296,15 @@ async fn must_be_empty(archives: &Archives) -> Result<(), StartError> {
 
 fn not_empty() -> StartError {
     StartError::failed(
-        "weir store restore",
-        "the store is not empty, and nothing was changed; restore a backup into an empty store that no weir has open",
+        "cannot restore the backup",
+        "the store is not empty, and nothing was changed; stop weir and move the store's folder away, or empty its Redis",
     )
 }
 
-/// Restores all items. Returns how many of them are rows of the log.
+/// Restores all items of a backup. Returns how many of them are rows of the log.
 async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) -> Result<u64, StartError> {
     let progress = CommandProgress::start(args.progress, "Restoring", ProgressUnit::Items, Some(items_in_all));
-    let unreadable = |error: BackupError| StartError::failed("the backup", error);
+    let unreadable = |error: BackupError| StartError::failed("cannot restore the backup", error);
     let mut items = BackupItems::open(&args.from).map_err(unreadable)?;
     let mut rows = 0;
     loop {
@@ -314,33 +321,34 @@ async fn load_all(archives: &Archives, args: &RestoreArgs, items_in_all: u64) ->
     }
 }
 
-/// Everything in an embedded store, opened for this process alone.
+/// Opens an embedded store for this process alone. Returns everything in it.
 fn embedded_archives(folder: &Path) -> Result<Archives, StartError> {
-    let opened = |error: StoreOpenError| StartError::failed("the embedded store", error);
+    let opened = |error: StoreOpenError| StartError::failed("cannot open the embedded store", error);
     let keys = EmbeddedStore::open(folder).map_err(opened)?;
     let ledger = EmbeddedLedger::open(folder, Arc::new(clock::unix_millis)).map_err(opened)?;
     Ok(Archives(vec![Arc::new(keys), Arc::new(ledger)]))
 }
 
-/// Everything in a Redis; rows of a backup are restored if it `keeps_rows`.
+/// Returns everything in a Redis. With `keeps_rows`, rows of a backup are restored.
 fn redis_archives(store: &Arc<RedisStore>, keeps_rows: bool) -> (Archives, Arc<RedisLedger>) {
     let ledger = Arc::new(RedisLedger::new(Arc::clone(store), keeps_rows));
     let both: Vec<Arc<dyn Archive>> = vec![Arc::clone(store) as _, Arc::clone(&ledger) as _];
     (Archives(both), ledger)
 }
 
-/// Connects to a Redis, and runs `work` on it.
+/// Connects to a Redis, and runs `work` with the store.
 fn run_with_redis<T>(
     redis: &RedisConfig,
     work: impl AsyncFnOnce(Arc<RedisStore>) -> Result<T, StartError>,
 ) -> Result<T, StartError> {
     let settings = store::redis_settings(redis)?;
-    let store = RedisStore::open(&settings).map_err(|error| StartError::failed("the Redis store", error))?;
+    let store =
+        RedisStore::open(&settings).map_err(|error| StartError::failed("cannot open the Redis store", error))?;
     let store = Arc::new(store);
     client_runtime()?.block_on(async {
         let (_go_on, stop) = watch::channel(false);
         tokio::select! {
-            () = store.run(stop) => Err(StartError::failed("the Redis store", "it was closed")),
+            () = store.run(stop) => Err(StartError::failed("cannot use the Redis store", "the connection was closed")),
             done = async {
                 wait_for_redis(&store).await?;
                 work(Arc::clone(&store)).await
@@ -372,11 +380,11 @@ fn header(engine: &str, generation: Option<String>) -> BackupHeader {
 }
 
 fn file_failed(path: &Path, error: &std::io::Error) -> StartError {
-    StartError::failed("the backup's file", format!("{}: {error}", path.display()))
+    StartError::failed("cannot write the backup's file", format!("{}: {error}", path.display()))
 }
 
 fn failed(error: StoreError) -> StartError {
-    StartError::failed("the store", error)
+    StartError::failed("a call of the store failed", error)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Reads and checks the listeners' certificates, and replaces them while connections come in; joins the certificate authorities
-//! trusted for providers.
+//! Reads and checks the certificates of the listeners, and replaces them while the listeners are open. Also joins the CA
+//! certificates that are trusted for providers.
 
 #[cfg(test)]
 mod tests;
@@ -27,21 +27,22 @@ use crate::{
     wiring::{StartError, catalogue},
 };
 
-/// Maximum size of a listener's file: a chain, a key, or authorities.
+/// The maximum size of a file with certificates or a key, in bytes.
 const FILE_BYTES_MAX: usize = 256 * 1024;
-/// How long before its end a certificate should be replaced, in seconds: two weeks, as in the alert of conf/prometheus.
+/// The time before its expiry at which a certificate should be replaced, in seconds. It is two weeks, as in the alert in
+/// conf/prometheus.
 const RENEWED_BEFORE: i64 = 14 * 86_400;
 
-/// One value for each listener that may speak TLS.
+/// A value for each listener that can use TLS.
 #[derive(Debug)]
 pub(crate) struct ByListener<T> {
-    /// `[gateway]`
+    /// The value of the listener of `[gateway]`.
     pub gateway: Option<T>,
-    /// `[stability]`
+    /// The value of the listener of `[stability]`.
     pub stability: Option<T>,
-    /// `[console]`
+    /// The value of the listener of `[console]`.
     pub console: Option<T>,
-    /// `[admin]` over TCP.
+    /// The value of the listener of `[admin]` over TCP.
     pub admin: Option<T>,
 }
 
@@ -57,7 +58,7 @@ impl<T> Default for ByListener<T> {
 }
 
 impl<T> ByListener<T> {
-    /// The existing values, with the names of their sections.
+    /// Returns the values that exist, each with the name of its section.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &T)> {
         let all = [
             ("gateway", &self.gateway),
@@ -70,13 +71,13 @@ impl<T> ByListener<T> {
     }
 }
 
-/// The TLS of each listener that has it.
+/// The TLS configuration of each listener that uses TLS.
 pub(crate) type TlsListeners = ByListener<Arc<TlsListener>>;
 
-/// The certificates of each listener, as read from files.
+/// The certificates of each listener, as read from their files.
 pub(crate) type Identities = ByListener<TlsIdentity>;
 
-/// Every file that is read for the listeners, existing or not.
+/// Returns the paths of all files that are read for the listeners, whether they exist or not.
 pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
     let tcp = config.admin.tcp();
     let all = [
@@ -94,10 +95,10 @@ pub(crate) fn files(config: &Config) -> Vec<PathBuf> {
     files
 }
 
-/// Reads the listeners' certificates.
+/// Reads the certificates of all listeners.
 ///
 /// # Errors
-/// All certificates that cannot be used, with their lines.
+/// Contains an error for each certificate that cannot be used, with its line in the configuration.
 pub(crate) fn read(config: &Config) -> Result<Identities, Vec<FileError>> {
     let mut errors = Vec::new();
     let mut shown = |section, tls: &TlsConfig| {
@@ -151,18 +152,19 @@ fn certificate(of: &CertificateConfig) -> Result<Certificate, String> {
     let chain = bounded(&of.chain).map_err(|why| format!("chain {path}: {why}"))?;
     let key = match secret_source::read_bytes(&of.key, FILE_BYTES_MAX) {
         Ok(Some(key)) => key,
-        Ok(None) => return Err(format!("key {}: is missing", of.key)),
+        Ok(None) => return Err(format!("key {}: the secret does not exist", of.key)),
         Err(why) => return Err(format!("key {}: {why}", of.key)),
     };
-    Certificate::read(&chain, &key, &crypto()).map_err(|error| format!("chain {path}, key {}: {error}", of.key))
+    Certificate::read(&chain, &key, &crypto())
+        .map_err(|error| format!("cannot use chain {path} with key {}: {error}", of.key))
 }
 
 fn bounded(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
     match read {
-        Err(error) => Err(format!("cannot be read: {error}")),
-        Ok(count) if count > FILE_BYTES_MAX => Err(format!("has more than {FILE_BYTES_MAX} bytes")),
+        Err(error) => Err(format!("the file cannot be read: {error}")),
+        Ok(count) if count > FILE_BYTES_MAX => Err(format!("the file has more than {FILE_BYTES_MAX} bytes")),
         Ok(_) => Ok(bytes),
     }
 }
@@ -171,7 +173,7 @@ fn fault(config: &Config, key: &str, why: &str) -> FileError {
     config.catalogue.places.fault(key, format!("key `{key}`: {why}"))
 }
 
-/// Warnings about certificates that can be used.
+/// Returns warnings about certificates that can be used. `now` is in seconds since the Unix epoch.
 pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
     let mut warnings = Vec::new();
     for (section, identity) in identities.iter() {
@@ -179,19 +181,19 @@ pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
             let what = format!("[{section}] certificate for {}", one.names());
             let until = day(one.valid_until());
             if one.valid_until() < now {
-                warnings.push(format!("{what}: ended at {until}, so clients refuse it: replace it"));
+                warnings.push(format!("{what} expired at {until}, so clients refuse it: replace it"));
             } else if one.valid_until() - now < RENEWED_BEFORE {
-                warnings.push(format!("{what}: ends at {until}, replace it before"));
+                warnings.push(format!("{what} expires at {until}: replace it before"));
             }
             if one.valid_from() > now {
                 let from = day(one.valid_from());
                 warnings.push(format!(
-                    "{what}: is valid only from {from}, clients refuse it until then"
+                    "{what} is only valid from {from} on: clients refuse it until then"
                 ));
             }
             if !one.is_in_order() {
                 warnings.push(format!(
-                    "{what}: the chain is not in order, some clients refuse it: put each certificate before its issuer"
+                    "{what}: its chain is not in order, so some clients refuse it: put each certificate before its issuer's"
                 ));
             }
         }
@@ -199,25 +201,27 @@ pub(crate) fn warnings(identities: &Identities, now: i64) -> Vec<String> {
     warnings
 }
 
-/// Logs warnings about certificates.
+/// Logs the warnings about certificates.
 pub(crate) fn log_warnings(identities: &Identities) {
     for warning in warnings(identities, clock::unix_seconds()) {
         tracing::warn!("{warning}");
     }
 }
 
-/// A time for people.
+/// Formats a time for display. `unix_seconds` is in seconds since the Unix epoch.
 pub(crate) fn day(unix_seconds: i64) -> String {
     Timestamp::from_second(unix_seconds).map_or_else(|_| unix_seconds.to_string(), |time| time.to_string())
 }
 
-/// The listeners with TLS, with their certificates.
+/// Creates the TLS configuration of each listener that uses TLS.
 pub(crate) fn build(config: &Config) -> Result<TlsListeners, StartError> {
     let identities = read(config).map_err(|errors| catalogue::config_error(&errors))?;
     log_warnings(&identities);
     let made = |speaks, identity: Option<TlsIdentity>| {
         let listener = identity.map(|identity| TlsListener::new(speaks, identity).map(Arc::new));
-        listener.transpose().map_err(|error| StartError::failed("TLS", error))
+        listener
+            .transpose()
+            .map_err(|error| StartError::failed("cannot set up TLS", error))
     };
     Ok(ByListener {
         gateway: made(HttpVersions::Http2, identities.gateway)?,
@@ -228,7 +232,7 @@ pub(crate) fn build(config: &Config) -> Result<TlsListeners, StartError> {
 }
 
 impl TlsListeners {
-    /// Uses these certificates from the next handshake on. Whether a listener uses TLS at all does not change.
+    /// Replaces the certificates, from the next handshake on. A listener neither begins nor ceases to use TLS.
     pub(crate) fn replace_certificates(&self, identities: Identities) {
         let pairs = [
             (&self.gateway, identities.gateway),
@@ -240,18 +244,18 @@ impl TlsListeners {
             if let (Some(listener), Some(identity)) = (listener, identity)
                 && let Err(error) = listener.set_identity(identity)
             {
-                tracing::error!(%error, "the certificates were not replaced: the current ones stay in use");
+                tracing::error!(%error, "cannot replace the certificates: the current ones remain in use");
             }
         }
     }
 
-    /// Adds a sampler for the ends of the certificates in use.
+    /// Adds a sampler that copies the expiry of each certificate in use to the metrics.
     pub(crate) fn observe(self: &Arc<Self>, metrics: &Metrics) {
         let listeners = Arc::clone(self);
         metrics.add_sampler(move |metrics| metrics.connections.set_certificate_ends(listeners.ends()));
     }
 
-    /// The end of each certificate in use.
+    /// Returns the expiry of each certificate in use.
     fn ends(&self) -> impl Iterator<Item = CertificateEnd> {
         self.iter().flat_map(|(listener, one)| {
             let end = move |certificate: &Certificate| CertificateEnd {
@@ -265,7 +269,7 @@ impl TlsListeners {
     }
 }
 
-/// The platforms' PEM files with trusted roots; `SSL_CERT_FILE` precedes them.
+/// The paths of PEM files with trusted CA certificates on several platforms. `SSL_CERT_FILE` takes precedence over them.
 const PLATFORM_BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -274,22 +278,23 @@ const PLATFORM_BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Joins the certificate authorities trusted for providers in one file: the platform's, and those of `[upstream] ca_file`, since
-/// Pingora reads either the platform's or one file. The file must exist until the server is built.
+/// Writes the CA certificates that are trusted for providers to one file: the platform's and those of `[upstream] ca_file`.
+/// Pingora can only read either the platform's or one other file. The file must exist until the server is built.
 pub(crate) fn joined_bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
     let own = fs::read_to_string(ca_file).map_err(|error| {
         format!(
-            "[upstream] ca_file {}: {error}; name a readable PEM file",
+            "[upstream] ca_file: cannot read {}: {error}; name a readable PEM file",
             ca_file.display()
         )
     })?;
     if !own.contains("-----BEGIN CERTIFICATE-----") {
         return Err(format!(
-            "[upstream] ca_file {}: contains no PEM certificate",
+            "[upstream] ca_file: {} contains no PEM certificate",
             ca_file.display()
         ));
     }
-    let mut joined = NamedTempFile::with_prefix("weir-roots-").map_err(|error| format!("temporary file: {error}"))?;
+    let mut joined = NamedTempFile::with_prefix("weir-roots-")
+        .map_err(|error| format!("cannot create a temporary file: {error}"))?;
     let platform = platform_bundle()
         .and_then(|path| fs::read(path).ok())
         .unwrap_or_default();
@@ -300,7 +305,7 @@ pub(crate) fn joined_bundle(ca_file: &Path) -> Result<NamedTempFile, String> {
             joined.write_all(own.as_bytes())?;
             joined.flush()
         });
-    written.map_err(|error| format!("temporary file: {error}"))?;
+    written.map_err(|error| format!("cannot create a temporary file: {error}"))?;
     Ok(joined)
 }
 

@@ -1,5 +1,5 @@
-//! An upgrade: the serving process starts its successor, hands it the listening sockets and the embedded store, and ends with its
-//! last request. Until the successor serves, the upgrade can be undone at any step.
+//! An upgrade: the serving process starts its successor, hands over the listening sockets and the embedded store, and ends after
+//! its last request. Until the successor serves, the upgrade can be undone at any step.
 
 pub(super) mod handover;
 
@@ -40,43 +40,43 @@ use crate::{
     },
 };
 
-/// The timeout for the successor to read all that it needs: a large journal takes minutes.
+/// The timeout for the successor to read everything that it needs. Reading a large journal takes minutes.
 const PREPARE_WAIT: Duration = Duration::from_secs(600);
-/// The timeout from handing over the store until the successor serves. Requests wait meanwhile.
+/// The timeout from the handover of the store until the successor serves. Requests wait during this time.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
-/// The timeout for the end of a successor that has closed its connection.
+/// The timeout for a successor that has closed its connection to end.
 const END_WAIT: Duration = Duration::from_secs(1);
 
 /// How to start a successor.
 pub(super) struct Launch {
-    /// The program as it was called; a newer file may be there by now.
+    /// The path of the program as it was called. It may lead to a newer program by now.
     pub(super) program: OsString,
     pub(super) conf: PathBuf,
     pub(super) ready_file: Option<PathBuf>,
 }
 
-/// Upgrades the serving process, with the parts of it that this needs.
+/// Upgrades the serving process. Contains the parts of the process that an upgrade needs.
 pub(super) struct Upgrader {
     pub(super) launch: Launch,
     pub(super) kept_in: String,
     pub(super) listeners: Arc<ListeningSockets>,
     pub(super) left: Arc<OrphanedJournals>,
     pub(super) journal: Arc<Journal>,
-    /// The embedded store; `None` with Redis.
+    /// The embedded store. `None` if the store is Redis.
     pub(super) store: Option<Arc<EmbeddedFiles>>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) drain: Drain,
-    /// Turned true when the successor serves.
+    /// Is turned true when the successor serves.
     pub(super) handed_over: watch::Sender<bool>,
-    /// Has the admin socket claimed again.
+    /// Makes this process claim the admin socket again.
     pub(super) claims: watch::Sender<SocketClaim>,
     pub(super) background: Handle,
     pub(super) turn: Mutex<()>,
-    /// The connection to the successor, if it is not used for the store.
+    /// The connection to the successor, while it is not used for calls of the store. `None` if there is no successor.
     pub(super) line: Mutex<Option<tokio::net::UnixStream>>,
 }
 
-/// The locations of a configuration's store and journal, as text.
+/// Describes where a configuration has its store and its journal.
 pub(super) fn kept_in(config: &Config) -> String {
     let store = match &config.store {
         StoreConfig::Embedded(embedded) => format!("[store.embedded] path {}", embedded.path.display()),
@@ -91,7 +91,7 @@ pub(super) fn kept_in(config: &Config) -> String {
 #[async_trait]
 impl Upgrades for Upgrader {
     async fn upgrade(self: Arc<Self>) -> Result<UpgradedProcess, String> {
-        // It goes on even if the caller of the admin API disconnects.
+        // The upgrade runs in a task of its own, so that it continues if the caller of the admin API disconnects.
         let background = self.background.clone();
         let done = background.spawn(async move { self.run_upgrade().await });
         done.await.map_err(|error| error.to_string())?
@@ -101,44 +101,44 @@ impl Upgrades for Upgrader {
 impl Upgrader {
     async fn run_upgrade(&self) -> Result<UpgradedProcess, String> {
         let Ok(_turn) = self.turn.try_lock() else {
-            return Err("an upgrade is already running".to_owned());
+            return Err("cannot begin an upgrade: another one is running".to_owned());
         };
         if *self.handed_over.borrow() {
-            return Err("this process is already replaced by another one".to_owned());
+            return Err("cannot begin an upgrade: this process has already been replaced by a new one".to_owned());
         }
         self.check_serving()?;
         process::reloading();
-        tracing::info!(program = %self.launch.program.to_string_lossy(), "upgrade: starting the next process");
+        tracing::info!(program = %self.launch.program.to_string_lossy(), "upgrade: starting the new process");
         match self.start_successor().await {
             Ok(pid) => {
                 process::succeeded_by(pid);
                 if let Err(error) = self.journal.mark_draining() {
-                    tracing::warn!(%error, "the journal cannot be marked as draining: a start while this process ends will find it in use");
+                    tracing::warn!(%error, "cannot mark the journal as draining: a process that starts before this one has ended will find the journal in use");
                 }
                 let running = self.drain.running();
                 self.handed_over.send_replace(true);
                 tracing::info!(
                     pid,
                     running,
-                    "the next process serves; this one ends with its last request"
+                    "upgrade: the new process serves, and this one ends after its last request"
                 );
                 Ok(UpgradedProcess { pid, running })
             }
             Err(why) => {
                 self.left.resume_looking().await;
-                // The successor may already have replaced the socket.
+                // The socket is claimed again, because the successor may already have replaced it.
                 self.claims.send_replace(SocketClaim::FromServingProcess);
                 process::notify_ready();
-                tracing::error!(%why, "the upgrade failed; this process goes on serving");
+                tracing::error!(%why, "the upgrade failed; this process continues to serve");
                 Err(why)
             }
         }
     }
 
-    /// Tries to start a successor; returns its process id once it serves.
+    /// Starts a successor. Returns its process id once it serves, or the reason why it does not serve.
     async fn start_successor(&self) -> Result<u32, String> {
         self.left.close_all().await;
-        let told = |error: io::Error| format!("no connection to the next process: {error}");
+        let told = |error: io::Error| format!("cannot create a connection to the new process: {error}");
         let (here, there) = UnixStream::pair().map_err(told)?;
         let here = Arc::new(here);
         let mut child = self.launch.start(there).map_err(|error| {
@@ -149,7 +149,7 @@ impl Upgrader {
         let mut closed = None;
         let serving = tokio::select! {
             serving = self.exchange(&here, &mut closed) => serving,
-            () = self.wait_for_stop() => Err(UpgradeFailure::Said("weir is stopping".to_owned())),
+            () = self.wait_for_stop() => Err(UpgradeFailure::Said("the upgrade was given up, because weir is stopping".to_owned())),
         };
         let serving = match serving {
             Ok(()) => self.give_store(&mut closed, &here).await.map_err(UpgradeFailure::from),
@@ -163,12 +163,12 @@ impl Upgrader {
         if let Some(closed) = closed {
             closed
                 .take_back()
-                .map_err(|error| format!("{why}; in addition, the store could not be opened again: {error}"))?;
+                .map_err(|error| format!("{why}; in addition, this process cannot open the store again: {error}"))?;
         }
         Err(why)
     }
 
-    /// Exchanges all messages until the successor reports that it serves.
+    /// Exchanges all messages of the upgrade, until the successor reports that it serves.
     async fn exchange<'s>(
         &'s self,
         here: &Arc<UnixStream>,
@@ -206,8 +206,8 @@ impl Upgrader {
         wait_for_message(here, TAKE_WAIT).await
     }
 
-    /// From now on, this process calls the store through its successor, which waits for this process as long as the connection is
-    /// open.
+    /// Makes this process call the store through its successor from now on. The successor waits for this process to end as long
+    /// as the connection is open.
     async fn give_store(&self, closed: &mut Option<ClosedFiles<'_>>, here: &UnixStream) -> io::Result<()> {
         let line = here.try_clone()?;
         line.set_nonblocking(true)?;
@@ -222,7 +222,7 @@ impl Upgrader {
     fn check_serving(&self) -> Result<(), String> {
         match *self.phase.borrow() {
             Phase::Serving => Ok(()),
-            Phase::Draining | Phase::Stopping => Err("weir is stopping".to_owned()),
+            Phase::Draining | Phase::Stopping => Err("cannot begin an upgrade: weir is stopping".to_owned()),
         }
     }
 
@@ -235,16 +235,16 @@ impl Upgrader {
 /// Why the successor does not serve.
 #[derive(Debug)]
 enum UpgradeFailure {
-    /// The successor has reported the reason, or this process knows it.
+    /// The successor has reported the reason, or this process has found it.
     Said(String),
     /// The connection was closed, so the successor has probably ended.
     Ended,
-    /// The successor has sent nothing in time, or nothing valid.
+    /// The successor has sent no message in time, or an invalid one.
     Unheard(String),
 }
 
 impl UpgradeFailure {
-    /// Makes sure that the successor has ended, and returns why it does not serve.
+    /// Makes sure that the successor has ended, and returns the reason why it does not serve.
     async fn into_reason(self, child: &mut Child) -> String {
         let why = match self {
             Self::Said(why) => why,
@@ -258,7 +258,7 @@ impl UpgradeFailure {
             },
             Self::Unheard(why) => format!("the new process did not start: {why}"),
         };
-        // It may still try to serve. Killing one that has ended does nothing.
+        // The process is killed, because it may still try to serve. Killing a process that has ended does nothing.
         let _ = child.kill().await;
         why
     }
@@ -273,7 +273,7 @@ impl From<io::Error> for UpgradeFailure {
     }
 }
 
-/// Waits for the successor's next message; an error if it reports a failure.
+/// Waits for the successor's next message. Returns an error if the message reports a failure.
 async fn wait_for_message(here: &Arc<UnixStream>, wait: Duration) -> Result<(), UpgradeFailure> {
     let word = blocking(here, move |stream| {
         stream.set_read_timeout(Some(wait))?;
@@ -302,7 +302,8 @@ impl Launch {
         if let Some(file) = &self.ready_file {
             command.arg("--ready-file").arg(file);
         }
-        // It becomes the service manager's main process, whose watchdog messages must count.
+        // The service manager's variable is removed, because the new process becomes the main process and must send watchdog
+        // messages too.
         command.env_remove("WATCHDOG_PID");
         command.stdin(Stdio::from(OwnedFd::from(line))).spawn()
     }

@@ -233,7 +233,7 @@ fn providers_that_are_off_take_one_line_behind_what_matters() {
         panic!("{text}")
     };
     assert!(log.starts_with("warning: ") && log.contains("the log"), "{text}");
-    let absent = "warning: no provider is on, so no model can be used; set one of their secrets: ";
+    let absent = "warning: no provider is on, so no model can be used; set the secret of at least one provider: ";
     assert!(
         off.starts_with(absent) && off.contains("anthropic (env:ANTHROPIC_API_KEY)"),
         "{text}"
@@ -387,7 +387,7 @@ fn certificates_are_told_with_their_names_and_ends() {
         "{text}"
     );
     assert!(
-        text.contains("warning: [stability] certificate for old.test: ended at 2021-01-01T00:00:00Z"),
+        text.contains("warning: [stability] certificate for old.test expired at 2021-01-01T00:00:00Z"),
         "{text}"
     );
 

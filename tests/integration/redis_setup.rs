@@ -159,7 +159,7 @@ fn check_notices_passwords_and_certificates_that_are_not_there() {
         );
     }
     assert!(
-        said.contains("env:WEIR_TEST_NOT_SET is missing, set the variable"),
+        said.contains("env:WEIR_TEST_NOT_SET is missing: set the variable"),
         "{said}"
     );
     std::fs::write(folder.path().join("gone"), "secret").unwrap();

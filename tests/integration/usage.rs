@@ -99,7 +99,10 @@ fn what_was_used_is_told_by_day_model_key_and_tag() {
     let refused = weir.cli(&["usage", "--account", "tests", "--from", "soon"], &[]);
     assert!(!refused.status.success());
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("'--from <DATE>': a date such as 2027-01-31"), "{said}");
+    assert!(
+        said.contains("'--from <DATE>': give a date such as 2027-01-31"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Lists keys by filters, page by page.
+//! Lists keys page by page, by filters.
 
 use futures_util::{StreamExt, stream};
 
@@ -13,17 +13,17 @@ use crate::{
     store::KeyView,
 };
 
-/// The default number of keys in an answer.
+/// The default number of keys in one answer.
 const LIST_DEFAULT: usize = 100;
-/// The maximum number of keys in an answer.
+/// The maximum number of keys in one answer.
 const LIST_MAX: usize = 1000;
-/// The maximum number of concurrent calls to the store for one list.
+/// The maximum number of concurrent calls of the store for one list.
 const SPENDS_AT_ONCE: usize = 16;
-/// The maximum number of keys whose spending one request reads. The next request continues from there.
+/// The maximum number of keys whose spending one call reads. The next page continues from there.
 const SPENDS_MAX: usize = 2000;
 
 impl ListKeys {
-    /// Whether it has no filter.
+    /// Returns whether the call has no filter.
     fn is_unfiltered(&self) -> bool {
         let times = [self.used_since, self.unused_since, self.expires_before];
         self.account.is_none()
@@ -32,7 +32,7 @@ impl ListKeys {
             && times.into_iter().all(|time| time.is_none())
     }
 
-    /// Whether a key matches all filters but that of spending.
+    /// Returns whether a key matches all filters except that of spending.
     fn matches(&self, view: &KeyView) -> bool {
         let (record, used) = (&view.record, view.last_used);
         let has = |search: &String| {
@@ -43,7 +43,7 @@ impl ListKeys {
         };
         let has_expired = |end: Moment| record.expires_at.is_some_and(|at| at < end.seconds());
         let was_used = |since: Moment| used.is_some_and(|at| at >= since.seconds());
-        // A key that was made after that time does not count as unused.
+        // A key that was created after `since` does not count as unused.
         let is_unused = |since: Moment| record.created_at < since.seconds() && !was_used(since);
         self.account
             .as_ref()
@@ -54,7 +54,7 @@ impl ListKeys {
             && self.expires_before.is_none_or(has_expired)
     }
 
-    /// Whether a key matches the filter of spending. A key whose spending is unknown does not.
+    /// Returns whether a key matches the filter of spending. A key whose spending is not known does not match.
     fn matches_spending(&self, key: &KeyDetails) -> bool {
         self.spent_usd
             .is_none_or(|Usd(least)| key.spent_nano_usd.is_some_and(|spent| spent >= least))
@@ -68,7 +68,7 @@ impl AdminHandler for ListKeys {
         if let Some(account) = &self.account {
             accounts::existing_account(admin, account.as_str()).await?;
         }
-        // Few of many keys may match, so read them in large pages.
+        // With filters, few of many keys may match, so they are read in large pages.
         let asked = if self.is_unfiltered() { limit } else { LIST_MAX };
         let mut after = self.after.clone();
         let (mut keys, mut looked_at) = (Vec::new(), 0);

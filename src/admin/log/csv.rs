@@ -1,4 +1,5 @@
-//! Rows as CSV: fixed columns, quoted by RFC 4180, without cells that a spreadsheet would take for a formula.
+//! Formats rows of the log as CSV, with fixed columns and quoting by RFC 4180. No cell is evaluated as a formula by a
+//! spreadsheet.
 
 use std::{
     borrow::Cow,
@@ -14,15 +15,15 @@ use crate::domain::ledger::consumption::Row;
 enum CsvCell<'a> {
     Text(Cow<'a, str>),
     Number(i128),
-    /// Milliseconds since the Unix epoch.
+    /// A time in milliseconds since the Unix epoch.
     Time(i64),
     Empty,
 }
 
-/// A column: its name and its value.
+/// The name of a column, and the function that returns the column's value in a row.
 type CsvColumn = (&'static str, fn(&Row) -> CsvCell<'_>);
 
-/// The columns, in this order. New ones are added at the end.
+/// All columns in the order of the file. New columns are added at the end.
 const COLUMNS: [CsvColumn; 42] = [
     ("time", |row| Time(row.time_ms)),
     ("request_id", |row| text(&row.request_id)),
@@ -84,9 +85,9 @@ fn number<'a>(number: impl Into<i128>) -> CsvCell<'a> {
     Number(number.into())
 }
 
-/// The usage of each model as JSON, as in JSON lines; empty if there was one model.
+/// Returns the share of each model as JSON, in the same form as in JSON lines. Empty if one model served the request.
 fn parts(row: &Row) -> CsvCell<'_> {
-    // Every part can be written as JSON.
+    // Encoding as JSON cannot fail here.
     let json = |row: &Row| serde_json::to_string(&row.parts).unwrap_or_default();
     if row.parts.is_empty() {
         Empty
@@ -100,12 +101,12 @@ fn tags(row: &Row) -> CsvCell<'_> {
     Text(Cow::Owned(tags.join(" ")))
 }
 
-/// The header line.
+/// Returns the header line, with the names of the columns.
 pub(super) fn header_line() -> Vec<u8> {
     format!("{}\r\n", COLUMNS.map(|(name, _)| name).join(",")).into_bytes()
 }
 
-/// Appends the line of a row.
+/// Appends the line of a row to `out`.
 pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     for (place, (_, cell)) in COLUMNS.iter().enumerate() {
         if place > 0 {
@@ -114,7 +115,7 @@ pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
         match cell(row) {
             Text(text) => write_text(&text, out),
             Number(number) => write!(out, "{number}")?,
-            // RFC 3339, or the number itself if it is out of range.
+            // RFC 3339, or the number of milliseconds if the calendar does not have the time.
             Time(unix_ms) => match Timestamp::from_millisecond(unix_ms) {
                 Ok(time) => write!(out, "{time}")?,
                 Err(_) => write!(out, "{unix_ms}")?,
@@ -126,8 +127,8 @@ pub(super) fn write_row(row: &Row, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends a text as a cell. Texts may come from clients and providers, so one that a spreadsheet would evaluate gets a `'` in
-/// front.
+/// Appends a text as a cell. Clients and providers may have chosen the text. Therefore a text that a spreadsheet would evaluate
+/// as a formula gets a leading `'`.
 fn write_text(text: &str, out: &mut Vec<u8>) {
     let is_quoted = text.contains(['"', ',', '\r', '\n']);
     if is_quoted {
@@ -204,7 +205,7 @@ mod tests {
             (of("usage_source"), of("price_version"), of("ttft_ms")),
             ("reported", "1", "")
         );
-        // Columns that came later stand at the end.
+        // Columns that were added later are at the end.
         assert_eq!(lines[0][33..36], ["tags", "hold_nano_usd", "attempts"]);
         assert_eq!(lines[0][36..], Usage::NAMES[12..]);
         assert_eq!(lines[1][36..], ["0", "0", "0", "0", "0", "1290"]);

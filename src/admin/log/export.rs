@@ -1,4 +1,4 @@
-//! Exports of the log in one answer of any length: rows are read, written and sent concurrently.
+//! Exports rows of the log in one answer of any length. Rows are read, formatted and sent concurrently.
 
 use std::{io, time::Duration};
 
@@ -26,15 +26,15 @@ use crate::{
     },
 };
 
-/// Rows that are read and written together: about 1 KB each, and up to six batches are in memory. Smaller batches would be slower
-/// without using less memory.
+/// The number of rows that are read and formatted together. A row takes about 1 KB of memory, and up to six batches of rows are
+/// in memory. Smaller batches would be slower without using less memory.
 const ROWS_AT_ONCE: usize = PAGE_ROWS_MAX;
-/// How many batches wait to be written, and how many pieces wait to be sent.
+/// The maximum number of batches that wait to be formatted, and of pieces that wait to be sent.
 const WAITING: usize = 2;
-/// The maximum time for a file in one piece, which ends there.
+/// The maximum time for exporting rows as one file. Rows that are not read by then are left to the next file.
 const FILE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Writes rows in one of the formats.
+/// Formats rows in the requested format.
 enum ExportWriter {
     JsonLines,
     Csv,
@@ -91,14 +91,14 @@ impl ExportWriter {
     }
 }
 
-/// Why an export was broken off.
+/// Why an export ended before all rows were sent.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error(transparent)]
     Read(#[from] LogReadError),
-    #[error("rows cannot be written: {0}")]
+    #[error("cannot format rows: {0}")]
     Write(#[from] io::Error),
-    #[error("the reader closed the connection")]
+    #[error("the client closed the connection")]
     ReaderGone,
 }
 
@@ -109,7 +109,7 @@ impl<T> From<SendError<T>> for ExportError {
 }
 
 impl Admin {
-    /// The pieces of an export. An incomplete export ends with an error.
+    /// Begins an export and returns the receiver of its pieces. An export that does not become complete ends with an error.
     ///
     /// # Errors
     /// The export cannot begin.
@@ -122,7 +122,7 @@ impl Admin {
         let (form, asked) = export.parts();
         let form = ExportWriter::new(form)?;
         let mut rows = asked.rows(self).await?;
-        // Errors before the first row are returned as the answer.
+        // Errors that occur before the first row become the answer's status.
         let mut first = Vec::new();
         while first.is_empty() && rows.cursor().is_some() {
             first = rows.next(ROWS_AT_ONCE).await?;
@@ -137,17 +137,17 @@ impl Admin {
                 Ok(()) | Err(ExportError::ReaderGone) => return,
                 Err(error) => error,
             };
-            tracing::error!(error = %broken, "an export of the log failed");
-            // The answer has no proper end, so that the client does not take a part for all rows.
+            tracing::error!(error = %broken, "cannot complete an export of the log: the client has got only a part");
+            // The error makes the answer end improperly, so that the client notices that it has not got all rows.
             let _ = to.send(Err(io::Error::other(broken.to_string()))).await;
         });
         Ok(pieces)
     }
 
-    /// An export in one piece, of at most `rows_max` rows.
+    /// Exports at most `rows_max` rows as one file.
     ///
     /// # Errors
-    /// The rows cannot be read or written.
+    /// The rows cannot be read or formatted.
     pub(crate) async fn log_file(
         &self,
         author: &Author,
@@ -174,7 +174,7 @@ impl Admin {
     }
 }
 
-/// Reads further rows while the previous ones are written.
+/// Sends the pieces of an export. Reads further rows while the previous ones are formatted.
 async fn stream_rows(
     writing: &LowPriorityThreads,
     mut form: ExportWriter,
@@ -206,7 +206,7 @@ async fn stream_rows(
     Ok(())
 }
 
-/// Writes rows on a low-priority thread.
+/// Formats rows on a low-priority thread.
 async fn write_rows(
     writing: &LowPriorityThreads,
     mut form: ExportWriter,
@@ -216,14 +216,15 @@ async fn write_rows(
         let piece = form.rows(rows)?;
         Ok((form, piece))
     });
-    work.await.map_err(|NotDone| io::Error::other("the writer failed"))?
+    work.await
+        .map_err(|NotDone| io::Error::other("the thread that formats rows panicked or could not be started"))?
 }
 
-/// Rows of the log in one piece.
+/// Rows of the log, exported as one file.
 #[derive(Debug)]
 pub(crate) struct LogExportFile {
-    /// The file.
+    /// The content of the file.
     pub(crate) bytes: Vec<u8>,
-    /// The cursor of further rows; `None` if the file is complete.
+    /// The cursor of the rows that are not in the file. `None` if the file has all rows.
     pub(crate) next: Option<String>,
 }

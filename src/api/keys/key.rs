@@ -1,4 +1,4 @@
-//! Keys in answers.
+//! Keys as answers of the admin API describe them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,75 +16,76 @@ use crate::{
     },
 };
 
-/// A page of keys.
+/// A page of the list of keys.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct KeyList {
-    /// The keys, in the order of their ids.
+    /// The keys of this page, sorted by id.
     pub(crate) keys: Vec<KeyDetails>,
-    /// The last key that was searched, if there may be others after it.
+    /// The id of the last key that was searched, if further keys may follow. To get them, send this id as `after`.
     pub(crate) next: Option<KeyId>,
 }
 
-/// A key.
+/// A key with its limits and its consumption.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct KeyDetails {
-    /// Its id.
+    /// The key's id.
     pub(crate) id: KeyId,
-    /// The version of its changeable properties.
+    /// The version of the key's properties. Each change of them changes it.
     pub(crate) version: Version,
-    /// Its name for people.
+    /// The key's display name.
     pub(crate) name: String,
-    /// The account that pays.
+    /// The name of the account that pays for the key's requests.
     pub(crate) account: String,
-    /// Whether it is revoked.
+    /// Whether the key is revoked.
     pub(crate) state: KeyStanding,
-    /// When it was created.
+    /// The time at which the key was created.
     pub(crate) created_at: Option<Moment>,
-    /// When it expires; null: never.
+    /// The time at which the key expires; null: never.
     pub(crate) expires_at: Option<Moment>,
-    /// When it was revoked.
+    /// The time at which the key was revoked; null: it is not revoked.
     pub(crate) revoked_at: Option<Moment>,
-    /// When it was last used; null: never.
+    /// The time at which the key was last used; null: never.
     pub(crate) last_used: Option<Moment>,
-    /// The models that it may request; null: all.
+    /// The models that the key may request; null: all.
     pub(crate) models: Option<Vec<String>>,
-    /// The last characters of its text.
+    /// The last characters of the key, by which users recognise it.
     pub(crate) hint: String,
-    /// The former text, while it works.
+    /// The former secret, which a rotation replaced; null: no former secret works.
     pub(crate) former: Option<FormerTextView>,
-    /// The quota: how much it may spend per period; null: unlimited.
+    /// The key's quota: the maximum amount that it may spend per period, in USD; null: unlimited.
     pub(crate) quota_usd: Option<Usd>,
-    /// The same amount in nano-USD.
+    /// The key's quota in nano-USD; null: unlimited.
     pub(crate) quota_nano_usd: Option<NanoUsd>,
-    /// When the quota resets.
+    /// The period after which the quota resets.
     pub(crate) reset: QuotaReset,
-    /// The time of the next reset.
+    /// The time of the quota's next reset; null: it never resets.
     pub(crate) resets_at: Option<Moment>,
-    /// The amount spent in the current quota period; null: unknown.
+    /// The amount spent in the current quota period, in USD; null: the ledger could not be read.
     pub(crate) spent_usd: Option<Usd>,
-    /// The same amount in nano-USD.
+    /// The amount spent in the current quota period, in nano-USD; null: the ledger could not be read.
     pub(crate) spent_nano_usd: Option<NanoUsd>,
-    /// The amounts spent in each period.
+    /// The amounts spent today, this week, this month and in total; null: the ledger could not be read.
     pub(crate) spent: Option<PeriodSpend>,
-    /// The holds of its running requests.
+    /// The money that is set aside for the key's running requests, in USD; null: the ledger could not be read.
     pub(crate) held_usd: Option<Usd>,
-    /// The same amount in nano-USD.
+    /// The money that is set aside for the key's running requests, in nano-USD; null: the ledger could not be read.
     pub(crate) held_nano_usd: Option<NanoUsd>,
-    /// Running requests.
+    /// The number of the key's running requests; null: the ledger could not be read.
     pub(crate) running: Option<u64>,
-    /// Requests per minute; null: no limit.
+    /// The key's maximum number of requests per minute; null: no limit.
     pub(crate) rpm: Option<u64>,
-    /// Tokens per minute, input and output; null: no limit.
+    /// The key's maximum number of tokens per minute, input and output together; null: no limit.
     pub(crate) tpm: Option<u64>,
-    /// Concurrent requests; null: no limit.
+    /// The key's maximum number of concurrent requests; null: no limit.
     pub(crate) concurrency: Option<u64>,
-    /// What happens to a running answer when the quota is used up.
+    /// Whether a running answer may finish (`finish`) or is cut off (`cut`) when the key's quota is used up.
     pub(crate) on_exhausted: OnExhausted,
-    /// The maximum cost of an answer that may finish, as a multiple of the quota; null: no limit.
+    /// The maximum cost of an answer that may finish after the quota is used up, as a multiple of the quota; null: no limit.
     pub(crate) finish_factor: Option<u32>,
-    /// The percentages of the quota at which notices are sent; null: as set for the account, or else as configured.
+    /// The percentages of the quota at which notices are sent; null: the account's percentages, or else those in the
+    /// configuration.
     pub(crate) notify_percent: Option<Percents>,
-    /// Its text, if it has just been made.
+    /// The key in clear; left out unless this request has created or rotated the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<KeyText>,
 }
@@ -93,14 +94,14 @@ pub(crate) struct KeyDetails {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyStanding {
-    /// It is not revoked.
+    /// The key is not revoked.
     Active,
-    /// It is revoked.
+    /// The key is revoked.
     Revoked,
 }
 
 impl KeyStanding {
-    /// The name, as in JSON.
+    /// Returns the state's name, as it is written in JSON.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -109,7 +110,7 @@ impl KeyStanding {
     }
 }
 
-/// The text of a new or rotated key. Only JSON shows it.
+/// A new or rotated key in clear. Only its JSON form contains it; `Debug` does not.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct KeyText(String);
@@ -126,16 +127,16 @@ impl std::fmt::Debug for KeyText {
     }
 }
 
-/// The former text of a key.
+/// The former secret of a rotated key, while it works.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FormerTextView {
-    /// Its last characters.
+    /// The last characters of the former secret, by which users recognise it.
     pub(crate) hint: String,
-    /// Until when it works.
+    /// The time until which the former secret works.
     pub(crate) until: Option<Moment>,
 }
 
-/// What a key has spent in the current periods.
+/// The amounts that a key has spent today, this week, this month and in total, in UTC.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the names say it")]
 pub(crate) struct PeriodSpend {
@@ -168,7 +169,8 @@ impl From<&KeySpend> for PeriodSpend {
 }
 
 impl KeyDetails {
-    /// A key with its spending, if that is known. `now_ms` is in milliseconds since the Unix epoch.
+    /// Builds the view of a key at `now_ms`, in milliseconds since the Unix epoch. `spend` is `None` if the ledger could not be
+    /// read.
     pub(crate) fn from_view(view: &KeyView, spend: Option<&KeySpend>, now_ms: i64) -> Self {
         let KeyView { record, last_used, .. } = view;
         let terms = &record.terms;
@@ -217,7 +219,7 @@ impl KeyDetails {
         }
     }
 
-    /// Adds the text, which has just been made.
+    /// Adds the key in clear, which has just been created.
     pub(crate) fn with_text(self, text: &ServiceKey) -> Self {
         let key = Some(KeyText(text.as_str().to_owned()));
         Self { key, ..self }
@@ -234,11 +236,11 @@ impl FormerTextView {
     }
 }
 
-/// A deleted key.
+/// The answer to the deletion of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DeletedKey {
-    /// The key.
+    /// The id of the deleted key.
     pub(crate) id: KeyId,
-    /// Always true.
+    /// Always true, because the key was deleted.
     pub(crate) deleted: bool,
 }

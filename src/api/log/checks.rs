@@ -1,4 +1,5 @@
-//! Questions about the completeness of the log: its sums, its backends, its counters and the journal.
+//! Requests of the admin API that check and repair the consumption log: daily sums, log backends, quota counters, and the
+//! journal.
 
 use std::fmt;
 
@@ -20,32 +21,33 @@ use crate::domain::{
     wire::usage::Usage,
 };
 
-schema!(Period, { "type": "string", "description": "all, or such as d20261121, w2026W47 and m202611" });
+schema!(Period, { "type": "string", "description": "`all`, a day such as d20261121, a week such as w2026W47, or a month such as m202611" });
 schema!(CounterBasis, { "enum": ["daily sums", "counters of its keys"] });
 
-/// Declares questions about a day of an account.
+/// Declares requests about one day of one account.
 macro_rules! of_day {
     ($($(#[$about:meta])* $name:ident;)*) => { $(
         $(#[$about])*
         #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct $name {
-            /// The account.
+            /// The account's name.
             pub(crate) account: AccountId,
-            /// The day.
+            /// The day in UTC.
             pub(crate) day: UtcDay,
         }
     )* };
 }
 
 of_day! {
-    /// Compares the daily sums of an account with its rows: those in the log backend, and this node's rows on their way there.
+    /// Compares the daily sums of an account with its rows. It reads the rows in the log backend, and the rows of this node that
+    /// have not reached the log backend yet.
     VerifyLog;
-    /// Replaces the daily sums by the sums of the rows.
+    /// Replaces the daily sums of an account by the sums of its rows.
     MendLog;
-    /// Copies rows that are missing in the log backend from the former backend.
+    /// Copies rows that the log backend lacks from the former log backend.
     FillLogHome;
-    /// Removes rows from the store, the former log backend, if the present backend has all rows of that day.
+    /// Removes rows from the store, the former log backend, if the current log backend has all rows of that day.
     RemoveFormerRows;
 }
 
@@ -54,48 +56,49 @@ question!(MendLog => MendedDay: POST "/v1/log/mend", Owner; const IS_LONG: bool 
 question!(FillLogHome => FilledDay: POST "/v1/log/home/fill", Owner; const IS_LONG: bool = true;);
 question!(RemoveFormerRows => RemovedDay: POST "/v1/log/former/remove", Owner; const IS_LONG: bool = true;);
 
-/// The result of comparing a day with its rows.
+/// The result of comparing the daily sums of an account with its rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VerifiedDay {
-    /// The account.
+    /// The account's name.
     pub(crate) account: String,
-    /// The day.
+    /// The day in UTC.
     pub(crate) day: UtcDay,
     /// The name of the log backend.
     pub(crate) home: String,
     /// The number of rows in the log backend.
     pub(crate) rows: u64,
-    /// The number of this node's rows on their way there.
+    /// The number of this node's rows that have not reached the log backend yet.
     pub(crate) on_their_way: u64,
-    /// The number of duplicate rows, of requests that already have a row.
+    /// The number of duplicate rows. A row is a duplicate if its request has another row already.
     pub(crate) again: u64,
-    /// If anything differs: the nodes whose journals may still bring rows that the sums count. Then the day is open, not wrong.
+    /// If anything differs, the nodes whose journals may still deliver rows that the sums include. While there are any, the day
+    /// is unfinished rather than wrong.
     pub(crate) behind: Vec<String>,
-    /// How many more rows the sums count than there are.
+    /// By how many rows the sums exceed the existing rows.
     pub(crate) missing: u64,
-    /// Whether the sums of the keys add up to the account's.
+    /// Whether the sums of the account's keys add up to the sums of the account.
     pub(crate) sums_agree: bool,
-    /// The differences.
+    /// The differences between sums and rows.
     pub(crate) differences: Vec<SumsDifference>,
 }
 
-/// A day whose sums are now those of its rows.
+/// The answer that the daily sums of an account now equal the sums of its rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MendedDay {
-    /// The account.
+    /// The account's name.
     pub(crate) account: String,
-    /// The day.
+    /// The day in UTC.
     pub(crate) day: UtcDay,
-    /// Always true.
+    /// Always true, because the sums now equal those of the rows.
     pub(crate) mended: bool,
 }
 
-/// A day whose rows were copied to the log backend.
+/// The answer that rows of a day were copied to the log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilledDay {
-    /// The account.
+    /// The account's name.
     pub(crate) account: String,
-    /// The day.
+    /// The day in UTC.
     pub(crate) day: UtcDay,
     /// The name of the log backend.
     pub(crate) home: String,
@@ -103,45 +106,45 @@ pub(crate) struct FilledDay {
     pub(crate) rows: u64,
 }
 
-/// A day whose rows were removed from the store, the former log backend.
+/// The answer that rows of a day were removed from the store, the former log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RemovedDay {
-    /// The account.
+    /// The account's name.
     pub(crate) account: String,
-    /// The day.
+    /// The day in UTC.
     pub(crate) day: UtcDay,
     /// The number of removed rows.
     pub(crate) rows: u64,
-    /// Whether the log backend has all rows of the day, and the store none. If not, the store still has all its rows.
+    /// Whether the log backend provably has all rows of the day. If not, nothing was removed from the store.
     pub(crate) proven: bool,
 }
 
-/// Differing sums of one subject and model.
+/// The daily sums of one subject (account, key or tag) and one model that differ from the sums of the rows.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SumsDifference {
-    /// The subject of the sums.
+    /// Whether the sums are those of an account, a key or a tag.
     pub(crate) of: SumsSubject,
-    /// The id of the key, or the tag.
+    /// The key's id, or the tag; null for an account, and for all further tags together.
     pub(crate) name: Option<String>,
-    /// The model.
+    /// The name of the model.
     pub(crate) model: String,
-    /// The stored sums that differ.
+    /// Those of the stored sums that differ from the sums of the rows.
     pub(crate) kept: DifferingSums,
-    /// The sums of the rows that differ.
+    /// Those of the rows' sums that differ from the stored sums.
     pub(crate) rows: DifferingSums,
 }
 
-/// The subject of sums or counters.
+/// The subject of daily sums or of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SumsSubject {
-    /// The account.
+    /// All requests of an account.
     Account,
-    /// A key.
+    /// The requests of one key.
     Key,
-    /// All tags beyond the limit of a day.
+    /// The requests with tags that have no sums of their own, because the number of tags per day is limited.
     OtherTags,
-    /// A tag.
+    /// The requests with one tag.
     Tag,
 }
 
@@ -156,25 +159,25 @@ impl fmt::Display for SumsSubject {
     }
 }
 
-/// The values of sums that differ from others.
+/// Values of sums that differ from other sums. Equal values are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DifferingSums {
     /// The number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u64>,
-    /// The number of rows with another status than 2xx.
+    /// The number of rows whose status is not 2xx.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) errors: Option<u64>,
-    /// The cost of the rows.
+    /// The cost of the rows in USD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost_usd: Option<Usd>,
-    /// The cost of the rows.
+    /// The cost of the rows in nano-USD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cost_nano_usd: Option<NanoUsd>,
-    /// The counts of the rows.
+    /// The rows' numbers of tokens and calls, by kind.
     #[serde(flatten)]
     pub(crate) usage: Usage,
-    /// The sum of the rows' digests, if nothing else differs: then another column of some row does.
+    /// The sum of the rows' digests, present only if no other value differs. It shows that some other column of a row differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
@@ -222,88 +225,90 @@ impl From<&SumDifference> for SumsDifference {
     }
 }
 
-/// Reports that these days of all accounts were compared without differences. Counts as a verification if yesterday is included.
+/// Reports that the given days of all accounts were compared and that nothing differs. The node records a verification of the log
+/// if yesterday is one of the days.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoteVerifiedLog {
-    /// The first day.
+    /// The first day that was compared.
     pub(crate) from: UtcDay,
-    /// The day after the last one.
+    /// The day after the last day that was compared.
     pub(crate) until: UtcDay,
 }
 
 question!(NoteVerifiedLog => VerificationReply: POST "/v1/log/verified", Owner);
 
-/// The result of reporting a verification.
+/// The answer to the report of a verification.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VerificationReply {
-    /// Whether it counts: yesterday is one of the days.
+    /// Whether the node has recorded a verification, because yesterday is one of the days.
     pub(crate) counts: bool,
 }
 
-/// Shows the log backends.
+/// Returns the names of the log backends and the days that they cover.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowLogHome {}
 
 question!(ShowLogHome => LogBackendView: GET "/v1/log/home", Viewer);
 
-/// The log backends.
+/// The names of the log backends, and the days that they cover.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LogBackendView {
-    /// The name of the log backend: store, files or postgres.
+    /// The name of the current log backend: store, files or postgres.
     pub(crate) home: String,
-    /// The name of the former backend; null: none is configured.
+    /// The name of the former log backend; null: none is configured.
     pub(crate) former: Option<String>,
-    /// The first day whose rows are kept.
+    /// The first day whose rows are retained.
     pub(crate) from: UtcDay,
-    /// Tomorrow.
+    /// The day after the last day that can have rows: tomorrow.
     pub(crate) until: UtcDay,
 }
 
-/// Compares the counters of quotas with the daily sums.
+/// Compares the counters of the quotas with the daily sums.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VerifyCounters {
-    /// The account.
+    /// The account's name.
     pub(crate) account: AccountId,
-    /// The first day. The periods that contain one of the days are compared.
+    /// The first day. Each period that contains one of the days is compared.
     pub(crate) from: UtcDay,
-    /// The day after the last one.
+    /// The day after the last day.
     pub(crate) until: UtcDay,
 }
 
 question!(VerifyCounters => VerifiedCounters: GET "/v1/log/counters", Viewer; const IS_LONG: bool = true;);
 
-/// The result of comparing counters.
+/// The result of comparing the quota counters of an account with the daily sums.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct VerifiedCounters {
-    /// The account.
+    /// The account's name.
     pub(crate) account: String,
     /// The periods whose counters were compared.
     pub(crate) compared: Vec<Period>,
-    /// Periods whose counters kept changing while they were read: their result is unknown.
+    /// The periods whose counters kept changing while they were read, so that they could not be compared.
     pub(crate) moving: Vec<Period>,
-    /// Whether the account is older than the sums. If so, its counter of total spending is compared with those of its keys only.
+    /// Whether the account is older than the daily sums. If so, its counter of total spending is compared only with the counters
+    /// of its keys.
     pub(crate) older_than_sums: bool,
-    /// The differences.
+    /// The counters that differ from the expected value.
     pub(crate) differences: Vec<WrongCounter>,
 }
 
 /// A counter that differs from the expected value.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct WrongCounter {
-    /// The subject of the counter.
+    /// Whether the counter is that of the account or of a key.
     pub(crate) of: SumsSubject,
-    /// The key's id.
+    /// The key's id; null for a counter of the account.
     pub(crate) name: Option<String>,
-    /// The period.
+    /// The period whose spending the counter holds.
     pub(crate) period: Period,
-    /// The value of the counter.
+    /// The value of the counter in USD.
     pub(crate) counter_usd: Usd,
-    /// The expected value.
+    /// The expected value in USD.
     pub(crate) expected_usd: Usd,
-    /// The source of the expected value.
+    /// The source of the expected value: daily sums, or the counters of the account's keys.
     pub(crate) by: CounterBasis,
 }
 
@@ -322,56 +327,56 @@ impl From<&CounterDifference> for WrongCounter {
     }
 }
 
-/// Compares the rows in this process's journals with those of the log, a portion at a time.
+/// Compares the rows in this process's journals with the rows of the log. Each answer covers a portion of the journals.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VerifyJournal {
-    /// The first day: only requests that ended on it or later.
+    /// The first day. Only rows of requests that ended on it or later are compared.
     pub(crate) from: UtcDay,
-    /// The day after the last one.
+    /// The day after the last day.
     pub(crate) until: UtcDay,
-    /// Only rows of this account.
+    /// Only rows of the account with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<AccountId>,
-    /// The `next` of the previous answer: continues from there.
+    /// The `next` of the previous answer. The comparison continues after its portion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<String>,
 }
 
 question!(VerifyJournal => JournalDays: GET "/v1/log/journal", Viewer; const IS_LONG: bool = true;);
 
-/// Compares the rows in this process's journals with those of the log, and copies missing ones to the log backend.
+/// Compares the rows in this process's journals with the rows of the log, and copies those that are missing to the log backend.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct FillFromJournal(pub(crate) VerifyJournal);
 
 question!(FillFromJournal => JournalDays: POST "/v1/log/journal/fill", Owner; const IS_LONG: bool = true;);
 
-/// The result for a portion of the journals.
+/// The result of comparing a portion of the journals with the log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JournalDays {
     /// The result for each account and day.
     pub(crate) days: Vec<JournalDayView>,
-    /// Where the next portion begins; null: this was the last one.
+    /// The position at which the next portion begins; null: this was the last portion.
     pub(crate) next: Option<String>,
 }
 
-/// The journals' rows of one account and day.
+/// The result of comparing the journals' rows of one account and day with the log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JournalDayView {
-    /// The account.
+    /// The account's name.
     pub(crate) account: String,
-    /// The day.
+    /// The day in UTC.
     pub(crate) day: UtcDay,
-    /// The number of rows that were searched for in the log.
+    /// The number of the journals' rows that were searched for in the log.
     pub(crate) rows: u64,
-    /// How many of them were missing.
+    /// The number of rows that the log lacks.
     pub(crate) missing: u64,
-    /// How many have another charge in the log.
+    /// The number of rows whose charge in the log differs from the journal's.
     pub(crate) differing: u64,
-    /// How many of the missing rows were copied.
+    /// The number of missing rows that were copied to the log backend.
     pub(crate) brought: u64,
-    /// The ids of the first missing requests.
+    /// The request ids of the first few missing rows.
     pub(crate) requests: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Prints a key for people.
+//! Prints a key in a form for users.
 
 use std::{fmt::Display, io::Write};
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// The text for no quota.
-const UNLIMITED: &str = "Unlimited";
+const UNLIMITED: &str = "unlimited";
 
-/// The quota and its period as a short text.
+/// Formats the quota of a key and its period as a short text.
 pub(super) fn quota(key: &KeyDetails) -> String {
     match (key.quota_usd, key.reset) {
         (None, _) => UNLIMITED.to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn quota(key: &KeyDetails) -> String {
     }
 }
 
-/// The amounts spent in the current periods, in USD.
+/// Formats the amounts that a key has spent in the current periods, in USD.
 fn spent_in_words(spent: &PeriodSpend) -> String {
     format!(
         "{} USD today, {} USD this week, {} USD this month, {} USD in all",
@@ -31,14 +31,14 @@ fn spent_in_words(spent: &PeriodSpend) -> String {
     )
 }
 
-/// A value, or `none`.
+/// Formats a value, or returns `none` if there is no value.
 fn or(value: Option<impl Display>, none: &str) -> String {
     value.map_or_else(|| none.to_owned(), |value| value.to_string())
 }
 
-/// Prints a key, one line for each property; a new key's text comes last, with a warning.
+/// Prints a key with one line for each property. The secret of a new key comes last, with a warning.
 pub(super) fn print(key: &KeyDetails, out: &mut impl Write) -> std::io::Result<()> {
-    let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<12} {value}");
+    let mut line = |name: &str, value: &dyn Display| writeln!(out, "{name:<14} {value}");
     line("id", &key.id)?;
     line("version", &key.version)?;
     line("name", &key.name)?;

@@ -1,4 +1,4 @@
-//! `weir log move`: copies rows from the previous log backend to the new one, and removes them there.
+//! `weir log move`: copies rows from the previous log backend to the current one, and can remove them from the previous one.
 
 use std::io::Write;
 
@@ -23,31 +23,32 @@ use crate::{
 /// The name of the log backend that is the store.
 pub(super) const STORE: &str = "store";
 
-/// A log backend that rows can be copied to.
+/// A log backend to which rows can be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MoveTarget {
-    /// The Parquet files of `[log.files]`.
+    /// The Parquet files of `[log.files]`
     Files,
-    /// The table of `[log.postgres]`.
+    /// The table of `[log.postgres]`
     Postgres,
 }
 
-/// `weir log move`
+/// The arguments of `weir log move`.
 #[derive(Args, Clone, Debug)]
 pub struct MoveArgs {
-    /// The log backend that `[log] home` names
+    /// The log backend to copy to, which must be the one that `[log] home` names
     #[arg(long, value_enum)]
     pub to: MoveTarget,
-    /// The first day, in UTC [default: as far back as rows are kept]
+    /// The first day to copy, in UTC [default: the first day that is kept]
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub(crate) from: Option<UtcDay>,
-    /// Only days before this one [default: tomorrow]
+    /// The day before which to stop [default: tomorrow]
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub(crate) until: Option<UtcDay>,
-    /// Only this account
+    /// Copy only rows of this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// If the store was the previous log backend: remove the rows of each day that the new one is verified to have
+    /// Also remove the rows of each day from the store, if the current log backend is verified to have them; the store must be
+    /// the previous log backend
     #[arg(long)]
     pub remove: bool,
     #[command(flatten)]
@@ -58,7 +59,8 @@ pub struct MoveArgs {
     pub client: ClientArgs,
 }
 
-/// Copies all rows that only the previous log backend has to the new one, and removes them there if requested.
+/// Copies all rows that only the previous log backend has to the current one. Then removes them from the previous one if that is
+/// requested.
 pub(super) async fn move_rows(
     args: &MoveArgs,
     client: &AdminClient,
@@ -91,8 +93,8 @@ pub(super) async fn move_rows(
     }
     if all.staying > 0 {
         return Err(AdminClientError::Refused(format!(
-            "{} days of accounts stay in the store: `weir log verify` shows what differs, or which journals may still send \
-             rows",
+            "not all rows were removed: {} days of accounts stay in the store; `weir log verify` prints what differs, or \
+             which journals may still send rows",
             all.staying
         )));
     }
@@ -100,7 +102,8 @@ pub(super) async fn move_rows(
 }
 
 impl MoveArgs {
-    /// The name of the log backend that rows are copied to.
+    /// Returns the name of the log backend to which rows are copied. Returns an error if the configuration or the options do not
+    /// permit it.
     fn home(&self, homes: &LogBackendView) -> Result<&'static str, AdminClientError> {
         let wanted = match self.to {
             MoveTarget::Files => "files",
@@ -111,9 +114,10 @@ impl MoveArgs {
                 "the log backend is {}, not {wanted}: set `[log] home` and restart weir",
                 backend_name(&homes.home)
             ),
-            None => "name the previous log backend in `[log] former_home` and restart weir".to_owned(),
+            None => "nothing can be copied: name the previous log backend in `[log] former_home` and restart weir"
+                .to_owned(),
             Some(former) if self.remove && former != STORE => {
-                format!("--remove is for rows in the store, but the previous log backend is {former}")
+                format!("--remove only removes rows from the store, but the previous log backend is {former}")
             }
             Some(_) => return Ok(wanted),
         };
@@ -121,14 +125,14 @@ impl MoveArgs {
     }
 }
 
-/// The result for a day of an account, or for all.
+/// The result of moving one day of an account, or the sum of all.
 #[derive(Default)]
 struct MoveCounts {
-    /// Copied rows.
+    /// The number of rows that were copied.
     rows: u64,
-    /// Rows that were removed from the store.
+    /// The number of rows that were removed from the store.
     removed: u64,
-    /// Days that the new log backend is not verified to have.
+    /// The number of days whose rows were not removed, because the current log backend is not verified to have them.
     staying: u64,
 }
 
@@ -180,7 +184,7 @@ impl MoveCounts {
     }
 }
 
-/// The result for a day of an account, for scripts.
+/// The result of moving one day of an account, as JSON for scripts.
 #[derive(Serialize)]
 struct MoveLine<'a> {
     account: &'a AccountId,
@@ -190,17 +194,17 @@ struct MoveLine<'a> {
     removed: Option<u64>,
 }
 
-/// Reads which log backends the log has.
+/// Reads which log backends there are.
 pub(super) async fn read_log_backends(client: &AdminClient) -> Result<LogBackendView, AdminClientError> {
     client.request(&ShowLogHome {}).await?.read()
 }
 
-/// A log backend's name for people.
+/// Returns the name of a log backend for display.
 pub(super) fn backend_name(home: &str) -> &str {
     if home == STORE { "the store" } else { home }
 }
 
-/// Copies the rows of a day of an account that the log backend lacks; returns their number.
+/// Copies those rows of a day of an account that only the previous log backend has. Returns the number of copied rows.
 pub(super) async fn fill(client: &AdminClient, account: &AccountId, day: UtcDay) -> Result<u64, AdminClientError> {
     let asked = FillLogHome {
         account: account.clone(),

@@ -1,4 +1,4 @@
-//! `weir log export`: writes the log to a file, which appears only when it is complete.
+//! `weir log export`: writes rows of the log to a file, which appears only when it is complete.
 
 use std::{
     fs::OpenOptions,
@@ -26,27 +26,27 @@ use crate::{
     edges::clock,
 };
 
-/// Only the user who exports the rows may read them.
+/// The mode of the file: only the user who exports rows can read it.
 const MODE: u32 = 0o600;
-/// The timeout for the next piece: all rows may have to be searched for it.
+/// The timeout for the next piece. It is long, because all rows may have to be searched for one.
 const PIECE_WAIT: Duration = Duration::from_secs(600);
 const DAY_SECONDS: i64 = 24 * 3600;
-/// The bytes of a date such as 2026-11-01.
+/// The number of bytes of a date such as 2026-11-01.
 const DATE_LENGTH: usize = 10;
 
-/// `weir log export`
+/// The arguments of `weir log export`.
 #[derive(Args, Clone, Debug)]
 pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at its type")]
     pub filter: FilterArgs,
-    /// One JSON object per line, CSV with a heading, or Parquet
+    /// The format: one JSON object per line, CSV with a header line, or Parquet
     #[arg(long, value_parser = one_of::<LogForm>(&["jsonl", "csv", "parquet"]))]
     pub(crate) format: LogForm,
     /// The file to write, which appears only when it is complete [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Replace an existing file
+    /// Replace the file if it exists
     #[arg(long, requires = "out")]
     pub force: bool,
     #[command(flatten)]
@@ -62,10 +62,10 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         return download(args, client, out).await;
     };
     if !args.force && path.exists() {
-        let what = format!("{} already exists; --force replaces it", path.display());
+        let what = format!("cannot write {}: the file exists; --force replaces it", path.display());
         return Err(AdminClientError::Usage(what));
     }
-    // Renamed when it is complete, so that nobody mistakes a part for the whole.
+    // The file gets its final name when it is complete, so that an incomplete file is never taken for a complete one.
     let partial = partial_path(path);
     let failed = |path: &Path, source| AdminClientError::File {
         path: path.to_owned(),
@@ -84,7 +84,7 @@ pub(super) async fn run(args: &ExportArgs, client: &AdminClient, out: &mut impl 
         other => other,
     });
     if written.is_err() {
-        // A part is of no use, and the error says what happened.
+        // The partial file is removed, because it is of no use. The error says what happened.
         let _ = std::fs::remove_file(&partial);
     }
     written
@@ -97,28 +97,29 @@ async fn download(args: &ExportArgs, client: &AdminClient, out: &mut impl Write)
     let read = client.download_within(PIECE_WAIT, &target, &mut rows).await;
     read.map_err(|error| match error {
         AdminClientError::AnswerLost { why, .. } => {
-            let advice = "the output is incomplete; weir's own log says why it broke off; then export again";
-            AdminClientError::Refused(format!("the export broke off: {why}; {advice}"))
+            let advice = "the output is incomplete; look for the reason in the messages of weir, then export again";
+            AdminClientError::Refused(format!("cannot complete the export: {why}; {advice}"))
         }
         other => other,
     })
 }
 
-/// Passes an export on, and shows its progress: rows come by day, and in two of the forms a row begins with its time.
+/// Writes an export to `out` and displays its progress. The progress is known because rows come by day, and in two of the formats
+/// a row begins with its time.
 struct RowsWriter<'a, W> {
     out: &'a mut W,
     progress: CommandProgress,
     form: LogForm,
-    /// The day of the first row, in days since the Unix epoch.
+    /// The day of the first row, in days since the Unix epoch. `None` until a row has been written.
     first_day: Option<i64>,
-    /// The day after the last possible one.
+    /// The day after the last day that can have rows, in days since the Unix epoch.
     end_day: i64,
     bytes: u64,
 }
 
 impl<'a, W: Write> RowsWriter<'a, W> {
     fn new(args: &ExportArgs, out: &'a mut W) -> Self {
-        // A terminal that shows the rows needs no progress.
+        // If the rows are printed to a terminal, no progress is displayed.
         let quiet = args.progress.quiet || (args.out.is_none() && io::stdout().is_terminal());
         let unit = match args.format {
             LogForm::JsonLines | LogForm::Csv => ProgressUnit::Days,
@@ -170,7 +171,7 @@ impl<W: Write> Write for RowsWriter<'_, W> {
     }
 }
 
-/// The day of the latest row that begins in a piece of JSON lines or CSV.
+/// Returns the day of the most recent row that begins in a piece of JSON lines or CSV. `None` if no row begins in it.
 fn latest_day(piece: &[u8]) -> Option<UtcDay> {
     let of_row = |row: &[u8]| {
         let time = row.strip_prefix(br#"{"time":""#).unwrap_or(row);

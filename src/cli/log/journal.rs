@@ -1,4 +1,4 @@
-//! `weir log verify`: checks that the log has the rows that the node's journal still has.
+//! The part of `weir log verify` that checks that the log has each row that this node's journal still has.
 
 use std::io::Write;
 
@@ -8,7 +8,8 @@ use crate::{
     cli::admin_client::{AdminClient, AdminClientError},
 };
 
-/// The advice for different charges if the store is the log backend: a new backend gets all rows that the journal still has.
+/// What to do about rows with different charges if the store is the log backend. A new log backend gets all rows that the journal
+/// still has.
 const NAME_A_HOME: &str = "keep the journal, and set `[log] home` to files or postgres, which get its rows unchanged";
 
 /// The result of comparing the journal's rows with the log.
@@ -21,7 +22,8 @@ pub(super) struct JournalReport {
 }
 
 impl JournalReport {
-    /// Compares all rows, some per call, and prints what is missing or differs. With `fills`, missing rows are copied.
+    /// Compares all rows, one portion per call, and prints what is missing or differs. With `fills`, missing rows are copied to
+    /// the log.
     pub(super) async fn compare(
         client: &AdminClient,
         mut asked: VerifyJournal,
@@ -68,7 +70,7 @@ impl JournalReport {
             let (missing, requests) = (day.missing, day.requests.join(", "));
             writeln!(
                 out,
-                "{whose}  journal: {missing} rows are missing in the log ({requests}{more})"
+                "{whose}  journal: {missing} of its rows are missing in the log ({requests}{more})"
             )?;
         }
         if day.brought > 0 {
@@ -78,18 +80,18 @@ impl JournalReport {
             let differing = day.differing;
             writeln!(
                 out,
-                "{whose}  journal: {differing} rows have a different charge in the log"
+                "{whose}  journal: {differing} of its rows have a different charge in the log"
             )?;
         }
         Ok(())
     }
 
-    /// Prints how much was compared.
+    /// Prints how many rows were compared.
     pub(super) fn print_totals(&self, home: &str, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{} rows of this node's journal compared with {home}", self.rows)
     }
 
-    /// What is wrong, and what to do; `None` if nothing is wrong.
+    /// Describes what is wrong and what to do. `None` if nothing is wrong.
     pub(super) fn fault(&self, home: &str) -> Option<String> {
         let lacking = self.missing.saturating_sub(self.brought);
         let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! `weir log verify`: checks that the daily sums match their rows in the log backend, and that counters and journal match them.
+//! `weir log verify`: checks that daily sums match the rows in the log backend, and that counters and the journal match both.
 
 use std::io::Write;
 
@@ -23,25 +23,25 @@ use crate::{
     },
 };
 
-/// `weir log verify`
+/// The arguments of `weir log verify`.
 #[derive(Args, Clone, Debug)]
 pub struct VerifyArgs {
-    /// The first day, in UTC
+    /// The first day, in UTC; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) from: Option<UtcDay>,
-    /// Only days before this one
+    /// Only days before this one; required without --days
     #[arg(long, value_name = "DATE", value_parser = date, required_unless_present = "days", conflicts_with = "days")]
     pub(crate) until: Option<UtcDay>,
-    /// The number of days, ending yesterday
+    /// The number of days, ending yesterday, instead of --from and --until
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=180))]
     pub days: Option<u16>,
-    /// Only this account
+    /// Compare only this account
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// Replace daily sums that differ by the sums of the rows
+    /// Replace daily sums that differ from the rows by the sums of the rows
     #[arg(long)]
     pub mend: bool,
-    /// Copy rows that the log backend lacks, from this node's journal and the previous log backend
+    /// Copy rows that the log backend lacks from this node's journal and the previous log backend
     #[arg(long)]
     pub fill: bool,
     #[command(flatten)]
@@ -52,22 +52,22 @@ pub struct VerifyArgs {
     pub client: ClientArgs,
 }
 
-/// The results so far.
+/// The results of all comparisons so far.
 #[derive(Default)]
 struct VerifyTotals {
     rows: u64,
     on_their_way: u64,
-    /// Days of accounts with a difference, and how many of them are corrected.
+    /// The number of days of accounts with a difference, and how many of them were corrected.
     wrong: u64,
     mended: u64,
-    /// Days of accounts whose rows are not all in the log backend yet.
+    /// The number of days of accounts whose rows are not all in the log backend yet.
     open: u64,
     counters: CounterChecks,
     journal: JournalReport,
 }
 
 impl VerifyArgs {
-    /// The first day, and the one after the last.
+    /// Returns the first day to compare and the day before which to stop.
     fn range(&self, today: UtcDay) -> (UtcDay, UtcDay) {
         let first = |days| UtcDay(today.0.saturating_sub(Span::new().days(days)));
         let first = self.days.map(first);
@@ -76,7 +76,7 @@ impl VerifyArgs {
     }
 }
 
-/// Runs the command and prints what differs, and how much was compared. An error if a difference remains.
+/// Compares everything, and prints what differs and how much was compared. Returns an error if a difference remains.
 pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl Write) -> Result<(), AdminClientError> {
     let mut found = VerifyTotals::default();
     let homes = backend::read_log_backends(client).await?;
@@ -98,7 +98,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
         found
             .compare(args, (client, &homes), (account, day), &mut lines)
             .await?;
-        // Once per account, after its last day, when its sums are final.
+        // Counters are compared once per account, after its last day, when its sums are corrected.
         if day.0.saturating_add(Span::new().days(1)) >= until.0 {
             let account = account.clone();
             let asked = VerifyCounters { account, from, until };
@@ -116,7 +116,10 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
     if !faults.is_empty() {
         return Err(AdminClientError::Refused(faults.join("; ")));
     }
-    // Only a complete comparison proves that the log is complete.
+    if !json && found.open == 0 {
+        writeln!(out, "nothing differs from {from} to before {until}")?;
+    }
+    // Only a comparison of all accounts, without open days, proves that the log is complete.
     if account.is_some() || found.open > 0 {
         return Ok(());
     }
@@ -124,7 +127,7 @@ pub(super) async fn run(args: &VerifyArgs, client: &AdminClient, out: &mut impl 
 }
 
 impl VerifyTotals {
-    /// Compares one day of one account, and again after rows were copied.
+    /// Compares one day of one account. If rows are missing and are to be copied, compares the day again afterwards.
     async fn compare(
         &mut self,
         args: &VerifyArgs,
@@ -165,7 +168,7 @@ impl VerifyTotals {
 
     /// Prints how much was compared.
     fn print_totals(&self, accounts: u64, home: &str, out: &mut impl Write) -> std::io::Result<()> {
-        writeln!(out, "{accounts} accounts")?;
+        writeln!(out, "{accounts} account{}", if accounts == 1 { "" } else { "s" })?;
         writeln!(out, "{} rows in {home} compared with their daily sums", self.rows)?;
         if self.on_their_way > 0 {
             let what = "compared with the same sums";
@@ -180,7 +183,7 @@ impl VerifyTotals {
         Ok(())
     }
 
-    /// The remaining faults, and what to do about them.
+    /// Describes the remaining faults and what to do about them.
     fn faults(&self, home: &str) -> Vec<String> {
         let mut faults = Vec::new();
         let left = self.wrong - self.mended;
@@ -197,21 +200,21 @@ impl VerifyTotals {
     }
 }
 
-/// The result of comparing a day.
+/// The result of comparing one day of one account.
 struct DayResult {
     rows: u64,
     on_their_way: u64,
     state: DayState,
 }
 
-/// The state of a day.
+/// Whether the rows and the sums of a day match.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DayState {
     Proven,
-    /// The day may still get rows.
+    /// Rows of the day are missing, but may still reach the log backend.
     Open,
     Differs,
-    /// There are duplicate rows.
+    /// The log backend has duplicate rows of the day.
     Twice,
 }
 
@@ -226,8 +229,8 @@ impl DayState {
     }
 }
 
-/// Compares the rows of a day of an account with the daily sums, and prints what differs, or which journals may still send rows
-/// that the sums include.
+/// Compares the rows of a day of an account with its daily sums. Prints what differs, or which journals may still send rows that
+/// the sums include.
 async fn compare_day(
     client: &AdminClient,
     asked: &VerifyLog,
@@ -269,9 +272,9 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
     }
     if !answer.differences.is_empty() {
         let which = if answer.sums_agree {
-            "the sums agree with each other: rows are missing, changed or duplicated there"
+            "the sums agree with each other, so rows are missing, changed or duplicated there"
         } else {
-            "the sums do not agree with each other: they are wrong, not the rows"
+            "the sums do not agree with each other, so the sums are wrong and not the rows"
         };
         writeln!(out, "{place}: {which}")?;
     }
@@ -282,21 +285,21 @@ fn print_day(answer: &VerifiedDay, state: DayState, out: &mut impl Write) -> std
     Ok(())
 }
 
-/// The results for all accounts.
+/// The results of comparing the counters of all accounts.
 #[derive(Debug, Default)]
 pub(super) struct CounterChecks {
-    /// Periods of accounts that were compared.
+    /// The number of periods of accounts whose counters were compared.
     compared: usize,
-    /// Counters that differ.
+    /// The number of counters that differ from the daily sums.
     wrong: usize,
-    /// Periods of accounts whose counters changed too often to be compared.
+    /// The number of periods of accounts that could not be compared, because their counters changed during each attempt.
     moving: usize,
-    /// Accounts that are older than the sums.
+    /// The number of accounts that are older than the retained daily sums.
     older: usize,
 }
 
 impl CounterChecks {
-    /// Compares the counters of an account in the periods that contain one of these days, and prints what differs.
+    /// Compares the counters of an account in all periods that contain one of the days, and prints what differs.
     pub(super) async fn compare(
         &mut self,
         client: &AdminClient,
@@ -336,12 +339,12 @@ impl CounterChecks {
         Ok(())
     }
 
-    /// What is wrong, and what to do; `None` if nothing is wrong.
+    /// Describes what is wrong and what to do. `None` if nothing is wrong.
     pub(super) fn fault(&self) -> Option<String> {
         (self.wrong > 0).then(|| {
             format!(
-                "{} counters do not match the daily sums: if the rows match the sums, the counter is wrong, and the key's quota with \
-                 it until the period ends; docs/log.md says what to do",
+                "{} counters do not match the daily sums: if the rows match the sums, the counters are wrong, and quotas are \
+                 enforced wrongly until the period ends; docs/log.md says what to do",
                 self.wrong
             )
         })

@@ -1,5 +1,5 @@
-//! The client side of a sign-in at a gateway: the device flow (RFC 8628), refreshing (RFC 6749, section 6) and revocation
-//! (RFC 7009), at the endpoints that the gateway's document names (RFC 8414).
+//! A client of a gateway's sign-in endpoints: the device flow (RFC 8628), refreshing of tokens (RFC 6749, section 6) and their
+//! revocation (RFC 7009). The endpoints' URLs come from the gateway's metadata document (RFC 8414).
 
 use std::time::{Duration, Instant};
 
@@ -23,19 +23,19 @@ const LIMITS: WebLimits = WebLimits {
     answer_bytes_max: 64 * 1024,
     idle_max: 0,
 };
-/// The increase of the polling interval after a poll that came too soon (RFC 8628, section 3.5).
+/// By how much the polling interval grows after a poll that came too early (RFC 8628, section 3.5).
 const SLOWER_BY: Duration = Duration::from_secs(5);
-/// The bounds for a gateway's polling interval, and for the lifetime of its code.
+/// The minimum and maximum of the polling interval, and the maximum lifetime of a code, whatever the gateway says.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 const LASTS_MAX: Duration = Duration::from_secs(3600);
 
-/// A client of a gateway's sign-in endpoints.
+/// A client of the sign-in endpoints of a gateway.
 pub(super) struct SignInGateway {
     base: String,
     client: WebClient,
 }
 
-/// The URLs of the gateway's endpoints.
+/// The URLs of the gateway's sign-in endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct SignInEndpoints {
     device: String,
@@ -43,12 +43,12 @@ pub(super) struct SignInEndpoints {
     revocation: String,
 }
 
-/// A sign-in that waits for approval.
+/// A sign-in that waits until a user approves it.
 pub(super) struct DeviceSignIn {
     device_code: Secret,
-    /// The code that the person compares.
+    /// The code that the user compares with the one on the gateway's page.
     pub(super) user_code: String,
-    /// The URL at which the person approves.
+    /// The URL at which the user approves the sign-in.
     pub(super) open: String,
     interval: Duration,
     /// The lifetime of the code.
@@ -63,20 +63,20 @@ pub(super) struct MachineTokens {
     pub(super) refresh: Secret,
 }
 
-/// Why a gateway gives no tokens. The texts contain no codes or tokens.
+/// Why a gateway did not issue or revoke tokens. The messages contain no codes or tokens.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenError {
-    /// The gateway has no document for sign-ins.
-    #[error("cannot sign in there: it is not a weir, or [sign_in] enabled is not true")]
+    /// The server has no metadata document for sign-ins.
+    #[error("the server offers no sign-in: it is not a weir gateway, or its setting [sign_in] enabled is not true")]
     Closed,
-    /// The sign-in was refused, in OAuth's words.
+    /// The gateway refused the request. Contains the error code of OAuth.
     #[error("{}", error_text(.0))]
     Refused(String),
-    /// The code was not approved in time.
-    #[error("the code was not approved in time: sign in again")]
+    /// The user did not approve the code before it expired.
+    #[error("the code expired before it was approved: run weir login again")]
     Late,
-    /// The response does not follow the standards.
-    #[error("unexpected response ({0}): is this a weir gateway?")]
+    /// The response does not follow the standards. Contains what is wrong with it.
+    #[error("unexpected response ({0}): check that the URL is that of a weir gateway")]
     Odd(String),
     /// There was no response.
     #[error(transparent)]
@@ -86,7 +86,7 @@ pub(crate) enum TokenError {
 fn error_text(word: &str) -> &str {
     match word {
         "access_denied" => "the sign-in was refused",
-        "expired_token" => "the code was not approved in time: sign in again",
+        "expired_token" => "the code expired before it was approved: run weir login again",
         "slow_down" => "too many sign-ins at this time: try again in some minutes",
         "temporarily_unavailable" => "the gateway cannot check the sign-in at the moment: try again",
         other => other,
@@ -94,7 +94,8 @@ fn error_text(word: &str) -> &str {
 }
 
 impl SignInGateway {
-    /// The gateway at `https://host`, verified by `ca` or else by the machine's authorities.
+    /// Creates a client of the gateway at `base`, such as `https://HOST`. Trusts the CA certificates `ca`, in PEM; `None` for
+    /// those of the machine.
     pub(super) fn new(base: &str, ca: Option<&[u8]>) -> Result<Self, RootsError> {
         Ok(Self {
             base: base.to_owned(),
@@ -102,7 +103,8 @@ impl SignInGateway {
         })
     }
 
-    /// Reads the endpoints from the gateway's document. URLs of another server are refused: the tokens are for this one.
+    /// Fetches the gateway's metadata document and returns its endpoints. Endpoints on another server are refused, because tokens
+    /// must not be sent there.
     pub(super) async fn discover(&self) -> Result<SignInEndpoints, TokenError> {
         let request = Request::get(format!("{}{DISCOVERY}", self.base));
         let (status, document) = self.send(request, Bytes::new()).await?;
@@ -114,7 +116,7 @@ impl SignInGateway {
             let endpoint = SecureUrl::parse(text).filter(|endpoint| endpoint.origin() == self.base)?;
             Some(format!("{}{}", self.base, endpoint.path))
         };
-        let odd = || TokenError::Odd(format!("{status} without endpoints of its own"));
+        let odd = || TokenError::Odd(format!("status {status}, and no endpoints on the same server"));
         Ok(SignInEndpoints {
             device: address("device_authorization_endpoint").ok_or_else(odd)?,
             token: address("token_endpoint").ok_or_else(odd)?,
@@ -122,7 +124,7 @@ impl SignInGateway {
         })
     }
 
-    /// Starts a sign-in.
+    /// Begins a sign-in. Returns its codes and where to approve it.
     pub(super) async fn begin(&self, at: &SignInEndpoints) -> Result<DeviceSignIn, TokenError> {
         let told = self.post(&at.device, &[("surface", "weir")]).await?;
         let seconds = |name: &str| told.get(name).and_then(Value::as_u64).map(Duration::from_secs);
@@ -140,7 +142,7 @@ impl SignInGateway {
         begun().ok_or_else(|| TokenError::Odd("without a code".to_owned()))
     }
 
-    /// Waits for a person to approve the code, whose lifetime began at `began`, and returns the tokens.
+    /// Waits until a user approves the code, whose lifetime began at `began`. Returns the tokens.
     pub(super) async fn wait_for_approval(
         &self,
         at: &SignInEndpoints,
@@ -160,7 +162,7 @@ impl SignInGateway {
                     "slow_down" => interval += SLOWER_BY,
                     _ => return Err(TokenError::Refused(word)),
                 },
-                // The network may come back while the code is valid.
+                // A failed connection is ignored, because the network may return while the code is valid.
                 Err(TokenError::Web(_)) => {}
                 Err(other) => return Err(other),
             }
@@ -170,13 +172,13 @@ impl SignInGateway {
         }
     }
 
-    /// Replaces the tokens of a refresh token by new ones.
+    /// Exchanges a refresh token for new tokens.
     pub(super) async fn refresh(&self, at: &SignInEndpoints, token: &str) -> Result<MachineTokens, TokenError> {
         let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
         read(&self.post(&at.token, &form).await?)
     }
 
-    /// Ends the sign-in of a refresh token.
+    /// Ends the sign-in to which a refresh token belongs.
     pub(super) async fn revoke(&self, at: &SignInEndpoints, token: &str) -> Result<(), TokenError> {
         self.post(&at.revocation, &[("token", token)]).await.map(drop)
     }
@@ -191,7 +193,7 @@ impl SignInGateway {
             return Ok(told);
         }
         match told.get("error").and_then(Value::as_str) {
-            // Only words of the protocol: a response may quote the request.
+            // Only an error code of the protocol is used, because a response may quote the request with its tokens.
             Some(word) if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
                 Err(TokenError::Refused(word.to_owned()))
             }
@@ -220,7 +222,7 @@ fn read(told: &Value) -> Result<MachineTokens, TokenError> {
     tokens().ok_or_else(|| TokenError::Odd("without tokens".to_owned()))
 }
 
-/// Removes characters that could control a terminal.
+/// Removes control characters, which could change the state of a terminal, and shortens the text.
 fn printable(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(500).collect()
 }

@@ -1,4 +1,4 @@
-//! The file with a machine's tokens, which only its owner can read. One process at a time uses it.
+//! The file that stores the tokens of a machine. Only its owner can read it, and one process at a time uses it.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -16,34 +16,36 @@ use crate::{cli::output::partial_path, domain::keys::secret::Secret};
 
 const IN_CONFIG: &str = "weir/sign-in.json";
 
-/// Why the file cannot be used.
+/// Why the file with the tokens cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum SignInFileError {
-    /// The file's folder is unknown.
-    #[error("neither HOME nor XDG_CONFIG_HOME is set: name a file with --file")]
+    /// The default path of the file cannot be determined.
+    #[error(
+        "cannot find the file with the tokens, because neither HOME nor XDG_CONFIG_HOME is set: name a file with --file"
+    )]
     FolderUnknown,
     /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read or write {}: {source}", path.display())]
     System {
-        /// The file's path.
+        /// The path of the file.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file has other contents.
-    #[error("{}: not written by weir login: delete it, or name another file with --file", .0.display())]
+    /// The file has content that weir did not write.
+    #[error("cannot use {}: its content was not written by weir login; delete the file, or name another one with --file", .0.display())]
     Unreadable(PathBuf),
-    /// The machine is not signed in.
+    /// The file does not exist, so the machine is not signed in.
     #[error("not signed in ({} does not exist): run weir login URL", .0.display())]
     NotSignedIn(PathBuf),
 }
 
-/// The sign-in of a machine.
+/// The sign-in of a machine at a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedSignIn {
-    /// The gateway, as `https://HOST`.
+    /// The URL of the gateway, as `https://HOST`.
     pub(super) gateway: String,
-    /// The authorities that the gateway is verified by; `None` for the machine's.
+    /// The file with the CA certificates that are trusted for the gateway. `None` for those of the machine.
     pub(super) ca_file: Option<PathBuf>,
     pub(super) access_token: Secret,
     /// When the access token expires, in seconds since the Unix epoch.
@@ -62,7 +64,7 @@ struct SignInRecord {
 }
 
 impl SavedSignIn {
-    /// A sign-in with tokens that were issued now.
+    /// Creates a sign-in with tokens that were issued at the time `now`, in seconds since the Unix epoch.
     pub(super) fn new(gateway: String, ca_file: Option<PathBuf>, tokens: MachineTokens, now: i64) -> Self {
         Self {
             gateway,
@@ -73,13 +75,13 @@ impl SavedSignIn {
         }
     }
 
-    /// Replaces the tokens by those that were issued now.
+    /// Replaces the tokens by new ones that were issued at the time `now`, in seconds since the Unix epoch.
     pub(super) fn replace_tokens(&mut self, tokens: MachineTokens, now: i64) {
         *self = Self::new(self.gateway.clone(), self.ca_file.take(), tokens, now);
     }
 }
 
-/// The location of the file.
+/// The path of the file, and whether the user has named it.
 #[derive(Clone, Debug)]
 pub(super) struct SignInFileLocation {
     path: PathBuf,
@@ -87,7 +89,7 @@ pub(super) struct SignInFileLocation {
 }
 
 impl SignInFileLocation {
-    /// The named file, or this user's default one.
+    /// Returns the location of the file `named`, or of the user's default file.
     pub(super) fn find(named: Option<PathBuf>) -> Result<Self, SignInFileError> {
         if let Some(path) = named {
             return Ok(Self { path, is_named: true });
@@ -106,7 +108,7 @@ impl SignInFileLocation {
         &self.path
     }
 
-    /// A weir command on this file, for a shell.
+    /// Returns a command line of weir that uses this file, for a shell.
     pub(super) fn command(&self, word: &str) -> String {
         if self.is_named {
             format!(
@@ -118,7 +120,7 @@ impl SignInFileLocation {
         }
     }
 
-    /// Locks the file for this process until the result is dropped.
+    /// Locks the file for this process until the returned value is dropped.
     pub(super) fn lock(&self) -> Result<LockedSignInFile<'_>, SignInFileError> {
         let lock = || {
             if let Some(folder) = self.path.parent() {
@@ -146,7 +148,7 @@ impl SignInFileLocation {
     }
 }
 
-/// The file, locked for this process.
+/// The file with the tokens, while this process has it locked.
 pub(super) struct LockedSignInFile<'p> {
     place: &'p SignInFileLocation,
     _lock: File,
@@ -167,7 +169,7 @@ impl LockedSignInFile<'_> {
         })
     }
 
-    /// Replaces the file atomically.
+    /// Replaces the content of the file atomically.
     pub(super) fn write(&self, signed_in: &SavedSignIn) -> Result<(), SignInFileError> {
         let path = &self.place.path;
         let written = SignInRecord {
@@ -179,7 +181,7 @@ impl LockedSignInFile<'_> {
         };
         let replace = || {
             let partial = partial_path(path);
-            // The remains of an interrupted write may be open to others.
+            // The partial file of an interrupted write is removed first, because its mode may let others read it.
             match fs::remove_file(&partial) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -201,7 +203,7 @@ impl LockedSignInFile<'_> {
     }
 }
 
-/// Options for a file that only its owner can read.
+/// Returns options that create a file which only its owner can read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -231,7 +233,7 @@ mod tests {
         let place = SignInFileLocation::find(Some(path.clone())).unwrap();
         let locked = place.lock().unwrap();
         assert!(matches!(locked.read(), Err(SignInFileError::NotSignedIn(_))));
-        // An open file of that name is not written into.
+        // A file with this name that others can read is not written into.
         fs::write(partial_path(&path), "").unwrap();
         for access in ["first", "second"] {
             locked.write(&signed_in(access)).unwrap();

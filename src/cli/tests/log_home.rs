@@ -57,8 +57,8 @@ async fn verify_compares_each_day_once_and_one_that_a_lane_may_bring_rows_of_is_
     let (told, asked) = run(all(verified(true, 2, false)), VERIFY).await;
     assert_eq!(
         told.unwrap(),
-        "1 accounts\n2 rows in files compared with their daily sums\n2 rows of this node's journal compared with files\ncounters of \
-         4 periods compared with the daily sums\n"
+        "1 account\n2 rows in files compared with their daily sums\n2 rows of this node's journal compared with files\ncounters of \
+         4 periods compared with the daily sums\nnothing differs from 2026-11-01 to before 2026-11-02\n"
     );
     assert_eq!(asked[1].1, "/v1/log/journal?from=2026-11-01&until=2026-11-02&account=a");
     assert_eq!(asked[2].1, "/v1/log/verify?account=a&day=2026-11-01");

@@ -127,7 +127,7 @@ async fn what_a_key_has_spent_is_told_in_words() {
     let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001").await;
     let out = out.unwrap();
     assert!(
-        out.contains("spent        0.50 USD today, 1.25 USD this week, 3.00 USD this month, 10.00 USD in all\n"),
+        out.contains("spent          0.50 USD today, 1.25 USD this week, 3.00 USD this month, 10.00 USD in all\n"),
         "{out}"
     );
     let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001 --json").await;

@@ -20,19 +20,19 @@ fn heads_have_a_budget_with_room_for_one_in_all_and_per_address() {
     for (wrong, said) in [
         (
             "[connections]\nhead_budget_bytes = 262143",
-            "weir.toml:2: less than one head may have",
+            "weir.toml:2: too small for one head",
         ),
         (
             "[connections]\nhead_address_bytes = 262143",
-            "weir.toml:2: less than one head may have",
+            "weir.toml:2: too small for one head",
         ),
         (
             "[gateway]\nheader_bytes_max = 75001\n[connections]\nhead_address_bytes = 300003",
-            "weir.toml:4: less than one head may have: give at least four times header_bytes_max (300004)",
+            "weir.toml:4: too small for one head: give at least four times header_bytes_max (300004)",
         ),
         (
             "[connections]\nhead_budget_bytes = 300000\n\nhead_address_bytes = 300001",
-            "weir.toml:4: more than all heads may have: give at most head_budget_bytes (300000)",
+            "weir.toml:4: larger than the limit for all heads: give at most head_budget_bytes (300000)",
         ),
     ] {
         let error = one_error(wrong);

@@ -36,7 +36,7 @@ fn a_certificate_that_is_not_whole_is_told_with_its_line() {
     let text = GATEWAY_CERTIFICATE.replace("file:c.key", "/etc/private.key");
     assert_eq!(
         one_error(&text),
-        "weir.toml:3: key `gateway.tls.certificate.1.key`: a secret is given by reference: env:NAME, file:PATH or credential:NAME"
+        "weir.toml:3: key `gateway.tls.certificate.1.key`: expected a reference to a secret: env:NAME, file:PATH or credential:NAME"
     );
 }
 
@@ -65,7 +65,9 @@ fn a_redirect_needs_something_to_redirect_to_and_a_port_of_its_own() {
     assert!(one_error(&redirect(80)).contains("needs a listener with TLS to redirect to"));
     let taken = one_error(&format!("{}{GATEWAY_CERTIFICATE}", redirect(8080)));
     assert!(
-        taken.starts_with("weir.toml:2: key `gateway.tls.redirect_listen`: the gateway already listens there"),
+        taken.starts_with(
+            "weir.toml:2: key `gateway.tls.redirect_listen`: the gateway already listens at 127.0.0.1:8080"
+        ),
         "{taken}"
     );
     assert!(parse(&format!("{}{GATEWAY_CERTIFICATE}", redirect(80))).is_ok());

@@ -72,5 +72,5 @@ async fn all_who_look_at_one_moment_share_an_answer() {
     drop((stream, listener));
     let later = alerts.read(now + SHARED_FOR).await;
     let why = later.as_ref().as_ref().unwrap_err();
-    assert!(why.starts_with("no connection: "), "{why}");
+    assert!(why.starts_with("cannot connect: "), "{why}");
 }

@@ -1,4 +1,4 @@
-//! Checks ID tokens (OpenID Connect Core 1.0, section 3.1.3.7), which are signed as RFC 7515, section 3.1, says.
+//! Verifies ID tokens (OpenID Connect Core 1.0, section 3.1.3.7). They are signed as described in RFC 7515, section 3.1.
 
 #[cfg(test)]
 mod tests;
@@ -13,22 +13,22 @@ use serde_json::Value;
 
 use crate::domain::sign_in::Role;
 
-/// The accepted difference between the provider's clock and this node's, in seconds.
+/// The accepted difference between the clocks of the provider and this node, in seconds.
 const SKEW: i64 = 60;
-/// The maximum age of a token, which has just been requested, in seconds.
+/// The maximum age of an ID token, in seconds. A token is verified just after it was requested.
 const AGE_MAX: i64 = 600;
 
-/// The values that a token must have.
+/// The values that the claims of an ID token must have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedClaims<'a> {
     pub(super) issuer: &'a str,
     pub(super) client_id: &'a str,
     pub(super) nonce: &'a str,
-    /// The time, in seconds since the Unix epoch.
+    /// The current time, in seconds since the Unix epoch.
     pub(super) now: i64,
 }
 
-/// Why a token is not valid.
+/// Why an ID token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdTokenFault {
     Form,
@@ -43,7 +43,7 @@ pub(crate) enum IdTokenFault {
 }
 
 impl IdTokenFault {
-    /// What is wrong with it.
+    /// Returns a description of what is wrong with the ID token.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Form => "it is malformed",
@@ -61,13 +61,13 @@ impl IdTokenFault {
     }
 }
 
-/// The claims of a token that matches `expected` and is signed by one of `keys`.
+/// Verifies an ID token: it must be signed by one of `keys` and match `expected`. Returns the token's claims.
 pub(super) fn check(token: &str, keys: &IdTokenKeys, expected: &ExpectedClaims<'_>) -> Result<Value, IdTokenFault> {
     let (message, signature) = token.rsplit_once('.').ok_or(IdTokenFault::Form)?;
     let (header, payload) = message.split_once('.').ok_or(IdTokenFault::Form)?;
     let header = decode_json(header)?;
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| IdTokenFault::Form)?;
-    // It names extensions that must be understood, and weir understands none.
+    // `crit` names extensions that must be supported, and weir supports none.
     if header.get("crit").is_some() {
         return Err(IdTokenFault::Form);
     }
@@ -94,7 +94,7 @@ fn decode_json(part: &str) -> Result<Value, IdTokenFault> {
 
 fn check_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<(), IdTokenFault> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
-    // Times may have a fraction (RFC 7519, section 2).
+    // Times may have fractions of a second (RFC 7519, section 2).
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a float becomes the nearest whole number that there is"
@@ -127,26 +127,26 @@ fn check_claims(claims: &Value, expected: &ExpectedClaims<'_>) -> Result<(), IdT
     if text("nonce") != Some(expected.nonce) {
         return Err(IdTokenFault::Nonce);
     }
-    // Section 2: at most 255 characters.
+    // A subject has at most 255 characters (section 2).
     if !text("sub").is_some_and(|subject| (1..=255).contains(&subject.len())) {
         return Err(IdTokenFault::Subject);
     }
     Ok(())
 }
 
-/// The maximum number of keys of a set; further ones are ignored.
+/// The maximum number of keys of a provider. Further keys are ignored.
 const KEYS_MAX: usize = 64;
 
-/// A signature algorithm.
+/// The algorithm of a signature.
 #[derive(Clone, Copy)]
 pub(super) enum IdTokenAlgorithm {
     Rsa(&'static RsaParameters),
-    /// On the elliptic curve with this name in keys.
+    /// An algorithm on an elliptic curve, with the curve's name in keys.
     Curve(&'static str, &'static dyn VerificationAlgorithm),
 }
 
 impl IdTokenAlgorithm {
-    /// The algorithm with this name.
+    /// Returns the algorithm with this name in JSON Web Signatures. `None` if it is not supported.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rsa(&RSA_PKCS1_2048_8192_SHA256),
@@ -163,14 +163,14 @@ impl IdTokenAlgorithm {
     }
 }
 
-/// A set of keys.
+/// The keys of a provider.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdTokenKeys(Vec<IdTokenKey>);
 
 #[derive(Clone, Debug)]
 struct IdTokenKey {
     id: Option<String>,
-    /// The only algorithm that it is for; `None` if the key does not name one.
+    /// The only algorithm that the key is for. `None` if the key does not name one.
     algorithm: Option<String>,
     material: KeyMaterial,
 }
@@ -182,14 +182,14 @@ enum KeyMaterial {
 }
 
 impl IdTokenKeys {
-    /// Reads a set. Entries that are not keys for signatures are left out.
+    /// Reads the keys of a JSON Web Key Set. Entries that are not keys for signatures are left out.
     pub(super) fn read(set: &Value) -> Self {
         let keys = set.get("keys").and_then(Value::as_array);
         let keys = keys.map(Vec::as_slice).unwrap_or_default();
         Self(keys.iter().take(KEYS_MAX).filter_map(IdTokenKey::read).collect())
     }
 
-    /// Whether one of the keys has signed `message`: the key `id`, if the signature names one.
+    /// Returns whether one of the keys has signed `message`. If the signature names a key by `id`, only that key counts.
     pub(super) fn verify_any(
         &self,
         message: &[u8],
@@ -219,7 +219,7 @@ impl IdTokenKey {
             },
             "EC" => KeyMaterial::Curve {
                 name: text("crv")?.to_owned(),
-                // Uncompressed (SEC 1, section 2.3.3).
+                // The uncompressed form of a point (SEC 1, section 2.3.3).
                 point: [vec![4], bytes("x")?, bytes("y")?].concat(),
             },
             "OKP" => KeyMaterial::Curve {
@@ -251,21 +251,21 @@ impl IdTokenKey {
     }
 }
 
-/// The maximum length of a name in characters; longer ones are cut.
+/// The maximum length of a user's name, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 200;
 
-/// A person who signed in.
+/// A user who has signed in at the OpenID provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::console) struct Person {
-    /// The provider's identifier of the person, which it never gives to another.
+    /// The provider's identifier of the user, which it never reassigns.
     pub(in crate::console) subject: String,
-    /// The person's name; the subject if the provider gives none.
+    /// The user's name. It is the subject if the provider gives no name.
     pub(in crate::console) name: String,
     groups: Vec<String>,
 }
 
 impl Person {
-    /// The person in these claims. The groups are one text or a list.
+    /// Returns the user that the claims describe. The claim with the groups can be a text or a list.
     pub(super) fn from_claims(claims: &Value, groups_claim: &str) -> Self {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
         let names = ["name", "preferred_username", "email", "sub"].map(|claim| visible_name(text(claim)));
@@ -281,19 +281,19 @@ impl Person {
         }
     }
 
-    /// Whether the person is in one of these groups; `None` means any person.
+    /// Returns whether the user is in one of these groups. `None` accepts every user.
     pub(in crate::console) fn is_in_any(&self, groups: Option<&[String]>) -> bool {
         groups.is_none_or(|groups| groups.iter().any(|group| self.groups.contains(group)))
     }
 
-    /// The highest role of the person's groups.
+    /// Returns the highest role of the user's groups. `None` if no group has a role.
     pub(super) fn role(&self, roles: &[(String, Role)]) -> Option<Role> {
         let theirs = roles.iter().filter(|(group, _)| self.groups.contains(group));
         theirs.map(|(_, role)| *role).max()
     }
 }
 
-/// The claims, completed by those of the userinfo endpoint; `None` if these are about another person (section 5.3.2).
+/// Adds the claims of the userinfo endpoint to those of the ID token. `None` if they are about another user (section 5.3.2).
 pub(super) fn merge_claims(mut claims: Value, told: &Value) -> Option<Value> {
     if told.get("sub")? != claims.get("sub")? {
         return None;

@@ -1,4 +1,4 @@
-//! The OpenID provider's metadata and keys, fetched when they are needed.
+//! Fetches the metadata and the keys of the OpenID provider when they are needed, and caches them.
 
 use std::{
     sync::Arc,
@@ -23,17 +23,18 @@ use crate::{
 
 /// How long metadata and keys are used without fetching them again.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long they are used while they cannot be fetched again.
+/// How long metadata and keys are used while they cannot be fetched again.
 const USABLE: Duration = Duration::from_secs(24 * 3600);
 /// The pause after a failed fetch.
 const REST: Duration = Duration::from_secs(2);
 
-/// An OpenID provider, with what is known of it.
+/// An OpenID provider, with its cached metadata and keys.
 pub(super) struct OpenIdProvider {
     issuer: String,
     fetch: OpenIdClient,
     document: ArcSwapOption<CachedMetadata>,
-    /// Held while the metadata is fetched, so that it is fetched once. Holds the time and reason of the last failure.
+    /// Locked while the metadata is fetched, so that it is fetched only once. Contains the time and the reason of the most recent
+    /// failure.
     asking: Mutex<Option<(Instant, String)>>,
     keys: ArcSwapOption<CachedKeys>,
 }
@@ -59,20 +60,20 @@ impl OpenIdProvider {
         }
     }
 
-    /// The client for its endpoints.
+    /// Returns the client for requests to the provider.
     pub(super) fn client(&self) -> &OpenIdClient {
         &self.fetch
     }
 
-    /// Its last known metadata, of any age.
+    /// Returns the metadata that was fetched most recently, of any age. `None` if none has been fetched.
     pub(super) fn last_metadata(&self) -> Option<Arc<OpenIdMetadata>> {
         Some(Arc::clone(&self.document.load_full()?.metadata))
     }
 
-    /// Its metadata.
+    /// Returns the provider's metadata.
     ///
     /// # Errors
-    /// The metadata cannot be fetched, or is not usable.
+    /// The metadata cannot be fetched, or is not valid.
     pub(super) async fn metadata(&self, now: Instant) -> Result<Arc<OpenIdMetadata>, String> {
         let within = |limit: Duration| {
             let known = self.document.load_full()?;
@@ -82,7 +83,7 @@ impl OpenIdProvider {
             return Ok(fresh);
         }
         let mut failed = self.asking.lock().await;
-        // Another task may have fetched it in the meantime.
+        // Another task may have fetched the metadata while this one waited.
         if let Some(fresh) = within(FRESH) {
             return Ok(fresh);
         }
@@ -115,9 +116,10 @@ impl OpenIdProvider {
         }
     }
 
-    /// The claims of a token that is signed by one of the provider's keys and matches `expected`. The keys are fetched again,
-    /// once, if none of the known ones has signed the token, because the provider may change them at any time; and as often as
-    /// the metadata, because it may have withdrawn a key that somebody else knows.
+    /// Verifies an ID token: it must be signed by one of the provider's keys and match `expected`. Returns the token's claims. If
+    /// none of the cached keys has signed the token, the keys are fetched once more, because the provider may replace them at any
+    /// time. They are also fetched as often as the metadata, because the provider may have withdrawn a key that is no longer
+    /// secret.
     pub(super) async fn verify(
         &self,
         metadata: &OpenIdMetadata,
@@ -137,7 +139,7 @@ impl OpenIdProvider {
         let set = match self.fetch.get(&metadata.jwks_uri, None).await {
             Ok(set) => set,
             Err(why) => {
-                // Fresh keys have been tried already.
+                // Keys that are still fresh have been tried already.
                 let usable = within(USABLE).filter(|_| within(FRESH).is_none());
                 let keys = usable.ok_or_else(|| SignInFailure::Provider(why.message.clone()))?;
                 tracing::warn!(why = %why.message, "cannot fetch the OpenID provider's keys: the previous keys are used");
@@ -158,10 +160,10 @@ impl OpenIdProvider {
     }
 }
 
-/// The path of the metadata document, below the issuer.
+/// The path of the metadata document below the issuer.
 const DOCUMENT: &str = "/.well-known/openid-configuration";
 
-/// The parts of the metadata that weir uses.
+/// The parts of the provider's metadata that weir uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenIdMetadata {
     pub(super) authorization_endpoint: SecureUrl,
@@ -169,14 +171,13 @@ pub(super) struct OpenIdMetadata {
     pub(super) jwks_uri: SecureUrl,
     pub(super) userinfo_endpoint: Option<SecureUrl>,
     pub(super) end_session_endpoint: Option<SecureUrl>,
-    /// Whether the provider accepts the client secret by HTTP basic authentication: the default, unless it lists only other
-    /// methods.
+    /// Whether the provider accepts the client secret by HTTP basic authentication. It does unless it lists only other methods.
     pub(super) accepts_basic: bool,
-    /// Whether it names itself in every authorization response (RFC 9207).
+    /// Whether the provider names itself in every authorization response (RFC 9207).
     pub(super) iss_in_answers: bool,
 }
 
-/// The URL of an issuer's metadata document.
+/// Returns the URL of the metadata document of an issuer.
 pub(super) fn document_url(issuer: &str) -> String {
     format!("{}{DOCUMENT}", issuer.trim_end_matches('/'))
 }
@@ -185,7 +186,7 @@ impl OpenIdMetadata {
     /// Reads the metadata document of an issuer.
     ///
     /// # Errors
-    /// What is wrong with the document.
+    /// Describes what is wrong with the document.
     pub(super) fn read(document: &Value, issuer: &str) -> Result<Self, String> {
         if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
             return Err("its document is from another issuer: `issuer` of [console.openid] must equal the document's, to the last character".to_owned());
@@ -210,7 +211,8 @@ impl OpenIdMetadata {
     }
 }
 
-/// The limits of a request: the total time includes name resolution. Key sets of large providers have about ten thousand bytes.
+/// The limits of a request to the provider. The total time includes name resolution. Key sets of large providers have about ten
+/// thousand bytes.
 const LIMITS: WebLimits = WebLimits {
     connect: Duration::from_secs(5),
     total: Some(Duration::from_secs(5)),
@@ -218,7 +220,7 @@ const LIMITS: WebLimits = WebLimits {
     idle_max: 0,
 };
 
-/// Sends requests to the provider. Certificates are always verified.
+/// Sends requests to the provider. Its certificate is always verified.
 pub(super) struct OpenIdClient {
     client: WebClient,
 }
@@ -226,9 +228,9 @@ pub(super) struct OpenIdClient {
 /// Why a request to the provider failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenIdRequestError {
-    /// The provider's error code (RFC 6749, section 5.2), if it sent one.
+    /// The provider's error code (RFC 6749, section 5.2). `None` if the provider sent none.
     pub(super) error: Option<String>,
-    /// What happened, for operators. Contains nothing that was sent.
+    /// A description for operators. It contains nothing that was sent to the provider.
     pub(super) message: String,
 }
 
@@ -242,10 +244,10 @@ impl OpenIdRequestError {
 }
 
 impl OpenIdClient {
-    /// Trusts the platform's certificate authorities and those in `ca`, the content of a PEM file.
+    /// Creates the client. It trusts the platform's CA certificates and those in `ca`, the content of a PEM file.
     ///
     /// # Errors
-    /// No certificate authority is usable.
+    /// There are no usable CA certificates.
     pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, RootsError> {
         let client = WebClient::with_roots(roots_with_platform(ca)?, LIMITS)?;
         Ok(Self { client })
@@ -255,7 +257,7 @@ impl OpenIdClient {
         self.send(Method::GET, from, authorization, None).await
     }
 
-    /// Sends a form.
+    /// Sends a form to an endpoint, and returns the JSON in the response.
     pub(super) async fn post(
         &self,
         to: &SecureUrl,
@@ -310,7 +312,7 @@ fn read_response(status: StatusCode, body: &[u8]) -> Result<Value, OpenIdRequest
     let json = serde_json::from_slice::<Value>(body).ok();
     if status != StatusCode::OK {
         let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
-        // Only error codes of the protocol: other text may quote what was sent.
+        // Only error codes of the protocol are used, because other text may quote what was sent.
         let error = error
             .filter(|error| error.len() <= 64 && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
         let said = error.map(|error| format!(" and the error {error}")).unwrap_or_default();
@@ -322,7 +324,7 @@ fn read_response(status: StatusCode, body: &[u8]) -> Result<Value, OpenIdRequest
     json.ok_or_else(|| OpenIdRequestError::because("its response is not JSON"))
 }
 
-/// The `Basic` credentials of a client. Both parts are form-encoded first (RFC 6749, section 2.3.1).
+/// Returns the `Basic` credentials of a client. Its id and its secret are form-encoded first (RFC 6749, section 2.3.1).
 pub(super) fn basic_credentials(id: &str, secret: &str) -> String {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!(
@@ -365,7 +367,8 @@ mod tests {
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// What a provider's address for keys is asked, and what it has: the key of a seed, or nothing that anybody could read.
+    /// A provider's endpoint for keys. It counts requests, and returns the key that is derived from a seed, or an invalid
+    /// response.
     #[derive(Default)]
     struct Site {
         seed: AtomicU8,
@@ -413,12 +416,12 @@ mod tests {
         let moment = Duration::from_secs(1);
         site.seed.store(1, Ordering::SeqCst);
         assert_eq!(believed(1, Duration::ZERO).await, (true, 1));
-        // The provider has another key from now on, and nobody comes with a token of that one.
+        // The provider replaces its key here. No token that the new key has signed is verified yet.
         site.seed.store(2, Ordering::SeqCst);
         assert_eq!(believed(1, FRESH - moment).await, (true, 1), "not asked each time");
         assert_eq!(believed(1, FRESH).await, (false, 2), "somebody else may have it");
         assert_eq!(believed(2, FRESH).await, (true, 2));
-        // A provider that is away keeps nobody out for a day, and after that it does.
+        // An unreachable provider has no effect for a day; after that, nobody can sign in.
         site.seed.store(0, Ordering::SeqCst);
         assert_eq!(believed(2, 2 * FRESH).await, (true, 3));
         assert_eq!(believed(1, 2 * FRESH).await, (false, 4), "it is not back again");

@@ -1,4 +1,4 @@
-//! The pages of accounts: their balances, and the forms that change them.
+//! The console's pages of accounts: their balances, and the forms that change them.
 
 use std::cmp::Ordering;
 
@@ -29,11 +29,11 @@ use crate::{
     },
 };
 
-/// The number of days from which the current rate is computed.
+/// The number of days from which the current rate of spending is computed.
 const WEEK: i64 = 7;
-/// The maximum number of days for which an end is predicted.
+/// The end of a balance is predicted for at most this number of days.
 const YEAR: i64 = 365;
-/// Accounts on one page.
+/// The number of accounts on one page.
 const PAGE: u64 = 50;
 
 pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
@@ -170,16 +170,16 @@ pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<HtmlPage
     })
 }
 
-/// When a balance runs out at the rate of the last seven days, or since the account was created.
+/// When a balance runs out at the account's rate of spending in the last seven days, or since the account was created.
 #[derive(Debug, PartialEq, Eq)]
 struct BalanceEnd {
     a_day: NanoUsd,
-    /// The days until then, and the date; `None` if it is more than a year away.
+    /// The number of days until the balance runs out, and the date. `None` if that is more than a year away.
     at: Option<(i64, Date)>,
 }
 
 impl BalanceEnd {
-    /// The prediction from an account's daily costs; `None` if no balance is left or nothing was spent.
+    /// Predicts the end of an account's balance from its daily costs. `None` if no balance is left or nothing was spent.
     fn predict(account: &AccountFacts, used: &CostsByDay) -> Option<Self> {
         let today = used.until.0.yesterday().ok()?;
         let age = account.created_at.map_or(WEEK, |Moment(created)| {
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(end(39, old), sentence("runs out tomorrow, 2026-11-27."));
         assert_eq!(end(20 * 366, old), sentence("lasts for more than a year."));
         assert_eq!(end(0, old), None);
-        // Made yesterday: 140 in two days.
+        // The account was created yesterday, and has spent 140 in two days.
         let young = end(140, "2026-11-25T10:00:00Z").unwrap();
         assert!(
             young.contains("$0.00000007 a day") && young.contains("in 2 days"),

@@ -1,4 +1,5 @@
-//! The overview's first section: problems of this node, providers and accounts, and the alerts of Prometheus.
+//! Renders the first section of the overview page: problems of this node, of providers and of accounts, and the alerts of
+//! Prometheus.
 
 use maud::{Markup, html};
 
@@ -12,25 +13,25 @@ use crate::{
     stability::public::page,
 };
 
-/// The maximum number of listed alerts of Prometheus.
+/// The maximum number of alerts of Prometheus that are listed.
 const ALERTS_MAX: usize = 50;
 
-/// The content of the section.
+/// What the section is rendered from.
 pub(super) struct AttentionSection<'a> {
-    /// Sentences about this node.
+    /// Problems of this node, each as a sentence.
     pub(super) troubles: Vec<String>,
-    /// The admin API's overview.
+    /// The overview of all accounts.
     pub(super) all: &'a Overview,
-    /// The admin API's providers.
+    /// All providers.
     pub(super) providers: &'a [ProviderView],
-    /// The public record.
+    /// The public record. `None` until it has been read from the store.
     pub(super) window: Option<&'a StabilityWindow>,
-    /// The alerts of Prometheus, or why they are unknown; `None` if its address is not configured.
+    /// The alerts of Prometheus, or why they are not known. `None` if its URL is not configured.
     pub(super) alerts: Option<&'a Result<Vec<Alert>, String>>,
 }
 
 impl AttentionSection<'_> {
-    /// A line for each problem, the most severe kind first, or that there is none.
+    /// Renders a line for each problem, the most severe kind first, or a line that says that there is no problem.
     pub(super) fn section(&self) -> Markup {
         let unwell: Vec<(&str, String)> = self.providers.iter().filter_map(provider_problems).collect();
         let models = self.window.iter().flat_map(|window| &window.models);
@@ -66,7 +67,7 @@ impl AttentionSection<'_> {
     }
 }
 
-/// What does not work now at a configured provider.
+/// Describes what does not work now at a provider. `None` if everything works or the provider is not configured.
 fn provider_problems(provider: &ProviderView) -> Option<(&str, String)> {
     let mut faults = Vec::new();
     if !provider.configured {
@@ -91,7 +92,7 @@ fn provider_problems(provider: &ProviderView) -> Option<(&str, String)> {
     (!faults.is_empty()).then(|| (provider.name.as_str(), faults.join(", ")))
 }
 
-/// A model that the public record of this hour labels degraded or unstable.
+/// Renders a model that the public record labels degraded or unstable in the current hour. `None` for any other model.
 fn failing_model(model: &ModelWindow) -> Option<Markup> {
     let (_, counters) = model.hours.last()?;
     let health = counters.health();
@@ -108,7 +109,7 @@ fn failing_model(model: &ModelWindow) -> Option<Markup> {
     })
 }
 
-/// The accounts with a low balance, and the number of those that are not listed.
+/// Renders the accounts with a low balance, and the number of those that are not listed.
 fn low_balances(all: &Overview) -> Vec<Markup> {
     let unnamed = all.low_count.saturating_sub(all.low.len() as u64);
     let account = |account: &AccountDetails| {
@@ -132,7 +133,7 @@ fn low_balances(all: &Overview) -> Vec<Markup> {
         .collect()
 }
 
-/// The alerts of Prometheus, or why they are unknown.
+/// Renders the alerts of Prometheus, or the reason why they are not known.
 fn alert_lines(alerts: &Result<Vec<Alert>, String>) -> Markup {
     let alerts = match alerts {
         Ok(alerts) => alerts,

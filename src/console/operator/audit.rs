@@ -1,4 +1,4 @@
-//! The page of the audit record: who changed what, the latest first.
+//! The console's page of the audit record, which lists who changed what. The most recent change is first.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -70,7 +70,7 @@ fn row(line: &AuditLine) -> Markup {
                 }
             }
         },
-        // For instance, half a line that a full disk left.
+        // This can be an incomplete line that a full disk has left, for example.
         AuditLine::Other(other) => html! {
             tr { th scope="row" class="none" { "unknown" } td { "unknown" } td {} td {} td { (layout::name(&other.to_string())) } }
         },

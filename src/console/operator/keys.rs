@@ -1,4 +1,4 @@
-//! The pages of keys: search, and one page per key with the forms that change it.
+//! The console's pages of keys: the search, and a page for each key with the forms that change it.
 
 use maud::{Markup, html};
 use serde_json::Map;
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// Keys on one page.
+/// The number of keys on one page.
 const PAGE: usize = 50;
 
-/// The search fields: a field of [`ListKeys`], its label, and the input type.
+/// The fields of the search: the name of the field of [`ListKeys`], its label, and the HTML input type.
 const FILTERS: [(&str, &str, &str); 6] = [
     ("search", "Name, id, account or hint", "search"),
     ("account", "Account", "text"),
@@ -70,7 +70,7 @@ pub(super) async fn list(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
                 }
             }
         }
-        // An error in a filter is shown below the filters.
+        // If a filter is invalid, the error is displayed below the filters.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
     let content = html! {
@@ -106,7 +106,10 @@ fn table(keys: &[KeyDetails]) -> Markup {
                             td { code { (key.hint) } }
                             td { (state_label(key)) }
                             td class="figure" { (layout::money(key.spent_usd, "unknown")) }
-                            td class="figure" { (layout::money(key.quota_usd, "Unlimited")) }
+                            td class="figure" {
+                                (layout::money(key.quota_usd, "Unlimited"))
+                                @if key.quota_usd.is_some() && key.resets_at.is_some() { " " (key.reset.as_str()) }
+                            }
                             td { (layout::timestamp(key.expires_at, "never")) }
                             td { (layout::timestamp(key.last_used, "never")) }
                         }
@@ -164,7 +167,7 @@ pub(super) async fn rotate(context: &PageContext<'_>, id: &str, form: &FormField
     let key = context
         .change(key_page::read_rotation(context.session, read_id(id)?, form)?)
         .await?;
-    Ok(key_text_page(context, &key, "The key has a new text").await)
+    Ok(key_text_page(context, &key, "The key has a new secret").await)
 }
 
 pub(super) async fn change(
@@ -191,7 +194,7 @@ pub(super) async fn change(
     Ok(PageResponse::redirect(&below("/keys", id)))
 }
 
-/// The maximum number of accounts to choose from.
+/// The maximum number of accounts that are offered as choices.
 const ACCOUNTS_MAX: u64 = 200;
 const RESETS: [(QuotaReset, &str); 4] = [
     (QuotaReset::None, "Never"),
@@ -235,7 +238,7 @@ pub(super) async fn new_key_page(context: &PageContext<'_>) -> Result<HtmlPage, 
     })
 }
 
-/// The form that changes a key.
+/// Renders the form that changes a key.
 pub(super) fn change_form(context: &PageContext<'_>, action: &str, key: &KeyDetails) -> Markup {
     let name = InputField {
         value: &key.name,
@@ -250,7 +253,7 @@ pub(super) fn change_form(context: &PageContext<'_>, action: &str, key: &KeyDeta
     context.forms.form(action, "fields", &content)
 }
 
-/// The inputs for a key's quota, models, expiry and rates.
+/// Renders the input fields for a key's quota, models, expiry and rates.
 fn term_inputs(context: &PageContext<'_>, action: &str, key: Option<&KeyDetails>) -> Markup {
     let forms = &context.forms;
     let text = |value: Option<String>| value.unwrap_or_default();
@@ -281,7 +284,8 @@ fn term_inputs(context: &PageContext<'_>, action: &str, key: Option<&KeyDetails>
     }
 }
 
-/// Creates the key of the form. If the form is sent again after a failure with an unknown outcome, no second key is created.
+/// Creates the key that a form describes. If the form is submitted again after a failure with an unknown outcome, no second key
+/// is created.
 pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Result<HtmlPage, AdminError> {
     let (on_exhausted, finish_factor) = key_page::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
@@ -304,11 +308,11 @@ pub(super) async fn create(context: &PageContext<'_>, form: &FormFields) -> Resu
     Ok(key_text_page(context, &key, "The key is created").await)
 }
 
-/// The update with the fields that differ from what the form was rendered with.
+/// Returns the update of a key, with the fields that differ from those that the form was rendered with.
 pub(super) fn read_update(id: KeyId, form: &FormFields) -> Result<UpdateKey, AdminError> {
     let (on_exhausted, finish_factor) = key_page::changed_exhaustion(form)?;
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
-    // Browsers change line ends.
+    // The names are compared as a list, because browsers change line breaks.
     let was: Option<ModelNames> = form.text("was.models").parse().ok();
     let models = changed_value(form, "models")?.filter(|models| *models != was);
     Ok(UpdateKey {
@@ -329,9 +333,9 @@ pub(super) fn read_update(id: KeyId, form: &FormFields) -> Result<UpdateKey, Adm
     })
 }
 
-/// The key's text and how to use it.
+/// Renders the page with a key's secret and how to use it.
 pub(super) async fn key_text_page(context: &PageContext<'_>, key: &KeyDetails, title: &str) -> HtmlPage {
-    // The key exists now, so its text is shown even if the models cannot be read.
+    // The key exists at this point, so its secret is displayed even if the models cannot be read.
     let listed = context.fetch(ListModels {}).await.unwrap_or_default();
     let content = html! {
         (key_page::section(key, &listed.models, &context.source.gateway()))
@@ -348,7 +352,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What a form changes, as the body that asks for it.
+    /// Returns what a form changes, as the body of the call that makes the change.
     fn changed(form: &str) -> Value {
         let id = KeyId::parse("key_0000000000000001").unwrap();
         let update = read_update(id, &FormFields::read(form.as_bytes())).unwrap();
@@ -392,10 +396,10 @@ mod tests {
         }
         let id = KeyId::parse("key_0000000000000001").unwrap();
         for (form, said) in [
-            ("tpm=many&was.tpm=", "tpm: a whole number from 1 to 1000000000"),
+            ("tpm=many&was.tpm=", "tpm: give a whole number from 1 to 1000000000"),
             (
                 "notify_percent=soon&was.notify_percent=",
-                "notify_percent: some of 50, 75, 80, 90, 95, 100",
+                "notify_percent: give any of 50, 75, 80, 90, 95, 100",
             ),
         ] {
             let refused = read_update(id.clone(), &FormFields::read(form.as_bytes())).unwrap_err();

@@ -1,4 +1,4 @@
-//! The page of the consumption log, with the filters of `weir log query`.
+//! The console's page of the consumption log, with the filters of `weir log query`.
 
 use maud::{Markup, html};
 use serde_json::json;
@@ -17,17 +17,17 @@ use crate::{
     },
 };
 
-/// Rows on one page.
+/// The number of rows on one page.
 const PAGE: usize = 25;
-/// How long one page may search for rows, in milliseconds; a link continues the search.
+/// The maximum time for which one page searches for rows, in milliseconds. A link on the page continues the search.
 const LOOK_MS: u64 = 150;
-/// The name of the order that is not the default.
+/// The name in the query of the order that is not the default.
 const OLDEST: &str = "oldest";
-/// How many hours the page looks back by default.
+/// The number of hours that the page looks back by default.
 const HOURS: &str = "24";
-/// The maximum number of rows of an export, about 10 MB.
+/// The maximum number of rows of an export, which are about 10 MB.
 const EXPORTED_MAX: usize = 10_000;
-/// The formats of an export, and their names for people.
+/// The formats of an export, and their names for display.
 const FORMS: [(LogForm, &str); 3] = [
     (LogForm::JsonLines, "JSON lines"),
     (LogForm::Csv, "CSV"),
@@ -39,7 +39,7 @@ pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
     let (filter, order, cursor) = (filter(context), RowOrder::from_query(wanted("order")), wanted("cursor"));
     let found = match find_rows(context, &filter, order, cursor).await {
         Ok(found) => found,
-        // An error in a filter is shown below the filters.
+        // If a filter is invalid, the error is displayed below the filters.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
     Ok(HtmlPage {
@@ -48,11 +48,11 @@ pub(super) async fn page(context: &PageContext<'_>) -> Result<HtmlPage, AdminErr
     })
 }
 
-/// The order of the rows.
+/// The order in which rows are listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowOrder {
     Newest,
-    /// By day, account and time, as in `weir log query`.
+    /// By day, then by account, then by the time at which they ended, as in `weir log query`.
     Oldest,
 }
 
@@ -61,7 +61,7 @@ impl RowOrder {
         if text == OLDEST { Self::Oldest } else { Self::Newest }
     }
 
-    /// The order as a query's value; empty for the default.
+    /// Returns the value of the order in a query. Empty for the default order.
     fn name(self) -> &'static str {
         match self {
             Self::Newest => "",
@@ -70,7 +70,7 @@ impl RowOrder {
     }
 }
 
-/// Searches for the rows of a page.
+/// Searches for the rows of a page, and renders them.
 async fn find_rows(
     context: &PageContext<'_>,
     filter: &LogPageFilter<'_>,
@@ -99,7 +99,7 @@ async fn find_rows(
     })
 }
 
-/// The rows of an answer, and the links to further ones.
+/// Renders the rows of an answer, and the links to further rows.
 fn found_rows(
     rows: &[LogRow],
     (next, unknown_model): (Option<&str>, Option<&str>),
@@ -139,7 +139,7 @@ fn looked_through(looked: &SearchPosition) -> Markup {
 }
 
 fn exports(filter: &LogPageFilter<'_>, order: RowOrder, cursor: &str) -> Markup {
-    // An export starts at the oldest row.
+    // An export begins at the oldest row, so it only uses a cursor of that order.
     let from = if order == RowOrder::Oldest { cursor } else { "" };
     let export = to_query(&[&filter[..], &[("cursor", from)]].concat());
     html! {
@@ -156,7 +156,7 @@ fn exports(filter: &LogPageFilter<'_>, order: RowOrder, cursor: &str) -> Markup 
     }
 }
 
-/// The filter, as names and values of its fields.
+/// The names and values of the filter's fields.
 type LogPageFilter<'a> = [(&'static str, &'a str); 8];
 
 fn filter<'a>(context: &PageContext<'a>) -> LogPageFilter<'a> {
@@ -178,8 +178,8 @@ fn filter<'a>(context: &PageContext<'a>) -> LogPageFilter<'a> {
     ]
 }
 
-/// The rows from the cursor on, as a file. An incomplete file has another name, and in JSON lines its last line has the cursor of
-/// the next row: `{"next":"..."}`.
+/// Returns a file with the rows from the cursor on. A file that does not have all rows has another name. In JSON lines, its last
+/// line contains the cursor of the next row: `{"next":"..."}`.
 pub(super) async fn export(context: &PageContext<'_>, form: &str) -> Result<PageResponse, AdminError> {
     let form: LogForm = form
         .parse()

@@ -1,4 +1,4 @@
-//! The page of served models: their providers, protocols, prices and health.
+//! The console's page of the models that are served: their providers, protocols, prices and health.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn row(model: &ModelView, window: Option<&StabilityWindow>) -> Markup {
     }
 }
 
-/// The price of the first tier; `None` if the provider is off.
+/// Renders the price of the first tier. `None` means that the provider is off.
 fn price(price: Option<&Arc<Price>>) -> Markup {
     let tier = price.map(|price| price.tariff().and_then(|tariff| tariff.tiers.first()));
     match tier {
@@ -133,7 +133,7 @@ fn names<'a>(list: impl ExactSizeIterator<Item = &'a str>) -> Markup {
     }
 }
 
-/// All prices of a model but those that are zero. In USD, per million tokens and per call.
+/// Renders all prices of a model that are not zero, in USD per million tokens and per call.
 fn all_prices(provider: &str, price: &Price) -> Markup {
     let Some(tariff) = price.tariff() else {
         return html! { p { "Free" } };
@@ -171,7 +171,7 @@ fn all_prices(provider: &str, price: &Price) -> Markup {
     }
 }
 
-/// The prices of a tier. Those of audio and images come with the price that applies without one of their own.
+/// Returns the prices of a tier. The prices of audio and images come with the price that applies if they have none of their own.
 fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
     let (input, output, read) = (tier.input, tier.output, tier.cache_read);
     [
@@ -189,8 +189,8 @@ fn prices(tier: &Tier) -> [(&'static str, TokenPrice, Option<TokenPrice>); 11] {
     ]
 }
 
-/// A table of prices by prompt size, with `called` as its accessible name. Prices of audio and images are shown only if they
-/// differ from the ones that they replace.
+/// Renders a table of prices by prompt size, with the accessible name `called`. Prices of audio and images are only rendered if
+/// they differ from the prices that they replace.
 fn tiers(called: &str, tiers: &[Tier]) -> Markup {
     let of_tiers: Vec<_> = tiers.iter().map(prices).collect();
     let is_own = |place: usize| {

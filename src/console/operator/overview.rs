@@ -1,4 +1,4 @@
-//! The overview page: problems, money, and the last 24 hours.
+//! The console's overview page, with problems, money and the last 24 hours, and the page of usage.
 
 use futures_util::future::OptionFuture;
 use maud::{Markup, html};
@@ -65,7 +65,7 @@ fn money(all: &Overview) -> Markup {
     }
 }
 
-/// The usage of some days, and what was paid in on them.
+/// Renders the usage of some days, and what was paid in on these days.
 fn usage_figures(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
     let [input, output] = [sums.usage.input_total(), sums.usage.output_total()].map(layout::thousands);
     html! {
@@ -80,7 +80,7 @@ fn usage_figures(name: &str, sums: &UsageSums, paid_in: NanoUsd) -> Markup {
     }
 }
 
-/// The accounts, keys and models that cost most in the last seven days.
+/// Renders the accounts, keys and models with the highest costs in the last seven days.
 fn top_costs(dearest: &TopCosts) -> Markup {
     let parts = [
         ("Accounts", &dearest.accounts, "/accounts"),
@@ -122,7 +122,7 @@ fn top_costs_row(line: &WeekCostLine, page: &str) -> Markup {
     }
 }
 
-/// The change from the week before, in percent.
+/// Returns the change of a cost from the week before, in percent.
 fn change_percent(line: &WeekCostLine) -> String {
     let [cost, before] = [line.cost_nano_usd, line.before_nano_usd].map(|cost| i128::from(cost.nanos()));
     if before <= 0 {
@@ -166,7 +166,7 @@ fn figure(name: &str, value: &Markup) -> Markup {
     html! { div class="card" { dt { (name) } dd { (value) } } }
 }
 
-/// The ways to split it; the first is the default.
+/// The ways in which the usage can be split, with their names. The first is the default.
 const SPLITS: [(&str, &str); 4] = [("day", "Day"), ("model", "Model"), ("key", "Key"), ("tag", "Tag")];
 
 pub(super) async fn usage_page(context: &PageContext<'_>) -> Result<HtmlPage, AdminError> {
@@ -174,7 +174,7 @@ pub(super) async fn usage_page(context: &PageContext<'_>) -> Result<HtmlPage, Ad
     let filter = ["account", "key", "model", "tag", "from", "until", "by"].map(|name| (name, wanted(name)));
     let found = match find_usage(context, &filter).await {
         Ok(found) => found,
-        // An error in a filter is shown below the filters.
+        // If a filter is invalid, the error is displayed below the filters.
         Err(refused) => html! { p class="card refused" role="alert" { (refused) } },
     };
     Ok(HtmlPage {

@@ -1,4 +1,4 @@
-//! The page of providers: the state of each and why, and its switch on this node.
+//! The console's page of providers: the state of each provider with its reason, and its switch on this node.
 
 use maud::{Markup, html};
 
@@ -61,7 +61,7 @@ fn card(context: &PageContext<'_>, provider: &ProviderView) -> Markup {
     }
 }
 
-/// The addresses of a provider.
+/// Renders the addresses of a provider.
 fn addresses(places: &[PlaceView]) -> Markup {
     html! {
         @if !places.is_empty() {

@@ -1,4 +1,4 @@
-//! The page that shows what a provider's rule file does to a pasted request. Nothing is sent to a provider.
+//! The console's page that displays what a provider's file does to a pasted request. Nothing is sent to a provider.
 
 use http::HeaderMap;
 use maud::{Markup, html};
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const ACTION: &str = "/rules";
-/// The maximum length of a shown text that an edit removes or inserts, in characters.
+/// The maximum number of characters that are displayed of a text which an edit removes or inserts.
 const PLACE_CHARS_MAX: usize = 200;
 
 pub(super) fn page(context: &PageContext<'_>) -> HtmlPage {
@@ -31,7 +31,7 @@ pub(super) fn explain(context: &PageContext<'_>, form: &FormFields) -> Result<Ht
     let name = form.text("provider");
     let files = context.source.rule_files();
     let (file, compiled) = compiled(&files, name).map_err(wrong)?;
-    // The field `operation` has another meaning: every form's operation id.
+    // The field cannot be called `operation`, because that is the operation id in every form.
     let operation = form.non_empty("asked_for").map(operation).transpose().map_err(wrong)?;
     let mut headers = HeaderMap::new();
     for line in form.text("headers").lines().filter(|line| !line.trim().is_empty()) {
@@ -82,7 +82,7 @@ fn page_with_result(context: &PageContext<'_>, form: &FormFields, result: &Marku
     };
     let [provider, model, asked_for, query] = ["provider", "model", "asked_for", "query"].map(entered);
     let content = html! {
-        p class="lead" { "The edits that a provider's rule file makes, line by line, as `weir rules explain` shows them." }
+        p class="lead" { "The edits that a provider's file makes in a request, line by line, as `weir rules explain` prints them." }
         (context.forms.form(ACTION, "card fields", &html! {
             label {
                 span { "Provider" }

@@ -1,4 +1,4 @@
-//! Operators sign in by a link that `weir console open` prints, or by the OpenID provider.
+//! The sign-in of operators at the console, by a link that `weir console open` prints or by the OpenID provider.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,29 +18,29 @@ use crate::{
     edges::limiter::{ClientAddress, Limiter, RateAllowance},
 };
 
-/// How often one address may try to sign in.
+/// How often one client address can try to sign in.
 const SIGN_INS: RateAllowance = RateAllowance {
     per_minute: 10,
     burst: 10,
     clients_max: 100_000,
 };
 
-/// The path to which the provider sends the browser back.
+/// The path of the console to which the OpenID provider sends the browser back.
 const RETURN: &str = "/openid/return";
 
-/// The ways to sign in to the console.
+/// The ways in which operators sign in to the console.
 pub(crate) struct SignInMethods {
-    /// The links that were issued on the machine.
+    /// The links that were issued on this machine.
     links: Arc<Links>,
-    /// The OpenID provider, if there is one.
+    /// The OpenID provider. `None` if none is configured.
     openid: Option<OpenId>,
     sign_ins: Limiter<ClientAddress>,
     trusted: Vec<IpNet>,
 }
 
 impl SignInMethods {
-    /// Sign-in by `links` and, if configured, by `openid`. `trusted` are the proxies in front; `start` must be before the first
-    /// request.
+    /// Creates the sign-in by `links` and, if it is configured, by `openid`. `trusted` are the networks of the proxies in front
+    /// of weir. `start` is a time before the first request.
     pub(crate) fn new(links: Arc<Links>, openid: Option<OpenId>, trusted: Vec<IpNet>, start: Instant) -> Self {
         Self {
             links,
@@ -50,8 +50,8 @@ impl SignInMethods {
         }
     }
 
-    /// The page behind a link. Reading it does not use the link up, so a chat's preview does no harm: only its form opens a
-    /// session.
+    /// Renders the page behind a link. Requesting the page does not redeem the link, so the preview of a chat program does no
+    /// harm. Only the page's form opens a session.
     pub(super) fn link_page(&self, request: &PageRequest) -> PageResponse {
         let query = request.query();
         let Some(code) = query.non_empty("code") else {
@@ -67,7 +67,7 @@ impl SignInMethods {
         PageResponse::page(StatusCode::OK, framed(&titled("Sign in", content)))
     }
 
-    /// Begins a session by a link.
+    /// Redeems a link and opens a session.
     pub(super) async fn open_by_link(&self, sessions: &BrowserSessions, request: &PageRequest) -> PageResponse {
         if let Err(refused) = self.admit(request) {
             return *refused;
@@ -84,8 +84,8 @@ impl SignInMethods {
         begin(sessions, &operator, request).await
     }
 
-    /// Sends the browser to the provider, by a page that refreshes: the policy of the page with the form allows no redirect to
-    /// another site.
+    /// Sends the browser to the OpenID provider. Does so by a page that refreshes to it, because the content security policy of
+    /// the page with the form permits no redirect to another site.
     pub(super) async fn redirect_to_provider(&self, request: &PageRequest) -> PageResponse {
         let Some(openid) = &self.openid else {
             return self.sign_in_page();
@@ -114,7 +114,7 @@ impl SignInMethods {
             .with_cookie(session::OPENID.set(&begun.text, request.connection_security()))
     }
 
-    /// The page that the provider sends the browser back to.
+    /// Renders the page to which the OpenID provider sends the browser back.
     pub(super) fn return_page(&self, request: &PageRequest) -> PageResponse {
         if self.openid.is_none() {
             return self.sign_in_page();
@@ -123,7 +123,7 @@ impl SignInMethods {
         PageResponse::page(StatusCode::OK, framed(&titled("Sign in", content)))
     }
 
-    /// Finishes the sign-in and opens a session.
+    /// Finishes a sign-in at the OpenID provider, and opens a session.
     pub(super) async fn finish(&self, sessions: &BrowserSessions, api: &Admin, request: &PageRequest) -> PageResponse {
         let Some(openid) = &self.openid else {
             return self.sign_in_page();
@@ -156,7 +156,8 @@ impl SignInMethods {
         begin(sessions, &operator, request).await.with_cookie(over)
     }
 
-    /// The page after signing out. People who came from the OpenID provider may still be signed in there.
+    /// Renders the page that is displayed after signing out. Users who signed in at the OpenID provider may still be signed in
+    /// there.
     pub(super) fn signed_out_page(&self, operator: &Operator) -> PageResponse {
         let Some(openid) = self.openid.as_ref().filter(|_| operator.came_from_openid()) else {
             return PageResponse::redirect("/open");
@@ -172,7 +173,7 @@ impl SignInMethods {
         PageResponse::page(StatusCode::OK, framed(&titled("Signed out", content)))
     }
 
-    /// The page that is shown without a session.
+    /// Renders the page that is displayed if nobody is signed in.
     pub(super) fn sign_in_page(&self) -> PageResponse {
         let content = html! {
             p class="lead" { "You are not signed in, or your session has ended." } (self.instructions())
@@ -180,7 +181,7 @@ impl SignInMethods {
         PageResponse::page(StatusCode::UNAUTHORIZED, framed(&titled("Sign in", content)))
     }
 
-    /// Refuses forms of other sites, and too many attempts from one address.
+    /// Refuses forms of other sites, and too many attempts from one client address.
     fn admit(&self, request: &PageRequest) -> Result<(), Box<PageResponse>> {
         if !request.is_same_origin() {
             let content = html! { p class="card" role="alert" { "This form does not come from the console. Nothing was opened." } };
@@ -200,14 +201,14 @@ impl SignInMethods {
         })
     }
 
-    /// The console's address for browsers.
+    /// Returns the console's address for browsers.
     fn base(&self) -> Result<String, SignInFailure> {
         self.links.base().ok_or(SignInFailure::Busy)
     }
 
     fn failure_page(&self, failure: &SignInFailure) -> PageResponse {
         if let Some(why) = failure.log_text() {
-            tracing::warn!(%why, "a sign-in by the OpenID provider failed");
+            tracing::warn!(%why, "a sign-in at the console by the OpenID provider failed");
         }
         let content = html! { div class="card" role="alert" { (failure.markup()) } (self.instructions()) };
         PageResponse::page(failure.status(), framed(&titled("Nobody was signed in", content)))
@@ -231,16 +232,16 @@ impl SignInMethods {
 }
 
 async fn begin(sessions: &BrowserSessions, operator: &Operator, request: &PageRequest) -> PageResponse {
-    // A previous session is not reused: the new one has its own text.
+    // A previous session of the browser is closed, because the new one has a cookie of its own.
     if let Some(before) = session::CONSOLE.read(&request.headers, request.connection_security()) {
-        // If the store is unreachable, it ends later by itself: only this browser knows its text.
+        // If the store cannot be reached, the previous session expires by itself. Only this browser has its cookie.
         let _ = sessions.close(before).await;
     }
     let id = sessions.open(operator, request.now).await;
     PageResponse::redirect("/").with_cookie(session::CONSOLE.set(&id, request.connection_security()))
 }
 
-/// A document without a session.
+/// Renders a page in the layout for users who are not signed in.
 pub(super) fn framed(page: &HtmlPage) -> Markup {
     let frame = Layout {
         style: "/style.css",

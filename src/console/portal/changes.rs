@@ -1,4 +1,4 @@
-//! The changes that a key's owner can make in the portal: limits, the key's text, and signing agents out.
+//! The changes that the owner of a key can make in the portal: lower limits, rotate the key, and end the sign-ins of agents.
 
 use http::StatusCode;
 
@@ -60,7 +60,7 @@ impl Portal {
         Ok(PageResponse::redirect(ROOT))
     }
 
-    /// Makes a change of the session's key, if the session was opened with the key's present text.
+    /// Makes a change of the session's key. It is refused if the session was not opened with the key's current secret.
     pub(super) async fn request_change<Q: AdminHandler>(
         &self,
         session: &BrowserSession<KeyOwner>,
@@ -74,8 +74,8 @@ impl Portal {
         self.api.call(author, question).await
     }
 
-    /// Refuses changes by a session that was opened with a former text: it may only read, and end. Checked before anything else;
-    /// the store checks it again with the change.
+    /// Refuses changes by a session that was opened with a former secret of the key. Such a session can only read and sign out.
+    /// This is checked first; the store checks it again together with the change.
     pub(super) async fn check_present_text(&self, session: &BrowserSession<KeyOwner>) -> Result<(), AdminError> {
         let view = self.keys.by_id(&session.who.key).await?;
         let from = ChangePrecondition::Text(session.who.digest);
@@ -83,7 +83,7 @@ impl Portal {
         Ok(present?)
     }
 
-    /// Moves the session to the key's new text, and shows the text once.
+    /// Moves the session to the key's new secret, and displays the secret once.
     async fn rotated(&self, session: &BrowserSession<KeyOwner>, made: &KeyDetails, base: &str) -> PageResponse {
         let text = made.key.as_ref().map_or("", KeyText::expose);
         if let Ok(key) = ServiceKey::parse(&self.prefix, text) {
@@ -91,17 +91,17 @@ impl Portal {
                 digest: key.digest(),
                 ..session.who.clone()
             };
-            // If the store is unreachable now, the owner has to sign in again, with the new text.
+            // If this fails, the owner has to sign in again with the new secret.
             let _ = self.sessions.set_person(session, &owner).await;
         }
-        // The key has its new text now, so it is shown even if the models cannot be read.
+        // The key has its new secret at this point, so it is displayed even if the models cannot be read.
         let listed = self.fetch(session, ListModels {}).await;
         let page = page::rotated_page(made, &listed.unwrap_or_default().models, base);
         PageResponse::page(StatusCode::OK, page::framed(Some(session), &page))
     }
 }
 
-/// The limits that were changed.
+/// Returns the call that lowers the limits which the form has changed.
 fn read_lower(id: KeyId, form: &FormFields) -> Result<LowerKey, AdminError> {
     let [rpm, tpm, concurrency] = key_page::changed_rates(form)?;
     Ok(LowerKey {

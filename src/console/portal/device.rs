@@ -1,7 +1,8 @@
-//! The page on which a key's owner lets an agent use the key: they compare the agent's code, and approve or refuse.
+//! The page on which the owner of a key lets an agent use the key. The owner compares the agent's code with the page, and
+//! approves or refuses it.
 //!
-//! Opening a link approves nothing. Against attackers who send a victim their own code (RFC 8628, section 5.4), the page warns;
-//! against guessed codes, tries are limited for each address and each key.
+//! Opening a link approves nothing. The page warns of attackers who send a victim the code of their own agent (RFC 8628, section
+//! 5.4). Attempts are limited for each client address and each key, so that codes cannot be guessed.
 
 use http::{Method, StatusCode};
 use maud::{Markup, html};
@@ -20,7 +21,7 @@ use crate::{
 };
 
 impl Portal {
-    /// The page on which a code is entered, or approved or refused.
+    /// Answers requests to the page on which a code is entered, approved or refused.
     pub(super) async fn device(&self, oauth: &OAuth, request: &PageRequest) -> PageResponse {
         let session = match self.find_session(request).await {
             Ok((_, session)) => session,
@@ -115,7 +116,7 @@ fn page_response(status: StatusCode, session: &BrowserSession<KeyOwner>, page: &
     PageResponse::page(status, page::framed(Some(session), page))
 }
 
-/// The page on which a code is entered. Its form uses GET because it changes nothing.
+/// Renders the page on which a code is entered. Its form uses GET, because it changes nothing.
 fn code_page(why: Option<&str>) -> HtmlPage {
     let content = html! {
         @if let Some(why) = why { p class="card refused" role="alert" { (why) } }
@@ -132,7 +133,7 @@ fn code_page(why: Option<&str>) -> HtmlPage {
     titled("Sign an agent in", content)
 }
 
-/// An agent's request to use the key.
+/// What the page displays about an agent that waits for approval.
 struct DevicePrompt<'a> {
     code: &'a UserCode,
     seconds: i64,

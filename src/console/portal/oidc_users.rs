@@ -1,4 +1,5 @@
-//! Users of the OpenID provider sign in at the portal without a key: each has one key, which is made at their first sign-in.
+//! The sign-in of users at the portal by the OpenID provider, without a key. Each user has one key, which is created at the first
+//! sign-in.
 
 use http::{HeaderValue, StatusCode};
 use maud::{Markup, html};
@@ -21,11 +22,12 @@ use crate::{
     },
 };
 
-/// Separates, in the cookie, the text of a sign-in from the code of the agent to approve.
+/// In the cookie, this separates the text of a sign-in from the code of the agent that is to be approved.
 const CODE_SEPARATOR: char = '.';
 
 impl Portal {
-    /// Sends the browser to the provider, by a page that refreshes: a form may not redirect to another site.
+    /// Sends the browser to the OpenID provider, by a page that refreshes to it, because a form must not redirect to another
+    /// site.
     pub(super) async fn redirect_to_provider(&self, people: &OidcSignIn, request: &PageRequest) -> PageResponse {
         if let Err(refused) = self.admit(request, None) {
             return *refused;
@@ -51,13 +53,13 @@ impl Portal {
             .with_cookie(session::PORTAL_OPENID.set(&text, request.connection_security()))
     }
 
-    /// The page that the provider sends the browser back to.
+    /// Renders the page to which the OpenID provider sends the browser back.
     pub(super) fn return_page(request: &PageRequest) -> PageResponse {
         let content = openid::return_form(&request.query(), RETURN, "Open the portal");
         page_response(StatusCode::OK, "Sign in", content)
     }
 
-    /// Finishes the sign-in and opens a session.
+    /// Finishes a sign-in at the OpenID provider, and opens a session.
     pub(super) async fn finish_oidc_sign_in(&self, people: &OidcSignIn, request: &PageRequest) -> PageResponse {
         if let Err(refused) = self.admit(request, None) {
             return *refused;
@@ -81,7 +83,7 @@ impl Portal {
         }
     }
 
-    /// The person, as the owner of their key.
+    /// Returns the user as the owner of the user's key. Creates the key if it does not exist.
     async fn owner_of_person(&self, people: &OidcSignIn, person: &Person) -> Result<KeyOwner, Box<PageResponse>> {
         let groups = people.template.groups.as_deref();
         if !person.is_in_any(groups) {
@@ -135,22 +137,22 @@ fn page_response(status: StatusCode, title: &str, content: Markup) -> PageRespon
     PageResponse::page(status, page::framed::<()>(None, &page))
 }
 
-/// The path to which the provider sends the browser back.
+/// The path of the portal to which the OpenID provider sends the browser back.
 pub(super) const RETURN: &str = "/portal/openid/return";
 
-/// The OpenID provider, and the template of its users' keys.
+/// The OpenID provider by which users sign in, and the template of their keys.
 pub(crate) struct OidcSignIn {
     pub(super) openid: OpenId,
     pub(super) template: KeyTemplate,
 }
 
 impl OidcSignIn {
-    /// Sign-in by `openid`, with keys made from `template`.
+    /// Creates the sign-in by `openid`. Keys are created from `template`.
     pub(crate) fn new(openid: OpenId, template: KeyTemplate) -> Self {
         Self { openid, template }
     }
 
-    /// The URL to which the provider sends the browser of this request back.
+    /// Returns the URL to which the OpenID provider must send the browser of this request back.
     pub(super) fn return_url(request: &PageRequest) -> String {
         format!("{}{RETURN}", request.base())
     }

@@ -1,4 +1,4 @@
-//! The pages of the portal.
+//! Renders the pages of the portal.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -19,24 +19,24 @@ use crate::{
     domain::sign_in::device_request::UserCode,
 };
 
-/// The content of the owner's page.
+/// What the owner's page is rendered from.
 #[derive(Debug)]
 pub(super) struct PortalFacts {
-    /// The key.
+    /// The owner's key.
     pub(super) key: KeyDetails,
-    /// Its usage in the last 30 days, by day.
+    /// The usage of the key in the last 30 days, by day.
     pub(super) by_day: UsagePage,
-    /// Its usage in the last 30 days, by model.
+    /// The usage of the key in the last 30 days, by model.
     pub(super) by_model: UsagePage,
-    /// Its latest rows.
+    /// The most recent rows of the key.
     pub(super) rows: LatestRows,
-    /// The served models.
+    /// The models that are served.
     pub(super) models: Vec<ModelView>,
-    /// The number of agents that are signed in with it; `None` if agents cannot sign in.
+    /// The number of agents that are signed in with the key. `None` if agents cannot sign in.
     pub(super) signed_in: Option<usize>,
 }
 
-/// The owner's page.
+/// Renders the owner's page.
 pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &str) -> HtmlPage {
     let key = &facts.key;
     let is_read_only = key_page::has_expired(key) || key_page::is_used_up(key);
@@ -51,7 +51,7 @@ pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &st
         (usage_table::usage_chart(&facts.by_day, true))
         @if !facts.by_model.usage.is_empty() { (usage_table::usage_table(&facts.by_model, layout::name)) }
         h2 { "The last requests" }
-        @if not_read { p class="card" role="status" { "Older ones cannot be read at the moment. Try again later." } }
+        @if not_read { p class="card" role="status" { "Older requests cannot be read at the moment. Try again later." } }
         @let is_whole = facts.rows.whole;
         @if !is_whole && !not_read { p class="card" role="status" { "The account has so many requests that older ones of this key were not searched for." } }
         @if !rows.is_empty() { (rows::list(rows)) } @else if !not_read && is_whole { p class="card" { "None in the last 31 days." } }
@@ -74,7 +74,7 @@ pub(super) fn owner_page<W>(facts: &PortalFacts, forms: &Forms<'_, W>, base: &st
     }
 }
 
-/// The agents that are signed in with the key.
+/// Renders the number of agents that are signed in with the key, and a button that ends their sign-ins.
 fn agents<W>(forms: &Forms<'_, W>, count: usize) -> Markup {
     html! {
         section class="card" {
@@ -99,7 +99,7 @@ fn lower_form<W>(forms: &Forms<'_, W>, key: &KeyDetails) -> Markup {
     forms.form(action, "fields", &content)
 }
 
-/// The served models that the key may request.
+/// Renders the served models that the key can use.
 fn models(key: &KeyDetails, models: &[ModelView]) -> Markup {
     let allowed = key.models.as_ref();
     let is_allowed = |name: &str| allowed.is_none_or(|allowed| allowed.iter().any(|one| one == name));
@@ -113,19 +113,20 @@ fn models(key: &KeyDetails, models: &[ModelView]) -> Markup {
     }
 }
 
-/// The page with a key's new text.
+/// Renders the page with the key's new secret.
 pub(super) fn rotated_page(made: &KeyDetails, models: &[ModelView], base: &str) -> HtmlPage {
     let content = html! {
         (key_page::section(made, models, base))
         p class="pages" { a href="/portal" { "Back to the key" } }
     };
     HtmlPage {
-        title: "The key has a new text".to_owned(),
+        title: "The key has a new secret".to_owned(),
         content,
     }
 }
 
-/// The sign-in page, by key or by `provider`. After signing in, the browser goes on to approve `code`, if there is one.
+/// Renders the page for signing in, with a key or by `provider`. If there is a `code` of an agent, the browser then continues to
+/// its approval.
 pub(super) fn sign_in_page(
     status: StatusCode,
     why: Option<&str>,
@@ -157,7 +158,7 @@ pub(super) fn sign_in_page(
     PageResponse::page(status, framed::<()>(None, &page))
 }
 
-/// A page with the reason of a refusal.
+/// Renders a page with the reason of a refusal.
 pub(super) fn refusal(status: StatusCode, why: &str) -> PageResponse {
     let page = HtmlPage {
         title: status.canonical_reason().unwrap_or("Refused").to_owned(),
@@ -166,7 +167,7 @@ pub(super) fn refusal(status: StatusCode, why: &str) -> PageResponse {
     PageResponse::page(status, framed::<()>(None, &page))
 }
 
-/// The complete document; with a session, it has a button to sign out.
+/// Renders a complete document. If there is a session, it has a button to sign out.
 pub(super) fn framed<W>(session: Option<&BrowserSession<W>>, page: &HtmlPage) -> Markup {
     let who = session.map(|session| Forms::new(session, None).button("/portal/sign-out", "Sign out", "plain"));
     let frame = Layout {

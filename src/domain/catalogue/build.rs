@@ -1,4 +1,5 @@
-//! Builds the catalogue from provider files and weir.toml. Collects all faults, so that one run reports them all.
+//! Builds the catalogue from provider files and weir.toml. The builder does not stop at the first fault, so one run reports all
+//! faults.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,12 +21,13 @@ use crate::domain::{
 type SecretLookup<'a> = &'a dyn Fn(&SecretRef) -> Result<Option<Secret>, String>;
 
 impl Catalogue {
-    /// Compiles provider files and the settings of weir.toml. Every model needs `free = true`, or a price at each of its
-    /// providers that is on. `secrets` looks up a secret: `Ok(None)` means that it is absent, which switches the provider off
-    /// with a warning, as does an empty secret.
+    /// Builds a catalogue from provider files and the settings of weir.toml, and returns it with its warnings. Every model needs
+    /// `free = true`, or a price at each of its providers that is on. `secrets` looks up a secret and returns `Ok(None)` if it is
+    /// absent. A credential whose secret is absent or empty is not used; a provider without credentials is off. Both are
+    /// warnings, not errors.
     ///
     /// # Errors
-    /// All faults found: in files, in settings, in secrets that exist but are unusable.
+    /// All faults found in files and settings, and secrets that exist but cannot be used.
     pub(crate) fn build(
         files: &[RuleFile],
         settings: &CatalogueSettings,
@@ -35,7 +37,8 @@ impl Catalogue {
         build(files, settings, Some(prices), secrets)
     }
 
-    /// The faults that [`Catalogue::build`] would find if every model had a price: for a price list with faults of its own.
+    /// Returns the faults that [`Catalogue::build`] would find if every model had a price. It is used when the price list itself
+    /// has faults.
     pub(crate) fn faults_but_for_prices(
         files: &[RuleFile],
         settings: &CatalogueSettings,
@@ -45,7 +48,7 @@ impl Catalogue {
     }
 }
 
-/// Builds the catalogue. Without `prices` no model needs one.
+/// Builds the catalogue as [`Catalogue::build`] does. If `prices` is `None`, models need no price.
 fn build(
     files: &[RuleFile],
     settings: &CatalogueSettings,
@@ -104,10 +107,10 @@ fn build(
     Ok((catalogue, warnings))
 }
 
-/// The compiled files, the providers of the files that do not compile, and their errors.
+/// All provider files after compilation: the compiled ones, and the faults of the others.
 struct CompiledFiles<'f> {
     compiled: Vec<(&'f str, CompiledProvider)>,
-    /// Names of providers whose files do not compile.
+    /// The names of the providers whose files do not compile.
     broken: BTreeSet<String>,
     errors: Vec<FileError>,
 }
@@ -139,7 +142,7 @@ fn compile_all(files: &[RuleFile]) -> CompiledFiles<'_> {
     all
 }
 
-/// The provider of a file that does not compile: its `name`, or else the file's name.
+/// Returns the provider's name of a file that does not compile: its `name`, or else the file's name without `.toml`.
 fn presumed_provider(file: &RuleFile) -> String {
     let document = toml::de::DeTable::parse(&file.text).ok();
     let name = document.and_then(|document| Some(document.get_ref().get("name")?.get_ref().as_str()?.to_owned()));
@@ -171,7 +174,7 @@ fn unknown_overrides(
         .collect()
 }
 
-/// Completes the provider of a file with settings and secrets.
+/// Completes one compiled provider with the settings of weir.toml and its secrets, and collects the warnings and errors.
 struct ProviderCompletion<'c> {
     file: &'c str,
     text: &'c str,
@@ -186,7 +189,7 @@ impl ProviderCompletion<'_> {
         self.errors.push(self.places.fault(key, format!("{key}: {message}")));
     }
 
-    /// Applies the settings to a provider and looks up its secrets.
+    /// Applies the settings in `change` to a provider, looks up its secrets, and adds its credentials.
     fn complete(&mut self, one: &mut CompiledProvider, change: &ProviderOverride) {
         let provider = one.provider.name.clone();
         if let Some(base_url) = &change.base_url {

@@ -1,4 +1,4 @@
-//! Reads the models of provider files and weir.toml. Collects all their faults.
+//! Builds the catalogue's models from the `[[model]]` entries of provider files and weir.toml, and collects all their faults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::domain::{
     wire::{operation, protocol::Protocol},
 };
 
-/// The models read so far, each with its place in a file.
+/// The models built so far, each with the file and line of its definition, and the faults found so far.
 pub(super) struct ModelCollector<'a> {
     prices: Option<&'a PriceList>,
     places: &'a SettingLines,
@@ -21,7 +21,7 @@ pub(super) struct ModelCollector<'a> {
     pub(super) errors: Vec<FileError>,
 }
 
-/// A file and a line in it.
+/// The file and line in which a model is defined. The line is `None` if it is not known.
 #[derive(Clone)]
 struct SourceLine {
     file: String,
@@ -38,13 +38,14 @@ impl<'a> ModelCollector<'a> {
         }
     }
 
-    /// The models by their names.
+    /// Returns the models by their public names.
     pub(super) fn into_models(self) -> BTreeMap<String, Arc<Model>> {
         let found = self.found.into_iter();
         found.map(|(name, (_, model))| (name, model)).collect()
     }
 
-    /// Every alias with its model. An alias that is a model's name or an alias of another model is a fault.
+    /// Returns the public name of the model for each alias. Reports an alias that is also the name of a model or an alias of
+    /// another model, or is not a valid name.
     pub(super) fn collect_aliases(&mut self) -> BTreeMap<String, String> {
         let mut aliases: BTreeMap<String, String> = BTreeMap::new();
         for (name, (stand, model)) in &self.found {
@@ -105,7 +106,7 @@ impl<'a> ModelCollector<'a> {
             let all_known = raw.providers.iter().all(|name| !broken.contains(name));
             let served = find_providers(&raw.providers, providers, broken, &mut faults);
             if !all_known || served.is_empty() {
-                // Further checks depend on its providers.
+                // All other checks need the model's providers.
                 check_spelling(raw, &mut faults);
             } else {
                 match build_model(raw, served, self.prices) {
@@ -131,10 +132,11 @@ impl<'a> ModelCollector<'a> {
     }
 }
 
-/// The key at fault, and the message.
+/// The setting at fault, and the error message.
 type ModelFault = (&'static str, String);
 
-/// The existing providers with these names. Reports unknown ones.
+/// Returns the providers with these names. Reports names that no provider has, except those in `broken`, whose files have
+/// reported faults.
 fn find_providers(
     names: &[String],
     providers: &[Arc<Provider>],
@@ -203,7 +205,8 @@ fn build_model(
     })
 }
 
-/// Checks the names and the date of a model, which do not depend on its providers. Returns when it appeared.
+/// Checks the names and the release date of a model, which do not depend on its providers. Returns the release date in seconds
+/// since the Unix epoch; 0 if it is absent or invalid.
 fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     for (key, name) in [("name", Some(&raw.name)), ("upstream_name", raw.upstream_name.as_ref())] {
         if name.is_some_and(|name| !operation::is_plausible(name)) {
@@ -221,7 +224,7 @@ fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
     })
 }
 
-/// The protocols in which a model is served.
+/// Returns the protocols in which a model is served. Reports protocols of its setting that no provider of the model serves.
 fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
     let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
     let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
@@ -245,7 +248,7 @@ fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Ve
     protocols
 }
 
-/// A date means its first second in UTC.
+/// Parses a release date, and returns it in seconds since the Unix epoch. A date without a time means its first second in UTC.
 fn created_unix(text: &str) -> Result<i64, ModelFault> {
     let time = text.parse::<jiff::Timestamp>().or_else(|_| {
         let date = text.parse::<jiff::civil::Date>()?;

@@ -10,10 +10,11 @@ use crate::domain::{
     wire::operation,
 };
 
-/// The model's price at each provider that is on, by the provider's name.
+/// Returns the model's price at each of `providers` that is on, by the provider's name.
 ///
 /// # Errors
-/// A provider has no price for the model: says what to write, and the nearest existing name.
+/// The model has both `price` and `free = true`, or a provider that is on has no price for it. The message says what to write,
+/// and suggests the nearest name in the price list.
 pub(super) fn prices(
     raw: &RawModel,
     providers: &[Arc<Provider>],
@@ -53,14 +54,14 @@ pub(super) fn prices(
     ))
 }
 
-/// The name of a model's price.
+/// Returns the name of a model's price in the price list: its `price`, or else its own name.
 pub(super) fn price_name(raw: &RawModel) -> &str {
     raw.price.as_ref().unwrap_or(&raw.name)
 }
 
 impl Catalogue {
-    /// The models that a provider runs for a name in a body, which is forwarded unchanged: those with that name at the provider,
-    /// or with that name without the mark of a context window or the date of a snapshot.
+    /// Returns the models that `provider` can run for `name`, which is a model name in a body that weir forwards unchanged. They
+    /// are the models whose name at the provider is `name`, or `name` without its context-window mark or snapshot date.
     pub(crate) fn models_run_as<'a>(
         &'a self,
         provider: &'a str,
@@ -74,8 +75,8 @@ impl Catalogue {
         self.models.values().filter(is_meant)
     }
 
-    /// The model that a provider means by a name in its answers, with its price there: by its name at the provider, its public
-    /// name or an alias, or one of these with a date appended.
+    /// Returns the model that a provider means by `name` in its answers, and the model's price there. `name` is the model's name
+    /// at the provider, its public name or an alias, or one of these followed by a date.
     pub(crate) fn find_served(&self, provider: &str, name: &str) -> Option<(&Arc<Model>, &Arc<Price>)> {
         let undated = operation::without_date(name);
         let is_called = |model: &Model, name: &str| {
@@ -98,7 +99,7 @@ impl Catalogue {
     }
 }
 
-/// The operator's prices that no model uses, whether on or off: their names may be mistyped.
+/// Returns a warning for each price of the operator's own list that no model uses, on or off. Its name is probably mistyped.
 pub(super) fn unused_prices(list: &PriceList, models: &BTreeMap<String, Arc<Model>>) -> Vec<CatalogueWarning> {
     let named = |model: &&Arc<Model>, name: &str| !model.free && model.price == name;
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! Routes with the prices of their endpoints, fixed at admission, and why a model has none.
+//! Routes whose endpoints have prices, fixed at admission, and the reasons why a request has no route.
 
 use std::sync::Arc;
 
@@ -10,58 +10,59 @@ use crate::domain::{
     wire::{operation::Operation, protocol::Protocol},
 };
 
-/// A route with its prices. A price is found by the index of the endpoint that served.
+/// A route with the price of each endpoint. An endpoint's price is found by the endpoint's index in the route.
 #[derive(Clone, Debug)]
 pub(crate) struct PricedRoute {
-    /// The catalogue's name of the requested model.
+    /// The public name of the requested model.
     pub model: SmolStr,
-    /// The preferred endpoint.
+    /// The preferred endpoint, which has index 0.
     pub first: PricedEndpoint,
-    /// The other endpoints, in the route's order.
+    /// The other endpoints, from index 1, in the route's order.
     pub others: Vec<PricedEndpoint>,
 }
 
-/// A provider that may serve the request, and its price for the model.
+/// An endpoint of a route: a provider that can serve the request, and the model's price there.
 #[derive(Clone, Debug)]
 pub(crate) struct PricedEndpoint {
-    /// The provider's name, for the row.
+    /// The provider's name, for the request's row in the consumption log.
     pub provider: SmolStr,
     pub price: Arc<Price>,
 }
 
 impl PricedRoute {
-    /// The endpoint with this index. An index out of range, which no route produces, returns the first endpoint.
+    /// Returns the endpoint with this index, or the first endpoint for an index out of range, which no route produces.
     pub(crate) fn endpoint(&self, index: usize) -> &PricedEndpoint {
         let other = index.checked_sub(1).and_then(|index| self.others.get(index));
         other.unwrap_or(&self.first)
     }
 
-    /// The prices of all endpoints.
+    /// Returns the prices of all endpoints of the route.
     pub(crate) fn prices(&self) -> impl Iterator<Item = &Price> {
         let endpoints = std::iter::once(&self.first).chain(&self.others);
         endpoints.map(|endpoint| &*endpoint.price)
     }
 }
 
-/// Why there is no route to a model.
+/// The reason why no endpoint can serve a request for a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RouteError {
-    /// No provider of the model serves this operation.
+    /// None of the model's providers that are on serves the requested operation.
     #[error("the model is not served through this protocol")]
     ModelNotServed {
-        /// The protocols in which the model is served now.
+        /// The protocols in which clients can currently request the model.
         protocols: Vec<Protocol>,
     },
-    /// The model is served in this protocol, but none of its providers counts tokens.
+    /// The model is served in the requested protocol, but none of its providers has an endpoint for counting tokens.
     #[error("no provider of the model counts tokens")]
     CountTokensUnsupported,
-    /// All of the model's providers are switched off.
+    /// All providers of the model that serve the operation are off.
     #[error("the providers of the model are off")]
     ProviderOff,
 }
 
 impl RouteError {
-    /// Why no endpoint serves an operation of the model.
+    /// Returns the reason why no endpoint can serve `operation` of the model. If the catalogue has endpoints for it, an operator
+    /// has switched off their providers.
     pub(crate) fn of(model: &Model, operation: Operation) -> Self {
         let is_served = model.endpoints_for(operation).next().is_some();
         if is_served || !model.is_on() {

@@ -1,32 +1,32 @@
-//! A circuit breaker with a slow start, for a backend, a credential or a model of a provider. It has no clock: time is an
+//! A circuit breaker with a slow start, for a backend, a credential or a model of a provider. It has no clock: the time is an
 //! argument.
 //!
-//! A closed circuit admits every request. After [`EJECTED_AFTER`] failures in a row it opens for [`EJECTED_FIRST`], and for
-//! twice as long each further time, up to [`EJECTED_MAX`]. Then it is half-open: it admits one request as a probe, and the
-//! others go elsewhere. Each success raises the number of concurrent requests by one, a failure opens the circuit again, and
-//! [`READMITTED_AFTER`] successes close it. It also closes when it has not been used for [`FORGOTTEN_AFTER`], because such an
-//! old failure says nothing about the present.
+//! A closed circuit admits every request. After [`EJECTED_AFTER`] consecutive failures it opens for [`EJECTED_FIRST`]. Each
+//! further time it opens for twice as long, up to [`EJECTED_MAX`]. After that time it is half-open: it admits one request as a
+//! probe, and other requests go elsewhere. Each success raises the number of requests that it admits concurrently by one. A
+//! failure opens the circuit again, and [`READMITTED_AFTER`] successes close it. A circuit that was not used for
+//! [`FORGOTTEN_AFTER`] also closes, because so old a failure says nothing about the present.
 
 use std::time::{Duration, Instant};
 
-/// Failures in a row that open the circuit.
+/// The number of consecutive failures that open a closed circuit.
 pub(crate) const EJECTED_AFTER: u32 = 3;
-/// How long the circuit opens the first time; doubled each further time.
+/// How long the circuit is open the first time. The time doubles each further time.
 pub(crate) const EJECTED_FIRST: Duration = Duration::from_secs(5);
-/// Maximum time the circuit opens, except by a longer cooldown.
+/// The maximum time for which failures open the circuit. A cooldown can be longer.
 pub(crate) const EJECTED_MAX: Duration = Duration::from_secs(300);
-/// Successes that close a half-open circuit.
+/// The number of successes that close a half-open circuit.
 pub(crate) const READMITTED_AFTER: u32 = 8;
-/// An unused circuit closes this long after its open time has ended.
+/// An unused circuit closes when this much time has passed since the end of its open time.
 pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
-/// The state of one circuit.
+/// The state of the circuit of one backend, credential or model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Circuit {
     state: CircuitState,
-    /// How many times it was opened by failures since it was last closed.
+    /// How many times failures have opened the circuit since it was last closed.
     ejections: u32,
-    /// How many times it was opened. Results of an earlier round are ignored.
+    /// How many times the circuit has been opened. The results of requests that were admitted in an earlier round are ignored.
     round: u64,
 }
 
@@ -51,19 +51,19 @@ impl Default for CircuitState {
     }
 }
 
-/// How a request was admitted. The caller hands it back with the request's result.
+/// How a circuit admitted a request. The caller returns this value to the circuit together with the request's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CircuitEntry {
-    /// Through a closed circuit.
+    /// The circuit was closed.
     Closed,
-    /// As a probe of a half-open circuit.
+    /// The circuit was half-open, and the request is a probe.
     Probe {
-        /// The circuit's round at the time.
+        /// The circuit's round at the request's admission.
         round: u64,
     },
-    /// Although the circuit was not closed, because there was no alternative.
+    /// The circuit was not closed, but there was no alternative.
     LastResort {
-        /// The circuit's round at the time.
+        /// The circuit's round at the request's admission.
         round: u64,
     },
 }
@@ -80,7 +80,7 @@ impl Circuit {
         }
     }
 
-    /// The time until which no request is admitted; `None` if the circuit is not open.
+    /// Returns the time until which no request is admitted; `None` if the circuit is not open.
     pub(crate) fn open_until(&self, now: Instant) -> Option<Instant> {
         match self.state {
             CircuitState::Open { until } if until > now => Some(until),
@@ -97,7 +97,7 @@ impl Circuit {
         }
     }
 
-    /// Admits a request; `None` if it should go elsewhere.
+    /// Admits a request; `None` if the request should go elsewhere.
     pub(crate) fn enter(&mut self, now: Instant) -> Option<CircuitEntry> {
         if !self.admits(now) {
             return None;
@@ -117,7 +117,7 @@ impl Circuit {
         Some(CircuitEntry::Probe { round: self.round })
     }
 
-    /// Admits a request regardless of the circuit's state.
+    /// Admits a request whatever the circuit's state is.
     pub(crate) fn force_enter(&mut self, now: Instant) -> CircuitEntry {
         self.close_if_forgotten(now);
         match self.state {
@@ -133,7 +133,7 @@ impl Circuit {
         }
     }
 
-    /// Records a success. Returns whether it closed the circuit.
+    /// Records that a request succeeded. Returns whether that closed the circuit.
     pub(crate) fn on_success(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         self.on_no_result(entry);
         match (&mut self.state, entry) {
@@ -159,7 +159,7 @@ impl Circuit {
         false
     }
 
-    /// Records a failure. Returns whether it opened the circuit.
+    /// Records that a request failed. Returns whether that opened the circuit.
     pub(crate) fn on_failure(&mut self, entry: CircuitEntry, now: Instant) -> bool {
         match (&mut self.state, entry) {
             (CircuitState::Closed { failures }, _) => {
@@ -170,7 +170,7 @@ impl Circuit {
             }
             (CircuitState::HalfOpen { .. }, CircuitEntry::Probe { round } | CircuitEntry::LastResort { round })
                 if round == self.round => {}
-            // The failure is known already, or belongs to an earlier round.
+            // The circuit is already open, or the request was admitted in an earlier round.
             (CircuitState::Open { .. } | CircuitState::HalfOpen { .. }, _) => return false,
         }
         let doubled = EJECTED_FIRST.saturating_mul(1 << self.ejections.min(16));
@@ -179,7 +179,7 @@ impl Circuit {
         true
     }
 
-    /// Records that a request ended without a result.
+    /// Records that a request ended and neither succeeded nor failed.
     pub(crate) fn on_no_result(&mut self, entry: CircuitEntry) {
         if let (CircuitState::HalfOpen { running, .. }, CircuitEntry::Probe { round }) = (&mut self.state, entry)
             && round == self.round
@@ -188,7 +188,7 @@ impl Circuit {
         }
     }
 
-    /// Keeps the circuit open for at least `pause` from `now`.
+    /// Opens the circuit for at least `pause` from `now`.
     pub(crate) fn cool_down(&mut self, pause: Duration, now: Instant) {
         let until = now + pause;
         match &mut self.state {

@@ -1,4 +1,4 @@
-//! All reasons for which weir itself refuses a request, and their form in the three protocols.
+//! The reasons for which weir itself refuses a request, and the form of the refusal in the three protocols.
 
 use std::time::Duration;
 
@@ -19,152 +19,153 @@ pub(crate) use crate::domain::faults::refusal::reply::RefusalReply;
 pub(crate) enum BodyShare {
     /// An API key.
     Key,
-    /// A client's address.
+    /// The network address of a client.
     Address,
 }
 
-/// A reason to refuse a request. Texts in it come from the client and are shown only to the same client.
+/// A reason for which weir refuses a request. Texts in it come from the client, and only the same client gets them back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     UnknownPath,
-    /// The path exists, but not with this method.
+    /// The path exists, but does not support the request's method.
     MethodNotAllowed {
-        /// The allowed methods, as in the `allow` header.
+        /// The methods that the path supports, in the form of the header `allow`.
         allow: &'static str,
     },
-    /// The client requested a WebSocket, which is not offered (docs/interface.md, Endpoints).
+    /// The client requested a WebSocket, which weir does not support (docs/interface.md, Endpoints).
     UpgradeUnavailable,
-    /// The chat completions path, which weir does not offer.
+    /// The path is that of chat completions, which weir does not offer.
     ChatCompletionsRemoved,
     /// The request has no credential.
     CredentialMissing,
-    /// One place has two credentials, such as a header that was sent twice.
+    /// One place of the request has two credentials, such as a header that was sent twice.
     CredentialAmbiguous,
     /// The key does not exist, or does not have the format of this service's keys.
     KeyUnknown,
-    /// The key is not cached and was not looked up, because its address, or all addresses together, sent too many unknown keys.
+    /// The key is not cached, and weir did not look it up in the store. The client's address, or all addresses together, have
+    /// sent too many unknown keys.
     KeyNotLookedUp {
-        /// The time until it may be looked up.
+        /// The time after which weir may look the key up.
         wait: Duration,
     },
-    /// The address requests the usage of its keys too often.
+    /// The client's address requests the usage of its keys too often.
     OwnUsageLimited {
-        /// The time until the next request is allowed.
+        /// The time after which the next such request is allowed.
         wait: Duration,
     },
     /// The key was revoked.
     KeyRevoked,
-    /// The key was rotated, and the presented text has ended.
+    /// The key was rotated, and the presented secret has ended.
     KeyReplaced,
     /// The key has expired.
     KeyExpired,
-    /// The key may not use the model.
+    /// The key is not allowed to request the model.
     ModelNotAllowed {
-        /// The requested model name.
+        /// The name of the requested model.
         model: String,
     },
-    /// The body names a second model for the provider to run, and the key may not use it.
+    /// The body names a second model for the provider to run, and the key is not allowed to request it.
     NamedModelNotAllowed {
-        /// The name in the body.
+        /// The model's name in the body.
         model: String,
     },
-    /// No model has this name.
+    /// No model has the requested name.
     ModelUnknown {
-        /// The requested model name.
+        /// The name of the requested model.
         model: String,
     },
     /// The model exists, but not in this protocol or for this operation.
     ModelNotServed {
-        /// The requested model name.
+        /// The name of the requested model.
         model: String,
-        /// The protocols in which it is served.
+        /// The protocols in which the model is served.
         protocols: Vec<Protocol>,
     },
-    /// No provider of the model counts tokens.
+    /// No provider of the model supports counting tokens.
     CountTokensUnsupported {
-        /// The requested model name.
+        /// The name of the requested model.
         model: String,
-        /// Models of the same protocol that support token counting, as many as fit into the message.
+        /// Models of the same protocol that support counting tokens, as many as fit into the message.
         possible: Vec<String>,
     },
     /// The key has reached its limit of concurrent token counts.
     CountTokensBusy {
-        /// Maximum number of concurrent token counts of a key.
+        /// The maximum number of concurrent token counts of a key.
         concurrency: usize,
     },
-    /// The model part of the path cannot be read.
+    /// The part of the path that names the model cannot be read.
     ModelPathInvalid,
-    /// The body is not valid for the protocol.
+    /// The body is not valid in the protocol.
     BodyInvalid {
-        /// What is wrong with it, for the client.
+        /// What is wrong with the body, in words for the client.
         reason: String,
     },
     /// The body has a content coding that weir does not decode.
     BodyEncodingUnsupported {
-        /// The codings that `content-encoding` names.
+        /// The codings in the header `content-encoding`.
         encoding: String,
     },
     /// The body does not conform to its content coding: it is broken, cut off, or followed by other data.
     BodyEncodingInvalid {
-        /// The content coding.
+        /// The name of the content coding.
         encoding: &'static str,
     },
     /// The decoded body is too large.
     BodyTooLargeDecoded {
-        /// Maximum size of a body, in bytes.
+        /// The maximum size of a body, in bytes.
         limit_bytes: u64,
     },
     /// The body is too large.
     BodyTooLarge {
-        /// Maximum size of a body, in bytes.
+        /// The maximum size of a body, in bytes.
         limit_bytes: u64,
     },
-    /// The body needs a declared length.
+    /// The request does not declare the length of its body, and has to.
     LengthRequired,
     /// The body did not arrive in time.
     BodyTimeout,
     /// The request's head is too large.
     HeadersTooLarge,
-    /// The request's head is ambiguous, or asks for something that is not offered.
+    /// The request's head is ambiguous, or requests something that weir does not support.
     HeadInvalid(HeadFault),
     /// The request's head did not arrive in time.
     HeadTimeout,
-    /// The memory for incomplete heads is used up, and this head was the largest.
+    /// The memory for incomplete heads is used up, and this head was the largest of them.
     HeadGaveWay,
-    /// The chunked framing of the body is invalid.
+    /// The chunked encoding of the body is invalid.
     BodyFramingInvalid,
-    /// An `expect` header other than `100-continue`.
+    /// The header `expect` has another value than `100-continue`.
     ExpectationUnknown,
     /// The tags of the request cannot be read.
     TagsInvalid(TagsFault),
     /// The query is not valid.
     QueryInvalid {
-        /// What is wrong with it, for the client.
+        /// What is wrong with the query, in words for the client.
         reason: String,
     },
-    /// The answer would end before its usage is known, or would not report it.
+    /// The request asks for an answer that ends before its usage is known, or does not report its usage.
     UsageUnseen {
-        /// The member of the body that causes this.
+        /// The member of the body that asks for it.
         place: &'static str,
     },
-    /// The account has not created any state of this name at the provider.
+    /// The account has not created any state with this id at the provider.
     StateUnknown {
         kind: StateKind,
-        /// The name in the request.
+        /// The id in the request.
         id: String,
     },
     /// The limit of running requests is reached.
     TooManyRunning,
     /// The memory for request bodies is used up.
     BodyBudgetExhausted,
-    /// The share of that memory for one key or one address is used up.
+    /// The share of the memory for request bodies that one key or one address can use is used up.
     BodyShareUsed {
-        /// The owner of the share.
+        /// Whether the share is that of the key or of the address.
         whose: BodyShare,
-        /// The share, in bytes.
+        /// The size of the share, in bytes.
         bytes_max: u64,
     },
-    /// The limit of the key's large bodies that are read at the same time is reached, and this body waited too long for its
+    /// The limit of large bodies of one key that are read concurrently is reached, and this body has waited too long for its
     /// turn.
     BodyWorkLimited,
     /// A limit of the key or its account is reached.
@@ -175,7 +176,7 @@ pub(crate) enum Refusal {
     JournalFull,
     /// The model's provider is switched off.
     ProviderDisabled {
-        /// The requested model name.
+        /// The name of the requested model.
         model: String,
     },
     /// No connection to the provider could be established.
@@ -186,24 +187,25 @@ pub(crate) enum Refusal {
     ProviderBroken,
     /// The provider answered with a redirect.
     ProviderRedirected {
-        /// The provider's status.
+        /// The HTTP status of the provider's answer.
         status: u16,
     },
-    /// The provider refused weir's credential.
+    /// The provider refused the operator's credential.
     ProviderCredentialRefused,
-    /// weir is shutting down, and the time given to running requests has passed.
+    /// weir is shutting down, and the time that it grants to running requests is over.
     Stopping,
-    /// An error of weir's own, such as a panic.
+    /// An error of weir itself, such as a panic.
     Internal,
 }
 
 impl Refusal {
-    /// Whether the request or its key is at fault, not the service. Such a refusal counts against the key's rate limits.
+    /// Whether the request or its key is at fault rather than the service. Such a refusal is counted against the key's rate
+    /// limits.
     pub(crate) fn is_client_fault(&self) -> bool {
         (400..500).contains(&self.status())
     }
 
-    /// The refusal's HTTP status.
+    /// Returns the refusal's HTTP status.
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::ModelPathInvalid
@@ -215,7 +217,7 @@ impl Refusal {
             | Self::TagsInvalid(_)
             | Self::UsageUnseen { .. } => 400,
             Self::HeadInvalid(fault) => fault.status(),
-            // As at the vendor, which answers 404 for all other kinds of state.
+            // The vendor of the protocol answers 400 for responses, too, and 404 for all other kinds of state.
             Self::StateUnknown { kind, .. } if *kind == StateKind::Response => 400,
             Self::CredentialMissing
             | Self::CredentialAmbiguous
@@ -258,7 +260,7 @@ impl Refusal {
         }
     }
 
-    /// The label in metrics and access log: one of a fixed set.
+    /// Returns the label for metrics and access log: one of a fixed set.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownPath => "unknown_path",

@@ -1,27 +1,27 @@
-//! Retry rules: what may be retried, after which pause, and how much extra load a provider may get. Time and randomness are
+//! Rules for retries: what may be retried, after which pause, and how much extra load a provider may get. Time and randomness are
 //! arguments.
 
 use std::time::Duration;
 
-/// Maximum pause requested by a provider after which weir itself retries. After a longer one, the client has to retry.
+/// The maximum pause, requested by a provider, after which weir itself retries. After a longer pause, the client has to retry.
 pub(crate) const RETRY_AFTER_OBEYED_MAX: Duration = Duration::from_secs(5);
-/// A credential's cooldown after a rate limit without a stated pause.
+/// The cooldown of a credential after a rate limit, if the provider states no pause.
 pub(crate) const COOLDOWN_AFTER_LIMIT: Duration = Duration::from_secs(10);
-/// A credential's cooldown after the provider refused it.
+/// The cooldown of a credential after the provider refused it.
 pub(crate) const COOLDOWN_AFTER_REFUSAL: Duration = Duration::from_secs(60);
-/// Maximum cooldown of a credential, even if the provider requests more.
+/// The maximum cooldown of a credential, even if the provider requests a longer one.
 pub(crate) const COOLDOWN_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// A provider's retry rules, from its file.
+/// The retry rules of a provider, from its rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Statuses after which the request is sent again.
+    /// The HTTP statuses after which the request is sent again.
     pub statuses: Vec<u16>,
-    /// Maximum number of times one request is sent to the provider, at least 1.
+    /// The maximum number of times that one request is sent to the provider, at least 1.
     pub attempts: u8,
     /// The pause before the second attempt.
     pub backoff: Duration,
-    /// Maximum pause between attempts.
+    /// The maximum pause between two attempts.
     pub backoff_max: Duration,
     /// The load that retries may add, in percent of first attempts.
     pub budget_percent: u16,
@@ -30,7 +30,7 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            // 520 to 524 and 527: Cloudflare reports that the server behind it does not work.
+            // With 520 to 524 and 527, Cloudflare reports that the server behind it does not work.
             statuses: vec![500, 502, 503, 504, 520, 521, 522, 523, 524, 527, 529],
             attempts: 2,
             backoff: Duration::from_millis(250),
@@ -41,13 +41,13 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Whether the status is one of `statuses`.
+    /// Whether a request is sent again after this status.
     pub fn is_retryable(&self, status: u16) -> bool {
         self.statuses.contains(&status)
     }
 
-    /// The pause after `attempts` attempts: between half and all of a step that doubles each time, so that requests that failed
-    /// together are not retried together. `dice` is in 0..=1.
+    /// Returns the pause after `attempts` attempts. It is between half a step and a whole one, and the step doubles with each
+    /// attempt. `dice`, from 0 to 1, chooses the value, so that requests that failed together are not retried together.
     pub fn pause(&self, attempts: u32, dice: f64) -> Duration {
         let doublings = attempts.saturating_sub(1).min(16);
         let step = self.backoff.saturating_mul(1 << doublings).min(self.backoff_max);
@@ -55,20 +55,21 @@ impl RetryPolicy {
     }
 }
 
-/// The retry budget of one provider. Each first attempt deposits a share of a retry; each retry withdraws a whole one, and so
-/// does an attempt that fails over to this provider while it is known to fail. Counted in hundredths, without rounding.
+/// The retry budget of one provider. Each first attempt deposits a share of a retry. Each retry withdraws a whole retry, and so
+/// does an attempt that fails over to this provider while the provider is known to fail. Amounts are in hundredths of a retry,
+/// without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryBudget {
     percent: u32,
     saved: u32,
 }
 
-/// Retries that are allowed before any first attempt; also the maximum that is saved.
+/// The number of retries that are allowed before any first attempt. It is also the maximum that the budget saves.
 pub(crate) const BUDGET_RESERVE: u32 = 3;
 const WHOLE: u32 = 100;
 
 impl RetryBudget {
-    /// A budget with a full reserve, or with none at 0 percent.
+    /// Creates a budget with a full reserve, or without any if `percent` is 0.
     pub(crate) fn new(percent: u16) -> Self {
         let percent = u32::from(percent);
         Self {
@@ -77,13 +78,13 @@ impl RetryBudget {
         }
     }
 
-    /// Adds the share of a first attempt.
+    /// Deposits the share of one first attempt.
     pub(crate) fn deposit(&mut self) {
         let most = BUDGET_RESERVE * WHOLE.max(self.percent);
         self.saved = self.saved.saturating_add(self.percent).min(most);
     }
 
-    /// Takes out one retry. Returns false if the budget is used up.
+    /// Withdraws one retry. Returns false if the budget is used up.
     pub(crate) fn withdraw(&mut self) -> bool {
         match self.saved.checked_sub(WHOLE) {
             Some(left) => {
@@ -95,9 +96,9 @@ impl RetryBudget {
     }
 }
 
-/// The wait that the provider requests: by `retry-after-ms`, by `retry-after` in seconds or as a date (RFC 9110 section
-/// 10.2.3), or by the reset headers of Anthropic (RFC 3339) and OpenAI (`6m0s`, `20ms`) whose remaining count is 0. `header`
-/// returns the value of a header; `now_unix_ms` is the current time.
+/// Returns the wait that the provider requests; `None` if it requests none. It is read from `retry-after-ms`, from `retry-after`
+/// in seconds or as a date (RFC 9110 section 10.2.3), or from the reset headers of Anthropic (RFC 3339) and OpenAI (`6m0s`,
+/// `20ms`) whose remaining count is 0. `header` returns the value of a header, and `now_unix_ms` is the current time.
 pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix_ms: i64) -> Option<Duration> {
     let until = |unix_ms: i64| Duration::from_millis(u64::try_from(unix_ms.saturating_sub(now_unix_ms)).unwrap_or(0));
     if let Some(text) = header("retry-after-ms")
@@ -130,7 +131,8 @@ pub(crate) fn retry_after<'a>(header: impl Fn(&str) -> Option<&'a str>, now_unix
     longest
 }
 
-/// The wait in the body of a Gemini error (`RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`).
+/// Returns the wait that the body of a Gemini error requests (`RetryInfo.retryDelay`, such as `"7s"` or `"0.5s"`); `None` if it
+/// requests none.
 pub(crate) fn retry_delay(body: &[u8]) -> Option<Duration> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let error = body.get("error").or_else(|| body.get(0)?.get("error"))?;
@@ -144,7 +146,7 @@ fn seconds(text: &str, unit: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-/// Parses durations such as `6m0s`, `1h2m`, `20ms`, `7s`, `0.5s`.
+/// Parses a duration such as `6m0s`, `1h2m`, `20ms`, `7s` or `0.5s`.
 fn spelled_duration(text: &str) -> Option<Duration> {
     let mut left = text.trim();
     let mut sum = Duration::ZERO;

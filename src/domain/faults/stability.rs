@@ -1,9 +1,10 @@
-//! The stability of each model: hourly counters of billed requests, and the statistics published from them (docs/interface.md,
-//! The public record).
+//! The stability of each model: hourly counters of billed requests, and the statistics that are published from them
+//! (docs/interface.md, The public record).
 //!
-//! A billed request is one [`Row`] of the consumption log. Unless its client left, it counts in the [`ModelCounters`] of the hour in
-//! which it ended, for the catalogue model that served it. Each node adds up its own rows. Its [`NodeHourCounters`] of an hour only grows,
-//! so it is always stored whole, and storing it again does no harm. Only means over a window are published, never counts.
+//! A billed request has one [`Row`] in the consumption log. Unless its client disconnected, it is included in the counters of the
+//! catalogue model that served it, in the hour in which it ended. Each node adds up its own rows. A node's counters of an hour
+//! ([`NodeHourCounters`]) only grow, so they are always stored completely, and storing them again does no harm. Only means over a
+//! window are published, never the counters.
 
 #[cfg(test)]
 mod tests;
@@ -14,78 +15,79 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{faults::End, ledger::consumption::Row};
 
-/// Length of the published window in hours, the current hour included.
+/// The length of the published window in hours, including the current hour.
 pub(crate) const WINDOW_HOURS: i64 = 24;
-/// Minimum number of requests for high confidence.
+/// The minimum number of requests for high confidence.
 pub(crate) const HIGH_CONFIDENCE_REQUESTS: u64 = 100;
-/// Minimum number of requests for medium confidence.
+/// The minimum number of requests for medium confidence.
 pub(crate) const MEDIUM_CONFIDENCE_REQUESTS: u64 = 10;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// An hour of UTC, counted from the Unix epoch.
+/// An hour in UTC, as the number of hours since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hour(i64);
 
 impl Hour {
-    /// The hour that contains this time, in milliseconds since the Unix epoch.
+    /// Returns the hour that contains `at_ms`, in milliseconds since the Unix epoch.
     pub const fn from_unix_ms(at_ms: i64) -> Self {
         Self(at_ms.div_euclid(HOUR_MS))
     }
 
-    /// The hour with this number since the epoch.
+    /// Creates the hour from the number of hours since the Unix epoch.
     pub const fn from_number(number: i64) -> Self {
         Self(number)
     }
 
-    /// Its number since the epoch.
+    /// Returns the number of hours since the Unix epoch.
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// When it begins, in seconds since the Unix epoch.
+    /// Returns the time at which the hour begins, in seconds since the Unix epoch.
     pub const fn start_seconds(self) -> i64 {
         self.0.saturating_mul(HOUR_MS / 1000)
     }
 
-    /// The hour `hours` later, or earlier if negative.
+    /// Returns the hour that is `hours` later, or earlier if `hours` is negative.
     pub const fn plus(self, hours: i64) -> Self {
         Self(self.0.saturating_add(hours))
     }
 
-    /// The hours of the window that ends with this one, the oldest first.
+    /// Returns the hours of the window that ends with this hour, the oldest first.
     pub fn window(self) -> impl DoubleEndedIterator<Item = Self> {
         (1 - WINDOW_HOURS..=0).map(move |hours| self.plus(hours))
     }
 }
 
-/// The counters of one model in one hour. Sums saturate.
+/// The counters of one model in one hour. Additions saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StabilityCounters {
-    /// Billed requests whose clients stayed.
+    /// The number of billed requests whose clients did not disconnect.
     pub requests: u64,
-    /// Those whose final status is 2xx.
+    /// The number of these requests whose final status is 2xx.
     pub successes: u64,
-    /// Total time from arrival to end of all requests, in milliseconds.
+    /// The total time of these requests from arrival to end, in milliseconds.
     pub latency_ms: u64,
-    /// Total time from arrival to the first content of the requests in `ttft_count`, in milliseconds.
+    /// The total time from arrival to first content of the requests that `ttft_count` counts, in milliseconds.
     pub ttft_ms: u64,
-    /// Streamed requests whose first content was seen.
+    /// The number of streamed requests whose answer had content.
     pub ttft_count: u64,
-    /// Tokens that were generated in `generation_ms`.
+    /// The number of output tokens of the requests whose time is included in `generation_ms`.
     pub output_tokens: u64,
-    /// The generation time of `output_tokens`, in milliseconds: from the first content of a stream to its end, or the whole
-    /// time of a unary answer.
+    /// The total time in which `output_tokens` were generated, in milliseconds: of a stream, the time from its first content to
+    /// its end; of a non-streaming answer, its total time.
     pub generation_ms: u64,
 }
 
 impl StabilityCounters {
-    /// The counters of one billed request; `None` if its client left before the answer was complete, which says nothing about
-    /// the provider.
+    /// Returns the counters of one billed request; `None` if its client disconnected before the answer was complete, which says
+    /// nothing about the provider.
     ///
-    /// It succeeded if its final status is 2xx: a stream that its provider broke is recorded as 502 or 504. Only successes with
-    /// output tokens and a measurable duration count for the generation rate; others would distort it.
+    /// A request succeeded if its final status is 2xx. A stream that its provider broke has the recorded status 502 or 504. Only
+    /// successful requests with output tokens and a measurable duration are included in the generation rate, because others would
+    /// distort it.
     pub fn from_row(row: &Row) -> Option<Self> {
         if !End::is_published(&row.outcome) {
             return None;
@@ -110,7 +112,7 @@ impl StabilityCounters {
         })
     }
 
-    /// The published statistics.
+    /// Computes the published statistics.
     pub fn stats(&self) -> StabilityStats {
         StabilityStats {
             success_rate: self.success_rate(),
@@ -121,7 +123,7 @@ impl StabilityCounters {
         }
     }
 
-    /// The label for people.
+    /// Returns the label for users.
     pub fn health(&self) -> Health {
         match (self.requests, Confidence::from_requests(self.requests)) {
             (0, _) => Health::NoData,
@@ -135,7 +137,7 @@ impl StabilityCounters {
         to_f64(u64::try_from(hundredths).unwrap_or(u64::MAX).min(10_000)) / 100.0
     }
 
-    /// Adds `other`.
+    /// Adds the counters `other` to these.
     pub fn add(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.successes = self.successes.saturating_add(other.successes);
@@ -147,20 +149,20 @@ impl StabilityCounters {
     }
 }
 
-/// The counters of one hour, by catalogue model.
+/// The counters of one hour, by the name of the model in the catalogue.
 pub(crate) type ModelCounters = BTreeMap<String, StabilityCounters>;
 
-/// The counters of one node in one hour so far.
+/// The counters of one node for one hour, up to now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeHourCounters {
     pub hour: Hour,
-    /// The counters of the hour.
+    /// The counters of the hour, by model.
     pub bucket: ModelCounters,
 }
 
 impl NodeHourCounters {
-    /// The number of requests it counts. It grows with every row of the hour, so of two shares of the same node and hour, the
-    /// one with the greater watermark includes the other.
+    /// Returns the number of requests in the counters, which grows with every row. So of two versions of the same node and hour,
+    /// the version with the greater watermark includes the other.
     pub(crate) fn watermark(&self) -> u64 {
         self.bucket
             .values()
@@ -168,7 +170,7 @@ impl NodeHourCounters {
     }
 }
 
-/// `sum / count` in steps of `1 / steps`, rounded to the nearest; 0 if nothing was counted.
+/// Returns `sum / count` in steps of `1 / steps`, rounded to the nearest; 0 if `count` is 0.
 fn ratio(sum: u64, count: u64, steps: u64) -> f64 {
     if count == 0 {
         return 0.0;
@@ -178,26 +180,26 @@ fn ratio(sum: u64, count: u64, steps: u64) -> f64 {
     to_f64(u64::try_from(rounded).unwrap_or(u64::MAX)) / to_f64(steps)
 }
 
-/// The nearest `f64`; exact below 2^53.
+/// Converts to the nearest `f64`, which is exact below 2^53.
 #[expect(clippy::cast_precision_loss, reason = "means are published rounded anyway")]
 fn to_f64(whole: u64) -> f64 {
     whole as f64
 }
 
-/// How reliable the published statistics are.
+/// How reliable the published statistics of a model are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// Fewer than [`MEDIUM_CONFIDENCE_REQUESTS`] requests, or none.
+    /// There are fewer than [`MEDIUM_CONFIDENCE_REQUESTS`] requests, or none.
     Low,
-    /// Fewer than [`HIGH_CONFIDENCE_REQUESTS`] requests.
+    /// There are at least [`MEDIUM_CONFIDENCE_REQUESTS`] requests, but fewer than [`HIGH_CONFIDENCE_REQUESTS`].
     Medium,
-    /// At least [`HIGH_CONFIDENCE_REQUESTS`] requests.
+    /// There are at least [`HIGH_CONFIDENCE_REQUESTS`] requests.
     High,
 }
 
 impl Confidence {
-    /// The confidence of this many requests.
+    /// Returns the confidence for this number of requests.
     pub const fn from_requests(requests: u64) -> Self {
         if requests >= HIGH_CONFIDENCE_REQUESTS {
             Self::High
@@ -209,25 +211,25 @@ impl Confidence {
     }
 }
 
-/// A label for people, from the success rate; never part of an answer.
+/// A label for users on the pages of the public record, from the success rate. It is not part of any JSON answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// 99.9 % and above.
+    /// The success rate is at least 99.9 %.
     Operational,
-    /// 99 % and above.
+    /// The success rate is at least 99 %, but below 99.9 %.
     Healthy,
-    /// 95 % and above.
+    /// The success rate is at least 95 %, but below 99 %.
     Degraded,
-    /// Below 95 %.
+    /// The success rate is below 95 %.
     Unstable,
-    /// No requests.
+    /// There were no requests.
     NoData,
-    /// Too few requests for a label: confidence is low.
+    /// There were too few requests for another label: the confidence is low.
     NotEnoughData,
 }
 
 impl Health {
-    /// The label of a success rate in percent.
+    /// Returns the label for a success rate in percent.
     pub fn from_success_rate(success_rate: f64) -> Self {
         if success_rate >= 99.9 {
             Self::Operational
@@ -240,7 +242,7 @@ impl Health {
         }
     }
 
-    /// The text of the label.
+    /// Returns the text of the label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Operational => "Operational",
@@ -253,43 +255,44 @@ impl Health {
     }
 }
 
-/// The statistics published from counters. Always finite; 0 where nothing was counted.
+/// The published statistics of a model. All values are finite, and 0 if there were no requests to compute them from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StabilityStats {
-    /// Percentage of successes, 0 to 100, two decimals, rounded down: 100 means that nothing failed.
+    /// The percentage of successful requests, 0 to 100, with two decimal places, rounded down. So 100 means that no request
+    /// failed.
     pub success_rate: f64,
-    /// Mean duration in milliseconds, one decimal.
+    /// The mean duration of requests in milliseconds, with one decimal place.
     pub avg_latency_ms: f64,
-    /// Mean time to the first content of streams in milliseconds, one decimal.
+    /// The mean time to the first content of streams in milliseconds, with one decimal place.
     pub avg_ttft_ms: f64,
-    /// Output tokens per second, two decimals.
+    /// The number of output tokens per second, with two decimal places.
     pub avg_tps: f64,
-    /// How reliable they are.
+    /// How reliable the statistics are.
     pub confidence: Confidence,
 }
 
-/// The counters of all models in the window that ends with one hour.
+/// The counters of all models in the published window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StabilityWindow {
-    /// The current hour: the last of the window.
+    /// The current hour, which is the last one of the window.
     pub now: Hour,
     /// The models, sorted by name.
     pub models: Vec<ModelWindow>,
 }
 
-/// The counters of one model in the window.
+/// The counters of one model in the published window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelWindow {
     /// The model's name in the catalogue.
     pub name: String,
-    /// The sum of all hours.
+    /// The sum of the counters of all hours.
     pub total: StabilityCounters,
-    /// The counters of each hour, the oldest first; zero where nothing was counted.
+    /// The counters of each hour of the window, the oldest first; zero for an hour without requests.
     pub hours: Vec<(Hour, StabilityCounters)>,
 }
 
 impl StabilityWindow {
-    /// The window with these models, and any other model that served requests in it.
+    /// Creates the window that ends with the hour `now`, with these models and with any other model that served requests in it.
     pub fn new<'a>(
         now: Hour,
         models: impl IntoIterator<Item = &'a str>,
@@ -320,7 +323,7 @@ impl StabilityWindow {
         }
     }
 
-    /// The model of this name.
+    /// Returns the counters of the model with this name; `None` if the window does not include the model.
     pub fn find(&self, name: &str) -> Option<&ModelWindow> {
         let place = self.models.binary_search_by(|model| model.name.as_str().cmp(name));
         place.ok().and_then(|place| self.models.get(place))

@@ -1,22 +1,22 @@
-//! Headers that name or choose an account: whom the provider charges, whose data it reads, or who is authenticated. They pass
-//! in neither direction. docs/interface.md (Endpoints) has the same list.
+//! Headers that name or choose an account: whom the provider charges, whose data it reads, or who is authenticated. weir passes
+//! them neither to providers nor to clients. docs/interface.md (Endpoints) has the same list.
 
 use std::sync::LazyLock;
 
 use memchr::memchr3;
 
-/// The kind of account information in a header.
+/// The kind of account information that a header carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccountHeader {
-    /// A key, a token, a signature, or anything else that proves an identity.
+    /// A key, a token, a signature, or another proof of an identity.
     Credential,
-    /// Browser state of a server.
+    /// A cookie, in which a server stores state in browsers.
     Cookie,
-    /// The party that is charged.
+    /// The party that the provider charges.
     Account,
-    /// An organisation or a part of it.
+    /// An organisation or a part of an organisation.
     Organization,
-    /// A project or a resource that belongs to it.
+    /// A project, or a resource that belongs to a project.
     Project,
     /// A person, or a user of an account.
     User,
@@ -24,7 +24,8 @@ pub(crate) enum AccountHeader {
 
 use self::AccountHeader::{Account, Cookie, Credential, Organization, Project, User};
 
-/// A header whose name contains one of these words is of that kind: `openai-organization`, `x-goog-user-project`, `set-cookie`.
+/// The words that identify each kind. A header whose name contains one of them is of that kind, such as `openai-organization`,
+/// `x-goog-user-project` or `set-cookie`.
 const WORDS: [(AccountHeader, &[&str]); 6] = [
     (
         Credential,
@@ -65,7 +66,7 @@ const WORDS: [(AccountHeader, &[&str]); 6] = [
     ),
 ];
 
-/// A header whose name contains one of these pairs of words is a credential.
+/// Pairs of words that identify a credential if a header's name contains them one after the other.
 const CREDENTIAL_PAIRS: [[&str; 2]; 4] = [
     ["access", "key"],
     ["api", "key"],
@@ -73,19 +74,21 @@ const CREDENTIAL_PAIRS: [[&str; 2]; 4] = [
     ["subscription", "key"],
 ];
 
-/// Words that cancel the meaning of the word before them: `user-agent` names a program, `token-count` is a number.
+/// Words that cancel the meaning of the word before them. `user-agent` names a program rather than a user, and `token-count` is a
+/// number.
 const EXCEPT_BEFORE: [(&str, &[&str]); 2] = [("token", &["budget", "count", "limit", "usage"]), ("user", &["agent"])];
 
-/// A header with this word states a limit, whatever other words it has: `x-ratelimit-limit-project-tokens`.
+/// The word that marks a header as stating a limit, whatever other words its name has, such as
+/// `x-ratelimit-limit-project-tokens`.
 const LIMIT_WORD: &str = "ratelimit";
 
-/// Names that none of the words above identify.
+/// Complete names of headers that carry account information although their words do not identify it.
 const NAMES: [(AccountHeader, &[&str]); 2] = [
     (Credential, &["x-allowed-locations", "x-goog-iam-authority-selector"]),
     (Project, &["x-goog-cloud-target-resource", "x-goog-request-params"]),
 ];
 
-/// Frequent names without account information, which need not be split into words.
+/// Frequent names of headers without account information. They are looked up first, so that they need not be split into words.
 const COMMON: [&str; 19] = [
     "accept",
     "accept-encoding",
@@ -108,7 +111,7 @@ const COMMON: [&str; 19] = [
     "x-request-id",
 ];
 
-/// The lookup table for all header names of all messages. The length rules out most words and names.
+/// The lookup table for the names of all headers of all messages. Most words and names are ruled out by their length alone.
 static TABLE: LazyLock<HeaderWordTable> = LazyLock::new(|| {
     let mut table = HeaderWordTable::default();
     let words = WORDS
@@ -139,18 +142,18 @@ static TABLE: LazyLock<HeaderWordTable> = LazyLock::new(|| {
     table
 });
 
-/// The number of distinct lengths; a greater length counts modulo this.
+/// The number of lengths that the table distinguishes. Greater lengths are taken modulo this number.
 const LENGTHS: usize = 64;
 const LETTERS: usize = 26;
 
 #[derive(Debug, Default)]
 struct HeaderWordTable {
-    /// Common names, by length.
+    /// The frequent names without account information, by length.
     common: Vec<Vec<&'static str>>,
     words: Vec<AccountWord>,
-    /// For each letter, the lengths of the words and of the first words of pairs that begin with it, as bits.
+    /// For each letter, the lengths of the words, and of the first words of pairs, that begin with it. Each length is one bit.
     word_lengths: [u64; LETTERS],
-    /// The lengths of the listed names, as bits.
+    /// The lengths of the complete names in `NAMES`. Each length is one bit.
     name_lengths: u64,
 }
 
@@ -172,7 +175,7 @@ impl HeaderWordTable {
             .for_each(|lengths| *lengths |= 1 << (word.len() % LENGTHS));
     }
 
-    /// Whether a word may be in the lists. False positives are possible.
+    /// Whether the lists may contain a word. The answer can be true for a word that they do not contain, but not the reverse.
     fn may_contain(&self, word: &[u8]) -> bool {
         let Some(first) = word.first() else { return false };
         let lengths = self.word_lengths.get(letter(*first)).copied().unwrap_or(0);
@@ -189,13 +192,13 @@ impl HeaderWordTable {
     }
 }
 
-/// The index of a letter in the alphabet; 26 or more for any other byte.
+/// Returns the index of a letter in the alphabet; 26 or more for any other byte.
 fn letter(byte: u8) -> usize {
     usize::from(byte.to_ascii_lowercase().wrapping_sub(b'a'))
 }
 
-/// The kind of account information in a header; `None` if it has none. An underscore or a full stop counts as a hyphen, because
-/// servers treat it as one.
+/// Returns the kind of account information that a header carries; `None` if it carries none. An underscore or a full stop is
+/// treated as a hyphen, because servers do that.
 pub(crate) fn account_header_kind(name: &str) -> Option<AccountHeader> {
     let (table, mut rest) = (&*TABLE, name.as_bytes());
     if table.common.get(name.len()).is_some_and(|same| same.contains(&name)) {
@@ -222,7 +225,7 @@ pub(crate) fn account_header_kind(name: &str) -> Option<AccountHeader> {
     named.next().map(|(kind, _)| *kind)
 }
 
-/// The first word of a name, and what follows it.
+/// Splits a name after its first word, and returns that word and the rest.
 fn first_word(name: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr3(b'-', b'_', b'.', name).and_then(|end| name.split_at_checked(end));
     end.map_or((name, &[]), |(word, behind)| {
@@ -236,8 +239,8 @@ fn is_limit_header(name: &str) -> bool {
     words.any(|word| word.eq_ignore_ascii_case(LIMIT_WORD))
 }
 
-/// Whether a name equals a listed one, ignoring case and taking underscores for hyphens. `listed` has only hyphens and
-/// lower-case letters.
+/// Whether a name equals a listed name. Case is ignored, and an underscore is treated as a hyphen. `listed` must have only
+/// hyphens and lower-case letters.
 pub(crate) fn is_same_header(name: &str, listed: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     name.len() == listed.len() && name.bytes().zip(listed.bytes()).all(|(one, other)| plain(one) == other)

@@ -1,4 +1,4 @@
-//! Changes of a key: the change, the state of the key it is based on, and the resulting key.
+//! Changes of a key: the change itself, the state of the key that it is based on, and the resulting key.
 
 #[cfg(test)]
 mod tests;
@@ -15,90 +15,96 @@ use crate::domain::{
     version::Version,
 };
 
-/// A change of a key. Operators and the key's owner may make all of them; for [`KeyChange::Update`], their rights differ.
+/// A change of a key. Operators and the key's owner are allowed to make all of them. For [`KeyChange::Update`], an owner has
+/// fewer rights than an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyChange {
-    /// Sets the values that the update has. State, text and creation time stay.
+    /// Sets the values that the update contains. The key's state, secret and creation time do not change.
     Update {
         /// The new values.
         update: KeyUpdate,
-        /// Who makes the update.
+        /// The author of the update.
         by: ChangeAuthor,
     },
-    /// Gives the key a new text. The present text stays valid for the rotation's overlap, if it has one; an older text ends.
+    /// Gives the key a new secret. If the rotation has an overlap, the current secret stays valid for it. An older secret ends at
+    /// once.
     Rotate(Rotation),
-    /// Ends the previous text.
+    /// Ends the previous secret at once.
     EndOverlap,
     /// Revokes the key permanently.
     Revoke {
-        /// The time, in seconds since the Unix epoch.
+        /// The time of the revocation, in seconds since the Unix epoch.
         at: i64,
     },
 }
 
-/// Who makes an update.
+/// The author of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeAuthor {
-    /// An operator, who may set any value.
+    /// An operator, who is allowed to set any value.
     Operator,
-    /// The owner of the key, who may lower limits but not raise them.
+    /// The owner of the key, who is allowed to lower limits but not to raise them.
     Owner,
 }
 
-/// The state of a key that a change is based on. If the key is in another state, the change is not made.
+/// The state of the key on which a change is based. If the key is in another state, the change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangePrecondition {
-    /// Any state.
+    /// The key in any state.
     Anything,
     /// The key at this version.
     Version(Version),
-    /// The key while its present text has this digest.
+    /// The key while its current secret has this digest.
     Text(KeyDigest),
 }
 
-/// Why a change is not made.
+/// Why a change of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyChangeError {
-    /// The key is not at the version that the change is based on.
-    #[error("{id} has changed since version {from} and is at {now}: nothing was changed; weir key show {id}")]
+    /// The key is not at the version on which the change is based.
+    #[error(
+        "key {id} has changed since version {from} and is at {now}: nothing was changed; `weir key show {id}` shows it"
+    )]
     Stale {
-        /// The key.
+        /// The id of the key.
         id: KeyId,
-        /// The version that the change is based on.
+        /// The version on which the change is based.
         from: Version,
-        /// The present version.
+        /// The current version of the key.
         now: Version,
     },
-    /// The key no longer has the text that the change is based on.
-    #[error("this change was begun with the key's old text: sign in with the new one to change the key")]
+    /// The key no longer has the secret on which the change is based.
+    #[error("the key was not changed: you are signed in with its old secret; sign in with the new one")]
     OldText,
-    /// An owner tried to raise this limit.
+    /// The owner of the key tried to raise this limit, given by the name of its field.
     #[error("the owner of a key can only lower its limits: ask an operator to raise one")]
     Raises(&'static str),
-    /// A reset period was set without a quota, which limits nothing and usually means a forgotten quota.
+    /// The update sets a reset period for a key without a quota. The period would limit nothing, and usually a quota was
+    /// forgotten.
     #[error("only a quota can reset, and this key has no quota: set a quota, or no reset")]
     ResetWithoutQuota,
-    /// The new text is the key's previous text.
-    #[error("the key had this text before: draw a new one")]
+    /// The new secret is the key's previous secret.
+    #[error("the key was not rotated: it had this secret before; rotate it with another seed")]
     TextReused,
 }
 
-/// The values of a key that can be changed; `None` keeps a value. The account cannot be changed, because the key's spending is
-/// counted there.
+/// New values of a key; `None` leaves a value as it is. The key's account cannot be changed, because that account has the key's
+/// spending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyUpdate {
-    /// A new name.
+    /// The new name.
     pub name: Option<String>,
-    /// A new expiry; `Some(None)` for no expiry.
+    /// The new time of expiry, in seconds since the Unix epoch; `Some(None)` removes the expiry.
     pub expires_at: Option<Option<i64>>,
-    /// A new list of models; `Some(None)` for all models.
+    /// The new list of models; `Some(None)` allows all models.
     pub models: Option<Option<Vec<String>>>,
-    /// New limits.
+    /// The changes of the limits.
     pub terms: KeyTermsChange,
 }
 
 impl KeyUpdate {
-    /// The record after the update, at the next revision; unchanged if it already has these values.
+    /// Returns the record after the update, with the next revision. If the record already has these values, it is returned
+    /// unchanged.
     fn apply(&self, record: &KeyRecord) -> KeyRecord {
         let updated = KeyRecord {
             name: self.name.clone().unwrap_or_else(|| record.name.clone()),
@@ -113,11 +119,11 @@ impl KeyUpdate {
 }
 
 impl KeyView {
-    /// The key after this change. If that equals the present key, `from` is not checked, so that sending a change again does no
-    /// harm.
+    /// Returns the key after `change`. If the change has already been made, the key is returned as it is and `from` is not
+    /// checked, so a repeated change does no harm.
     ///
     /// # Errors
-    /// The change is based on another state of the key, or is not allowed in this one.
+    /// The change is based on another state of the key, or is not allowed in the key's current state.
     pub fn apply_change(&self, change: &KeyChange, from: &ChangePrecondition) -> Result<Self, KeyChangeError> {
         let before = &self.record;
         let (digest, record) = match change {
@@ -153,7 +159,7 @@ impl KeyView {
         })
     }
 
-    /// Checks that the key is in the state that a change is based on.
+    /// Checks that the key is in the state on which a change is based.
     ///
     /// # Errors
     /// The key is in another state.
@@ -170,15 +176,16 @@ impl KeyView {
         }
     }
 
-    /// The version of the key. It changes with each change of its record or text, but not when the key is used.
+    /// Returns the version of the key. It changes with each change of the key's record or secret, but not with the key's use.
     pub fn version(&self) -> Version {
-        // A record can always be written as JSON.
+        // A record can always be written as JSON, so the default is never used.
         let content = serde_json::to_vec(&(self.digest, &self.record)).unwrap_or_default();
         Version::new(self.record.revision, crc32fast::hash(&content))
     }
 }
 
-/// The error for a limit that is higher in `after`; no limit is the highest.
+/// Returns the error for the first limit that is higher in `after` than in `before`, where no limit is the highest; `None` if no
+/// limit is raised.
 fn raised_limit(before: &KeyRecord, after: &KeyRecord) -> Option<KeyChangeError> {
     fn rises<T: Ord>(old: Option<T>, new: Option<T>) -> bool {
         old.is_some_and(|old| new.is_none_or(|new| new > old))
@@ -195,38 +202,38 @@ fn raised_limit(before: &KeyRecord, after: &KeyRecord) -> Option<KeyChangeError>
     field.map(KeyChangeError::Raises)
 }
 
-/// Maximum length of a key's name, in characters.
+/// The maximum length of a key's name, in characters.
 const NAME_CHARS_MAX: usize = 128;
 
-/// The template for a person's key.
+/// The template for the key of a user who signs in at an OpenID provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
-    /// The account that pays.
+    /// The account that pays for the key's requests.
     pub account: String,
-    /// The models it may use; `None`: all.
+    /// The models that the key may request; `None` for all.
     pub models: Option<Vec<String>>,
-    /// Its quota and rate limits.
+    /// The key's quota and rate limits.
     pub terms: KeyTerms,
-    /// The groups at the OpenID provider whose members get a key; `None`: everybody.
+    /// The groups at the OpenID provider whose members get a key; `None` if every user gets one.
     pub groups: Option<Vec<String>>,
 }
 
-/// A person's identity at an OpenID provider.
+/// A user's identity at an OpenID provider.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OidcIdentity<'p> {
-    /// The provider's address, as the provider states it.
+    /// The provider's issuer URL, as the provider states it.
     pub issuer: &'p str,
-    /// The provider's identifier of the person, which it never gives to another person.
+    /// The provider's identifier of the user. The provider never reassigns it to another user.
     pub subject: &'p str,
-    /// The person's name.
+    /// The user's name at the provider.
     pub name: &'p str,
 }
 
 impl OidcIdentity<'_> {
-    /// The id of the person's key, always the same on every node.
+    /// Returns the id of the user's key, which is the same at all times and on every node.
     pub(crate) fn key_id(&self) -> KeyId {
         let mut hash = Sha256::new();
-        // The parts are hashed first, which gives them a fixed length, so that no two identities have the same encoding.
+        // Each part is hashed first and so has a fixed length, because otherwise two identities could have the same encoding.
         hash.update(Sha256::digest(self.issuer));
         hash.update(Sha256::digest(self.subject));
         KeyId::from_digest(&hash.finalize().into())
@@ -234,7 +241,8 @@ impl OidcIdentity<'_> {
 }
 
 impl KeyTemplate {
-    /// Makes the record of a person's key with this hint. `now` is in seconds since the Unix epoch.
+    /// Creates the record of the user's key. `hint` is the last characters of the key, and `now` is in seconds since the Unix
+    /// epoch.
     pub(crate) fn record(&self, person: &OidcIdentity<'_>, hint: String, now: i64) -> KeyRecord {
         let visible = person.name.chars().filter(|char| !char.is_control());
         let name: String = visible.take(NAME_CHARS_MAX).collect();
@@ -251,7 +259,7 @@ impl KeyTemplate {
             models: self.models.clone(),
             state: KeyState::Active,
             hint,
-            // Higher than any revision of a deleted key with the same id, which journals and accounts may still know.
+            // This is higher than any revision of a deleted key with the same id, which journals and accounts may still have.
             revision: u64::try_from(now).unwrap_or_default(),
             terms: self.terms,
             former: None,

@@ -1,5 +1,5 @@
 //! Headers and query parameters that never reach a provider: those about the connection to weir, those that name or choose an
-//! account, those that change the answer, and any that contain the client's key.
+//! account, those that change the answer, and all that contain the client's key.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -42,9 +42,9 @@ const CONNECTION_HEADERS: [&str; 21] = [
 /// The prefix of all headers of a WebSocket handshake.
 const WEBSOCKET_PREFIX: &str = "sec-websocket-";
 
-/// Headers that change the provider's answer, or the operation: the answer could come without its usage, or not at all.
-/// Google's are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>); `x-dashscope-async` starts a
-/// task whose result is fetched later; some make a provider's front end use another host or path.
+/// Headers that change the provider's answer or the operation, so that the answer could lack its usage or not come at all. Those
+/// of Google are its system parameters (<https://cloud.google.com/apis/docs/system-parameters>). `x-dashscope-async` starts a
+/// task whose result is fetched later. Others make a provider's front end use another host or path.
 const ANSWER_CHANGING_HEADERS: [&str; 10] = [
     "x-dashscope-async",
     "x-goog-fieldmask",
@@ -58,8 +58,8 @@ const ANSWER_CHANGING_HEADERS: [&str; 10] = [
     "x-rewrite-url",
 ];
 
-/// Query parameters, in addition to the names of the headers above, that are credentials or choose between the operator's own
-/// accounts.
+/// Query parameters that are credentials or choose between the operator's own accounts, in addition to parameters named like the
+/// headers above.
 const WITHHELD_PARAMETERS: [&str; 7] = [
     "access-token",
     "groupid",
@@ -70,10 +70,11 @@ const WITHHELD_PARAMETERS: [&str; 7] = [
     "userproject",
 ];
 
-/// How many times a text is percent-decoded to search for a key. No server decodes text that is encoded more often.
+/// How many times a text is percent-decoded in the search for a key. No server decodes a text that is encoded more often.
 const DECODINGS_MAX: usize = 3;
 
-/// All headers listed above, by length, because every header name of every request is looked up.
+/// The headers of [`CONNECTION_HEADERS`] and [`ANSWER_CHANGING_HEADERS`], by the length of their names, for quick lookups: every
+/// header of every request is looked up.
 static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by_length: Vec<Vec<&str>> = Vec::new();
     for name in CONNECTION_HEADERS.iter().chain(&ANSWER_CHANGING_HEADERS) {
@@ -86,7 +87,7 @@ static WITHHELD_HEADERS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     by_length
 });
 
-/// Whether a header is withheld from the provider. An underscore counts as a hyphen, because servers treat it as one.
+/// Whether a header is withheld from the provider. An underscore is treated as a hyphen, because servers do that.
 pub(crate) fn is_withheld_header(name: &str) -> bool {
     let mut listed = WITHHELD_HEADERS.get(name.len()).into_iter().flatten();
     listed.any(|listed| is_same_header(name, listed))
@@ -94,13 +95,14 @@ pub(crate) fn is_withheld_header(name: &str) -> bool {
         || is_websocket_header(name)
 }
 
-/// Whether a header belongs to a WebSocket handshake (RFC 6455 section 11.3), which weir does not pass on.
+/// Whether a header belongs to a WebSocket handshake (RFC 6455 section 11.3), which weir does not forward.
 fn is_websocket_header(name: &str) -> bool {
     let begin = name.get(..WEBSOCKET_PREFIX.len());
     begin.is_some_and(|begin| is_same_header(begin, WEBSOCKET_PREFIX))
 }
 
-/// Whether a query parameter is withheld from the provider; `name` as it is written. A leading `$` is Google's other spelling.
+/// Whether a query parameter is withheld from the provider. `name` is as written in the query. A leading `$` is ignored, because
+/// Google accepts its parameters with and without it.
 pub(crate) fn is_withheld_parameter(name: &str) -> bool {
     let name = percent_decoded(name);
     let name = name.trim_start_matches('$');
@@ -114,9 +116,9 @@ fn percent_decoded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key that a client presented, to be searched for in everything that would be forwarded.
+/// The key that the client presented, for a search in everything that would be forwarded.
 ///
-/// Only its random part is searched for: prefix and checksum are not secret, so the random part alone gives the key away.
+/// The search is for the random part only. The prefix and the checksum are not secret, so the random part alone reveals the key.
 #[derive(Debug)]
 pub(crate) struct PresentedKey<'k> {
     random: &'k [u8],
@@ -130,7 +132,7 @@ impl<'k> PresentedKey<'k> {
         }
     }
 
-    /// Whether a value contains the key, plain or percent-encoded. Allocates nothing if the value has no percent sign.
+    /// Whether `text` contains the key, in clear or percent-encoded. Allocates nothing if `text` has no percent sign.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         let mut text = Cow::Borrowed(text);
         for _ in 0..DECODINGS_MAX {
@@ -145,7 +147,7 @@ impl<'k> PresentedKey<'k> {
         contains_secret(&text, self.random)
     }
 
-    /// Whether a header name contains the key. Header names are in lower case, so case is ignored.
+    /// Whether a header's name contains the key. Case is ignored, because header names are in lower case.
     pub(crate) fn is_in_name(&self, name: &str) -> bool {
         let length = self.random.len();
         name.len() >= length
@@ -156,18 +158,19 @@ impl<'k> PresentedKey<'k> {
     }
 }
 
-/// Parameters that change a Gemini-style answer so that it lacks its usage or has a form that no client of weir requests, in
-/// both of Google's spellings (<https://cloud.google.com/apis/docs/system-parameters>).
+/// Query parameters, in both of Google's spellings, that change a Gemini-style answer
+/// (<https://cloud.google.com/apis/docs/system-parameters>): it would lack its usage, or have a form that no client of weir
+/// requests.
 const ANSWER_CHANGING_PARAMETERS: [&str; 5] = ["$alt", "$callback", "$fields", "callback", "fields"];
 
-/// The only parameter of a Gemini-style request that is forwarded.
+/// The only query parameter of a Gemini-style request that is forwarded.
 const ALT: &str = "alt";
 
-/// Checks that the query of a Gemini-style request has no parameter that changes the answer, except `alt`, which chooses its
-/// form.
+/// Checks the query of a Gemini-style request: `alt`, which chooses the form of the answer, is the only parameter that may change
+/// the answer.
 ///
 /// # Errors
-/// The query has such a parameter, or an `alt` that the operation does not support. The error is the message to the client.
+/// The query has another such parameter, or an `alt` that the operation does not support. The error is the message to the client.
 pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(), String> {
     if !operation.has_model_in_path() {
         return Ok(());
@@ -177,20 +180,20 @@ pub(crate) fn check_query(operation: Operation, query: Option<&str>) -> Result<(
         .split('&')
         .map(|pair| decode_query_text(parameter_name(pair)));
     if let Some(name) = names.find(|name| ANSWER_CHANGING_PARAMETERS.contains(&name.as_str())) {
-        return Err(format!("`{name}` is not offered here, leave it out"));
+        return Err(format!("the query parameter `{name}` is not supported: leave it out"));
     }
     let streams = operation == Operation::StreamGenerateContent;
     match query_value(query, ALT)?.as_deref() {
         None | Some("json") => Ok(()),
         Some("sse") if streams => Ok(()),
-        Some(_) if streams => Err("`alt` is neither `sse` nor `json`".to_owned()),
-        Some(_) => Err("`alt` can only be `json` here; `sse` goes with streamGenerateContent".to_owned()),
+        Some(_) if streams => Err("the query parameter `alt` must be `sse` or `json`".to_owned()),
+        Some(_) => Err("the query parameter `alt` must be `json`; `sse` is for streamGenerateContent".to_owned()),
     }
 }
 
-/// The part of a checked query that goes to the provider, each parameter as it is written. For a Gemini-style request, only
-/// `alt`; for others, all parameters except withheld ones (`is_withheld_parameter`) and those that contain the client's key.
-/// `None`: no query.
+/// Returns the part of a checked query that is forwarded to the provider; `None` if nothing of it is. Of a Gemini-style request,
+/// only `alt` is forwarded. Of other requests, all parameters are, except those for which [`is_withheld_parameter`] is true and
+/// those that contain the client's key. Each parameter stays as it was written.
 pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &PresentedKey<'_>) -> Option<String> {
     let passes = |pair: &&str| match operation.has_model_in_path() {
         true => decode_query_text(parameter_name(pair)) == ALT,
@@ -202,8 +205,7 @@ pub(crate) fn forwarded_query(operation: Operation, query: Option<&str>, key: &P
 
 /// Whether `text` contains `secret`, byte for byte. An empty secret is never contained.
 ///
-/// Building a searcher for the secret would cost more than searching all texts of a request, most of which are shorter than the
-/// secret.
+/// Most texts of a request are shorter than the secret, so building a searcher for the secret would cost more than this search.
 pub(crate) fn contains_secret(text: &[u8], secret: &[u8]) -> bool {
     let Some((first, last_start)) = secret.first().zip(text.len().checked_sub(secret.len())) else {
         return false;
@@ -376,7 +378,7 @@ mod tests {
         assert!(check_query(Operation::Messages, Some("alt=anything&fields=a")).is_ok());
         assert_eq!(
             check_query(Operation::GenerateContent, Some("%24fields=a")),
-            Err("`$fields` is not offered here, leave it out".to_owned())
+            Err("the query parameter `$fields` is not supported: leave it out".to_owned())
         );
     }
 

@@ -1,4 +1,4 @@
-//! Keys as the store has them: id, record and rotation, never the text itself.
+//! Keys as the store has them: their ids, records and rotations, but never the keys in clear.
 
 #[cfg(test)]
 mod tests;
@@ -19,57 +19,58 @@ use crate::domain::keys::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum KeyState {
-    /// The key works.
+    /// The key works, unless it has expired.
     Active,
     /// The key was revoked permanently.
     Revoked {
-        /// The time, in seconds since the Unix epoch.
+        /// The time of the revocation, in seconds since the Unix epoch.
         at: i64,
     },
 }
 
-/// The record of a key.
+/// The stored record of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
-    /// The public identifier.
+    /// The key's public identifier.
     pub id: KeyId,
-    /// The name that its owner gave it.
+    /// The key's display name.
     pub name: String,
-    /// The account that pays.
+    /// The account that pays for the key's requests.
     pub account: SmolStr,
-    /// When it was created, in seconds since the Unix epoch.
+    /// The time at which the key was created, in seconds since the Unix epoch.
     pub created_at: i64,
-    /// When the key expires, in seconds since the Unix epoch; `None`: never. It does not work in that second.
+    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires. In that second it no
+    /// longer works.
     pub expires_at: Option<i64>,
-    /// The models the key may use, by public name; `None`: all. An empty list allows none.
+    /// The public names of the models that the key may request; `None` for all. An empty list allows no model.
     pub models: Option<Vec<String>>,
     /// Whether the key is active or revoked.
     #[serde(flatten)]
     pub state: KeyState,
-    /// The last characters of the key's random part, so that people can recognise the key.
+    /// The last characters of the key's random part, by which users recognise the key.
     pub hint: String,
-    /// Counts the changes to this record.
+    /// The number of changes to this record.
     pub revision: u64,
-    /// Its quota and rate limits.
+    /// The key's quota and rate limits.
     #[serde(default)]
     pub terms: KeyTerms,
-    /// The previous text, if the last rotation had an overlap. A version of weir that does not know this field drops it, which
-    /// ends that text.
+    /// The previous secret, if the last rotation had an overlap. A version of weir without this field drops it, which ends that
+    /// secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<PreviousKeyText>,
-    /// When the present text was made, in seconds since the Unix epoch, if it is not the key's first one.
+    /// The time at which the current secret was created, in seconds since the Unix epoch; `None` if it is the key's first secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_since: Option<i64>,
 }
 
-/// Why a known key does not work.
+/// Why a stored key does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyInvalid {
     /// The key was revoked.
     #[error("the key has been revoked")]
     Revoked,
-    /// The presented text was replaced by a rotation, and its overlap has ended.
-    #[error("the key was rotated, and its old text has ended")]
+    /// The presented secret was replaced by a rotation, and the rotation's overlap is over.
+    #[error("the key was rotated, and its old secret has ended")]
     Replaced,
     /// The key has expired.
     #[error("the key has expired")]
@@ -77,7 +78,8 @@ pub enum KeyInvalid {
 }
 
 impl KeyRecord {
-    /// Whether the key works with this text at `now_unix`. A revocation takes precedence over the other errors.
+    /// Checks whether the key works with the secret with this digest at `now_unix`, in seconds since the Unix epoch. A revocation
+    /// takes precedence over other errors.
     pub fn check(&self, text: &KeyDigest, now_unix: i64) -> Result<(), KeyInvalid> {
         match (self.state, self.expires_at) {
             (KeyState::Revoked { .. }, _) => Err(KeyInvalid::Revoked),
@@ -87,18 +89,19 @@ impl KeyRecord {
         }
     }
 
-    /// Whether this is the key's previous text, and it has ended.
+    /// Whether this is the digest of the key's previous secret, and that secret has ended.
     pub fn is_ended_text(&self, text: &KeyDigest, now_unix: i64) -> bool {
         let former = self.former.as_ref();
         former.is_some_and(|former| former.digest == *text && !former.is_valid(now_unix))
     }
 
-    /// The digest of the previous text, if it is still recorded.
+    /// Returns the digest of the previous secret, even if it has ended; `None` if the record has no previous secret.
     pub fn former_digest(&self) -> Option<KeyDigest> {
         self.former.as_ref().map(|former| former.digest)
     }
 
-    /// The record after a rotation, at the next revision. `before` is the text that is replaced; an older one ends.
+    /// Returns the record after a rotation, with the next revision. `before` is the digest of the secret that is replaced. An
+    /// older secret ends.
     pub fn rotated(&self, before: &KeyDigest, rotation: &Rotation) -> Self {
         let former = rotation.overlap_until.map(|until| PreviousKeyText {
             digest: *before,
@@ -114,7 +117,7 @@ impl KeyRecord {
         }
     }
 
-    /// The record after the previous text was ended early; unchanged without a previous text.
+    /// Returns the record after the previous secret was ended early; unchanged if there is no previous secret.
     pub fn overlap_ended(&self) -> Self {
         match self.former {
             None => self.clone(),
@@ -127,7 +130,7 @@ impl KeyRecord {
         }
     }
 
-    /// The record after a revocation at `at`; unchanged if it is already revoked.
+    /// Returns the record after a revocation at `at`, in seconds since the Unix epoch; unchanged if the key is already revoked.
     pub fn revoked(&self, at: i64) -> Self {
         match self.state {
             KeyState::Revoked { .. } => self.clone(),
@@ -139,8 +142,9 @@ impl KeyRecord {
         }
     }
 
-    /// The record to store after the key was seen as `told` elsewhere; `None`: this record stays. The higher revision wins, and
-    /// a revocation on either side wins over every revision, because it is permanent.
+    /// Merges this record with `told`, the record of the same key from another place. Returns the record to store, or `None` if
+    /// this record stays. The higher revision wins. A revocation in either record wins over every revision, because it is
+    /// permanent.
     pub fn merged_with(&self, told: &Self) -> Option<Self> {
         let is_newer = told.revision > self.revision;
         let later = if is_newer { told } else { self };
@@ -148,7 +152,7 @@ impl KeyRecord {
             .into_iter()
             .find(|state| matches!(state, KeyState::Revoked { .. }));
         match (later.state, revoked) {
-            // This combination is new, so it gets a revision higher than both.
+            // Neither side has this combination, so it gets a revision higher than both.
             (KeyState::Active, Some(state)) => Some(Self {
                 state,
                 revision: later.revision.saturating_add(1),
@@ -158,7 +162,7 @@ impl KeyRecord {
         }
     }
 
-    /// Whether the key may use the model of this public name.
+    /// Whether the key may request the model with this public name.
     pub fn allows_model(&self, model: &str) -> bool {
         self.models
             .as_ref()
@@ -166,31 +170,32 @@ impl KeyRecord {
     }
 }
 
-/// A key with its last use.
+/// A key with its digest, its record and its last use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
-    /// The digest under which the key is found.
+    /// The digest of the current secret, under which the key is found.
     pub digest: KeyDigest,
     /// The key's record.
     pub record: KeyRecord,
-    /// When it was last used, in seconds since the Unix epoch, up to some seconds late; `None`: never.
+    /// The time at which the key was last used, in seconds since the Unix epoch; `None` if never. It is recorded some seconds
+    /// late.
     pub last_used: Option<i64>,
 }
 
 impl KeyView {
-    /// Whether this is the key's present text, or its previous one while that is valid.
+    /// Whether this is the digest of the key's current secret, or of its previous one while that is valid.
     pub(crate) fn has_text(&self, digest: &KeyDigest, now_unix: i64) -> bool {
         let former = self.record.former.as_ref();
         self.digest == *digest || former.is_some_and(|former| former.digest == *digest && former.is_valid(now_unix))
     }
 
-    /// The digests of its texts: the present one, then the previous one.
+    /// Returns the digests of the key's secrets: first the current one, then the previous one, if the record has it.
     pub(crate) fn digests(&self) -> impl Iterator<Item = KeyDigest> {
         std::iter::once(self.digest).chain(self.record.former_digest())
     }
 
-    /// The key to store after it was seen as `told` with this digest elsewhere, by the rules of [`KeyRecord::merged_with`]; `None`:
-    /// this one stays. The text is that of the higher revision.
+    /// Merges this key with `told`, the record of the same key from another place, by the rules of [`KeyRecord::merged_with`].
+    /// Returns the key to store, or `None` if this key stays. The secret of the higher revision wins; `digest` is that of `told`.
     pub(crate) fn merged_with(&self, digest: &KeyDigest, told: &KeyRecord) -> Option<Self> {
         let is_newer = told.revision > self.record.revision;
         Some(Self {
@@ -204,7 +209,7 @@ impl KeyView {
 const KEY_ID_START: &str = "key_";
 const KEY_ID_RANDOM_CHARS: usize = 16;
 
-/// The public identifier of a key: `key_` and 16 base 62 characters. It grants nothing and may be logged.
+/// The public identifier of a key: `key_` and 16 base 62 characters. It authenticates nobody, so it may be logged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyId(SmolStr);
@@ -218,7 +223,7 @@ impl KeyId {
         ))
     }
 
-    /// Derives an id from a digest; equal digests give equal ids.
+    /// Derives an id from a digest. Equal digests give equal ids.
     pub(crate) fn from_digest(digest: &[u8; 32]) -> Self {
         let bytes = digest.iter().take(KEY_ID_RANDOM_CHARS);
         let random: String = bytes.map(|byte| base62_digit(u32::from(*byte) % 62)).collect();
@@ -235,7 +240,7 @@ impl KeyId {
         }
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -269,47 +274,49 @@ impl TryFrom<String> for KeyId {
     }
 }
 
-/// The text is not a key id. The error does not repeat it, because somebody may have pasted the key instead of its id.
+/// The error that a string is not a key id. It does not repeat the string, because somebody may have pasted a key instead of its
+/// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a key id is `key_` and 16 letters or digits, as `weir key list` shows it")]
+#[error("give a key id: `key_` and 16 letters or digits, as `weir key list` displays it")]
 pub struct KeyIdError;
 
-/// The default overlap, in which the previous text stays valid, in seconds: a day, to deploy the new text wherever the key is
-/// used.
+/// The default overlap, for which the previous secret stays valid, in seconds. It is a day, in which the new secret can be
+/// deployed wherever the key is used.
 pub(crate) const OVERLAP_DEFAULT_SECONDS: u64 = 24 * 3600;
 /// The maximum overlap, in seconds: 30 days.
 pub(crate) const OVERLAP_MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// How long a repeated request with the same seed gets the same key text again, in seconds: the first response may have been
+/// For how many seconds a repeated request with the same seed gets the same secret again, because the first answer may have been
 /// lost.
 pub(crate) const REPEATED_TEXT_SECONDS: i64 = 120;
 
-/// A new text for a key.
+/// The replacement of a key's secret by a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// The digest of the new text.
+    /// The digest of the new secret.
     pub digest: KeyDigest,
-    /// The last characters of its random part.
+    /// The last characters of the new secret's random part, by which users recognise the key.
     pub hint: String,
     /// The time of the rotation, in seconds since the Unix epoch.
     pub at: i64,
-    /// When the previous text ends, in seconds since the Unix epoch; `None`: at once. It is no longer valid in that second.
+    /// The time at which the previous secret ends, in seconds since the Unix epoch; `None` if it ends at once. In that second it
+    /// is no longer valid.
     pub overlap_until: Option<i64>,
 }
 
-/// The text that a key had before its last rotation. It is valid until its end, like the present text.
+/// The secret that a key had before its last rotation. Until it ends, it works like the current secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreviousKeyText {
-    /// The digest of the text.
+    /// The digest of the previous secret.
     pub digest: KeyDigest,
-    /// The last characters of its random part.
+    /// The last characters of the previous secret's random part, by which users recognise it.
     pub hint: String,
-    /// When it ends, in seconds since the Unix epoch. It is no longer valid in that second.
+    /// The time at which the previous secret ends, in seconds since the Unix epoch. In that second it is no longer valid.
     pub until: i64,
 }
 
 impl PreviousKeyText {
-    /// Whether it is still valid at `now_unix`.
+    /// Whether the previous secret is still valid at `now_unix`.
     pub fn is_valid(&self, now_unix: i64) -> bool {
         now_unix < self.until
     }

@@ -1,4 +1,5 @@
-//! Secrets and service keys. Neither can be printed by accident; keys can be checked offline and are stored only as digests.
+//! Secrets and service keys. Neither can be printed by accident. The format of a key can be checked offline, and only its digest
+//! is stored.
 
 #[cfg(test)]
 mod tests;
@@ -11,33 +12,33 @@ use rand::{CryptoRng, RngExt};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// Maximum length of a key prefix, in characters.
+/// The maximum length of the prefix of service keys, in characters.
 pub(crate) const KEY_PREFIX_CHARS_MAX: usize = 16;
-/// The random part of a service key, in base 62 characters: 43 of them carry 256 bits.
+/// The length of a service key's random part: 43 base 62 characters carry 256 bits.
 pub(crate) const KEY_RANDOM_CHARS: usize = 43;
-/// The checksum of a service key, in base 62 characters: 6 of them hold any 32-bit number.
+/// The length of a service key's checksum: 6 base 62 characters hold any 32-bit number.
 pub(crate) const KEY_CHECKSUM_CHARS: usize = 6;
-/// How many characters of the random part are shown as the hint.
+/// The length of a key's hint, by which users recognise the key: the last characters of its random part.
 pub(crate) const KEY_HINT_CHARS: usize = 4;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A credential for a provider or a store. It has no `Display`, and its `Debug` does not show it.
+/// A credential for a provider or a store. It has no `Display`, and its `Debug` does not reveal it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a credential as read from its source.
+    /// Wraps a credential as it was read from its source.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The credential itself, for the one place that sends it.
+    /// Returns the credential in clear, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether the credential is empty: its source exists but has no content.
+    /// Whether the credential is empty, because its source exists but has no content.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -49,12 +50,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The word that every service key of one installation begins with: 1 to 16 characters of `a-z0-9`.
+/// The word with which every service key of an installation begins: 1 to 16 characters of `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyPrefix(String);
 
 impl KeyPrefix {
-    /// Checks a configured prefix.
+    /// Checks a prefix from the configuration.
     pub(crate) fn new(text: &str) -> Result<Self, KeyPrefixError> {
         let fits = (1..=KEY_PREFIX_CHARS_MAX).contains(&text.len());
         if fits
@@ -68,7 +69,7 @@ impl KeyPrefix {
         }
     }
 
-    /// The prefix as configured.
+    /// Returns the prefix as in the configuration.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -86,7 +87,7 @@ impl fmt::Display for KeyPrefix {
     }
 }
 
-/// A configured key prefix that is not allowed.
+/// The error that a prefix in the configuration is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("key prefix {text:?} is not usable, give 1 to {KEY_PREFIX_CHARS_MAX} characters of a-z and 0-9")]
 pub(crate) struct KeyPrefixError {
@@ -96,22 +97,22 @@ pub(crate) struct KeyPrefixError {
 /// Why a text is not a service key. The error never repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum KeyFormatError {
-    /// It does not begin with the installation's prefix and a hyphen.
-    #[error("the key does not begin with this service's prefix")]
+    /// The text does not begin with the installation's prefix and a hyphen.
+    #[error("the key does not begin with the prefix of this service's keys")]
     Prefix,
-    /// What follows the prefix is too short or too long.
+    /// The part after the prefix is too short or too long.
     #[error("the key has the wrong length")]
     Length,
-    /// What follows the prefix has characters outside `0-9A-Za-z`.
-    #[error("the key has characters that no key has")]
+    /// The part after the prefix has characters outside `0-9A-Za-z`.
+    #[error("the key has other characters than letters and digits")]
     Alphabet,
-    /// The checksum does not match: a typing error, or a made-up key.
+    /// The checksum does not match, because of a typing error or because the key was made up.
     #[error("the key's checksum does not match")]
     Checksum,
 }
 
-/// The full text of a service key: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before
-/// it, zero padded. The text exists while a request runs and while a new key is shown once, and is never stored.
+/// A service key in clear: `<prefix>-<43 base62><6 base62 checksum>`. The checksum is the CRC32 of everything before it, zero
+/// padded. A key exists in this form only while a request runs and while a new key is displayed once. It is never stored.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServiceKey {
     text: String,
@@ -126,7 +127,7 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// Derives a key from a seed and a purpose; the same inputs give the same key.
+    /// Derives a key from a seed and a purpose. The same prefix, seed and purpose give the same key.
     pub(crate) fn from_seed(prefix: &KeyPrefix, seed: &[u8], purpose: &str) -> Self {
         let mut text = format!("{prefix}-{}", derived_base62(KEY_RANDOM_CHARS, seed, purpose));
         let checksum = checksum_of(&text);
@@ -134,8 +135,8 @@ impl ServiceKey {
         Self { text }
     }
 
-    /// Checks form and checksum offline, so that a mistyped key costs no store call. The checksum does not stop made-up keys,
-    /// because anybody can compute it.
+    /// Parses a key and checks its format and checksum offline, so that a mistyped key costs no call to the store. The checksum
+    /// does not stop made-up keys, because anybody can compute it.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Result<Self, KeyFormatError> {
         let (before, rest) = text.split_once('-').ok_or(KeyFormatError::Prefix)?;
         if before != prefix.as_str() {
@@ -156,23 +157,23 @@ impl ServiceKey {
         Ok(Self { text: text.to_owned() })
     }
 
-    /// The full text, for showing a new key once.
+    /// Returns the key in clear, to display a new key once.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The random part, without prefix and checksum.
+    /// Returns the random part, without prefix and checksum.
     pub(crate) fn random(&self) -> &str {
         let (_, rest) = self.text.split_once('-').unwrap_or_default();
         rest.get(..KEY_RANDOM_CHARS).unwrap_or(rest)
     }
 
-    /// The digest by which the store knows the key.
+    /// Returns the digest under which the store finds the key.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.text.as_bytes()).into())
     }
 
-    /// The last characters of the random part, so that people can recognise the key.
+    /// Returns the last characters of the random part, by which users recognise the key.
     pub(crate) fn hint(&self) -> String {
         let end = self.text.len().saturating_sub(KEY_CHECKSUM_CHARS);
         self.text
@@ -188,8 +189,8 @@ impl fmt::Debug for ServiceKey {
     }
 }
 
-/// SHA-256 of a key's full text. It does not reveal the text. `Debug` shows only its beginning, so that logs cannot be matched
-/// against a store.
+/// The SHA-256 of a key, which does not reveal the key. `Debug` writes only its beginning, so that logs cannot be matched against
+/// a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyDigest([u8; 32]);
@@ -204,12 +205,12 @@ impl TryFrom<String> for KeyDigest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::from_hex(&text).ok_or("a digest is 64 hexadecimal digits in lower case")
+        Self::from_hex(&text).ok_or("the digest is not 64 lower-case hexadecimal digits")
     }
 }
 
 impl KeyDigest {
-    /// A digest from its 32 bytes.
+    /// Creates a digest from its 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -218,7 +219,7 @@ impl KeyDigest {
         &self.0
     }
 
-    /// 64 lower-case hexadecimal digits.
+    /// Formats the digest as 64 lower-case hexadecimal digits.
     pub fn to_hex(self) -> String {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let digit = |nibble: u8| HEX.get(usize::from(nibble)).map_or('0', |&byte| char::from(byte));
@@ -228,7 +229,8 @@ impl KeyDigest {
             .collect()
     }
 
-    /// Parses exactly what [`KeyDigest::to_hex`] writes, so that each digest has one text.
+    /// Parses exactly the form that [`KeyDigest::to_hex`] writes, so that each digest has a single text form. `None` for any
+    /// other text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let nibble = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -254,7 +256,7 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// Draws `chars` characters, each evenly distributed over the 62.
+/// Draws `chars` base 62 characters, each of the 62 with the same probability.
 pub(crate) fn random_base62(chars: usize, rng: &mut impl CryptoRng) -> String {
     (0..chars).map(|_| base62_digit(rng.random_range(0..62))).collect()
 }
@@ -269,9 +271,8 @@ fn checksum_of(text: &str) -> String {
     digits.iter().collect()
 }
 
-/// Derives `chars` base 62 characters from a seed and a purpose; the same inputs give the same characters. They come from
-/// HMAC-SHA-256 over a counter, without the bytes that would make some characters more frequent, so they do not depend on the
-/// generator of any crate.
+/// Derives `chars` base 62 characters from a seed and a purpose. The same inputs give the same characters, with any version of
+/// any crate: they are the bytes of HMAC-SHA-256 over a counter, without the bytes that would make some characters more frequent.
 pub(crate) fn derived_base62(chars: usize, seed: &[u8], purpose: &str) -> String {
     let mut digits = String::new();
     for block in 0_u64.. {
@@ -298,10 +299,10 @@ pub(super) fn base62_digit(value: u32) -> char {
         .map_or('0', |&byte| char::from(byte))
 }
 
-/// The prefix of a secret in base64.
+/// The prefix of a webhook secret that is encoded in base64.
 const ENCODED: &str = "whsec_";
 
-/// Signs webhook messages.
+/// A signer of webhook messages.
 #[derive(Clone)]
 pub(crate) struct WebhookSigner(Hmac<Sha256>);
 
@@ -312,7 +313,8 @@ impl fmt::Debug for WebhookSigner {
 }
 
 impl WebhookSigner {
-    /// Uses this secret: base64 if it begins with `whsec_`, else the bytes of its text.
+    /// Creates a signer. A secret that begins with `whsec_` is decoded from base64; of any other secret, the bytes of its text
+    /// are used.
     ///
     /// # Errors
     /// The text after `whsec_` is not base64. The error does not repeat the secret.
@@ -323,13 +325,13 @@ impl WebhookSigner {
                 .map_err(|_| format!("the text after `{ENCODED}` is not base64"))?,
             None => secret.expose().as_bytes().to_vec(),
         };
-        // HMAC takes a key of any length, so this does not fail.
+        // HMAC accepts a key of any length, so this does not fail.
         Hmac::new_from_slice(&bytes)
             .map(Self)
             .map_err(|error| error.to_string())
     }
 
-    /// The headers of a message. `time` is in seconds since the Unix epoch.
+    /// Returns the signature headers of a message. `time` is in seconds since the Unix epoch.
     pub(crate) fn headers(&self, id: &str, time: i64, body: &[u8]) -> [(&'static str, String); 3] {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{time}.").as_bytes());

@@ -1,27 +1,27 @@
-//! The limits of keys and accounts, and the thresholds of notices.
+//! The limits of keys and accounts, and the thresholds at which notices about quotas are sent.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::domain::money::NanoUsd;
 
-/// When a quota resets; always at 00:00 UTC.
+/// The period after which a quota resets. A reset is always at 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaReset {
-    /// Never.
+    /// The quota never resets.
     #[default]
     None,
-    /// Every day.
+    /// The quota resets every day.
     Daily,
-    /// Every Monday.
+    /// The quota resets every Monday.
     Weekly,
-    /// On the first of every month.
+    /// The quota resets on the first day of every month.
     Monthly,
 }
 
 impl QuotaReset {
-    /// The name on the command line.
+    /// Returns the name that is used on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -32,9 +32,9 @@ impl QuotaReset {
     }
 }
 
-/// The text is not one of the choices.
+/// The error that a string is not one of the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("it is not one of the choices")]
+#[error("the value is not one of the choices")]
 pub struct UnknownChoice;
 
 impl std::str::FromStr for QuotaReset {
@@ -48,19 +48,19 @@ impl std::str::FromStr for QuotaReset {
     }
 }
 
-/// What happens to a running answer whose hold cannot grow any more.
+/// What happens to a running answer when its hold cannot grow because the key's quota or the balance is used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// It may finish, within the [`FinishFactor`], and is charged in full.
+    /// The answer may finish, up to the limit of the [`FinishFactor`], and is charged in full.
     #[default]
     Finish,
-    /// It ends with the protocol's in-band error.
+    /// The answer is cut off with the protocol's in-band error.
     Cut,
 }
 
 impl OnExhausted {
-    /// The name on the command line.
+    /// Returns the name that is used on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Finish => "finish",
@@ -80,29 +80,30 @@ impl std::str::FromStr for OnExhausted {
     }
 }
 
-/// How many times the key's allowance one answer may cost before it is cut, if the key's answers may finish.
+/// The maximum cost of an answer that may finish after the quota is used up. It is a multiple of the key's quota or, for a key
+/// without a quota, of the account's balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FinishFactor(Option<u32>);
 
 impl FinishFactor {
-    /// The largest factor.
+    /// The largest finish factor.
     pub const MAX: u32 = 1_000;
-    /// No limit: an answer is never cut.
+    /// No limit: an answer is never cut off.
     pub const NONE: Self = Self(None);
 
-    /// A factor from 1 to [`FinishFactor::MAX`]; `None` for any other number.
+    /// Creates a factor from 1 to [`FinishFactor::MAX`]; `None` for any other number.
     pub fn new(factor: u64) -> Option<Self> {
         let factor = u32::try_from(factor).ok()?;
         (1..=Self::MAX).contains(&factor).then_some(Self(Some(factor)))
     }
 
-    /// The factor; `None` without a limit.
+    /// Returns the factor; `None` if there is no limit.
     pub const fn get(self) -> Option<u32> {
         self.0
     }
 
-    /// The amount times the factor, at most [`NanoUsd::MAX`]; `None` without a limit.
+    /// Returns the amount times the factor, at most [`NanoUsd::MAX`]; `None` if there is no limit.
     pub fn times(self, amount: NanoUsd) -> Option<NanoUsd> {
         let nanos = amount.nanos().saturating_mul(i64::from(self.0?));
         Some(NanoUsd::from_nanos(nanos).min(NanoUsd::MAX))
@@ -120,19 +121,19 @@ impl Default for FinishFactor {
     }
 }
 
-/// Which state at a provider a request may refer to: an earlier response, a conversation, a container, a file.
+/// The state at a provider that a request may refer to. Such state is an earlier response, a conversation, a container or a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
-    /// State that requests of the account have created.
+    /// Only state that requests of the same account have created.
     #[default]
     Own,
-    /// Anything that the operator's credential reaches at the provider, including state of other accounts.
+    /// Any state that the operator's credential can access at the provider, including state of other accounts.
     Any,
 }
 
 impl ProviderState {
-    /// The name on the command line.
+    /// Returns the name that is used on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -152,85 +153,86 @@ impl std::str::FromStr for ProviderState {
     }
 }
 
-/// Rate and concurrency limits; `None` means unlimited.
+/// The rate and concurrency limits of a key or an account; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RateLimits {
-    /// Requests per minute.
+    /// The maximum number of requests per minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpm: Option<u64>,
-    /// Tokens per minute, input and output.
+    /// The maximum number of tokens per minute, input and output together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpm: Option<u64>,
-    /// Concurrent requests.
+    /// The maximum number of concurrent requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u64>,
 }
 
 impl RateLimits {
-    /// Maximum limit of each kind. It keeps all numbers of a rate limit below 2^53.
+    /// The largest value of each limit. With it, all numbers in the computation of rates are below 2^53.
     pub const MAX: u64 = 1_000_000_000;
 }
 
-/// A key's quota and rate limits.
+/// The quota, the rate limits and the notices of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyTerms {
-    /// The amount it may spend per period; `None`: unlimited.
+    /// The key's quota: the maximum amount that it may spend per period; `None` if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<NanoUsd>,
-    /// When the quota resets.
+    /// The period after which the quota resets.
     #[serde(default)]
     pub reset: QuotaReset,
-    /// What happens when the quota is used up during an answer.
+    /// What happens to a running answer when the quota is used up.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
-    /// The maximum cost of an answer that may finish.
+    /// The maximum cost of an answer that may finish after the quota is used up.
     #[serde(default, skip_serializing_if = "FinishFactor::is_default")]
     pub finish_factor: FinishFactor,
-    /// The parts of the quota at which a notice is sent; `None`: those of the account, else of the configuration.
+    /// The percentages of the quota at which notices are sent; `None` for those of the account, or else those in the
+    /// configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
-    /// Rate and concurrency limits.
+    /// The key's rate and concurrency limits.
     #[serde(flatten)]
     pub rates: RateLimits,
 }
 
 impl KeyTerms {
-    /// Whether a reset is set without a quota.
+    /// Whether a reset period is set although the key has no quota.
     pub fn has_reset_without_quota(&self) -> bool {
         self.reset != QuotaReset::None && self.quota.is_none()
     }
 }
 
-/// The limits of an account.
+/// The rate limits of an account, and its settings for notices and for state at providers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccountTerms {
-    /// A balance at or below this counts as low; `None`: it never does.
+    /// The balance at or below which the account's balance counts as low; `None` if it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_balance: Option<NanoUsd>,
-    /// Which state at providers its requests may refer to.
+    /// The state at providers that the account's requests may refer to.
     #[serde(default)]
     pub provider_state: ProviderState,
-    /// The parts of its keys' quotas at which a notice is sent; `None`: those of the configuration.
+    /// The percentages of its keys' quotas at which notices are sent; `None` for those in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<Thresholds>,
-    /// Rate and concurrency limits.
+    /// The account's rate and concurrency limits.
     #[serde(flatten)]
     pub rates: RateLimits,
 }
 
-/// A change of [`RateLimits`]. `None` keeps a limit, `Some(None)` removes it.
+/// A change of [`RateLimits`]. `None` leaves a limit as it is, and `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitsChange {
-    /// Changes the requests per minute.
+    /// The new maximum of requests per minute.
     pub rpm: Option<Option<u64>>,
-    /// Changes the tokens per minute.
+    /// The new maximum of tokens per minute.
     pub tpm: Option<Option<u64>>,
-    /// Changes the concurrent requests.
+    /// The new maximum of concurrent requests.
     pub concurrency: Option<Option<u64>>,
 }
 
 impl RateLimitsChange {
-    /// The limits after the change.
+    /// Returns the limits after the change.
     #[must_use]
     pub fn apply(self, rates: RateLimits) -> RateLimits {
         RateLimits {
@@ -241,25 +243,25 @@ impl RateLimitsChange {
     }
 }
 
-/// A change of [`KeyTerms`]. `None` keeps a value.
+/// A change of [`KeyTerms`]. `None` leaves a value as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyTermsChange {
-    /// Changes the quota; `Some(None)` removes it.
+    /// The new quota; `Some(None)` removes the quota.
     pub quota: Option<Option<NanoUsd>>,
-    /// Changes when the quota resets.
+    /// The new period after which the quota resets.
     pub reset: Option<QuotaReset>,
-    /// Changes what happens when the quota is used up during an answer.
+    /// The new choice what happens to a running answer when the quota is used up.
     pub on_exhausted: Option<OnExhausted>,
-    /// Changes the maximum cost of an answer that may finish.
+    /// The new maximum cost of an answer that may finish after the quota is used up.
     pub finish_factor: Option<FinishFactor>,
-    /// Changes the parts of the quota at which a notice is sent; `Some(None)`: those of account or configuration.
+    /// The new percentages of the quota at which notices are sent; `Some(None)` for those of the account or the configuration.
     pub notify: Option<Option<Thresholds>>,
-    /// Changes rate and concurrency limits.
+    /// The change of rate and concurrency limits.
     pub rates: RateLimitsChange,
 }
 
 impl KeyTermsChange {
-    /// The limits after the change.
+    /// Returns the key's terms after the change.
     #[must_use]
     pub fn apply(self, terms: KeyTerms) -> KeyTerms {
         KeyTerms {
@@ -273,21 +275,21 @@ impl KeyTermsChange {
     }
 }
 
-/// A change of [`AccountTerms`]. `None` keeps a value.
+/// A change of [`AccountTerms`]. `None` leaves a value as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AccountTermsChange {
-    /// Changes the balance that counts as low; `Some(None)` removes it.
+    /// The new balance at or below which the account's balance counts as low; `Some(None)` removes it.
     pub low_balance: Option<Option<NanoUsd>>,
-    /// Changes which state at providers its requests may refer to.
+    /// The new choice of the state at providers that the account's requests may refer to.
     pub provider_state: Option<ProviderState>,
-    /// Changes the parts of its keys' quotas at which a notice is sent; `Some(None)`: those of the configuration.
+    /// The new percentages of quotas at which notices are sent; `Some(None)` for those in the configuration.
     pub notify: Option<Option<Thresholds>>,
-    /// Changes rate and concurrency limits.
+    /// The change of rate and concurrency limits.
     pub rates: RateLimitsChange,
 }
 
 impl AccountTermsChange {
-    /// The limits after the change.
+    /// Returns the account's terms after the change.
     #[must_use]
     pub(crate) fn apply(self, terms: AccountTerms) -> AccountTerms {
         AccountTerms {
@@ -299,23 +301,23 @@ impl AccountTermsChange {
     }
 }
 
-/// The parts that ledgers record, in percent. The key, else its account, else the node's configuration chooses which of them
-/// send a notice.
+/// All percentages of a quota at which a notice can be sent. Ledgers record when each is reached. The key, or else its account,
+/// or else the configuration chooses which of them send a notice.
 pub(crate) const PERCENTS: [u8; 6] = [50, 75, 80, 90, 95, 100];
 
-/// A subset of [`PERCENTS`].
+/// The percentages of a quota at which notices are sent: a subset of [`PERCENTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Thresholds {
-    /// One bit for each of [`PERCENTS`], the lowest bit for the first.
+    /// The chosen percentages. Each of [`PERCENTS`] has a bit, the first the lowest.
     chosen: u8,
 }
 
 impl Thresholds {
-    /// The thresholds with these parts, given in any order.
+    /// Creates the set of these percentages, given in any order.
     ///
     /// # Errors
-    /// The first part that is not in [`PERCENTS`].
+    /// Returns the first percentage that is not in [`PERCENTS`].
     pub(crate) fn of(percents: impl IntoIterator<Item = u64>) -> Result<Self, u64> {
         let mut chosen = 0;
         for percent in percents {
@@ -325,19 +327,19 @@ impl Thresholds {
         Ok(Self { chosen })
     }
 
-    /// Whether this part is one of the thresholds.
+    /// Whether the set contains this percentage.
     pub(crate) fn contains(self, percent: u8) -> bool {
         self.percents().any(|chosen| chosen == percent)
     }
 
-    /// The parts, in ascending order.
+    /// Returns the percentages in ascending order.
     pub(crate) fn percents(self) -> impl Iterator<Item = u8> {
         let places = PERCENTS.into_iter().enumerate();
         places.filter_map(move |(place, percent)| (self.chosen & (1 << place) != 0).then_some(percent))
     }
 }
 
-/// Parts that only a later version of weir knows are ignored.
+/// Ignores percentages that only a later version of weir has.
 impl From<Vec<u8>> for Thresholds {
     fn from(percents: Vec<u8>) -> Self {
         let known = percents.into_iter().filter(|percent| PERCENTS.contains(percent));

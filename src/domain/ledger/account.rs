@@ -1,47 +1,51 @@
-//! The reference model of one account: what every ledger store does, without any engine. Engines in another language follow
-//! the same rules to the letter, in integers that a double represents exactly.
+//! The reference model of one account: what every ledger store does, without any storage engine. Engines in another language
+//! follow the same rules to the letter, with integers that a double represents exactly.
 //!
-//! **Amounts.** Incoming amounts are clamped to ±[`NanoUsd::MAX`], and so is every sum. Negative estimates and charges count
-//! as zero.
+//! **Amounts.** Incoming amounts are clamped to ±[`NanoUsd::MAX`], and so is every sum. Negative estimates and charges are
+//! treated as zero.
 //!
 //! **Existence.** An account is created by the first step applied to it, or by its first [`AccountRecord`]. Until then it has no
-//! keys and no holds. `created_at` is the time of the first [`AccountChange::Open`] that arrives, 0 before.
+//! keys and no holds. `created_at` is the time of the first [`AccountChange::Open`] that arrives; it is 0 before.
 //!
-//! **Keys** are mirrored: revision, revocation, expiry, terms. [`Account::admit`] works in this order: (1) it drops the nodes
-//! whose lease has lapsed; (2) for a request that has a hold it returns that hold, and neither checks nor changes anything else;
-//! (3) it answers [`AdmitReply::StaleKey`] to a revision lower than the mirrored one; (4) a higher revision, or the first one,
-//! replaces the mirror if the account exists, even if the request is then refused; (5) all checks are made, in the order of
-//! [`Denial`], before the next write: the key's expiry is compared with `now_ms / 1000` rounded down; concurrency is checked
-//! for the key, then for the account; rates for the key's requests, the key's tokens, the account's requests, the account's
-//! tokens; (6) buckets, hold and lease are written.
+//! **Keys** are mirrored: revision, revocation, expiry and terms. [`Account::admit`] works in this order:
 //!
-//! **Remaining money** is `balance - held`, and `quota - spent - held` where the key has a quota. For the quota, `spent` is the
-//! key's counter of the current period of its reset, and `held` the sum of its holds that were admitted in that period; for the
-//! balance, `held` is the sum of all holds. If one of the two is zero or less, the request is refused, the balance first: as
-//! exhausted if the money is spent, as held if running requests hold the rest. The hold is the least of the estimate and both
-//! remainders. A top-up computes the same, with the period of the hold's admission and the present quota; it ignores the key's
-//! state, suspension and rates, and never grants zero or less.
+//! 1. It drops the nodes whose node lease has lapsed.
+//! 2. For a request that already has a hold it returns that hold, and neither checks nor changes anything else.
+//! 3. If the call's revision of the key is lower than the mirrored one, it replies [`AdmitReply::StaleKey`].
+//! 4. A higher revision, or the first one, replaces the mirror if the account exists, even if the request is then refused.
+//! 5. It makes all checks, in the order of [`Denial`], before the next write. The key's expiry is compared with `now_ms / 1000`,
+//!    rounded down. Concurrency is checked for the key, then for the account. Rates are checked for the key's requests, the key's
+//!    tokens, the account's requests, and the account's tokens.
+//! 6. It writes buckets, hold and node lease.
 //!
-//! **Running requests** are the live holds, including those of zero. The asking node's `ended_key` or `ended_account` is
-//! subtracted from its own, down to zero; holds of other nodes count in full, and so do free slots of leases. The request is
-//! refused once the count has reached the limit.
+//! **Remaining money** is `balance - held`, and `quota - spent - held` if the key has a quota. For the quota, `spent` is the
+//! key's counter of the current period of its reset, and `held` is the sum of its holds that were admitted in that period. For
+//! the balance, `held` is the sum of all holds. If one of the two remainders is zero or less, the request is refused; the balance
+//! is checked first. The denial is "exhausted" if the money is spent, and "held" if running requests hold the rest. The hold is
+//! the least of the estimate and both remainders. A top-up computes the same, with the period of the hold's admission and the
+//! current quota. It ignores the key's state, suspension and rates, and never grants zero or less.
+//!
+//! **Running requests** are the live holds, including holds of zero. `ended_key` or `ended_account` of the calling node is
+//! subtracted from that node's own holds, down to zero. The holds of other nodes count in full, and so do free slots of leases. A
+//! request is refused if the number of running requests has reached the limit.
 //!
 //! **Rates**: see [`bucket`]. **Holds and leases**: see [`holds`]. A granted hold, a granted top-up, [`Account::renew`] for a
-//! node with holds, and [`Account::lease`] for the holder set the end of the node's lease to `LEASE_MS` from now. No other call
-//! changes it.
+//! node with holds, and [`Account::lease`] for the lease's holder set the end of the node lease to `LEASE_MS` from now. No other
+//! call changes it.
 //!
-//! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one; subtracts the cost from the
-//! balance; adds it to the account's `spent` and to the key's four counters for the time of admission; and corrects those token
-//! buckets that exist. The key need not be known.
+//! **Steps** need no clock. A settlement ends the node's hold of that request, if there is one. It subtracts the cost from the
+//! balance, and adds it to the account's `spent` and to the key's four counters for the time of admission. It corrects those
+//! token buckets that exist. The account need not have the key.
 //!
 //! **Notices.** A settlement that brings a key's spending to a threshold of its quota, or the balance down to its low mark,
-//! records a notice: see [`notices`]. **Leases** of budget are holds too: see [`leasing`], and [`pace`] for their rates and
+//! records a notice: see [`notices`]. **Leases** of budget are holds, too: see [`leasing`], and [`pace`] for their rates and
 //! slots.
 //!
-//! **Operations.** An amount with an operation id is applied once per id: see [`operations`]. **Payments** count in the balance,
-//! and in the sums of their day and month: see [`PaidIn`].
+//! **Operations.** An amount with an operation id is applied once per id: see [`operations`]. **Payments** are included in the
+//! balance, and in the sums of their day and month: see [`PaidIn`].
 //!
-//! **Counters** of a key are kept by period. Those of periods that ended more than 7 days ago may be dropped, `all` never.
+//! **Counters** of a key are stored by period. Counters of periods that ended more than 7 days ago may be dropped; the counter of
+//! all spending never is.
 
 pub(crate) mod bucket;
 pub(crate) mod holds;
@@ -81,7 +85,7 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// One account with its keys and its holds. The default is an account that does not exist.
+/// An account with its keys and its holds. The default value is an account that does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     summary: Option<AccountSummary>,
@@ -93,27 +97,28 @@ pub(crate) struct Account {
     notices: Notices,
 }
 
-/// The durable part of an account, without keys and operations.
+/// The durable part of an account, without its keys and operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccountSummary {
-    /// All credits and adjustments, less all charges.
+    /// The sum of all credits and adjustments, less all charges.
     pub balance: NanoUsd,
     /// The sum of all charges.
     pub spent: NanoUsd,
-    /// Its settings by operators.
+    /// The account's settings by operators.
     pub record: AccountRecord,
-    /// When it was created, in seconds since the Unix epoch; 0 if it was charged before its creation.
+    /// The time at which the account was created, in seconds since the Unix epoch; 0 if it was charged and its creation has not
+    /// arrived yet.
     pub created_at: i64,
-    /// Payments of the latest day and month.
+    /// The payments of the most recent day and month with payments.
     #[serde(default)]
     pub paid: PaidIn,
-    /// The last applied step of each node.
+    /// The number of the last applied step of each node.
     pub watermarks: BTreeMap<NodeId, u64>,
     /// For each node, the number in its journal up to which its rows are in the daily sums.
     pub summed: BTreeMap<NodeId, u64>,
 }
 
-/// The hold and quota of a request that passes the checks, and the buckets afterwards.
+/// The hold and the quota of a request that passes all checks, and the rate buckets after its admission.
 struct CheckedAdmission {
     hold: NanoUsd,
     key: RateBuckets,
@@ -122,7 +127,7 @@ struct CheckedAdmission {
 }
 
 impl Account {
-    /// An account from its durable parts: without holds, its buckets full.
+    /// Creates an account from its durable parts. It has no holds, and its rate buckets are full.
     pub(crate) fn from_stored(
         summary: AccountSummary,
         keys: impl IntoIterator<Item = (KeyId, AccountKey)>,
@@ -136,27 +141,27 @@ impl Account {
         }
     }
 
-    /// The durable part; `None` if the account does not exist.
+    /// Returns the durable part; `None` if the account does not exist.
     pub(crate) fn summary(&self) -> Option<&AccountSummary> {
         self.summary.as_ref()
     }
 
-    /// The remembered operations, which are also durable.
+    /// Returns the remembered operations, which are also durable.
     pub(crate) fn operations(&self) -> &Operations {
         &self.operations
     }
 
-    /// The durable part of one of its keys.
+    /// Returns the durable part of one of the account's keys; `None` if the account does not have the key.
     pub(crate) fn key(&self, id: &KeyId) -> Option<&AccountKey> {
         self.keys.get(id)
     }
 
-    /// The revision of the key's mirrored record; `None` if no record is mirrored.
+    /// Returns the revision of the key's mirrored record; `None` if no record is mirrored.
     pub(crate) fn key_revision(&self, id: &KeyId) -> Option<u64> {
         self.keys.get(id)?.revision()
     }
 
-    /// See [`crate::store::ledger::LedgerStore::admit`].
+    /// Decides whether a request is admitted, as [`crate::store::ledger::LedgerStore::admit`] describes.
     pub(crate) fn admit(&mut self, ask: &AdmitCall, now_ms: i64) -> AdmitReply {
         self.holds.drop_lapsed(now_ms);
         if let Some(hold) = self.holds.get(&ask.node, &ask.request) {
@@ -249,13 +254,13 @@ impl Account {
         balance.saturating_sub(self.holds.held())
     }
 
-    /// [`Account::quota_use`] of a key by its mirrored terms.
+    /// Returns [`Account::quota_use`] of a key by its mirrored terms.
     fn quota_of(&self, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let terms = self.keys.get(id).map(AccountKey::terms).unwrap_or_default();
         self.quota_use(&terms, id, at_ms)
     }
 
-    /// The quota and the spending in the period of `at_ms`; `None` without a quota.
+    /// Returns the quota and the amount spent in the period that contains `at_ms`; `None` if the key has no quota.
     fn quota_use(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64) -> Option<QuotaUse> {
         let quota = bounded(terms.quota?);
         let period = Period::of(terms.reset, at_ms);
@@ -266,13 +271,13 @@ impl Account {
         })
     }
 
-    /// The rest of the quota in the period of `at_ms`.
+    /// Returns the rest of the quota in the period that contains `at_ms`.
     fn remaining_quota(&self, terms: &KeyTerms, id: &KeyId, at_ms: i64, used: &QuotaUse) -> NanoUsd {
         let held = self.holds.held_in(id, Period::of(terms.reset, at_ms));
         used.quota.saturating_sub(used.spent).saturating_sub(held)
     }
 
-    /// See [`crate::store::ledger::LedgerStore::top_up`].
+    /// Enlarges the hold of a running request, as [`crate::store::ledger::LedgerStore::top_up`] describes.
     pub(crate) fn top_up(&mut self, ask: &TopUp, now_ms: i64) -> TopUpReply {
         self.holds.drop_lapsed(now_ms);
         let Some(hold) = self.holds.get(&ask.node, &ask.request) else {
@@ -297,7 +302,7 @@ impl Account {
         TopUpReply::Granted(more)
     }
 
-    /// See [`crate::store::ledger::LedgerStore::apply`]; returns the new watermark and the rows that enter the log.
+    /// See [`crate::store::ledger::LedgerStore::apply`]. Returns the new watermark and the rows that enter the log.
     pub(crate) fn apply(&mut self, node: &NodeId, steps: &[Step], upto: u64) -> (u64, Vec<Arc<Row>>) {
         let before = self.watermark(node);
         let mut watermark = before;
@@ -354,7 +359,7 @@ impl Account {
         None
     }
 
-    /// See [`crate::store::ledger::LedgerStore::set_terms`].
+    /// Replaces the account's record, as [`crate::store::ledger::LedgerStore::set_terms`] describes.
     pub(crate) fn set_terms(&mut self, from: &AccountRecord, to: &AccountRecord) -> bool {
         let present = self.record();
         if present == *from && from != to {
@@ -365,19 +370,19 @@ impl Account {
         present == *to
     }
 
-    /// The last applied step of a node; 0 if none was applied.
+    /// Returns the number of the last applied step of a node; 0 if none was applied.
     pub(crate) fn watermark(&self, node: &NodeId) -> u64 {
         let marks = self.summary.as_ref().map(|it| &it.watermarks);
         marks.and_then(|marks| marks.get(node)).copied().unwrap_or(0)
     }
 
-    /// Renews the lease of a node that has live holds.
+    /// Renews the node lease of a node that has live holds.
     pub(crate) fn renew(&mut self, node: &NodeId, now_ms: i64) {
         self.holds.drop_lapsed(now_ms);
         self.holds.renew(node, now_ms);
     }
 
-    /// Ends all holds of a node, without a charge.
+    /// Ends all holds of a node without a charge.
     pub(crate) fn release(&mut self, node: &NodeId) {
         self.holds.release(node);
     }
@@ -396,29 +401,29 @@ impl AccountSummary {
     }
 }
 
-/// The cost of a settlement as it is charged: from zero to [`NanoUsd::MAX`].
+/// Returns the cost of a settlement as it is charged, from zero to [`NanoUsd::MAX`].
 fn charge(settlement: &Settlement) -> NanoUsd {
     bounded(settlement.cost).max(NanoUsd::ZERO)
 }
 
-/// An amount, clamped to ±[`NanoUsd::MAX`].
+/// Returns the amount, clamped to ±[`NanoUsd::MAX`].
 fn bounded(amount: NanoUsd) -> NanoUsd {
     let most = NanoUsd::MAX.nanos();
     NanoUsd::from_nanos(amount.nanos().clamp(-most, most))
 }
 
-/// The sum of two amounts; each of them and the sum are clamped to ±[`NanoUsd::MAX`].
+/// Returns the sum of two amounts. Each of them and the sum are clamped to ±[`NanoUsd::MAX`].
 fn sum(one: NanoUsd, other: NanoUsd) -> NanoUsd {
     bounded(bounded(one).saturating_add(bounded(other)))
 }
 
 impl Account {
-    /// The account's settings by operators; the default record if the account does not exist.
+    /// Returns the account's settings by operators; the default record if the account does not exist.
     pub(crate) fn record(&self) -> AccountRecord {
         self.summary.as_ref().map(|summary| summary.record).unwrap_or_default()
     }
 
-    /// The account as operators see it; `None` if it does not exist.
+    /// Returns the account as operators see it; `None` if it does not exist.
     pub(crate) fn view(&self, id: &str, now_ms: i64) -> Option<AccountView> {
         let summary = self.summary.as_ref()?;
         let (held, running) = self.holds.live_totals(now_ms);
@@ -436,13 +441,13 @@ impl Account {
         })
     }
 
-    /// The spending of each key in a period, without keys that have spent nothing.
+    /// Returns the spending of each key in a period, without keys that have spent nothing.
     pub(crate) fn spend_by_key(&self, period: Period) -> SpendByKey {
         let of_keys = self.keys.iter().map(|(id, key)| (id.clone(), key.spent(period)));
         of_keys.filter(|(_, spent)| *spent > NanoUsd::ZERO).collect()
     }
 
-    /// The spending of a key in the current periods; zeros for an unknown key.
+    /// Returns the spending of a key in the current periods; zeros if the account does not have the key.
     pub(crate) fn key_spend(&self, id: &KeyId, now_ms: i64) -> KeySpend {
         let spent = |period| self.keys.get(id).map_or(NanoUsd::ZERO, |key| key.spent(period));
         let [all, day, week, month] = Period::each_at(now_ms).map(spent);

@@ -1,4 +1,4 @@
-//! The calls that place and enlarge a request's hold, and their replies.
+//! The calls that place and enlarge the hold of a request, and the replies to them.
 
 use std::sync::Arc;
 
@@ -14,73 +14,74 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// A store's call before a request is forwarded: checks all limits and places a hold. `billing` makes it.
+/// The call to a store before a request is forwarded. The store checks all limits and places a hold. `billing` makes this call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdmitCall {
-    /// The asking node; its lease keeps the hold alive.
+    /// The calling node. Its node lease keeps the hold alive.
     pub node: NodeId,
-    /// weir's request id.
+    /// The request id that weir has assigned.
     pub request: SmolStr,
-    /// The key as this node knows it; `record.account` is the account that pays. A store that knows a later revision
-    /// answers [`AdmitReply::StaleKey`]; one that knows an earlier revision adopts this one.
+    /// The key's record as this node has it; `record.account` pays. A store with a later revision replies
+    /// [`AdmitReply::StaleKey`], and a store with an earlier one adopts this one.
     pub key: Arc<KeyRecord>,
     /// The expected cost of the request.
     pub estimate: NanoUsd,
     /// The expected input and output tokens. They are taken from the tokens per minute until the settlement corrects them.
     pub tokens: u64,
-    /// The number of requests of this key on this node that have ended and whose settlements the store has not acknowledged. They
+    /// The number of this node's requests of the key that have ended and whose settlements the store has not acknowledged. They
     /// do not count as running.
     pub ended_key: u64,
-    /// The same for the whole account.
+    /// The number of this node's requests of the account that have ended and whose settlements the store has not acknowledged.
+    /// They do not count as running.
     pub ended_account: u64,
 }
 
-/// The answer to [`AdmitCall`].
+/// The reply to an [`AdmitCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdmitReply {
-    /// Admitted, with a hold.
+    /// The request is admitted, with a hold.
     Granted(Grant),
-    /// Not admitted; nothing has changed, no limit was used up.
+    /// The request is refused. Nothing has changed, and no limit was used up.
     Refused(Denial),
-    /// The key was changed since this node read it: read it again, then ask again.
+    /// The key was changed since this node read it. The node must read it and make the call again.
     StaleKey,
 }
 
 /// The hold of an admitted request, and the state of its key and account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The held amount: the estimate, or the remaining money if that is less. Zero for an estimate of zero.
+    /// The held amount: the estimate, or the remaining money if that is less. It is zero for an estimate of zero.
     pub hold: NanoUsd,
-    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Determines the periods in which it
-    /// counts.
+    /// The time of the admission by the store's clock, in milliseconds since the Unix epoch. The request belongs to the periods
+    /// that contain this time.
     pub at_ms: i64,
-    /// The balance, holds not subtracted.
+    /// The account's balance, from which holds are not subtracted.
     pub balance: NanoUsd,
-    /// The balance at or below which it counts as low; `None` if it never does.
+    /// The balance at or below which the account's balance counts as low; `None` if it never does.
     pub low_balance: Option<NanoUsd>,
-    /// The key's quota in the period of `at_ms`; `None` if it has none.
+    /// The use of the key's quota in the period of `at_ms`; `None` if the key has no quota.
     pub quota: Option<QuotaUse>,
-    /// Which provider state the account's requests may name.
+    /// The state at providers that the account's requests may name.
     pub provider_state: ProviderState,
     /// The account's rate and concurrency limits.
     pub account_rates: RateLimits,
-    /// The last step of this node that the store has applied to the account.
+    /// The number of the last step of this node that the store has applied to the account.
     pub watermark: u64,
 }
 
-/// A key's quota and its spending in the current period.
+/// A key's quota, and the amount spent in the current period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaUse {
-    /// The quota of the key's terms.
+    /// The quota in the key's terms.
     pub quota: NanoUsd,
-    /// The spending in the current period, without holds.
+    /// The amount spent in the current period, without holds.
     pub spent: NanoUsd,
-    /// When the period ends, in seconds since the Unix epoch; `None` if it never does.
+    /// The time at which the period ends, in seconds since the Unix epoch; `None` if it never ends.
     pub resets_at: Option<i64>,
 }
 
-/// Why a request is not admitted, in the order of the checks. Spent money stays spent until an operator acts or a period ends;
-/// held money is released, all or in part, when running requests end.
+/// Why a request is not admitted, in the order of the checks. Spent money stays spent until an operator acts or a period ends.
+/// Held money is released, completely or in part, when running requests end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Denial {
     /// The key was revoked.
@@ -90,11 +91,11 @@ pub enum Denial {
     /// The account does not exist.
     AccountUnknown,
     AccountSuspended,
-    /// The account's balance is spent: `balance <= 0`.
+    /// The account's balance is used up: `balance <= 0`.
     BalanceExhausted,
     /// Running requests hold the rest of the account's balance: `balance - held <= 0 < balance`.
     BalanceHeld,
-    /// The key has spent its quota: `spent >= quota`.
+    /// The key's quota is used up: `spent >= quota`.
     QuotaExhausted(QuotaUse),
     /// Running requests hold the rest of the key's quota: `spent < quota <= spent + held`.
     QuotaHeld(QuotaUse),
@@ -104,7 +105,7 @@ pub enum Denial {
         scope: LimitScope,
         /// The maximum number of concurrent requests.
         limit: u64,
-        /// Whether leases have free slots, which are being recalled.
+        /// Whether leases have free slots of this limit, which are being recalled.
         #[serde(default)]
         lent: bool,
     },
@@ -116,16 +117,16 @@ pub enum Denial {
         counted: RateKind,
         /// The maximum number of requests or tokens per minute.
         limit: u64,
-        /// In how many milliseconds the same request would be admitted if no other came in between.
+        /// The number of milliseconds after which the same request would be admitted if no other request came before.
         retry_after_ms: u64,
-        /// Whether leases have an unused part of it, which is being recalled.
+        /// Whether leases have an unused part of this limit, which is being recalled.
         #[serde(default)]
         lent: bool,
     },
 }
 
 impl Denial {
-    /// Whether the lacking money, rate or slot is held by running requests or lent to leases, and so may soon be free.
+    /// Whether running requests hold, or leases have, the money, rate or slot that is lacking, so that it may soon be free.
     pub const fn is_held(self) -> bool {
         match self {
             Self::BalanceHeld | Self::QuotaHeld(_) => true,
@@ -153,50 +154,52 @@ impl Denial {
     }
 }
 
-/// The owner of a limit.
+/// Whether a limit is that of a key or of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LimitScope {
-    /// The API key's.
+    /// The limit is that of the API key.
     Key,
-    /// The account's.
+    /// The limit is that of the account.
     Account,
 }
 
-/// The unit of a rate limit.
+/// Whether a limit per minute counts requests or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RateKind {
     Requests,
-    /// Tokens, input and output.
+    /// Input and output tokens together.
     Tokens,
 }
 
-/// A running request's call for a larger hold.
+/// The call to a store to enlarge the hold of a running request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUp {
-    /// The node that admitted it, or the holder of the lease from which it was admitted.
+    /// The node that admitted the request, or the holder of the lease from which it was admitted.
     pub node: NodeId,
-    /// weir's request id, or the name of that lease's hold, which then grows.
+    /// The request id that weir has assigned. For a request admitted from a lease, the name of the lease's hold, which then
+    /// grows.
     pub request: SmolStr,
     /// The account that pays.
     pub account: SmolStr,
     /// The key of the request.
     pub key: KeyId,
-    /// When it was admitted ([`super::Grant::at_ms`]). Determines the quota's period.
+    /// The time of the request's admission ([`super::Grant::at_ms`]), which determines the period of the quota.
     pub at_ms: i64,
-    /// The requested growth of the hold.
+    /// The amount by which the hold should grow.
     pub more: NanoUsd,
 }
 
-/// The answer to [`TopUp`].
+/// The reply to a [`TopUp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TopUpReply {
-    /// The hold has grown by this amount: the requested one, or what remained; more than zero.
+    /// The hold has grown by this amount, which is the requested amount or the rest of the money if that is less. It is more than
+    /// zero.
     Granted(NanoUsd),
-    /// Nothing remains.
+    /// Nothing remains of the balance or of the quota.
     Refused,
-    /// The rest is in leases, which are being recalled: ask again in a moment.
+    /// The rest of the money is in leases, which are being recalled. The node should make the call again a moment later.
     Recalling,
-    /// The store has no hold of this request: it was settled, or the node's lease has lapsed. The request goes on, and
-    /// its settlement is charged all the same.
+    /// The store has no hold of this request: the request was settled, or the node lease has lapsed. The request continues, and
+    /// its settlement is charged nevertheless.
     NoHold,
 }

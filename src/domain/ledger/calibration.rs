@@ -1,16 +1,16 @@
-//! Learns from finished requests: the ratio of a model's tokens to the estimate, and how much a key's requests to a model
-//! usually read from a cache, write to it and generate.
+//! Learns from finished requests: the ratio of a model's tokens to weir's estimates, and how many tokens a key's requests to a
+//! model usually read from a cache, write to it and generate.
 //!
-//! Caches work on the beginning of a prompt. So there are two ways to predict how much is read, and each is tested on every
-//! finished request:
+//! Caches work on the beginning of a prompt. So there are two predictions of the number of tokens that are read from a cache, and
+//! each is compared with every finished request:
 //!
-//! - **like the last request**: as many tokens as the last request read. Right where the same beginning recurs, and where nothing
-//!   is ever read.
-//! - **all but the new turns**: a continued conversation was sent before, up to the model's last answer. Right for agents, also
-//!   for many conversations at once.
+//! - **Like the last request**: as many tokens as the last request read. This is right if the same beginning recurs, and if
+//!   nothing is ever read.
+//! - **All but the new turns**: a continued conversation was sent before, up to the model's last answer. This is right for
+//!   agents, also for many conversations at the same time.
 //!
-//! The prediction that was less wrong recently is used. Neither is used before it has been right once: a key whose requests
-//! never read from a cache is held for in full.
+//! The prediction with the smaller recent error is used. Neither is used before it has been right once, so the hold of a key
+//! whose requests never read from a cache covers its input in full.
 
 #[cfg(test)]
 mod tests;
@@ -20,23 +20,25 @@ use crate::domain::{
     wire::{tokens::TokenFactor, usage::Usage},
 };
 
-/// Requests with fewer tokens, estimated or reported, are ignored, because most of their tokens are added by providers.
+/// The minimum number of tokens, estimated and reported, of a request from which to learn. In smaller requests, providers have
+/// added most of the tokens.
 pub(crate) const LEARN_TOKENS_MIN: u64 = 50;
-/// The bounds of one request's ratio, in millionths.
+/// The minimum and the maximum ratio that one request can contribute, in millionths.
 const RATIO_MIN: i64 = MILLION / 4;
 const RATIO_MAX: i64 = MILLION * 4;
 const MILLION: i64 = 1_000_000;
-/// Each request moves the factor by 1/8 of the way to its own ratio.
+/// Each request moves the factor by 1/8 of the distance to its own ratio.
 const STEP_DIVISOR: i64 = 8;
-/// Each request moves the factor by at most 1/20 of itself, so that a few absurd requests have little effect.
+/// Each request moves the factor by at most 1/20 of the factor, so that a few absurd requests have little effect.
 const STEP_MAX_DIVISOR: i64 = 20;
 
-/// The factor of a model, learned from the usage of its finished requests. One is kept for input and one for output.
+/// The ratio of a model's tokens to weir's estimates, learned from the usage of finished requests. Each model has one for input
+/// and one for output.
 ///
-/// A clamped moving average: each request moves it by at most a twentieth, towards a ratio of at least 1/4 and at most 4.
+/// It is a clamped moving average. Each request moves it by at most a twentieth, towards a ratio of at least 1/4 and at most 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Calibration {
-    /// The factor, in millionths.
+    /// The ratio in millionths.
     factor: i64,
 }
 
@@ -47,7 +49,8 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// Learns from a finished request: its estimate without any factor, and the tokens that the provider reported.
+    /// Learns from a finished request. `estimated` is the estimate without any factor, and `reported` is the number of tokens
+    /// that the provider reported.
     pub(crate) fn learn(&mut self, estimated: u64, reported: u64) {
         if estimated < LEARN_TOKENS_MIN || reported < LEARN_TOKENS_MIN {
             return;
@@ -59,21 +62,22 @@ impl Calibration {
         self.factor = (self.factor + step).clamp(RATIO_MIN, RATIO_MAX);
     }
 
-    /// The factor; 1 before anything was learned.
+    /// Returns the factor for estimates; 1 before anything was learned.
     pub(crate) fn factor(&self) -> TokenFactor {
         u32::try_from((self.factor + 500) / 1_000).map_or(TokenFactor::ONE, TokenFactor::thousandths)
     }
 }
 
-/// The minimum number of output tokens to hold for, unless a limit is lower.
+/// The minimum number of output tokens that a hold covers, unless a limit is lower.
 pub(crate) const OUTPUT_TOKENS_MIN: u64 = 64;
-/// The output tokens to hold for when nothing is known of a key's requests to a model. The hold grows while the answer runs.
+/// The number of output tokens that a hold covers if nothing is known about a key's requests to a model. The hold grows while the
+/// answer runs.
 pub(crate) const OUTPUT_TOKENS_UNKNOWN: u64 = 2_048;
-/// Counts are capped at this number, so that sums cannot overflow.
+/// The number at which token counts are capped, so that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 40;
 
-/// The usual output of one key's requests to one model: a moving average. About half of the requests generate more; their holds
-/// grow while they run, so the hold stays near the use.
+/// The usual output of one key's requests to one model: a moving average. About half of the requests generate more. The holds of
+/// those grow while they run, so that holds stay near the use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TypicalOutput {
     /// The average, in sixteenths of a token.
@@ -81,7 +85,7 @@ pub(crate) struct TypicalOutput {
 }
 
 impl TypicalOutput {
-    /// The average after the first request.
+    /// Creates the average from the first request.
     pub(crate) fn new(output_tokens: u64) -> Self {
         Self {
             average: output_tokens.min(COUNT_MAX) * 16,
@@ -94,13 +98,14 @@ impl TypicalOutput {
         self.average = self.average - self.average / 8 + now / 8;
     }
 
-    /// The average, at least [`OUTPUT_TOKENS_MIN`].
+    /// Returns the average in tokens, at least [`OUTPUT_TOKENS_MIN`].
     pub(crate) fn tokens(&self) -> u64 {
         (self.average / 16).max(OUTPUT_TOKENS_MIN)
     }
 }
 
-/// The output tokens to hold for: the usual number, but at most the limits of the request and the model.
+/// Returns the number of output tokens that a hold covers: the usual number, but at most the limits of the request and of the
+/// model.
 pub(crate) fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOutput>, model_max: Option<u64>) -> u64 {
     usual
         .map_or(OUTPUT_TOKENS_UNKNOWN, TypicalOutput::tokens)
@@ -108,7 +113,7 @@ pub(crate) fn output_estimate(max_tokens: Option<u64>, usual: Option<&TypicalOut
         .min(model_max.unwrap_or(u64::MAX))
 }
 
-/// `value * times / over`, rounded down; saturates.
+/// Returns `value * times / over`, rounded down; saturates on overflow.
 fn scaled(value: u64, times: u64, over: u64) -> u64 {
     let over = over.max(1);
     match value.checked_mul(times) {
@@ -117,31 +122,31 @@ fn scaled(value: u64, times: u64, over: u64) -> u64 {
     }
 }
 
-/// The expected tokens of a request. Holds and rate limits are computed from it. It cannot be billed: it never becomes the usage
-/// of a row.
+/// The expected tokens of a request, from which its hold and its part of the rate limits are computed. It has a type of its own,
+/// so that it can never become the usage of a row and be billed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// Input tokens.
+    /// The expected input tokens.
     pub input: InputEstimate,
-    /// Output tokens.
+    /// The expected number of output tokens.
     pub output: u64,
 }
 
-/// Expected input tokens by price category. The parts do not overlap.
+/// The expected input tokens by price category. No token is in two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputEstimate {
-    /// Neither read from a cache nor written to one.
+    /// Tokens that are neither read from a cache nor written to one.
     pub uncached: u64,
-    /// Read from a cache.
+    /// Tokens that are read from a cache.
     pub cache_read: u64,
-    /// Written to a short-lived cache.
+    /// Tokens that are written to a short-lived cache.
     pub cache_write_short: u64,
-    /// Written to a long-lived cache.
+    /// Tokens that are written to a long-lived cache.
     pub cache_write_long: u64,
 }
 
 impl InputEstimate {
-    /// All input tokens.
+    /// Returns the number of all input tokens.
     pub(crate) fn total(&self) -> u64 {
         let parts = [
             self.uncached,
@@ -154,22 +159,22 @@ impl InputEstimate {
 }
 
 impl Estimate {
-    /// Input and output tokens together.
+    /// Returns the number of input and output tokens together.
     pub(crate) fn tokens(&self) -> u64 {
         self.input.total().saturating_add(self.output)
     }
 
-    /// The expected cost, at the price of the most expensive modality.
+    /// Returns the expected cost, at the price of the most expensive modality.
     pub(crate) fn cost(&self, price: &Price) -> NanoUsd {
         price.maximum_cost(&usage(&self.input, self.output), &Default::default())
     }
 
-    /// The expected cost of the input, at the price of the most expensive modality.
+    /// Returns the expected cost of the input, at the price of the most expensive modality.
     pub(crate) fn input_cost(&self, price: &Price) -> NanoUsd {
         price.maximum_cost(&usage(&self.input, 0), &Default::default())
     }
 
-    /// The expected cost of the input as uncached text: a row of an estimate says no more than that.
+    /// Returns the expected cost of the input as uncached text, which is what a row states whose usage is estimated.
     pub(crate) fn uncached_cost(&self, price: &Price) -> NanoUsd {
         let uncached = InputEstimate {
             uncached: self.input.total(),
@@ -190,20 +195,20 @@ fn usage(input: &InputEstimate, output: u64) -> Usage {
     }
 }
 
-/// Each request moves the averages of errors and of writing by 1/4 of the way.
+/// Each request moves the averages of errors, and of written shares, by 1/4 of the distance.
 const AVERAGE_DIVISOR: u64 = 4;
-/// The unit of written shares: thousandths of the input that is not read.
+/// The unit of written shares: thousandths of the input that is not read from a cache.
 const SHARE_ONE: u64 = 1_000;
 
-/// How much one key's requests to one model usually read from a cache and write to it.
+/// How many tokens one key's requests to one model usually read from a cache and write to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TypicalInput {
-    /// The tokens that the last request read from a cache.
+    /// The number of tokens that the last request read from a cache.
     read_last: u64,
     /// The average error of each prediction, in tokens.
     off_by_last: u64,
     off_by_turns: u64,
-    /// The written shares of the input that was not read, in units of 1/[`SHARE_ONE`].
+    /// The written shares of the input that was not read from a cache, in units of 1/[`SHARE_ONE`].
     written_short: u64,
     written_long: u64,
     /// Whether anything has been learnt.
@@ -211,8 +216,8 @@ pub(crate) struct TypicalInput {
 }
 
 impl TypicalInput {
-    /// Learns from a finished request and its reported usage; `new` is the estimate of its tokens from the model's last answer
-    /// on, `None` if there was no answer.
+    /// Learns from a finished request and its reported usage. `new` is the estimated number of its tokens from the beginning of
+    /// the model's last answer on; `None` if the conversation has no answer yet.
     pub(crate) fn learn(&mut self, reported: &Usage, new: Option<u64>) {
         let input = reported.input_total();
         let read = reported.cache_read_total();
@@ -237,8 +242,8 @@ impl TypicalInput {
         self.is_known = true;
     }
 
-    /// Splits `input` tokens into the expected parts, whose sum is `input`; `new` is the number of tokens from the model's last
-    /// answer on.
+    /// Splits `input` tokens into the expected parts, whose sum is `input`. `new` is the number of tokens from the beginning of
+    /// the model's last answer on; `None` if the conversation has no answer yet.
     pub(crate) fn estimate(&self, input: u64, new: Option<u64>) -> InputEstimate {
         let read = if self.off_by_turns < self.off_by_last {
             all_but(input, new)
@@ -258,7 +263,7 @@ impl TypicalInput {
     }
 }
 
-/// The tokens of a conversation before its `new` ones; zero for a conversation that begins.
+/// Returns the number of tokens of a conversation before its `new` tokens; zero for a conversation that has no answer yet.
 fn all_but(input: u64, new: Option<u64>) -> u64 {
     new.map_or(0, |new| input.saturating_sub(new))
 }

@@ -1,4 +1,4 @@
-//! The consumption log: one row per billed request, and the lines of its charge.
+//! The consumption log: one row for each billed request, and the lines of its charge.
 
 pub(crate) mod row_json;
 
@@ -20,64 +20,65 @@ use crate::domain::{
 pub(crate) use crate::domain::money::price::CostShare;
 pub use crate::domain::wire::usage::{PriceModifiers, UsageSource};
 
-/// The number of days for which rows are kept.
+/// The number of days for which rows are retained.
 pub(crate) const RETENTION_DAYS: u32 = 180;
 
-/// The outcome in the row of a request that was running when weir crashed.
+/// The `outcome` in the row of a request that was running when weir crashed.
 pub(crate) const CRASH: &str = "crash";
 
-/// One billed request. With the prices of `price_version`, its cost can be recomputed from its usage and modifiers, or from those
-/// of its parts if it has any.
+/// A billed request in the consumption log. With the prices of `price_version`, its cost can be computed again from its usage and
+/// modifiers, or from those of its parts if it has any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// When the request ended, in milliseconds since the Unix epoch.
+    /// The time at which the request ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch. Determines its quota periods.
+    /// The time at which the request was admitted by the store's clock, in milliseconds since the Unix epoch. The charge belongs
+    /// to the quota periods that contain this time.
     pub admitted_ms: i64,
-    /// weir's request id.
+    /// The request id that weir has assigned.
     pub request_id: SmolStr,
     /// The account that paid.
     pub account: SmolStr,
     /// The key of the request.
     pub key_id: KeyId,
-    /// The wire protocol: `messages`, `responses`, `gemini`.
+    /// The protocol: `messages`, `responses` or `gemini`.
     pub protocol: SmolStr,
-    /// The model's name as the client sent it, if it is plausible as a model's name.
+    /// The model's name as the client sent it, if a model could have that name.
     pub model_asked: SmolStr,
-    /// The catalogue model that served, at whose price it was charged.
+    /// The catalogue model that served the request, at whose price it was charged.
     pub model: SmolStr,
-    /// The provider that served.
+    /// The provider that served the request.
     pub provider: SmolStr,
-    /// The final status: the one that the client got, or 502 or 504 where a stream failed after its 200.
+    /// The final HTTP status: the status that the client got, or 502 or 504 if a stream failed after its status 200.
     pub status: u16,
-    /// How it ended: [`crate::domain::faults::End::label`], or [`CRASH`] if weir crashed.
+    /// How the request ended: [`crate::domain::faults::End::label`], or [`CRASH`] if weir crashed.
     pub outcome: SmolStr,
     /// Whether the answer was a stream.
     pub stream: bool,
-    /// The tags to which the client attributes it.
+    /// The tags that the client has attached to the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
-    /// Its consumption, over all its parts.
+    /// The consumption of the request, over all its parts.
     #[serde(flatten)]
     pub usage: Usage,
     /// Whether the usage was reported or estimated.
     pub usage_source: UsageSource,
-    /// The consumption of each model, unless the requested model ran alone in one price tier.
+    /// The consumption of each model; empty if the requested model ran alone and in one price tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CostShare>,
-    /// The modifiers of the price.
+    /// The properties of the answer that modify its price.
     #[serde(flatten)]
     pub modifiers: PriceModifiers,
     /// The version of the prices from which the charge was computed.
     pub price_version: SmolStr,
-    /// The charge, in nano-USD.
+    /// The charge in nano-USD.
     pub cost_nano_usd: NanoUsd,
-    /// Milliseconds from the request's arrival to its end.
+    /// The number of milliseconds from the request's arrival to its end.
     pub latency_ms: u64,
-    /// Milliseconds from the request's arrival to the first content; `None` without content.
+    /// The number of milliseconds from the request's arrival to the answer's first content; `None` if the answer had no content.
     pub ttft_ms: Option<u64>,
-    /// The hold at its admission, in nano-USD: in the store, from a lease of the node, or by grace. `None` in a row of an
-    /// earlier version of weir.
+    /// The hold at the request's admission in nano-USD, whether placed in the store, taken from a lease of the node, or granted
+    /// by grace. `None` in a row of an earlier version of weir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_nano_usd: Option<NanoUsd>,
     /// The number of attempts at providers. `None` if unknown: in a row of an earlier version of weir, and after a crash before
@@ -86,19 +87,19 @@ pub struct Row {
     pub attempts: Option<u32>,
 }
 
-/// A line of a row's charge.
+/// A line of a row's charge: one kind of tokens or calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChargeLine {
-    /// The model, where several contributed.
+    /// The model that consumed them; `None` if the requested model ran alone, and for the request fee.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(flatten)]
     pub line: PriceLine,
 }
 
-/// The lines of a row's charge, as long as its prices are in force; `find` returns the present price of a catalogue model at the
-/// row's provider. `None` if that price has another version than the row's, or the lines do not add up to the charge: no line is
-/// better than a wrong one.
+/// Returns the lines of a row's charge while its prices are still in the catalogue. `find` returns the current price of a
+/// catalogue model at the row's provider. `None` if that price has another version than the row's, or if the lines do not add up
+/// to the charge, because no lines are better than wrong ones.
 pub(crate) fn price_lines(row: &Row, find: impl Fn(&str) -> Option<Arc<Price>>) -> Option<Vec<ChargeLine>> {
     let of_version = |model: &str, version: &str| find(model).filter(|price| price.version() == version);
     let (usage, modifiers) = (&row.usage, &row.modifiers);

@@ -1,5 +1,6 @@
-//! Compares the counters of quotas with the daily sums. Both change in the same step, but a counter has a request in the periods
-//! of its admission, and a daily sum on the day of its end. They differ only by the rows whose two days differ.
+//! Compares the counters of quotas with the daily sums. Both change in the same step. But a request is in the counters of the
+//! periods that contain its admission, and in the daily sums of the day of its end. So both differ by the rows whose two days are
+//! in different periods.
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -18,13 +19,13 @@ use crate::domain::{
 };
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// A period whose counter may still be kept began at most this many days ago.
+/// The maximum number of days since the beginning of a period whose counter may still exist.
 const LOOK_BACK_DAYS: i64 = 45;
 
-/// A day, week or month for which counters are kept.
+/// A day, week or month for which counters are stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CountedPeriod {
-    /// Its first and last day, counted from the Unix epoch.
+    /// The first and the last day of the period, in days since the Unix epoch.
     first: i64,
     last: i64,
     pub(crate) period: Period,
@@ -36,15 +37,15 @@ pub(crate) struct CounterDifference {
     /// The key; `None` for the account's counter.
     pub(crate) key: Option<KeyId>,
     pub(crate) period: Period,
-    /// Its value.
+    /// The value of the counter.
     pub(crate) counter: NanoUsd,
-    /// The expected value.
+    /// The value that the counter should have.
     pub(crate) expected: NanoUsd,
     /// The source of the expected value.
     pub(crate) basis: CounterBasis,
 }
 
-/// The source of a counter's expected value.
+/// The source of the expected value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CounterBasis {
     /// The daily sums.
@@ -56,7 +57,7 @@ pub(crate) enum CounterBasis {
 }
 
 impl CounterBasis {
-    /// Its name in reports.
+    /// Returns the name of the source in reports.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Sums => "daily sums",
@@ -66,8 +67,8 @@ impl CounterBasis {
 }
 
 impl CountedPeriod {
-    /// The periods that contain one of `days`, have begun, and ended less than [`COUNTERS_KEPT_MS`] ago, so every store still
-    /// has their counters; the earliest first.
+    /// Returns the periods that contain one of `days`, have begun, and ended less than [`COUNTERS_KEPT_MS`] ago, the earliest
+    /// first. Every store still has the counters of these periods.
     pub(crate) fn kept(days: &Range<i64>, now_ms: i64) -> Vec<Self> {
         let (today, gone) = (
             now_ms.div_euclid(DAY_MS),
@@ -78,7 +79,7 @@ impl CountedPeriod {
         all.into_iter().filter(|period| period.last > gone).collect()
     }
 
-    /// The day, week and month that contain a day.
+    /// Returns the day, the week and the month that contain a day.
     fn of_day(day: i64) -> impl Iterator<Item = Self> {
         let periods = Period::each_at(day.saturating_mul(DAY_MS)).into_iter();
         periods.filter_map(|period| {
@@ -87,18 +88,19 @@ impl CountedPeriod {
         })
     }
 
-    /// Its days.
+    /// Returns the days of the period, since the Unix epoch.
     pub(crate) fn days(&self) -> RangeInclusive<i64> {
         self.first..=self.last
     }
 
-    /// The days of which requests may count in the sums of this period but not in its counter, or the other way round: its first
-    /// day and the day after its last. A request takes a day at most.
+    /// Returns the first day of the period and the day after its last. Only requests that ended on these days can be in the sums
+    /// of the period's days but not in its counter, or the reverse, because a request takes a day at most.
     pub(crate) fn edges(&self) -> [i64; 2] {
         [self.first, self.last + 1]
     }
 
-    /// Corrects the spending by the sums of its days for a row that ended on one of its edges.
+    /// Corrects the spending computed from the sums of the period's days for a row that ended on one of the period's
+    /// [`CountedPeriod::edges`].
     pub(crate) fn correct(&self, spent: &mut SpendByKey, row: &Row) {
         let (ended, admitted) = (day_of(row), row.admitted_ms.div_euclid(DAY_MS));
         let cost = row.cost_nano_usd.clamp(NanoUsd::ZERO, NanoUsd::MAX);
@@ -111,18 +113,18 @@ impl CountedPeriod {
         *of_key = of_key.saturating_add(more);
     }
 
-    /// The counters that differ from the sums.
+    /// Returns the keys' counters that differ from the sums.
     pub(crate) fn differences(&self, counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
         differences(self.period, counters, sums)
     }
 }
 
-/// The keys whose total spending differs from the sums.
+/// Returns the counters of total spending of keys that differ from the sums.
 pub(crate) fn total_differences(counters: &SpendByKey, sums: &SpendByKey) -> Vec<CounterDifference> {
     differences(Period::All, counters, sums)
 }
 
-/// The difference of the account's total spending from its expected value.
+/// Returns the difference of the account's counter of total spending from its expected value; `None` if it has that value.
 pub(crate) fn account_difference(counter: NanoUsd, expected: NanoUsd, by: CounterBasis) -> Option<CounterDifference> {
     (counter != expected).then_some(CounterDifference {
         key: None,
@@ -151,7 +153,7 @@ fn differences(period: Period, counters: &SpendByKey, sums: &SpendByKey) -> Vec<
         .collect()
 }
 
-/// Adds the costs of the keys in daily sums.
+/// Adds the keys' costs from daily sums to `spent`.
 pub(crate) fn add_daily_sums(spent: &mut SpendByKey, sums: &[DailySum]) {
     for sum in sums {
         if let SumSubject::Key(key) = &sum.subject {
@@ -161,7 +163,7 @@ pub(crate) fn add_daily_sums(spent: &mut SpendByKey, sums: &[DailySum]) {
     }
 }
 
-/// The spending of all keys.
+/// Returns the spending of all keys together.
 pub(crate) fn total_spend(spent: &SpendByKey) -> NanoUsd {
     spent.values().fold(NanoUsd::ZERO, |all, one| all.saturating_add(*one))
 }

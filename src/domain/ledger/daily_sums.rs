@@ -1,7 +1,7 @@
-//! Daily sums of the consumption log: the use of each model by an account, by each of its keys and by each tag, by the day (UTC)
-//! on which the requests ended. A store changes them in the same atomic step as their rows.
+//! Daily sums of the consumption log: the usage of each model by an account, by each of its keys and by each tag, for the day
+//! (UTC) on which the requests ended. A store changes them in the same atomic step in which it adds their rows.
 //!
-//! Counts and costs below zero count as zero; each of them and every sum is at most 2^53 - 1.
+//! Counts and costs below zero are treated as zero. Each of them, and every sum, is at most 2^53 - 1.
 
 #[cfg(test)]
 mod tests;
@@ -22,27 +22,27 @@ use crate::domain::{
     wire::usage::{self, Usage},
 };
 
-/// The maximum number of tags of one account with their own sums on one day. Later tags of that day share one sum.
+/// The maximum number of tags of one account that have sums of their own on one day. Further tags of that day share one sum.
 pub(crate) const TAGS_A_DAY_MAX: usize = 100;
-/// The largest count: Lua counts in doubles, which are exact up to this number.
+/// The largest count: the Lua scripts in Redis compute with doubles, which are exact up to this number.
 const COUNT_MAX: u64 = NanoUsd::MAX.nanos().unsigned_abs();
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The modulus of digests, small enough that the sum of two is exact in a double.
+/// The modulus of digests, small enough that a double has the exact sum of two digests.
 const DIGESTS: u64 = 1 << 48;
 /// The size in bytes that most rows do not exceed.
 const ROW_BYTES: usize = 512;
 
-/// The sums of some rows.
+/// Sums over rows of the consumption log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sums {
     /// The number of rows.
     pub requests: u64,
-    /// The number of rows with a status other than 2xx.
+    /// The number of rows whose status is not 2xx.
     pub errors: u64,
-    /// The cost of the rows.
+    /// The cost of the rows, in nano-USD.
     pub cost_nano_usd: NanoUsd,
-    /// The sum of the rows' digests ([`digest_of`]) modulo [`DIGESTS`]: changes with any column of a row.
+    /// The sum of the rows' digests ([`digest_of`]) modulo [`DIGESTS`]. It changes if any column of a row does.
     #[serde(skip_serializing_if = "usage::is_zero")]
     pub digest: u64,
     /// The consumption of the rows.
@@ -50,29 +50,29 @@ pub struct Sums {
     pub usage: Usage,
 }
 
-/// The subject of sums. Ordered like its names in a store.
+/// The subject of sums: the rows of an account, a key or a tag. The order is that of the names in a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SumSubject {
-    /// The account as a whole.
+    /// All rows of the account.
     Account,
-    /// One of its keys.
+    /// The rows of one of the account's keys.
     Key(KeyId),
-    /// All rows with tags beyond [`TAGS_A_DAY_MAX`], each counted once.
+    /// The rows with tags that have no sums of their own (see [`TAGS_A_DAY_MAX`]). A row is included once.
     OtherTags,
-    /// All rows with a tag.
+    /// The rows with a tag.
     Tag(Tag),
 }
 
 /// The sums of one subject, one model and one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DailySum {
-    /// The day, counted from the Unix epoch, in UTC.
+    /// The day in UTC, in days since the Unix epoch.
     pub day: i64,
     /// The subject of the sums.
     pub subject: SumSubject,
-    /// The catalogue model that served.
+    /// The catalogue model that served the requests.
     pub model: SmolStr,
-    /// The sums.
+    /// The sums of that subject, model and day.
     pub sums: Sums,
 }
 
@@ -83,31 +83,33 @@ pub enum SumSelector {
     One(SumSubject),
     /// The sums of each key.
     Keys,
-    /// The sums of each tag, and of the tags beyond the limit.
+    /// The sums of each tag, and of the tags without sums of their own.
     Tags,
 }
 
-/// The sums of one account, by day, subject and model: the reference for every ledger.
+/// The sums of one account, by day, subject and model. They are the reference for every ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DailySums(BTreeMap<(i64, SumSubject, SmolStr), Sums>);
 
-/// Rows of one account on their way into its sums. Rows of one day, key and model are added up first, because there are many.
+/// Rows of one account that are about to enter its sums. Rows of the same day, key and model are added up first, because there
+/// are many.
 #[derive(Debug, Default)]
 pub(crate) struct RowSums<'r> {
     by_key_and_model: BTreeMap<(i64, &'r KeyId, &'r SmolStr), Sums>,
     of_tags: DailySums,
 }
 
-/// The tags of one account that have their own sums on one day: the first ones.
+/// The tags of one account that have sums of their own on one day: the first tags of that day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayTags(BTreeSet<Tag>);
 
-/// The day of a row: the day on which its request ended, counted from the Unix epoch.
+/// Returns the day on which a row's request ended, in days since the Unix epoch.
 pub(crate) fn day_of(row: &Row) -> i64 {
     row.time_ms.div_euclid(DAY_MS)
 }
 
-/// The digest of a row: the lowest 48 bits of the first eight bytes, little-endian, of the SHA-256 of its bytes in the journal.
+/// Returns the digest of a row: the lowest 48 bits of the first eight bytes, little-endian, of the SHA-256 of the row's bytes in
+/// the journal.
 fn digest_of(row: &Row) -> u64 {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     row.write_bytes(&mut bytes);
@@ -117,7 +119,7 @@ fn digest_of(row: &Row) -> u64 {
 }
 
 impl Sums {
-    /// The sums of one row.
+    /// Returns the sums of one row.
     pub(crate) fn of(row: &Row) -> Self {
         Self {
             requests: 1,
@@ -128,7 +130,7 @@ impl Sums {
         }
     }
 
-    /// The sum of both.
+    /// Returns the sum of these sums and `other`.
     #[must_use]
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
@@ -142,7 +144,7 @@ impl Sums {
 }
 
 impl SumSubject {
-    /// Its name in a store: `a`, `k:KEY_ID`, `o` or `t:TAG`.
+    /// Returns the subject's name in a store: `a`, `k:KEY_ID`, `o` or `t:TAG`.
     pub(crate) fn store_name(&self) -> String {
         match self {
             Self::Account => "a".to_owned(),
@@ -152,7 +154,7 @@ impl SumSubject {
         }
     }
 
-    /// Reads the name in a store; `None` if the text is not one.
+    /// Parses the name of a subject in a store; `None` if `text` is not such a name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match (text, text.split_once(':')) {
             ("a", _) => Some(Self::Account),
@@ -176,7 +178,7 @@ impl SumSelector {
 }
 
 impl DailySums {
-    /// Adds a row. `tags` are those of its day.
+    /// Adds a row. `tags` are the tags with sums of their own on the row's day.
     pub(crate) fn add(&mut self, row: &Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
         let own = [SumSubject::Account, SumSubject::Key(row.key_id.clone())];
@@ -185,13 +187,13 @@ impl DailySums {
         }
     }
 
-    /// Adds to the sums of one subject, model and day.
+    /// Adds `more` to the sums of one subject, model and day.
     pub(crate) fn add_to(&mut self, day: i64, subject: SumSubject, model: SmolStr, more: &Sums) {
         let place = self.0.entry((day, subject, model)).or_default();
         *place = place.plus(more);
     }
 
-    /// The sums of all rows of one day, in their order.
+    /// Returns the sums of all rows of one day, in their order.
     #[cfg(test)]
     pub(crate) fn of_day<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
         let (mut sums, mut tags) = (Self::default(), DayTags::default());
@@ -201,7 +203,7 @@ impl DailySums {
         sums
     }
 
-    /// The selected sums of some days, by day, subject and model.
+    /// Returns the selected sums of some days, sorted by day, subject and model.
     pub(crate) fn select(&self, days: &RangeInclusive<i64>, of: &SumSelector) -> Vec<DailySum> {
         let asked = self
             .iter()
@@ -209,7 +211,7 @@ impl DailySums {
         asked.collect()
     }
 
-    /// All sums, by day, subject and model.
+    /// Returns all sums, sorted by day, subject and model.
     pub(crate) fn iter(&self) -> impl Iterator<Item = DailySum> {
         self.0.iter().map(|((day, subject, model), sums)| DailySum {
             day: *day,
@@ -221,7 +223,7 @@ impl DailySums {
 }
 
 impl<'r> RowSums<'r> {
-    /// Adds a row. `tags` are those of its day.
+    /// Adds a row. `tags` are the tags with sums of their own on the row's day.
     pub(crate) fn add(&mut self, row: &'r Row, tags: &mut DayTags) {
         let (day, sums) = (day_of(row), Sums::of(row));
         let alike = self.by_key_and_model.entry((day, &row.key_id, &row.model)).or_default();
@@ -231,7 +233,7 @@ impl<'r> RowSums<'r> {
         }
     }
 
-    /// The sums of all added rows.
+    /// Returns the sums of all rows that were added.
     pub(crate) fn into_sums(self) -> DailySums {
         let mut all = self.of_tags;
         for ((day, key, model), sums) in self.by_key_and_model {
@@ -259,8 +261,8 @@ impl Extend<DailySum> for DailySums {
 }
 
 impl DayTags {
-    /// The subjects in whose sums a row of the day counts, in addition to its account and key. Records the row's tags, up to the
-    /// limit.
+    /// Records the row's tags, up to the limit of the day. Returns the subjects whose sums include the row, in addition to its
+    /// account and its key.
     fn record_subjects(&mut self, row: &Row) -> Vec<SumSubject> {
         let (mut subjects, mut others) = (Vec::new(), false);
         for tag in row.tags.iter().filter(|tag| tag.is_summed()) {
@@ -288,14 +290,14 @@ impl Extend<Tag> for DayTags {
     }
 }
 
-/// The sums of one subject, model and day where they differ from those of the rows.
+/// The sums of one subject, model and day that differ from the sums of the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SumDifference {
-    /// The day, counted from the Unix epoch, in UTC.
+    /// The day in UTC, in days since the Unix epoch.
     pub(crate) day: i64,
     /// The subject of the sums.
     pub(crate) subject: SumSubject,
-    /// The model.
+    /// The name of the model.
     pub(crate) model: SmolStr,
     /// The sums in the ledger.
     pub(crate) kept: Sums,
@@ -303,7 +305,8 @@ pub(crate) struct SumDifference {
     pub(crate) of_rows: Sums,
 }
 
-/// The differences, by day, subject and model. Sums of zero count as missing.
+/// Returns the differences between the ledger's sums and those of the rows, sorted by day, subject and model. Sums of zero equal
+/// missing ones.
 pub(crate) fn differences(kept: &DailySums, of_rows: &DailySums) -> Vec<SumDifference> {
     let places: BTreeSet<_> = kept.0.keys().chain(of_rows.0.keys()).collect();
     let of = |sums: &DailySums, place| sums.0.get(place).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The names of nodes, and the ids of operations.
+//! The names of nodes, and the ids of operations on balances.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::domain::keys::secret::random_base62;
 const NODE_PREFIX: &str = "node_";
 const NODE_RANDOM_CHARS: usize = 16;
 
-/// How long a node's holds count without a renewal, in milliseconds: the length of the node's own lease.
+/// The length of a node lease in milliseconds: a node's holds are live for this time after the node's last renewal.
 pub(crate) const LEASE_MS: i64 = 30_000;
 
-/// The name of a node's journal: `node_` and 16 base 62 characters. Drawn once per journal folder.
+/// The name of a node's journal: `node_` and 16 base 62 characters. It is drawn once for each journal folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeId(SmolStr);
@@ -28,19 +28,19 @@ impl NodeId {
         ))
     }
 
-    /// The name used where no journal has given one; it is never drawn.
+    /// Returns the name that stands for no journal. It is never drawn.
     pub(crate) fn none() -> Self {
         Self(format_smolstr!("{NODE_PREFIX}{}", "0".repeat(NODE_RANDOM_CHARS)))
     }
 
-    /// Parses a name; `None` if it has another form.
+    /// Parses a name; `None` if `text` has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(NODE_PREFIX)?;
         let fits = random.len() == NODE_RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric());
         fits.then(|| Self(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -56,7 +56,7 @@ impl TryFrom<String> for NodeId {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text).ok_or("a node's name is `node_` and 16 letters or digits")
+        Self::parse(&text).ok_or("the node's name is not `node_` and 16 letters or digits")
     }
 }
 
@@ -70,15 +70,15 @@ const OPERATION_PREFIX: &str = "op_";
 const OPERATION_RANDOM_CHARS: usize = 16;
 const CHARS_MAX: usize = 64;
 
-/// The id of a change of a balance, chosen by the caller: 1 to 64 letters, digits, `.`, `_` or `-`. An account applies an amount
-/// once for each id that it remembers ([`super::account::operations`]).
+/// The id of an operation on a balance, chosen by the caller: 1 to 64 letters, digits, `.`, `_` or `-`. An account applies an
+/// amount once for each id that it remembers ([`super::account::operations`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OperationId(String);
 
 impl OperationId {
-    /// The rule for ids, for error messages.
-    pub const RULE: &str = "1 to 64 letters, digits, `.`, `_` or `-`";
+    /// The rule for ids, in error messages.
+    pub const RULE: &str = "give 1 to 64 letters, digits, `.`, `_` or `-`";
 
     /// Draws a random id.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
@@ -88,14 +88,14 @@ impl OperationId {
         ))
     }
 
-    /// Parses an id; `None` if it breaks [`OperationId::RULE`].
+    /// Parses an id; `None` if `text` breaks [`OperationId::RULE`].
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let fits = (1..=CHARS_MAX).contains(&text.len()) && text.bytes().all(plain);
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,14 +1,15 @@
-//! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the
-//! process, and to restore what a store has lost.
+//! The records of a node's journal. They suffice to charge every admitted request exactly once, whatever happens to the process,
+//! and to restore what a store has lost.
 //!
-//! A record's bytes are a byte for the version, one for the kind, then the fields in their order, or JSON. No byte is zero: the
-//! space after the end of a segment is zeros, so a write that a crash has cut short can be told from damage
-//! (`journal/replay.rs`).
+//! The bytes of a record are one byte for the version, one byte for the kind, and then either the fields in their order or JSON.
+//! No byte is zero. Because the unused space of a segment is zeros, a write that a crash has cut short can be distinguished from
+//! damage (`journal/replay.rs`).
 //!
-//! - A number has seven bits in a byte, the lowest first. A byte with its highest bit set is followed by another one; the
-//!   last byte is its bits plus one.
-//! - A signed number is stored as an unsigned one: 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
-//! - A text is its length in bytes, then its UTF-8. Each zero is replaced with two bytes that never occur in UTF-8.
+//! - A number has seven bits in each byte, the lowest bits first. If the highest bit of a byte is set, another byte follows. The
+//!   last byte is its seven bits plus one.
+//! - A signed number is stored as an unsigned one: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ...
+//! - A text is its length in bytes, followed by its UTF-8. Each zero byte in it is replaced by two bytes that never occur in
+//!   UTF-8.
 
 mod read;
 #[cfg(test)]
@@ -37,22 +38,23 @@ use crate::domain::{
 
 pub use crate::domain::ledger::journaled::read::reread;
 
-/// The version of the records' form, in the first byte of each. Differs from the filler byte of an empty frame.
+/// The version of the records' form, which is the first byte of each record. It differs from the byte that fills filler frames.
 const VERSION: u8 = 1;
 
-/// The second byte of a record. Records that are written for each request have a binary form, the others are JSON.
+/// The kinds of records, which are the second byte of a record. Records that are written for each request have a binary form; the
+/// others are JSON.
 mod kind {
-    /// [`super::Record::Admit`].
+    /// The kind of [`super::Record::Admit`].
     pub(super) const ADMIT: u8 = 1;
-    /// [`super::Record::Checkpoints`].
+    /// The kind of [`super::Record::Checkpoints`].
     pub(super) const CHECKPOINTS: u8 = 2;
-    /// A step with the settlement of a billed request, where the settlement follows from its row.
+    /// A step with the settlement of a billed request, where the settlement follows from the request's row.
     pub(super) const CHARGE: u8 = 3;
     /// A step with the settlement of a request that is not billed.
     pub(super) const RELEASE: u8 = 4;
-    /// Any other step.
+    /// A step of any other kind, as JSON.
     pub(super) const STEP: u8 = 5;
-    /// Any other record.
+    /// A record of any other kind, as JSON.
     pub(super) const OTHER: u8 = 6;
 }
 
@@ -68,113 +70,113 @@ mod has {
     pub(super) const ATTEMPTS: u64 = 1 << 7;
     pub(super) const TAGS: u64 = 1 << 8;
     pub(super) const LEASE: u64 = 1 << 9;
-    /// A flag of a part, like the next one.
+    /// This flag and the next one are flags of a part of a row.
     pub(super) const PRICED_AS: u64 = 1;
     pub(super) const PRICE_VERSION: u64 = 1 << 1;
 }
 
-/// One record of the journal.
+/// A record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Record {
     /// A request is about to be forwarded. A step that settles it follows, at the latest when weir starts again.
     #[serde(skip)]
     Admit(Box<AdmittedRequest>),
-    /// The consumption of running requests so far.
+    /// The consumption of running requests up to now.
     #[serde(skip)]
     Checkpoints(Vec<Checkpoint>),
     /// A numbered change of an account: a settlement, or an operator's change of its balance.
     Step {
         /// The account that changes.
         account: SmolStr,
-        /// The numbered change.
+        /// The change with its number.
         step: Step,
     },
-    /// A key's record in the store, from its revision on.
+    /// A key's record in the store, as of its revision.
     Key {
         /// The digest under which the key is found.
         digest: KeyDigest,
         /// The key's record.
         record: Box<KeyRecord>,
     },
-    /// An account's record in the store, from its revision on.
+    /// An account's record in the store, as of its revision.
     Account {
         /// The account's name.
         account: SmolStr,
-        /// Its settings by operators.
+        /// The account's settings by operators.
         record: AccountRecord,
     },
     /// A key was deleted.
     KeyGone {
-        /// The deleted key.
+        /// The id of the deleted key.
         id: KeyId,
         /// The key's last revision.
         revision: u64,
     },
 }
 
-/// A request as known at its admission.
+/// A request with the facts that are available at its admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdmittedRequest {
-    /// The row for a crash of weir before the answer's head: charges the estimated input at the most expensive of its providers,
-    /// without a cache.
+    /// The row to use if weir crashes before the answer's head. It charges the estimated input, uncached, at the most expensive
+    /// of the request's providers.
     pub row: Arc<Row>,
-    /// The tokens taken from the tokens per minute.
+    /// The number of tokens that were taken from the tokens per minute.
     pub tokens_estimated: u64,
-    /// The lease from which it was admitted, if any.
+    /// The lease from which the request was admitted; `None` if it has a hold of its own.
     pub lease: Option<LeaseId>,
 }
 
 impl AdmittedRequest {
-    /// The settlement that ends the request's hold without a charge.
+    /// Returns the settlement that ends the request's hold without a charge.
     pub(crate) fn without_charge(self) -> Settlement {
         let (request, key) = (self.row.request_id.clone(), self.row.key_id.clone());
         Settlement::without_charge(request, key, self.row.admitted_ms, self.tokens_estimated).with_lease(self.lease)
     }
 }
 
-/// The consumption of a running request so far.
+/// The consumption of a running request up to now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
-    /// weir's request id.
+    /// The request id that weir has assigned.
     pub request: SmolStr,
-    /// The answer's status; 0 before its head.
+    /// The status of the answer; 0 before its head.
     pub status: u16,
-    /// The tokens used so far.
+    /// The tokens that were used up to now.
     pub usage: Usage,
     /// Whether the usage is reported or estimated.
     pub source: UsageSource,
-    /// The modifiers of the price, such as the service tier.
+    /// The properties of the answer that modify its price, such as the service tier.
     pub modifiers: PriceModifiers,
-    /// The consumption of each model, unless the requested model ran alone in one price tier.
+    /// The consumption of each model; empty if the requested model runs alone and in one price tier.
     pub parts: Vec<CostShare>,
-    /// The cost so far.
+    /// The cost up to now.
     pub cost: NanoUsd,
-    /// The current provider.
+    /// The provider of the current attempt.
     pub provider: SmolStr,
-    /// Milliseconds since the request's arrival.
+    /// The number of milliseconds since the request's arrival.
     pub latency_ms: u64,
-    /// Milliseconds from the request's arrival to the first content; `None` before it.
+    /// The number of milliseconds from the request's arrival to the answer's first content; `None` before that.
     pub ttft_ms: Option<u64>,
     /// The number of attempts at providers.
     pub attempts: u32,
 }
 
-/// A byte with this bit is followed by another one of the same number.
+/// The bit of a byte that is set if another byte of the same number follows.
 const MORE: u8 = 0x80;
 const BITS: u32 = 7;
-/// The two bytes that replace a zero in a text.
+/// The two bytes that replace a zero byte in a text.
 const ZERO: [u8; 2] = [0xC0, 0x80];
 
-/// Appends numbers and texts.
+/// A writer that appends numbers and texts in the form of records.
 struct RecordWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// Whether zeros in texts are replaced.
+    /// Whether zero bytes in texts are replaced.
     escapes: bool,
 }
 
-/// Appends the output of `write` without zeros. Calls `write` a second time if a text contains zeros, which is rare: checking
-/// each text in advance would cost more.
+/// Appends the output of `write` without zero bytes. `write` is called a second time if a text contains a zero byte. That is
+/// rare, and checking each text in advance would cost more.
 fn without_zeros(out: &mut Vec<u8>, write: impl Fn(&mut RecordWriter<'_>)) {
     let begin = out.len();
     write(&mut RecordWriter { out, escapes: false });
@@ -219,7 +221,7 @@ impl RecordWriter<'_> {
     }
 }
 
-/// Reads the output of a [`RecordWriter`]. Its methods return `None` for other bytes.
+/// A reader of the output of a [`RecordWriter`]. Its methods return `None` for other bytes.
 struct RecordReader<'a>(&'a [u8]);
 
 impl RecordReader<'_> {
@@ -271,7 +273,7 @@ impl RecordReader<'_> {
     }
 }
 
-/// The text with zeros restored in place of [`ZERO`].
+/// Returns the text with zero bytes restored in place of [`ZERO`]; `None` if the result is not valid UTF-8.
 fn with_zeros(bytes: &[u8]) -> Option<String> {
     let [first, second] = ZERO;
     let mut parts = bytes.split(|byte| *byte == first);
@@ -283,12 +285,12 @@ fn with_zeros(bytes: &[u8]) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// The status in the row of such a request if the answer's head had not arrived: the one that a proxy in front of weir sends to
-/// the client.
+/// The status in the row of a request that was running when weir crashed, if the answer's head had not arrived. It is the status
+/// that a proxy in front of weir sends to the client.
 pub(crate) const CRASH_STATUS: u16 = 502;
 
-/// The settlement of a request whose end is unknown: charges the consumption of its last checkpoint, or else the row of its
-/// admission.
+/// Returns the settlement of a request that was running when weir crashed. It charges the consumption of the request's last
+/// checkpoint, or else the row of its admission.
 pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Option<Checkpoint>) -> Settlement {
     let AdmittedRequest {
         row: mut shared,
@@ -297,7 +299,7 @@ pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Opti
     } = admitted;
     let row = Arc::make_mut(&mut shared);
     if let Some(last) = checkpoint {
-        // Both latencies are counted from the arrival.
+        // The latencies of the row and of the checkpoint are both counted from the request's arrival.
         let later = last.latency_ms.saturating_sub(row.latency_ms);
         row.time_ms = row.time_ms.saturating_add(i64::try_from(later).unwrap_or(i64::MAX));
         row.provider = last.provider;
@@ -317,7 +319,7 @@ pub(crate) fn settlement_after_crash(admitted: AdmittedRequest, checkpoint: Opti
     Settlement::of(shared, tokens_estimated).with_lease(lease)
 }
 
-/// The settlement of a request that was already charged: ends the request and changes nothing else.
+/// Returns the settlement of a request that was already charged. It ends the request and changes nothing else.
 pub(crate) fn settlement_of_charged(admitted: AdmittedRequest) -> Settlement {
     Settlement {
         tokens_estimated: 0,

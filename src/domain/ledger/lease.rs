@@ -1,5 +1,6 @@
-//! Leases of budget: an amount that a store holds for one node and one of an account's keys, so that the node can admit requests
-//! from it by itself. [`super::account`] is the store's side, [`node`] the node's. `places` are slots of a concurrency limit.
+//! Leases of budget. A lease is an amount that a store sets aside for one node and one of an account's keys, so that the node can
+//! admit requests from it without calling the store. [`super::account`] is the store's side, and [`node`] the node's. Fields
+//! named `places` are slots of a concurrency limit.
 
 pub(crate) mod node;
 
@@ -19,31 +20,32 @@ use crate::domain::{
 
 /// A single lease gets at most 1/16 of what remains.
 pub(crate) const PART_OF_LEFT: i64 = 16;
-/// All leases together get at most 1/4 of what remains. So a limit is far away as long as there are leases, and they are recalled
-/// in time when it becomes near.
+/// All leases together get at most 1/4 of what remains. So a limit is far away while there are leases, and they are recalled in
+/// time when it becomes near.
 pub(crate) const ALL_PART_OF_LEFT: i64 = 4;
-/// A lease that could grow by less than 1/4 of the wanted amount does not grow: the limit is near.
+/// A lease that could grow by less than 1/4 of the wanted amount does not grow, because the limit is near.
 pub(crate) const PART_OF_WANTED: i64 = 4;
-/// How long nodes may take to return recalled leases, in milliseconds. Until then no top-up of a running request is refused for
-/// lack of money.
+/// The time in which nodes return recalled leases, in milliseconds. Until it is over, no top-up of a running request is refused
+/// for lack of money.
 pub(crate) const RECALL_MS: i64 = 2_000;
 
-/// The day (UTC) of a time in milliseconds since the Unix epoch, counted from there.
+/// Returns the day (UTC) that contains a time, in days since the Unix epoch. `ms` is in milliseconds since the Unix epoch.
 pub(crate) fn day_of(ms: i64) -> i64 {
     ms.div_euclid(24 * 3600 * 1000)
 }
 
-/// The name of a lease.
+/// The identity of a lease: its holder and its number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseId {
-    /// The holder: a random name that each process draws when it starts, so that its successor does not keep its leases alive.
+    /// The holder. It is a random name that each process draws when it starts, so that the successor of a process does not keep
+    /// its leases alive.
     pub holder: NodeId,
-    /// The lease's number for this holder: 1 for the first, rising by one.
+    /// The number of the lease among those of its holder: 1 for the first, and one more for each further lease.
     pub number: u64,
 }
 
 impl LeaseId {
-    /// The name of its hold among the holder's holds. No request id has this form.
+    /// Returns the name of the lease among the holder's holds. No request id has this form.
     pub(crate) fn hold_name(&self) -> SmolStr {
         format_smolstr!("lease-{}", self.number)
     }
@@ -55,17 +57,17 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// Requests and tokens, as limits per minute count them.
+/// A number of requests and their tokens, as limits per minute count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateUse {
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Input and output tokens, as estimated.
+    /// The estimated number of input and output tokens.
     pub tokens: u64,
 }
 
 impl RateUse {
-    /// The difference of each, zero at least.
+    /// Returns the difference of each, at least zero.
     pub(crate) const fn saturating_sub(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(other.requests),
@@ -73,7 +75,7 @@ impl RateUse {
         }
     }
 
-    /// The sum of each.
+    /// Returns the sum of each.
     pub(crate) const fn saturating_add(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_add(other.requests),
@@ -81,7 +83,7 @@ impl RateUse {
         }
     }
 
-    /// The maximum of each.
+    /// Returns the maximum of each.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             requests: self.requests.max(other.requests),
@@ -90,92 +92,95 @@ impl RateUse {
     }
 }
 
-/// A node's question about a lease: what it reports, and what it wants.
+/// The call of a node to the store about a lease: it reports the lease's use and requests a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseCall {
     /// The lease.
     pub lease: LeaseId,
-    /// The node whose steps settle the requests admitted from it.
+    /// The node whose steps settle the requests that were admitted from the lease.
     pub node: NodeId,
     /// The account that pays.
     pub account: SmolStr,
-    /// The key whose requests are admitted from it.
+    /// The key whose requests are admitted from the lease.
     pub key: KeyId,
-    /// The key's revision at this node.
+    /// The revision of the key's record at this node.
     pub revision: u64,
-    /// The number of requests that run in it. The account counts them as running.
+    /// The number of requests that run in the lease. The account counts them as running.
     pub running: u64,
-    /// Requests and tokens admitted from this lease since it began.
+    /// The requests and tokens that were admitted from the lease since it began.
     #[serde(default)]
     pub used: RateUse,
-    /// The part that should be free for further requests, where rates are limited: the rest is given back, and
-    /// [`LeaseChange::Grow`] adds what is lacking.
+    /// The requests and tokens that should be free for further requests, if rates are limited. The lease returns what it has
+    /// beyond them, and [`LeaseChange::Grow`] adds what it lacks.
     #[serde(default)]
     pub free: RateUse,
-    /// The wanted slots, where concurrency is limited: a lower number takes effect at once, a higher one with
+    /// The wanted slots, if concurrency is limited. A lower number takes effect at once, and a higher one with
     /// [`LeaseChange::Grow`].
     #[serde(default)]
     pub places: u64,
-    /// The sequence number of the question, from 1 for each lease. A question that arrives after a later one changes nothing.
+    /// The sequence number of the call, starting from 1 for each lease. A call that arrives after a later one changes nothing.
     pub turn: u64,
     /// The requested change.
     pub change: LeaseChange,
 }
 
-/// The requested change of a lease.
+/// The change of a lease that a node requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseChange {
-    /// It grows by up to this amount, and by the wanted rates and slots; it begins if it does not exist.
+    /// The lease grows by up to this amount, and by the wanted rates and slots. It begins if it does not exist.
     Grow(NanoUsd),
-    /// It gives back this amount, which may be zero.
+    /// The lease returns this amount, which may be zero.
     Return(NanoUsd),
-    /// It ends. No request runs in it, and all that ran in it are settled.
+    /// The lease ends. No request runs in it, and all requests that ran in it are settled.
     End,
 }
 
-/// The answer to [`LeaseCall`].
+/// The reply to a [`LeaseCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaseReply {
-    /// It exists, whether or not it has grown.
+    /// The lease exists, whether or not it has grown.
     Held(LeaseGrant),
-    /// It did not begin: a limit is near, or the key or its account may not have leases now.
+    /// The lease did not begin, because a limit is near, or because the key or its account must not have leases now.
     Refused,
-    /// It does not exist: it has ended, or the holder's node lease has lapsed.
+    /// The lease does not exist: it has ended, or its holder's node lease has lapsed.
     Gone,
 }
 
 /// The state of a lease in its account at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseGrant {
-    /// When it began, in milliseconds since the Unix epoch. Only requests of the same day (UTC) are admitted from it.
+    /// The time at which the lease began, in milliseconds since the Unix epoch. Only requests of the same day (UTC) are admitted
+    /// from it.
     pub since_ms: i64,
-    /// Rises whenever all leases of the account are recalled.
+    /// The account's recall mark, which rises whenever all its leases are recalled.
     pub recall: u64,
-    /// The requests and tokens that its holder may admit from it. In JSON `given`.
+    /// The requests and tokens that the holder may admit from the lease. In JSON its name is `given`.
     #[serde(default, rename = "given")]
     pub allowance: LeaseAllowance,
-    /// `hold` is the lease's amount: everything granted, less everything returned and charged. `at_ms` is the present time. The
-    /// other fields are as for a request of the key.
+    /// In this grant, `hold` is the lease's amount: everything granted, less everything returned and charged. `at_ms` is the
+    /// current time. The other fields are as for a request of the key.
     pub grant: Grant,
 }
 
-/// The limits of admission from a lease besides its amount. `None` where neither key nor account has a limit.
+/// The limits of admission from a lease in addition to its amount. A field is `None` if neither the key nor the account has that
+/// limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseAllowance {
-    /// The total of requests since it began.
+    /// The maximum number of requests since the lease began.
     pub requests: Option<u64>,
-    /// The total of tokens since it began.
+    /// The maximum number of tokens since the lease began.
     pub tokens: Option<u64>,
-    /// Slots: requests that run at once.
+    /// The slots of the lease: the maximum number of requests that run concurrently.
     pub places: Option<u64>,
 }
 
-/// The length of a window of demand.
+/// The length of a window in which demand is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How many windows a lease should last.
+/// The number of windows for which a lease should last.
 const WINDOWS_AHEAD: u32 = 2;
 
-/// The demand of a key at its node in this window and in the one before: decides whether a lease is worthwhile, and its size.
+/// The demand for a key at its node, in the current window and in the one before. It determines whether a lease is worthwhile,
+/// and the size of the lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Demand {
     began: Option<Instant>,
@@ -183,7 +188,7 @@ pub(crate) struct Demand {
     before: DemandSample,
 }
 
-/// The requests of one window.
+/// The demand in one window.
 #[derive(Clone, Copy, Debug, Default)]
 struct DemandSample {
     rated: RateUse,
@@ -191,20 +196,20 @@ struct DemandSample {
 }
 
 impl Demand {
-    /// Records a request.
+    /// Records the demand of a request.
     pub(crate) fn record(&mut self, estimate: NanoUsd, tokens: u64, now: Instant) {
         self.roll_window(now);
         self.now.rated = self.now.rated.saturating_add(RateUse { requests: 1, tokens });
         self.now.estimates = self.now.estimates.saturating_add(estimate.max(NanoUsd::ZERO));
     }
 
-    /// The number of requests in this window or the last, whichever had more.
+    /// Returns the number of requests in the current window or the last, whichever had more.
     pub(crate) fn requests(&mut self, now: Instant) -> u64 {
         self.roll_window(now);
         self.now.rated.max(self.before.rated).requests
     }
 
-    /// The part of a lease that should be free.
+    /// Returns the part of a lease that should be free.
     pub(crate) fn target(&mut self, now: Instant) -> LeaseTarget {
         self.roll_window(now);
         let estimates = self.now.estimates.max(self.before.estimates);

@@ -13,7 +13,7 @@ use crate::domain::{
 /// The number of rows of an account's day in a store that is the log backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogDay {
-    /// The day, counted from the Unix epoch, in UTC.
+    /// The day in UTC, in days since the Unix epoch.
     pub day: i64,
     /// The number of rows in the store.
     pub rows: u64,
@@ -21,27 +21,28 @@ pub(crate) struct LogDay {
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// A filter of rows. A row matches if it meets every condition that is set.
+/// A filter for rows. A row matches if it meets every condition that is set; `None` is no condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
     /// The account that paid.
     pub account: Option<String>,
     /// The key of the request.
     pub key: Option<KeyId>,
-    /// The requested model or the one that served.
+    /// The name of the requested model or of the model that served the request.
     pub model: Option<String>,
     /// The range of the final status.
     pub status: Option<RangeInclusive<u16>>,
     /// A tag of the request.
     pub tag: Option<Tag>,
-    /// The earliest end of the request, in milliseconds since the Unix epoch.
+    /// The beginning of the time range in which the request ended, in milliseconds since the Unix epoch.
     pub since_ms: i64,
-    /// The end of the time range, exclusive.
+    /// The end of the time range, exclusive, in milliseconds since the Unix epoch.
     pub until_ms: i64,
 }
 
 impl LogFilter {
-    /// All rows that ended from `since_ms` to before `until_ms`, in milliseconds since the Unix epoch.
+    /// Creates the filter for all rows of requests that ended from `since_ms` to before `until_ms`, in milliseconds since the
+    /// Unix epoch.
     pub fn between(since_ms: i64, until_ms: i64) -> Self {
         Self {
             account: None,
@@ -54,7 +55,7 @@ impl LogFilter {
         }
     }
 
-    /// All rows of an account that ended on a day (days since the Unix epoch, UTC).
+    /// Creates the filter for all rows of an account's requests that ended on a day (UTC), in days since the Unix epoch.
     pub fn of_day(account: &str, day: i64) -> Self {
         let begin = day.saturating_mul(DAY_MS);
         Self {
@@ -63,7 +64,7 @@ impl LogFilter {
         }
     }
 
-    /// The same filter, limited to one day.
+    /// Returns the same filter, limited to one day, in days since the Unix epoch.
     pub(crate) fn within_day(&self, day: i64) -> Self {
         let begin = day.saturating_mul(DAY_MS);
         Self {
@@ -73,7 +74,7 @@ impl LogFilter {
         }
     }
 
-    /// Whether a row matches.
+    /// Whether a row matches the filter.
     pub(crate) fn matches(&self, row: &Row) -> bool {
         (self.since_ms..self.until_ms).contains(&row.time_ms)
             && self.account.as_ref().is_none_or(|account| *account == row.account)
@@ -86,7 +87,8 @@ impl LogFilter {
             && self.tag.as_ref().is_none_or(|tag| row.tags.contains(tag))
     }
 
-    /// Whether `other` is the same filter with the same or an earlier start, so that it matches every row that this one matches.
+    /// Whether `other` is the same filter with the same or an earlier beginning, so that it matches every row that this filter
+    /// matches.
     pub(crate) fn is_suffix_of(&self, other: &Self) -> bool {
         self.since_ms >= other.since_ms
             && *self
@@ -96,31 +98,32 @@ impl LogFilter {
                 }
     }
 
-    /// The first day of the time range.
+    /// Returns the first day of the time range, in days since the Unix epoch.
     pub(crate) fn first_day(&self) -> i64 {
         self.since_ms.div_euclid(DAY_MS)
     }
 
-    /// The last day of the time range.
+    /// Returns the last day of the time range, in days since the Unix epoch.
     pub(crate) fn last_day(&self) -> i64 {
         self.until_ms.saturating_sub(1).div_euclid(DAY_MS)
     }
 }
 
-/// A row's position among the rows of its day (UTC): by account, then by the time of its end, then by the request's id, which is
-/// unique. The position follows from the row alone, so it is the same in every log backend.
+/// The position of a row among the rows of its day (UTC). Rows are sorted by account, then by the time at which the request
+/// ended, then by the request id, which is unique. The position follows from the row alone, so it is the same in every log
+/// backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition {
     /// The account that paid; empty for the position before all rows.
     pub account: SmolStr,
-    /// When it ended, in milliseconds since the Unix epoch.
+    /// The time at which the request ended, in milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// weir's id of the request.
+    /// The request id that weir has assigned.
     pub request_id: SmolStr,
 }
 
 impl LogPosition {
-    /// The position of a row.
+    /// Returns the position of a row.
     pub fn of(row: &Row) -> Self {
         Self {
             account: row.account.clone(),
@@ -129,7 +132,7 @@ impl LogPosition {
         }
     }
 
-    /// The position before all rows of an account.
+    /// Returns the position before all rows of an account.
     pub(crate) fn before_account(account: &str) -> Self {
         Self {
             account: account.into(),
@@ -144,13 +147,13 @@ impl LogPosition {
         self.request_id.clone_from(&row.request_id);
     }
 
-    /// The sort key of the position.
+    /// Returns the sort key of the position.
     pub(crate) fn sort_key(&self) -> (&str, i64, &str) {
         (&self.account, self.time_ms, &self.request_id)
     }
 }
 
-/// The sort key of rows of a day.
+/// Returns the sort key of a row among the rows of its day.
 pub(crate) fn row_sort_key(row: &Row) -> (&str, i64, &str) {
     (&row.account, row.time_ms, &row.request_id)
 }

@@ -1,7 +1,7 @@
-//! Notices before a quota or a balance runs out: a key has spent a part of its quota, a balance has become low.
+//! Notices before a quota or a balance runs out: that a key has spent a part of its quota, or that a balance has become low.
 //!
 //! A ledger records a notice in the same atomic step as the charge that caused it. Spending in a period only grows, and a step is
-//! applied once. So each part of a quota is reported once in a period, across all nodes.
+//! applied once. So each part of a quota is reported once per period, over all nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,57 +11,57 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The subject of a notice, which identifies it: two notices with the same subject are one.
+/// The subject of a notice, which identifies the notice: there is only one notice with the same subject.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoticeId {
-    /// A key has spent this part of its quota.
+    /// A key has spent a part of its quota.
     Quota {
-        /// One of [`PERCENTS`].
+        /// The part of the quota in percent, which is one of [`PERCENTS`].
         percent: u8,
-        /// The quota's period.
+        /// The period of the quota.
         period: Period,
-        /// The quota.
+        /// The amount of the quota.
         quota: NanoUsd,
-        /// The key.
+        /// The id of the key.
         key: KeyId,
     },
-    /// A charge has brought the balance to its low mark or below.
+    /// A charge has brought the balance to its low mark or below it.
     Balance {
-        /// The node's step that made the charge.
+        /// The number of the step that made the charge.
         seq: u64,
-        /// The node.
+        /// The node of that step.
         node: NodeId,
     },
 }
 
-/// A notice to be delivered.
+/// A notice that is to be delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Its subject.
+    /// The subject of the notice.
     pub id: NoticeId,
-    /// The value reached: the key's spending in the period, or the balance.
+    /// The value that was reached: the key's spending in the period, or the balance.
     pub reached: NanoUsd,
-    /// The limit: the quota, or the balance's low mark.
+    /// The limit: the key's quota, or the low mark of the balance.
     pub limit: NanoUsd,
-    /// When the charged request was admitted, in milliseconds since the Unix epoch.
+    /// The time at which the charged request was admitted, in milliseconds since the Unix epoch.
     pub at_ms: i64,
-    /// How often it was claimed for delivery, including this time.
+    /// How many times the notice was claimed for delivery, including this time.
     pub tries: u32,
 }
 
-/// Notices claimed from an account.
+/// The notices that were claimed from an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenNotices {
-    /// The notices to be delivered now. Nobody else can claim them until the pause after this try is over.
+    /// The notices that are to be delivered now. No other node can claim them until the pause after this try is over.
     pub notices: Vec<Notice>,
     /// The number of notices that were dropped for lack of room since the last claim.
     pub lost: u64,
-    /// In how many milliseconds to ask again; `None` if no notice is kept.
+    /// The number of milliseconds after which to claim again; `None` if the account has no notices.
     pub next_in_ms: Option<i64>,
 }
 
 impl NoticeId {
-    /// Its name in a store.
+    /// Returns the subject's name in a store.
     pub(crate) fn store_name(&self) -> String {
         match self {
             Self::Quota {
@@ -74,7 +74,7 @@ impl NoticeId {
         }
     }
 
-    /// Reads the name in a store; `None` if the text is not one.
+    /// Parses the name of a subject in a store; `None` if `text` is not such a name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let of = match parts.next()? {
@@ -94,7 +94,7 @@ impl NoticeId {
     }
 }
 
-/// The percentages of a quota that spending reaches between `before` and `after`.
+/// Returns the percentages of a quota that spending has reached when it rose from `before` to `after`.
 pub(crate) fn reached_percents(quota: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
     let is_reached = move |percent: &u8| {
         let part = part_of(quota, *percent);
@@ -103,7 +103,7 @@ pub(crate) fn reached_percents(quota: NanoUsd, before: NanoUsd, after: NanoUsd) 
     PERCENTS.into_iter().filter(is_reached)
 }
 
-/// A percentage of a quota, rounded down, computed in integers that a double represents exactly.
+/// Returns a percentage of a quota, rounded down. It is computed with integers that a double represents exactly.
 fn part_of(quota: NanoUsd, percent: u8) -> NanoUsd {
     let (quota, percent) = (quota.nanos(), i64::from(percent));
     NanoUsd::from_nanos(
@@ -113,23 +113,23 @@ fn part_of(quota: NanoUsd, percent: u8) -> NanoUsd {
     )
 }
 
-/// A notice as an account keeps it.
+/// A notice as an account stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredNotice {
-    /// See [`Notice::reached`].
+    /// The value that was reached; see [`Notice::reached`].
     pub reached: NanoUsd,
-    /// See [`Notice::limit`].
+    /// The limit; see [`Notice::limit`].
     pub limit: NanoUsd,
-    /// See [`Notice::at_ms`].
+    /// The time of the charged request; see [`Notice::at_ms`].
     pub at_ms: i64,
-    /// How often it was claimed.
+    /// How many times the notice was claimed.
     pub tries: u32,
-    /// When it becomes due, in milliseconds since the Unix epoch.
+    /// The time at which the notice becomes due, in milliseconds since the Unix epoch.
     pub due_ms: i64,
 }
 
 impl StoredNotice {
-    /// The notice for delivery.
+    /// Returns the notice for delivery.
     pub(crate) fn to_notice(self, id: NoticeId) -> Notice {
         Notice {
             id,

@@ -1,6 +1,7 @@
-//! Periods of spending, fixed at a request's admission. Each new period has its own counter, so nothing has to be reset.
+//! The periods in which spending is counted. A request belongs to the periods of its admission. Each new period has counters of
+//! its own, so no counter has to be reset.
 //!
-//! In memory a period is a kind and a number. It is stored, sent, shown and serialized by its name.
+//! In memory, a period is a kind and a number. Everywhere else, it is represented by its name.
 
 use std::{
     fmt,
@@ -18,34 +19,36 @@ use thiserror::Error;
 
 use crate::domain::keys::terms::QuotaReset;
 
-/// How long the counter of a period is kept after its end.
+/// The time for which the counters of a period are retained after its end, in milliseconds.
 pub(crate) const COUNTERS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 const DAY_S: i64 = 24 * 3600;
 const DAY_MS: i64 = DAY_S * 1000;
-/// The days that have a date, counted from the Unix epoch: the years 1 to 9999. Times beyond them count on the first or last day.
+/// The days that have a date, in days since the Unix epoch: those of the years 1 to 9999. Times outside belong to the first or
+/// the last of these days.
 const DAYS: RangeInclusive<i64> = -719_162..=2_932_895;
 
-/// A period, in UTC. Periods are ordered as their names are.
+/// A period in UTC. Periods are sorted like their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Period {
-    /// All time: it never ends.
+    /// All time. This period never ends.
     All,
-    /// A day, counted from the Unix epoch.
+    /// A day, as the number of days since the Unix epoch.
     Day(i32),
-    /// A month, counted from the month of the Unix epoch.
+    /// A month, as the number of months since that of the Unix epoch.
     Month(i32),
-    /// An ISO week, counted from the week of the Unix epoch. It begins on Monday, and its year is that of its Thursday.
+    /// An ISO week, as the number of weeks since that of the Unix epoch. It begins on Monday, and its year is that of its
+    /// Thursday.
     Week(i32),
 }
 
-/// The text is not a period's name.
+/// The error that a string is not the name of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("this is not the name of a period")]
+#[error("the text is not the name of a period")]
 pub struct PeriodError;
 
 impl Period {
-    /// The period of a quota with this reset at a time in milliseconds since the Unix epoch.
+    /// Returns the period, of a quota with this reset, that contains `unix_ms`, in milliseconds since the Unix epoch.
     pub(crate) fn of(reset: QuotaReset, unix_ms: i64) -> Self {
         let day = day_at(unix_ms);
         match reset {
@@ -56,7 +59,7 @@ impl Period {
         }
     }
 
-    /// The periods that contain a time, one of each kind.
+    /// Returns the periods that contain a time, one of each kind.
     pub(crate) fn each_at(unix_ms: i64) -> [Self; 4] {
         [
             QuotaReset::None,
@@ -67,7 +70,7 @@ impl Period {
         .map(|reset| Self::of(reset, unix_ms))
     }
 
-    /// Whether the period contains a day.
+    /// Whether the period contains a day, in days since the Unix epoch.
     pub(crate) fn contains_day(self, day: i32) -> bool {
         match self {
             Self::All => true,
@@ -77,7 +80,7 @@ impl Period {
         }
     }
 
-    /// Its days, counted from the Unix epoch; `None` for [`Period::All`].
+    /// Returns the days of the period, since the Unix epoch; `None` for [`Period::All`].
     pub(crate) fn days(self) -> Option<RangeInclusive<i64>> {
         match self {
             Self::All => None,
@@ -94,7 +97,7 @@ impl Period {
     }
 }
 
-/// The period's name, such as `all`, `d20261121`, `m202611` or `w2026W47`.
+/// Formats the period as its name, such as `all`, `d20261121`, `m202611` or `w2026W47`.
 impl fmt::Display for Period {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -138,7 +141,7 @@ impl TryFrom<String> for Period {
     }
 }
 
-/// Reads a name leniently: texts other than the period's exact name may be accepted.
+/// Parses the name of a period leniently: it may accept texts that are not exactly the name of a period.
 fn parse_lenient(name: &str) -> Option<Period> {
     let year = || name.get(1..5)?.parse().ok();
     let number = |places: Range<usize>| name.get(places)?.parse().ok();
@@ -155,35 +158,35 @@ fn parse_lenient(name: &str) -> Option<Period> {
     }
 }
 
-/// The first second of the next period, since the Unix epoch; `None` for [`QuotaReset::None`].
+/// Returns the first second of the next period, since the Unix epoch; `None` for [`QuotaReset::None`].
 pub(crate) fn resets_at(reset: QuotaReset, unix_ms: i64) -> Option<i64> {
     let days = Period::of(reset, unix_ms).days()?;
     Some((days.end() + 1) * DAY_S)
 }
 
-/// The day of a time in milliseconds since the Unix epoch, counted from there.
+/// Returns the day that contains `unix_ms`, in days since the Unix epoch.
 pub(crate) fn day_at(unix_ms: i64) -> i32 {
     let day = unix_ms.div_euclid(DAY_MS).clamp(*DAYS.start(), *DAYS.end());
     i32::try_from(day).unwrap_or(0)
 }
 
-/// Day and month (UTC) of a time in milliseconds since the Unix epoch, both counted from there.
+/// Returns the day and the month (UTC) that contain `unix_ms`, both counted from the Unix epoch.
 pub(crate) fn day_and_month(unix_ms: i64) -> (i64, i64) {
     let day = day_at(unix_ms);
     (day.into(), month_of(day).into())
 }
 
-/// The week of a day. The Unix epoch was a Thursday.
+/// Returns the week of a day. The Unix epoch was a Thursday.
 fn week_of(day: i32) -> i32 {
     (day + 3).div_euclid(7)
 }
 
-/// The first day of a week.
+/// Returns the first day of a week.
 fn monday_of(week: i32) -> i64 {
     i64::from(week) * 7 - 3
 }
 
-/// The month of a day.
+/// Returns the month of a day.
 fn month_of(day: i32) -> i32 {
     let date = date(day.into());
     (i32::from(date.year()) - 1970) * 12 + i32::from(date.month()) - 1

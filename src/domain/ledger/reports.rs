@@ -1,4 +1,4 @@
-//! Reports of spending and usage for people and programs: a key's quota, usage by day, model, key or tag, and the views of
+//! Reports of spending and usage for users and programs: a key's quota, usage by day, model, key or tag, and the views of
 //! accounts and keys.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
@@ -20,13 +20,14 @@ use crate::domain::{
 };
 
 const CENT_NANOS: i64 = 10_000_000;
-/// The percentages from which the severity is `warning` and `critical`: the same at which response headers warn.
+/// The percentages of a quota from which the severity is `warning` and `critical`. They are the same at which response headers
+/// warn.
 const WARNING_PERCENT: i128 = 75;
 const CRITICAL_PERCENT: i128 = 95;
 
-/// The report of a key's quota and spending at a time of the store's clock, in the form in which Claude Code requests it from its
-/// own gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are
-/// whole cents, rounded down.
+/// Returns the report of a key's quota and spending at `now_ms`, by the store's clock. It has the form in which Claude Code
+/// requests it from its own gateway, which describes it at `GET /protocol`
+/// (<https://code.claude.com/docs/en/claude-apps-gateway>). Amounts are whole cents, rounded down.
 pub(crate) fn quota_report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> Value {
     let Some(quota) = terms.quota else {
         let of = |spent: NanoUsd| json!({ "limit": null, "used_credits": cents(spent), "utilization": null });
@@ -57,7 +58,7 @@ pub(crate) fn quota_report(terms: &KeyTerms, spend: &KeySpend, now_ms: i64) -> V
     });
     let limit = json!({
         "kind": "spend",
-        // A quota that never resets has no period. The client shows none for a word other than the three it knows.
+        // A quota that never resets has no period. The client displays no period for a word other than the three that it has.
         "group": if terms.reset == QuotaReset::None { "total" } else { terms.reset.as_str() },
         "percent": percent_told,
         "resets_at": standing.resets_at.and_then(rfc3339_time),
@@ -75,30 +76,30 @@ fn cents(amount: NanoUsd) -> i64 {
     amount.nanos().max(0) / CENT_NANOS
 }
 
-/// `2027-01-01T00:00:00.000Z`
+/// Formats a time like `2027-01-01T00:00:00.000Z`.
 fn rfc3339_time(unix: i64) -> Option<String> {
     let at = Timestamp::from_second(unix).ok()?;
     Some(at.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string())
 }
 
-/// The name for tags beyond the limit of a day.
+/// The name of the line for tags without sums of their own.
 const OTHER: &str = "other";
 
-/// The criterion by which a report is split.
+/// The criterion by which a report is split into lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SplitBy {
-    /// The day on which the requests ended, in UTC.
+    /// One line for each day, in UTC, on which requests ended.
     Day,
-    /// The catalogue model that served.
+    /// One line for each catalogue model that served requests.
     Model,
-    /// The key.
+    /// One line for each key.
     Key,
-    /// The tag.
+    /// One line for each tag.
     Tag,
 }
 
 impl SplitBy {
-    /// The name of the criterion, and of its field in a report.
+    /// Returns the name of the criterion, which is also the name of its field in a report.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -108,7 +109,7 @@ impl SplitBy {
         }
     }
 
-    /// The name of the line to which a sum belongs.
+    /// Returns the name of the line to which a sum belongs.
     pub(super) fn name(self, sum: &DailySum) -> Cow<'_, str> {
         match (self, &sum.subject) {
             (Self::Day, _) => Cow::Owned(date_of_day(sum.day).to_string()),
@@ -127,9 +128,9 @@ impl fmt::Display for SplitBy {
     }
 }
 
-/// The text is not a criterion by which a report is split.
+/// The error that a string is not a criterion by which a report is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("day, model, key or tag")]
+#[error("give day, model, key or tag")]
 pub(crate) struct SplitError;
 
 impl FromStr for SplitBy {
@@ -141,7 +142,7 @@ impl FromStr for SplitBy {
     }
 }
 
-/// Usage over some days: sums by name, and their total.
+/// The usage of some days: sums by name, and their total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
     lines: QuickMap<String, Sums>,
@@ -149,7 +150,7 @@ pub(crate) struct UsageReport {
 }
 
 impl UsageReport {
-    /// Adds sums to their lines.
+    /// Adds sums to the lines to which they belong.
     pub(crate) fn add_lines<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
             let name = by.name(sum);
@@ -162,36 +163,36 @@ impl UsageReport {
         }
     }
 
-    /// Adds sums to the total, which equals the sum of the lines only if each request is in one line.
+    /// Adds sums to the total. It equals the sum of the lines only if each request is in one line.
     pub(crate) fn add_total<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>) {
         self.total = sums.into_iter().fold(self.total, |total, sum| total.plus(&sum.sums));
     }
 
-    /// At most `most` lines: the latest days, else the most expensive names. Ordered by name, or by cost, ascending, where
-    /// lines other than days are left out.
+    /// Returns at most `most` lines: the most recent days, or else the names with the highest costs. They are sorted by name. If
+    /// lines other than days are left out, they are sorted by cost, ascending.
     pub(crate) fn lines(&self, by: SplitBy, most: usize) -> impl Iterator<Item = (&str, &Sums)> {
         let mut lines: Vec<(&str, &Sums)> = self.lines.iter().map(|(name, sums)| (name.as_str(), sums)).collect();
         lines.sort_unstable_by_key(|(name, _)| *name);
         let left_out = self.omitted_lines(most);
         if by != SplitBy::Day && left_out > 0 {
-            // The most expensive come last, as the latest days do.
+            // The names with the highest costs come last, like the most recent days.
             lines.sort_by_key(|(_, sums)| sums.cost_nano_usd);
         }
         lines.into_iter().skip(left_out)
     }
 
-    /// The number of lines left out of a report of `most` lines.
+    /// Returns the number of lines that are left out of a report with at most `most` lines.
     pub(crate) fn omitted_lines(&self, most: usize) -> usize {
         self.lines.len().saturating_sub(most)
     }
 
-    /// The total.
+    /// Returns the total.
     pub(crate) fn total(&self) -> &Sums {
         &self.total
     }
 }
 
-/// The date of a day counted from the Unix epoch.
+/// Returns the date of a day, in days since the Unix epoch.
 pub(crate) fn date_of_day(day: i64) -> Date {
     let epoch = Date::constant(1970, 1, 1);
     let end = if day < 0 { Date::MIN } else { Date::MAX };
@@ -199,13 +200,13 @@ pub(crate) fn date_of_day(day: i64) -> Date {
     days.ok().and_then(|days| epoch.checked_add(days).ok()).unwrap_or(end)
 }
 
-/// The day of a date, counted from the Unix epoch.
+/// Returns the day of a date, in days since the Unix epoch.
 pub(crate) fn day_of_date(date: Date) -> i64 {
     let since = Date::constant(1970, 1, 1).until(date);
     since.map_or(0, |span| i64::from(span.get_days()))
 }
 
-/// The spending of keys, without keys that have spent nothing.
+/// The spending of keys. Keys that have spent nothing are left out.
 pub(crate) type SpendByKey = BTreeMap<KeyId, NanoUsd>;
 
 /// An account as operators see it.
@@ -213,26 +214,26 @@ pub(crate) type SpendByKey = BTreeMap<KeyId, NanoUsd>;
 pub struct AccountView {
     /// The account's name.
     pub id: String,
-    /// All credits and adjustments, less all charges. Holds are not subtracted.
+    /// The sum of all credits and adjustments, less all charges. Holds are not subtracted.
     pub balance: NanoUsd,
-    /// All charges so far: the sum of the cost of all its rows.
+    /// The sum of all charges so far, which is the cost of all the account's rows.
     pub spent: NanoUsd,
     /// The sum of the holds of running requests.
     pub held: NanoUsd,
     /// The number of running requests.
     pub running: u64,
-    /// Its settings by operators.
+    /// The account's settings by operators.
     pub record: AccountRecord,
-    /// Credits and adjustments of today, by the store's clock (UTC).
+    /// The credits and adjustments of today (UTC), by the store's clock.
     pub paid_today: NanoUsd,
-    /// Credits and adjustments of this month.
+    /// The credits and adjustments of this month (UTC), by the store's clock.
     pub paid_this_month: NanoUsd,
-    /// When it was created, in seconds since the Unix epoch.
+    /// The time at which the account was created, in seconds since the Unix epoch.
     pub created_at: i64,
 }
 
 impl AccountView {
-    /// Whether a payment is due: the balance is at or below its low mark, or at zero, where nothing is admitted.
+    /// Whether a payment is due, because the balance is at or below its low mark, or at or below zero, where nothing is admitted.
     pub(crate) fn is_low(&self) -> bool {
         self.balance <= self.record.terms.low_balance.unwrap_or_default().max(NanoUsd::ZERO)
     }
@@ -241,22 +242,22 @@ impl AccountView {
 /// The spending and the holds of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeySpend {
-    /// Since the key's creation.
+    /// The amount spent since the key's creation.
     pub all: NanoUsd,
-    /// In the current day (UTC).
+    /// The amount spent in the current day (UTC).
     pub day: NanoUsd,
-    /// In the current ISO week (UTC).
+    /// The amount spent in the current ISO week (UTC).
     pub week: NanoUsd,
-    /// In the current month (UTC).
+    /// The amount spent in the current month (UTC).
     pub month: NanoUsd,
-    /// Held for running requests.
+    /// The amount held for running requests.
     pub held: NanoUsd,
     /// The number of running requests.
     pub running: u64,
 }
 
 impl KeySpend {
-    /// The spending in the current period of a quota with this reset.
+    /// Returns the amount spent in the current period of a quota with this reset.
     pub(crate) fn for_reset(&self, reset: QuotaReset) -> NanoUsd {
         match reset {
             QuotaReset::None => self.all,
@@ -267,7 +268,7 @@ impl KeySpend {
     }
 }
 
-/// The number of days that are compared with as many before them.
+/// The number of days that are compared with as many days before them.
 pub(crate) const WEEK: usize = 7;
 
 /// Costs by name and day.
@@ -278,22 +279,22 @@ pub(crate) struct DailyCosts {
     names: QuickMap<String, Vec<NanoUsd>>,
 }
 
-/// The cost of the last week, with that of the week before.
+/// The cost of the last seven days for one name, with the cost of the seven days before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WeekOverWeekCost {
-    /// The name.
+    /// The name of an account, key, model or tag.
     pub name: String,
     /// The cost of the last seven days.
     pub cost: NanoUsd,
-    /// The cost of the seven days before them.
+    /// The cost of the seven days before those.
     pub before: NanoUsd,
 }
 
-/// The costs of a name, or `None` and the costs of all names without their own line.
+/// The daily costs of a name; the name is `None` for all names without a line of their own.
 pub(crate) type DailyCostLine<'a> = (Option<&'a str>, Cow<'a, [NanoUsd]>);
 
 impl DailyCosts {
-    /// Costs of these days, counted from the Unix epoch; none so far.
+    /// Creates costs of zero for these days, in days since the Unix epoch.
     pub(crate) fn new(days: RangeInclusive<i64>) -> Self {
         Self {
             days,
@@ -301,14 +302,14 @@ impl DailyCosts {
         }
     }
 
-    /// Adds the costs of sums to the names by which `by` splits them.
+    /// Adds the costs of sums to the names into which `by` splits them.
     pub(crate) fn add<'a>(&mut self, sums: impl IntoIterator<Item = &'a DailySum>, by: SplitBy) {
         for sum in sums {
             self.add_cost(&by.name(sum), sum.day, sum.sums.cost_nano_usd);
         }
     }
 
-    /// Adds a cost to a name's day; ignored if it is not one of these days.
+    /// Adds a cost to a name's day. Ignores it if the day is not one of these days.
     pub(crate) fn add_cost(&mut self, name: &str, day: i64, cost: NanoUsd) {
         let place = usize::try_from(day.saturating_sub(*self.days.start()));
         if !self.names.contains_key(name) {
@@ -325,7 +326,8 @@ impl DailyCosts {
         self.days.clone()
     }
 
-    /// The `most` names with the highest total cost, the most expensive first, then the sum of all others, if there are any.
+    /// Returns the `most` names with the highest total costs, the highest first, and then the sum of all other names, if there
+    /// are any.
     pub(crate) fn most_expensive(&self, most: usize) -> Vec<DailyCostLine<'_>> {
         let mut lines: Vec<(NanoUsd, &String, &Vec<NanoUsd>)> = self
             .names
@@ -355,7 +357,7 @@ impl DailyCosts {
         told
     }
 
-    /// For each name, the cost of the last week of these days and of the week before.
+    /// Returns, for each name, the cost of the last seven of these days and of the seven days before.
     pub(crate) fn weeks(&self) -> impl Iterator<Item = WeekOverWeekCost> {
         self.names.iter().map(|(name, costs)| {
             let week = |weeks_ago: usize| sum(costs.iter().rev().skip(weeks_ago * WEEK).take(WEEK));
@@ -368,7 +370,7 @@ impl DailyCosts {
     }
 }
 
-/// The `most` names with the highest cost in the last week, the most expensive first, without those that cost nothing.
+/// Returns the `most` names with the highest costs in the last seven days, the highest first. Names without costs are left out.
 pub(crate) fn most_expensive_weeks(
     weeks: impl Iterator<Item = WeekOverWeekCost>,
     most: usize,

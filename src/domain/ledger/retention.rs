@@ -1,28 +1,28 @@
-//! Decides what may be removed after its retention period, without trusting the clock blindly.
+//! Decides what may be removed after its retention period, without relying on the clock alone.
 //!
 //! A clock that jumps ahead makes everything look old. So the last removal is remembered, and each run removes at most one day
-//! more than the run before, whatever the clock says. Two runs are at least [`RUN_INTERVAL_MS`] apart, so retention catches up day by
-//! day after days without a run. Removing more takes an operator: a shorter period, or an explicit day.
+//! more than the run before, whatever the clock says. Two runs are at least [`RUN_INTERVAL_MS`] apart, so retention catches up
+//! day by day after days without a run. Only an operator can have more removed, by a shorter period or by naming a day.
 
 use serde::{Deserialize, Serialize};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The minimum interval between two runs by the clock: half a day.
+/// The minimum interval between two runs by the clock, in milliseconds: half a day.
 pub(crate) const RUN_INTERVAL_MS: i64 = DAY_MS / 2;
 
-/// The progress of retention. Days are counted from the Unix epoch, in UTC.
+/// The progress of retention. Days are in UTC, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RetentionProgress {
-    /// The first day that is kept.
+    /// The first day that is retained.
     pub kept_from: i64,
-    /// When `kept_from` was last set, by the clock of that time, in milliseconds since the Unix epoch.
+    /// The time at which `kept_from` was last set, by the clock of that time, in milliseconds since the Unix epoch.
     pub ran_ms: i64,
     /// The retention period in days.
     pub keep_days: i64,
 }
 
 impl RetentionProgress {
-    /// The first run; `oldest` is the day of the oldest thing kept.
+    /// Returns the progress of the first run. `oldest` is the day of the oldest existing item; `None` if there is none.
     pub(crate) fn first_run(now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
         let wanted = first_day_by_clock(now_ms, keep_days);
         Self {
@@ -32,7 +32,7 @@ impl RetentionProgress {
         }
     }
 
-    /// The state after an operator's order to remove everything before a day.
+    /// Returns the progress after an operator's order to remove everything before a day.
     pub(crate) fn forced_until(day: i64, now_ms: i64, keep_days: i64) -> Self {
         Self {
             kept_from: day,
@@ -41,7 +41,7 @@ impl RetentionProgress {
         }
     }
 
-    /// The state after the next run. If no run is due, only a changed period takes effect.
+    /// Returns the progress after the next run. If no run is due, only a changed period takes effect.
     #[must_use]
     pub(crate) fn next_run(self, now_ms: i64, keep_days: i64, oldest: Option<i64>) -> Self {
         let wanted = first_day_by_clock(now_ms, keep_days);
@@ -51,7 +51,7 @@ impl RetentionProgress {
         let floor = oldest.map_or(wanted, |oldest| oldest.saturating_sub(keep_days));
         let since = now_ms.saturating_sub(self.ran_ms);
         if since < 0 {
-            // The clock was ahead before, or is behind now: keep again what the present clock keeps.
+            // The clock was ahead before, or is behind now. So what the current clock retains is retained again.
             return Self {
                 kept_from: kept_from.min(wanted.max(floor)),
                 ran_ms: now_ms,
@@ -73,12 +73,12 @@ impl RetentionProgress {
         }
     }
 
-    /// The first day to keep: everything earlier may be removed.
+    /// Returns the first day to retain. Everything earlier may be removed.
     pub(crate) fn first_kept(self, now_ms: i64) -> i64 {
         self.kept_from.min(first_day_by_clock(now_ms, self.keep_days))
     }
 
-    /// How many more days are kept than the period requires by the clock.
+    /// Returns how many more days are retained than the period requires by the clock.
     pub(crate) fn days_behind(self, now_ms: i64) -> i64 {
         first_day_by_clock(now_ms, self.keep_days)
             .saturating_sub(self.kept_from)
@@ -86,7 +86,7 @@ impl RetentionProgress {
     }
 }
 
-/// The first day to keep by the clock alone.
+/// Returns the first day to retain by the clock alone.
 fn first_day_by_clock(now_ms: i64, keep_days: i64) -> i64 {
     now_ms.div_euclid(DAY_MS).saturating_sub(keep_days)
 }

@@ -1,12 +1,12 @@
-//! Response headers about spend limits for Messages clients: the `anthropic-ratelimit-unified-*` set as Claude Code reads it
-//! from its own gateway, which describes it at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
+//! Response headers about spend limits for Messages clients: the headers `anthropic-ratelimit-unified-*` as Claude Code reads
+//! them from its own gateway, which describes them at `GET /protocol` (<https://code.claude.com/docs/en/claude-apps-gateway>).
 
 use crate::domain::ledger::{QuotaReset, QuotaUse};
 
-/// A header's name, in lower case, and its value.
+/// The name of a header, in lower case, and the header's value.
 pub(crate) type SpendHeader = (&'static str, String);
 
-/// The prefix of all headers about limits: those here, and a provider's own.
+/// The prefix of all headers about limits, both of those in this file and of a provider's own.
 pub(crate) const PREFIX: &str = "anthropic-ratelimit-";
 
 const STATUS: &str = "anthropic-ratelimit-unified-status";
@@ -22,7 +22,8 @@ const DISABLED_REASON: &str = "anthropic-ratelimit-unified-overage-disabled-reas
 /// The percentages of a quota from which the client is warned, the highest first.
 const WARNED_FROM_PERCENT: [i128; 2] = [95, 75];
 
-/// The headers of a success: how much of the quota was spent at admission, and a warning from 75 % and from 95 %.
+/// Returns the headers of a successful answer: how much of the quota was spent at admission, and a warning from 75 % and from 95
+/// %.
 pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
     let percent = spent_percent(standing);
     let surpassed = WARNED_FROM_PERCENT.into_iter().find(|from| percent >= *from);
@@ -42,8 +43,8 @@ pub(crate) fn success_headers(standing: &QuotaUse) -> Vec<SpendHeader> {
     headers
 }
 
-/// The headers of a refusal because a key's quota is spent. Without `representative-claim` and `overage-status`, for which Claude
-/// Code would replace the message with its own words.
+/// Returns the headers of a refusal because a key's quota is used up. `representative-claim` and `overage-status` are left out,
+/// because Claude Code would replace the message with its own words.
 pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec<SpendHeader> {
     let mut headers = rejected_headers("org_spend_cap_reached");
     headers.push((UTILIZATION, ratio(spent_percent(standing))));
@@ -55,17 +56,19 @@ pub(crate) fn spent_quota_headers(standing: &QuotaUse, reset: QuotaReset) -> Vec
     headers
 }
 
-/// The headers of a refusal because an account's balance is spent. Without a reset time, which is unknown.
+/// Returns the headers of a refusal because an account's balance is used up. The time at which that changes is unknown and left
+/// out.
 pub(crate) fn spent_balance_headers() -> Vec<SpendHeader> {
     rejected_headers("out_of_credits")
 }
 
-/// The headers of a refusal because an account may not spend anything.
+/// Returns the headers of a refusal because an account is not allowed to spend anything.
 pub(crate) fn disabled_account_headers() -> Vec<SpendHeader> {
     rejected_headers("org_level_disabled")
 }
 
-/// The headers of any refusal. When signed in to a gateway, Claude Code shows the message of a 429 unchanged only with a reason.
+/// Returns the headers that every refusal has. When signed in to a gateway, Claude Code displays the message of a 429 unchanged
+/// only if there is a reason.
 fn rejected_headers(reason: &str) -> Vec<SpendHeader> {
     vec![(STATUS, "rejected".to_owned()), (DISABLED_REASON, reason.to_owned())]
 }
@@ -77,7 +80,8 @@ fn reset_headers(standing: &QuotaUse) -> impl Iterator<Item = SpendHeader> {
         .filter_map(move |name| Some((name, at.clone()?)))
 }
 
-/// The spent part of the quota in whole percent, rounded down so that no threshold is reported early; 100 for a quota of zero.
+/// Returns the spent part of the quota in whole percent, rounded down so that no threshold is reported early; 100 for a quota of
+/// zero.
 pub(super) fn spent_percent(standing: &QuotaUse) -> i128 {
     let (spent, quota) = (i128::from(standing.spent.nanos()), i128::from(standing.quota.nanos()));
     match quota {
@@ -86,7 +90,7 @@ pub(super) fn spent_percent(standing: &QuotaUse) -> i128 {
     }
 }
 
-/// 75 as `0.75`, 90 as `0.9`, 100 as `1`.
+/// Formats 75 as `0.75`, 90 as `0.9`, and 100 as `1`.
 fn ratio(percent: i128) -> String {
     let (whole, hundredths) = (percent / 100, percent % 100);
     match (hundredths, hundredths % 10) {

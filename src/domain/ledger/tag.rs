@@ -1,4 +1,4 @@
-//! Tags, by which clients attribute their requests to a project, a team or a session.
+//! Tags, with which clients mark their requests as those of a project, a team or a session.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 pub(crate) const TAGS_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
-/// The name of the tag for a client's session. Sessions are many and short, so no sums are kept for them.
+/// The name of the tag for a client's session. Sessions are many and short, so there are no daily sums for them.
 pub(crate) const SESSION: &str = "session";
 
-/// A tag, as `name=value`. Neither part contains a space, a comma or a quote, so tags can be listed without escapes.
+/// A tag in the form `name=value`. Neither part contains a space, a comma or a quote, so tags can be listed without escapes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Tag(String);
 
 impl Tag {
-    /// The rule for tags, for error messages.
+    /// The rule for tags, in error messages.
     pub(crate) const RULE: &str = "name=value, the name 1 to 32 letters, digits, `.`, `_` or `-`, the value 1 to 64 of \
                                    these or of `:`, `/`, `@` and `+`";
 
-    /// Parses a tag; `None` if it breaks [`Tag::RULE`].
+    /// Parses a tag; `None` if `text` breaks [`Tag::RULE`].
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (name, value) = text.split_once('=')?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -33,17 +33,17 @@ impl Tag {
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// The tag of a session; `None` if its id is not plausible as a value.
+    /// Creates the tag of a session; `None` if the session's id cannot be the value of a tag.
     pub(crate) fn of_session(id: &str) -> Option<Self> {
         Self::parse(&format!("{SESSION}={id}"))
     }
 
-    /// The tag as text.
+    /// Returns the tag as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether daily sums are kept for it.
+    /// Whether there are daily sums for the tag.
     pub(crate) fn is_summed(&self) -> bool {
         self.name() != SESSION
     }
@@ -78,24 +78,24 @@ impl From<Tag> for String {
 pub(crate) enum TagsFault {
     /// A tag breaks [`Tag::RULE`].
     Malformed {
-        /// Its place in the list, counted from 1.
+        /// The position of the tag in the list, counted from 1.
         place: usize,
     },
-    /// There are more than [`TAGS_MAX`].
+    /// The request has more than [`TAGS_MAX`] tags.
     TooMany,
 }
 
 impl fmt::Display for TagsFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed { place } => write!(out, "tag {place} is not valid, expected {}", Tag::RULE),
-            Self::TooMany => write!(out, "a request has at most {TAGS_MAX} tags"),
+            Self::Malformed { place } => write!(out, "tag {place} is not valid: give {}", Tag::RULE),
+            Self::TooMany => write!(out, "there are too many tags, give at most {TAGS_MAX}"),
         }
     }
 }
 
-/// Reads the values of a header that lists tags, separated by commas. Repeated tags count once, and empty members are ignored
-/// (RFC 9110 section 5.6.1).
+/// Parses the values of a header that lists tags, separated by commas. A repeated tag is returned once, and empty members are
+/// ignored (RFC 9110 section 5.6.1).
 pub(crate) fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Vec<Tag>, TagsFault> {
     let members = values.into_iter().flat_map(|value| value.split(',')).map(str::trim);
     let mut tags = Vec::new();

@@ -1,6 +1,7 @@
-//! Prices and charges: integer pico-USD per token and per call, summed exactly, rounded once.
+//! Prices and charges. Prices are whole pico-USD per token and per call. Their sum is exact, and a charge is rounded only once.
 //!
-//! Where several models contribute to a request, each run is charged at its own model's price and in its own prompt's tier.
+//! Several models may contribute to one answer, each in runs of its own. Each run is charged at the price of its own model, in
+//! the price tier of its own prompt.
 
 mod decimal;
 mod list;
@@ -28,48 +29,49 @@ pub(crate) use crate::domain::money::price::list::SHIPPED_FILE;
 pub(crate) use crate::domain::money::price::tariff::Price;
 pub(crate) use crate::domain::money::price::tariff::Tier;
 
-/// The share of one model, purpose and price tier in a request to which several contributed.
+/// A part of a request's charge: the runs of one model with the same purpose and price tier. A row has such parts if the models
+/// or tiers of its runs differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostShare {
-    /// The purpose of the run.
+    /// The purpose of the runs.
     pub run: RunKind,
-    /// The catalogue's name of the model, or the provider's if the catalogue has none.
+    /// The model's name in the catalogue, or at the provider if the catalogue does not have the model.
     pub model: String,
-    /// Its consumption, over all its runs.
+    /// The consumption of these runs together.
     #[serde(flatten)]
     pub usage: Usage,
-    /// The catalogue model at whose price it was charged, if it has no price of its own.
+    /// The catalogue model at whose price the runs were charged; `None` if `model` has a price of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priced_as: Option<String>,
-    /// The version of that price, if it differs from the row's.
+    /// The version of the price at which the runs were charged; `None` if it is the row's `price_version`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_version: Option<String>,
-    /// The price tier: the one for prompts with more input tokens than this.
+    /// The price tier of the runs: the tier for prompts with more input tokens than this.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub above_input_tokens: u64,
-    /// Its share of the charge. The shares add up to it.
+    /// The part's share of the charge. The shares of all parts add up to the charge.
     pub cost_nano_usd: NanoUsd,
 }
 
-/// The maximum number of parts in one row. A part is a group of runs of one kind, model and tier; an answer with advice, a
-/// compaction and a fallback has four. Further runs are added to the group whose price makes them most expensive.
+/// The maximum number of parts in one row. Each part is a group of runs with the same purpose, model and tier; an answer with
+/// advice, a compaction and a fallback has four. Further runs are added to the group whose price makes them most expensive.
 pub(crate) const PARTS_MAX: usize = 4;
 
-/// A run with the price of its model.
+/// A run of a model within an answer, with the price of its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PricedRun {
-    /// The run, with its usage.
+    /// The run and its usage.
     pub run: Run,
-    /// The run's model and price; `None` if it is the requested model.
+    /// The run's model with its price; `None` if it is the requested model.
     pub other: Option<OtherModel>,
 }
 
-/// A model other than the requested one.
+/// A model other than the requested one that contributed to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtherModel {
-    /// The catalogue's name for it, or else the provider's.
+    /// The model's name in the catalogue, or at the provider if the catalogue does not have the model.
     pub name: String,
-    /// The catalogue model whose price is used, if it has another name.
+    /// The catalogue model whose price is used; `None` if it is `name`.
     pub priced_as: Option<String>,
     pub price: Arc<Price>,
 }
@@ -77,13 +79,13 @@ pub(crate) struct OtherModel {
 /// The charge of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charge {
-    /// The total.
+    /// The total of the charge.
     pub cost: NanoUsd,
-    /// The parts of the charge; empty if price and usage suffice to compute it.
+    /// The parts of the charge; empty if the cost follows from the row's price and usage alone.
     pub parts: Vec<CostShare>,
 }
 
-/// The runs of one kind, model and tier.
+/// The runs of a request with the same purpose, model and price tier.
 struct RunGroup<'a> {
     kind: RunKind,
     other: Option<&'a OtherModel>,
@@ -103,7 +105,7 @@ impl RunGroup<'_> {
     }
 }
 
-/// The charge for `usage` of a model with this name and price. If there are `runs`, `usage` is their sum.
+/// Computes the charge for `usage` of the model `model` at `price`. If `runs` is not empty, `usage` is the sum of the runs.
 pub(crate) fn charge(
     model: &str,
     price: &Price,
@@ -122,7 +124,8 @@ pub(crate) fn charge(
             parts: Vec::new(),
         };
     }
-    // The request fee belongs to the first part. Each share is an increase of the rounded sum, so that the shares add up to it.
+    // The request fee belongs to the first part. A part's share is the increase of the rounded sum, so that all shares add up to
+    // that sum.
     let mut sum = price.request_fee(usage);
     let mut before = NanoUsd::ZERO;
     let mut parts = Vec::with_capacity(groups.len());
@@ -171,14 +174,14 @@ fn group_runs<'a>(price: &'a Price, modifiers: &PriceModifiers, runs: &'a [Price
     groups
 }
 
-/// The group whose price makes this usage most expensive.
+/// Returns the index of the group whose price makes `usage` most expensive; `None` if there are no groups.
 fn most_expensive_group(groups: &[RunGroup<'_>], usage: &Usage, modifiers: &PriceModifiers) -> Option<usize> {
     let sums = groups.iter().map(|group| group.sum(usage, modifiers)).enumerate();
     sums.max_by_key(|(_, sum)| *sum).map(|(at, _)| at)
 }
 
-/// Recomputes the charge of a row from its parts and the prices that they name; `find` returns the price of a catalogue model.
-/// `None` if a price is missing.
+/// Computes the charge of a row again, from its parts and the prices that they name. `find` returns the price of a catalogue
+/// model. `None` if it does not find one.
 #[cfg(test)]
 fn recomputed(
     price: &Price,
@@ -196,44 +199,44 @@ fn recomputed(
     Some(sum.rounded_up())
 }
 
-/// Pico-USD in one nano-USD.
+/// The number of pico-USD in one nano-USD.
 const PICO_PER_NANO: u16 = 1000;
-/// The unit of the product of three factors, each in millionths: 10^-18.
+/// The integer for a product of three factors that is 1. Each factor is in millionths, so the unit of the product is 10^-18.
 const FACTORS_ONE: i128 = 1_000_000_000_000_000_000;
-/// Decimal places of USD to which a sum is exact: twelve for pico-USD and eighteen for the factors.
+/// The number of decimal places of USD to which a sum is exact: twelve for pico-USD, and eighteen for the three factors.
 const EXACT_PLACES: usize = 30;
 
-/// A request's counts by their names in the consumption log, each with its price.
+/// The counts of a request's tokens and calls, by their names in the consumption log, each with its price.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PricedCounts {
     tokens: [(&'static str, u64, TokenPrice); 13],
     calls: [(&'static str, u64, CallPrice); 5],
-    /// The factors on token prices, for service tier, speed and geography.
+    /// The factors on token prices: for the service tier, the speed and the geography.
     factors: [PriceFactor; 3],
 }
 
-/// A line of a bill: a count at its price.
+/// A line of a request's charge: one kind of tokens or calls, with its count and price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PriceLine {
     /// The name of the count in the consumption log; `request` for the request fee.
     pub counted: Cow<'static, str>,
     pub count: u64,
-    /// The price in USD of the unit in `per`.
+    /// The price in USD per unit of `per`.
     pub price_usd: String,
-    /// `1M tokens` or `call`.
+    /// The unit of the price: `1M tokens` or `call`.
     pub per: Cow<'static, str>,
-    /// The factor on the price; `None` for 1.
+    /// The factor by which the price is multiplied; `None` for 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<String>,
-    /// The cost in USD, exact and not rounded.
+    /// The cost of the line in USD, exact and not rounded.
     pub cost_usd: String,
 }
 
 impl PricedCounts {
-    /// The sum.
+    /// Returns the exact cost of all counts.
     fn sum(&self) -> ExactSum {
         let (mut tokens, mut calls) = (0_i128, 0_i128);
-        // Most counts are zero.
+        // Counts of zero are skipped, because most are zero.
         for (_, count, price) in &self.tokens {
             if *count > 0 {
                 tokens = tokens.saturating_add(product(*count, price.pico_usd()));
@@ -248,8 +251,8 @@ impl PricedCounts {
         ExactSum(tokens.saturating_mul(self.factor()).saturating_add(calls))
     }
 
-    /// The sum in whole pico-USD, for the usual case that no factor applies and it does not overflow. [`PricedCounts::sum`] handles
-    /// all cases.
+    /// Returns the cost in whole pico-USD in the usual case: no factor applies, and the sum does not overflow. `None` in all
+    /// other cases, which [`PricedCounts::sum`] handles.
     fn whole_pico_usd(&self) -> Option<u64> {
         if self.factors != [PriceFactor::ONE; 3] {
             return None;
@@ -260,7 +263,7 @@ impl PricedCounts {
         counted.try_fold(0_u64, |sum, (count, price)| sum.checked_add(count.checked_mul(price)?))
     }
 
-    /// A line for each nonzero count. The lines add up to [`PricedCounts::sum`].
+    /// Returns a line for each count that is not zero. The lines add up to [`PricedCounts::sum`].
     fn lines(&self) -> Vec<PriceLine> {
         let factor = self.factor();
         let tokens = self.tokens.iter().filter(|(_, count, _)| *count > 0);
@@ -284,7 +287,7 @@ impl PricedCounts {
 }
 
 impl PriceLine {
-    /// The line of `count` calls at a price.
+    /// Builds the line for `count` calls at a price.
     fn of_calls(counted: &'static str, count: u64, price: CallPrice) -> Self {
         Self {
             counted: Cow::Borrowed(counted),
@@ -297,27 +300,28 @@ impl PriceLine {
     }
 }
 
-/// An unrounded sum of money in 10^-18 of a pico-USD: prices are whole pico-USD, and the three factors are in millionths.
+/// An unrounded sum of money in units of 10^-18 pico-USD, because prices are whole pico-USD and each of the three factors is in
+/// millionths.
 ///
-/// It saturates at `i128::MAX`, which is far above [`NanoUsd::MAX`] in that unit: a saturated sum is above the limit anyway.
+/// It saturates at `i128::MAX`. That is far above [`NanoUsd::MAX`] in this unit, so a saturated sum is above the limit anyway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ExactSum(i128);
 
 impl ExactSum {
     const MAX: Self = Self(i128::MAX);
 
-    /// The sum of both.
+    /// Returns the sum of both sums.
     #[must_use]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The cost of `count` calls at a price.
+    /// Returns the cost of `count` calls at a price.
     fn of_calls(count: u64, price: CallPrice) -> Self {
         Self(product(count, price.pico_usd()).saturating_mul(FACTORS_ONE))
     }
 
-    /// Rounds up to whole nano-USD, at most [`NanoUsd::MAX`].
+    /// Rounds the sum up to whole nano-USD, at most [`NanoUsd::MAX`].
     pub(crate) fn rounded_up(self) -> NanoUsd {
         let unit = i128::from(PICO_PER_NANO).saturating_mul(FACTORS_ONE);
         let whole = self.0 / unit;
@@ -326,7 +330,7 @@ impl ExactSum {
     }
 }
 
-/// In USD, with as many decimal places as needed.
+/// Formats the sum in USD, with as many decimal places as needed.
 impl fmt::Display for ExactSum {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&to_decimal(self.0, EXACT_PLACES))
@@ -343,7 +347,7 @@ fn product(count: u64, price: u64) -> i128 {
     i128::from(count).saturating_mul(price.into())
 }
 
-/// `value` times 10^-`places` as a decimal number, with as many decimal places as needed. `value` is not negative.
+/// Formats `value` times 10^-`places` as a decimal number, with as many decimal places as needed. `value` must not be negative.
 fn to_decimal(value: i128, places: usize) -> String {
     let digits = format!("{value:0>width$}", width = places + 1);
     let (whole, fraction) = digits.split_at(digits.len() - places);

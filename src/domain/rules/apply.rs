@@ -1,5 +1,5 @@
-//! Applies a provider's body edits by splicing them into the client's text. What no edit names stays byte for byte: order,
-//! white space, number spelling, unknown members.
+//! Applies a provider's body edits by splicing them into the client's text. All text that no edit changes stays byte for byte:
+//! the order of members, white space, the spelling of numbers, and unknown members.
 
 #[cfg(test)]
 mod tests;
@@ -15,15 +15,15 @@ use crate::domain::{
     wire::json_scan::{JsonToken, JsonTokenKind, Scan, ScanError, Tape, TapeReader, is_string, unescaped},
 };
 
-/// Edits a body that `scan` has accepted: replaces the model's name, if the body has it, by `upstream_model`, then applies the
-/// provider's edits in the order of its file. `None`: unchanged, and nothing was copied.
+/// Edits the body `text`, which `scan` describes. Replaces the model's name, if the body contains it, by `upstream_model`, and
+/// then applies the provider's edits in the order of its file. Returns `None` if nothing has changed; then nothing was copied.
 ///
-/// An edit applies to all members of its name, if several have it. An edit whose member is missing does nothing, except that
-/// `set` adds the last member of its path, but not its parents. Numbers too large for any machine type are compared as
-/// infinite.
+/// If an object has several members of one name, an edit applies to all of them. An edit whose member is missing does nothing,
+/// except that `set` adds the last member of its path, but not its parents. Numbers that are too large for any machine type are
+/// compared as infinite.
 ///
 /// # Errors
-/// An edit refuses the request, or `text` is not the object that was scanned.
+/// An edit refuses the request, or `text` is not the JSON object that was scanned.
 pub fn edit_body(
     rules: &BodyRules,
     facts: &RequestFacts<'_>,
@@ -32,12 +32,12 @@ pub fn edit_body(
 ) -> Result<Option<Vec<u8>>, EditError> {
     let mut splices: Vec<Splice<'_>> = model_splice(facts, scan).into_iter().collect();
     let edited = edit_batches(rules, |edit| edit.applies_to(facts), text, &scan.tape, &mut splices)?;
-    // If no edit changed anything, at most the model's splice is left.
+    // If no edit has changed anything, `splices` contains at most the splice of the model's name.
     Ok(edited.or_else(|| (!splices.is_empty()).then(|| apply_splices(text, &mut splices))))
 }
 
-/// The text after all edits that apply. The given `splices` are applied together with those of the first batch that has an
-/// edit. `None`: no edit changed anything.
+/// Returns the text after all edits for which `applies` is true; `None` if no edit has changed anything. The splices in `splices`
+/// are applied together with those of the first batch that has such an edit.
 fn edit_batches<'r>(
     rules: &'r BodyRules,
     applies: impl Fn(&BodyEdit) -> bool,
@@ -53,7 +53,7 @@ fn edit_batches<'r>(
         }
         match &edited {
             None => walk::find_splices(edits, text, tape, splices)?,
-            // The tape belongs to the original text.
+            // The tape describes the original text, not the edited one.
             Some(current) => walk::find_splices(edits, current, &Tape::default(), splices)?,
         }
         if !splices.is_empty() {
@@ -64,8 +64,8 @@ fn edit_batches<'r>(
     Ok(edited)
 }
 
-/// The splice that puts the provider's name for the model into the body; `None` if the body does not name the model, or already
-/// by that name.
+/// Returns the splice that replaces the model's name in the body by the provider's name for it. `None` if the body does not
+/// contain the model's name, or contains the provider's name already.
 pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Splice<'static>> {
     let model = scan.model.as_ref()?;
     (!facts.operation.has_model_in_path() && model.text != facts.upstream_model).then(|| Splice {
@@ -74,20 +74,20 @@ pub(super) fn model_splice(facts: &RequestFacts<'_>, scan: &Scan) -> Option<Spli
     })
 }
 
-/// The splices of one edit in a text.
+/// Returns the splices with which one edit changes a text.
 pub(super) fn edit_splices<'r>(edit: &'r BodyEdit, text: &[u8]) -> Result<Vec<Splice<'r>>, EditError> {
     let mut splices = Vec::new();
     walk::find_splices(std::iter::once(edit), text, &Tape::default(), &mut splices)?;
     Ok(splices)
 }
 
-/// Applies all `rules` to one JSON object of an answer. `None`: unchanged. A text that is broken or not an object also stays
-/// unchanged.
+/// Applies all `rules` to one JSON object of an answer. `None` if it stays unchanged, as it does if it is broken or not an
+/// object.
 pub(super) fn edit_object(rules: &BodyRules, text: &[u8]) -> Option<Vec<u8>> {
     edit_batches(rules, |_| true, text, &Tape::default(), &mut Vec::new()).ok()?
 }
 
-/// A value of the text: its first token, and a reader positioned after that token.
+/// A value of the text: its first token, and a reader that is positioned after that token.
 #[derive(Clone)]
 struct ValueView<'t> {
     first: JsonToken,
@@ -95,13 +95,13 @@ struct ValueView<'t> {
 }
 
 impl<'t> ValueView<'t> {
-    /// The value that begins with `first`, which the reader has just read.
+    /// Returns the value that begins with `first`, the token that `reader` has just read.
     fn new(first: JsonToken, reader: &TapeReader<'t>) -> Self {
         let inside = reader.clone();
         Self { first, inside }
     }
 
-    /// Whether a test holds for this value.
+    /// Whether this value passes the test of an edit's condition.
     fn passes(&self, test: &FieldTest) -> bool {
         let found = test
             .path
@@ -117,8 +117,8 @@ impl<'t> ValueView<'t> {
         }
     }
 
-    /// The member of this name; `None` if there is none or this is not an object. If the name occurs twice, the last one
-    /// counts.
+    /// Returns the member with this name; `None` if it is missing or this value is not an object. If the object has several such
+    /// members, returns the last one.
     fn member(mut self, name: &str) -> Option<Self> {
         if self.first.kind != JsonTokenKind::Object {
             return None;
@@ -137,7 +137,7 @@ impl<'t> ValueView<'t> {
         }
     }
 
-    /// All bytes of the value.
+    /// Returns all bytes of the value.
     fn text(mut self) -> &'t [u8] {
         let range = self.inside.skip_value(self.first).unwrap_or_default();
         self.inside.bytes(range)
@@ -152,10 +152,10 @@ fn equals_scalar(value: &[u8], scalar: &Scalar) -> bool {
     }
 }
 
-/// Maximum number of characters of a client's value that a message repeats.
+/// The maximum number of characters of a client's value that a message contains.
 const VALUE_CHARS_MAX: usize = 64;
 
-/// Refuses the request if `which` includes the value. `indexes` are the array indexes on its path.
+/// Returns a refusal if `which` includes the value. `indexes` are the array indexes on the value's path, for the message.
 fn refuse_matching(
     edit: &BodyEdit,
     which: &RefusedValues,
@@ -185,7 +185,7 @@ fn refuse_matching(
     })
 }
 
-/// Replaces the placeholders in one pass, so that placeholders in a client's text are not replaced.
+/// Replaces the placeholders of a message in one pass, so that text like a placeholder in a client's value is not replaced.
 fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
@@ -207,9 +207,9 @@ fn fill_placeholders(message: &str, values: &[(&str, String)]) -> String {
     text
 }
 
-/// A client's value, shortened and without control characters.
+/// Returns a client's JSON value for use in a message: unescaped, shortened, and without control characters.
 fn printable_value(value: &[u8]) -> String {
-    // An escaped character takes up to 12 bytes. A longer value is shown as it is written, without unescaping.
+    // An escaped character takes up to 12 bytes. A longer value is shortened in any case, so it is not unescaped.
     let short = (value.len() <= VALUE_CHARS_MAX * 12)
         .then(|| unescaped(value))
         .flatten();
@@ -222,24 +222,26 @@ fn printable_value(value: &[u8]) -> String {
     shown
 }
 
-/// The walked part of an object or array. It finds the commas to remove along with members or elements.
+/// The members of an object, or elements of an array, that the walk has passed. It determines which commas are removed along with
+/// removed members or elements.
 #[derive(Default)]
 struct Siblings {
-    /// The end of the last value.
+    /// The position at which the last sibling ends; `None` before the first sibling.
     last_end: Option<usize>,
     /// Whether a sibling before the current one is kept.
     any_kept: bool,
-    /// The start of the leading siblings that are removed; the cut reaches up to the first sibling that is kept.
+    /// The position at which the removed siblings at the container's beginning start; `None` if there are none. They are cut up
+    /// to the first sibling that is kept.
     removed_from: Option<usize>,
 }
 
 impl Siblings {
-    /// The next sibling begins; returns the range to cut.
+    /// Records that a sibling begins at `start`. Returns the range to cut, if any.
     fn begin(&mut self, start: usize) -> Option<Range<usize>> {
         self.removed_from.take().map(|from| from..start)
     }
 
-    /// A sibling has ended; returns the range to cut.
+    /// Records that the sibling at `place` has ended. Returns the range to cut, if any.
     fn end(&mut self, place: Range<usize>, is_removed: bool) -> Option<Range<usize>> {
         let previous_end = self.last_end.replace(place.end);
         if !is_removed {
@@ -255,7 +257,7 @@ impl Siblings {
         }
     }
 
-    /// The container ends; returns the range to cut.
+    /// Records that the object or array has ended. Returns the range to cut, if any.
     fn close(&mut self) -> Option<Range<usize>> {
         self.removed_from
             .take()
@@ -264,35 +266,36 @@ impl Siblings {
     }
 }
 
-/// Why a body was not edited.
+/// The reason why a body was not edited.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// The body is not one JSON object, so nothing can be spliced into it.
+    /// The body is not one JSON object, so no edit can be spliced into it.
     #[error("the body cannot be edited: {0}")]
     NotJson(#[from] ScanError),
     /// An edit refuses the request.
     #[error("{message}")]
     Refused {
-        /// The edit's line in the provider's file.
+        /// The edit's line in the provider's file, counted from 1.
         line: usize,
-        /// The message to the client, which repeats at most a bounded part of the request.
+        /// The message to the client. It contains at most a bounded part of the request.
         message: String,
     },
 }
 
-/// A text that replaces a range of the original.
+/// A text that replaces a range of the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::domain::rules) struct Splice<'r> {
     pub(in crate::domain::rules) range: Range<usize>,
     pub(in crate::domain::rules) text: Cow<'r, str>,
 }
 
-/// `text` as a JSON string, with its quotes.
+/// Returns `text` as a JSON string with its quotes.
 pub(in crate::domain::rules) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Applies all splices, with one copy of the text. Splices must not overlap; those at the same position keep their order.
+/// Returns `text` with all splices applied, which takes one copy. Splices must not overlap. Splices at the same position are
+/// applied in their order.
 pub(in crate::domain::rules) fn apply_splices(text: &[u8], splices: &mut [Splice<'_>]) -> Vec<u8> {
     splices.sort_by_key(|splice| splice.range.start);
     let added: usize = splices.iter().map(|splice| splice.text.len()).sum();

@@ -1,4 +1,4 @@
-//! Body edits, checked, and grouped into batches that each need one walk over the text.
+//! Checked body edits, grouped into batches. One walk over the body applies all edits of a batch.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use crate::domain::{
     wire::protocol::Protocol,
 };
 
-/// Maximum number of edits of one list, which bounds the cost of a request.
+/// The maximum number of edits in one list, which bounds the cost of a request.
 pub(crate) const BODY_EDITS_MAX: usize = 64;
-/// Maximum length of a path, in steps: names and `[]`.
+/// The maximum number of steps in an edit's path: names and `[]`.
 pub(crate) const PATH_STEPS_MAX: usize = 12;
 
-/// All edits of a provider's bodies in one direction, in order.
+/// All edits of a provider's requests, or of its answers, in the order of the provider file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BodyRules {
-    /// Each batch edits the output of the one before. Within a batch, no edit writes what another one writes or reads, so one
-    /// walk applies them all.
+    /// The batches of edits. Each batch edits the output of the previous batch. Within a batch, no edit writes a value that
+    /// another edit reads or writes, so one walk applies them all.
     pub(super) batches: Vec<Vec<Arc<BodyEdit>>>,
 }
 
-/// One edit, of one member, or of several if its path has `[]`.
+/// An edit of one member or array element of a body, or of several if its path contains `[]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BodyEdit {
-    /// Its line in the provider's file, counted from 1.
+    /// The edit's line in the provider's file, counted from 1.
     pub(super) line: usize,
     /// The path of the members or elements to edit.
     pub(super) path: Vec<BodyPathStep>,
-    /// The protocols that it applies to; `None` for all.
+    /// The protocols of the requests to which the edit applies; `None`: all protocols.
     pub(super) protocols: Option<Vec<Protocol>>,
-    /// The conditions, which must all hold.
+    /// The conditions for the edit, which must all hold.
     pub(super) when: Vec<Condition>,
-    /// The operation.
+    /// The operation on the members or elements at `path`.
     pub(super) op: BodyOp,
 }
 
-/// One step of a path.
+/// One step of a path in a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyPathStep {
     /// A member of an object, by its unescaped name.
@@ -45,62 +45,62 @@ pub(crate) enum BodyPathStep {
     Each,
 }
 
-/// The operation of an edit. Texts are JSON texts unless noted.
+/// The operation of an edit. Strings in it are JSON texts unless noted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BodyOp {
-    /// Replaces the value, or appends the member.
+    /// Sets the value of the member or element, or adds the missing member.
     Set {
-        /// The value's JSON text.
+        /// The new value as JSON text.
         value: String,
     },
-    /// Removes the member or element, and one comma.
+    /// Removes the member or element, together with one comma.
     Remove,
-    /// Renames the member.
+    /// Renames the member at the edit's path.
     Rename {
         /// The new name, unescaped.
         to: String,
     },
-    /// Replaces a number outside the range by the bound it exceeds.
+    /// Replaces a number outside `range` by the bound that it exceeds.
     Clamp {
-        /// The allowed range.
+        /// The range of the numbers that stay unchanged.
         range: NumberRange,
     },
-    /// Replaces listed strings.
+    /// Replaces the strings that are listed in `values`.
     Map {
-        /// Strings, unescaped, each with the JSON text that replaces it.
+        /// The strings to replace, unescaped, each with the JSON text of its replacement.
         values: Vec<(String, String)>,
     },
-    /// Refuses the request.
+    /// Refuses the request because of a value.
     Refuse {
-        /// The values to refuse.
+        /// The values for which the request is refused.
         which: RefusedValues,
         /// The message to the client, with the placeholders `{value}`, `{path}` and `{holder}`.
         message: String,
     },
 }
 
-/// The values for which a request is refused.
+/// The values for which an edit refuses a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RefusedValues {
-    /// All values.
+    /// Any value of the member.
     Any,
-    /// Numbers outside the range. Values that are not numbers pass: the provider judges them.
+    /// Numbers outside this range. Values that are not numbers pass, because the provider checks them.
     Outside(NumberRange),
-    /// These strings, unescaped.
+    /// Strings that are equal to one of these, unescaped.
     Listed(Vec<String>),
 }
 
-/// A range of allowed numbers.
+/// A range of allowed numbers. `None` is no bound.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NumberRange {
-    /// The minimum.
+    /// The least number that is allowed.
     pub(super) min: Option<NumberBound>,
-    /// The maximum.
+    /// The greatest number that is allowed.
     pub(super) max: Option<NumberBound>,
 }
 
 impl NumberRange {
-    /// The bound that a value, given as JSON text, exceeds; `None` if it exceeds none or is not a number.
+    /// Returns the bound that a value, given as JSON text, exceeds; `None` if it exceeds neither or is not a number.
     pub(super) fn exceeded_by(&self, value: &[u8]) -> Option<&NumberBound> {
         let number = JsonNumber::from_token(value)?;
         match (&self.min, &self.max) {
@@ -111,17 +111,17 @@ impl NumberRange {
     }
 }
 
-/// A bound of a range.
+/// One bound of a [`NumberRange`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NumberBound {
-    /// Its JSON text, as it is written into a body.
+    /// The bound as JSON text, which replaces a number that exceeds it.
     pub(super) text: String,
-    /// Its value; exact for integers.
+    /// The bound as a number; exact if it is an integer.
     pub(super) value: JsonNumber,
 }
 
 impl BodyRules {
-    /// Groups edits into batches: each joins the last batch unless it conflicts with an edit there.
+    /// Groups edits into batches. An edit joins the last batch, unless it conflicts with an edit in that batch.
     pub(super) fn new(edits: impl IntoIterator<Item = Arc<BodyEdit>>) -> Self {
         let mut batches: Vec<Vec<Arc<BodyEdit>>> = Vec::new();
         for edit in edits {
@@ -133,17 +133,17 @@ impl BodyRules {
         Self { batches }
     }
 
-    /// Whether there are no edits.
+    /// Whether the rules contain no edits.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// All edits in order.
+    /// Returns all edits in the order of the provider file.
     pub(super) fn edits(&self) -> impl Iterator<Item = &Arc<BodyEdit>> {
         self.batches.iter().flatten()
     }
 
-    /// The edits that can apply to one request.
+    /// Returns the edits that can apply to one request, regardless of its body.
     pub(super) fn for_request(&self, facts: &RequestFacts<'_>) -> Self {
         let left = |batch: &Vec<Arc<BodyEdit>>| -> Vec<Arc<BodyEdit>> {
             batch
@@ -172,7 +172,7 @@ impl BodyEdit {
             && self.when.iter().all(|condition| condition.may_hold(facts))
     }
 
-    /// Its conditions on the body.
+    /// Returns the edit's conditions on the body.
     pub(super) fn field_tests(&self) -> impl Iterator<Item = &FieldTest> {
         self.when.iter().filter_map(|condition| match condition {
             Condition::Field(test) => Some(test),
@@ -180,12 +180,12 @@ impl BodyEdit {
         })
     }
 
-    /// Its path as text, as in the provider file.
+    /// Returns the edit's path as it is written in the provider file.
     pub(super) fn path_text(&self) -> String {
         path_text(&self.path, &mut std::iter::repeat(None))
     }
 
-    /// The path of the object that contains the edited member, or of the edited array element.
+    /// Returns the path of the object that contains the edited member, or of the edited array element itself.
     pub(super) fn holder(&self) -> &[BodyPathStep] {
         match self.path.split_last() {
             Some((BodyPathStep::Member(_), holder)) => holder,
@@ -193,7 +193,8 @@ impl BodyEdit {
         }
     }
 
-    /// Whether the result depends on the order of both edits, or one walk could not place their commas.
+    /// Whether two edits cannot be in one batch, because the result depends on their order, or because one walk could not place
+    /// their commas.
     fn conflicts_with(&self, other: &Self) -> bool {
         let overlap =
             |left: &[BodyPathStep], right: &[BodyPathStep]| left.starts_with(right) || right.starts_with(left);
@@ -214,7 +215,7 @@ impl BodyEdit {
         self.path.split_last().map_or(&[], |(_, parent)| parent)
     }
 
-    /// The paths that it may change.
+    /// Returns the paths of the values that the edit can change.
     fn writes(&self) -> Vec<Vec<BodyPathStep>> {
         match &self.op {
             BodyOp::Rename { to } => {
@@ -227,7 +228,7 @@ impl BodyEdit {
         }
     }
 
-    /// The paths that it only reads.
+    /// Returns the paths of the values that the edit reads but does not change.
     fn reads(&self) -> Vec<Vec<BodyPathStep>> {
         let mut places: Vec<Vec<BodyPathStep>> = self
             .field_tests()
@@ -247,7 +248,7 @@ impl BodyEdit {
     }
 }
 
-/// A path as text. Each `[]` takes the next index; for `None` it stays `[]`.
+/// Returns a path as text. Each `[]` contains the next index, or stays `[]` if that is `None`.
 pub(super) fn path_text(path: &[BodyPathStep], indexes: &mut dyn Iterator<Item = Option<usize>>) -> String {
     let mut text = String::new();
     for segment in path {

@@ -1,4 +1,5 @@
-//! Compiles a provider file: checks it completely and turns it into what requests need. A compiled file causes no errors later.
+//! Compiles a provider file: checks it completely and builds the types that serve requests. A file that compiles causes no errors
+//! later.
 
 mod bodies;
 mod edits;
@@ -30,23 +31,24 @@ use crate::domain::{
 
 pub(crate) use self::resilience::{CredentialSource, ONLY_CREDENTIAL};
 
-/// The longest name of a provider, in bytes.
+/// The maximum length of a provider's name, in bytes.
 pub(crate) const PROVIDER_NAME_BYTES_MAX: usize = 32;
 
-/// A compiled provider file: the provider without its secrets, and what the catalogue needs to complete it.
+/// A compiled provider file: the provider without its secrets, and the data with which the catalogue completes it.
 #[derive(Debug)]
 pub struct CompiledProvider {
-    /// The provider; without credentials until [`CompiledProvider::authorize`].
+    /// The provider. It has no credentials until [`CompiledProvider::authorize`] adds them.
     pub provider: Provider,
-    /// Where its secrets are; never empty.
+    /// The sources of the provider's secrets; never empty.
     pub secrets: Vec<CredentialSource>,
-    /// Its models, each with its line in the file.
+    /// The provider's models, each with the line of its definition in the file.
     pub models: Vec<(usize, RawModel)>,
 }
 
 impl CompiledProvider {
-    /// The model of the file that answers for a requested name, with its line: by name or alias, also without the requested
-    /// name's context-window mark or date, or as the fallback of the family.
+    /// Returns the model of the file that serves the requested name `asked`, with the line of its definition. It is the model
+    /// with that name or alias; or else the one with `asked` without its context-window mark or date; or else the fallback of the
+    /// name's family.
     pub fn model_for(&self, protocol: Protocol, asked: &str) -> Option<&(usize, RawModel)> {
         let named = |name: &str| self.models.iter().find(|(_, model)| model.name == name);
         let aliased = |name: &str| {
@@ -60,10 +62,10 @@ impl CompiledProvider {
         })
     }
 
-    /// Adds a credential, which switches the provider on.
+    /// Adds a credential with this secret to the provider, which is on from then on.
     ///
     /// # Errors
-    /// The secret cannot be sent in a header, or is too short to be masked. The error does not repeat it.
+    /// The secret cannot be sent in a header, or is too short to be masked. The error does not contain the secret.
     pub fn authorize(&mut self, place: &CredentialSource, secret: Secret) -> Result<(), String> {
         let text = secret.expose();
         let unsendable =
@@ -84,10 +86,10 @@ impl CompiledProvider {
     }
 }
 
-/// Parses and compiles one file.
+/// Parses and compiles one provider file.
 ///
 /// # Errors
-/// All faults found, in the order of their lines.
+/// All faults found, sorted by line.
 pub fn compile(file: &RuleFile) -> Result<CompiledProvider, Vec<FileError>> {
     let parsed = parse_all::<RawProvider>(&file.name, &file.text);
     let (raw, mut faults) = Faults::from_parsed(&file.name, &file.text, parsed)?;
@@ -262,7 +264,8 @@ fn models(raw: Vec<Spanned<RawModel>>, faults: &mut Faults<'_>) -> Vec<(usize, R
     models
 }
 
-/// Parses the steps of a path: names joined by dots, each followed by one `[]` for every array it enters.
+/// Parses the path of an edit: names joined by dots, each followed by one `[]` for every array that it enters. `None` if the path
+/// is invalid or too long.
 fn path_steps(text: &str) -> Option<Vec<BodyPathStep>> {
     let mut path = Vec::new();
     for part in text.split('.') {
@@ -276,7 +279,7 @@ fn path_steps(text: &str) -> Option<Vec<BodyPathStep>> {
     (path.len() <= PATH_STEPS_MAX).then_some(path)
 }
 
-/// Parses the names of a path that enters no arrays.
+/// Parses a path that contains only names, without `[]`. `None` if the path is invalid or too long.
 fn path_members(text: &str) -> Option<Vec<String>> {
     let name = |segment| match segment {
         BodyPathStep::Member(name) => Some(name),
@@ -285,7 +288,7 @@ fn path_members(text: &str) -> Option<Vec<String>> {
     path_steps(text)?.into_iter().map(name).collect()
 }
 
-/// `min` and `max`, of which at least one is required.
+/// Returns the range from `min` to `max`. At least one of them is required.
 fn bounds(min: Option<&toml::Value>, max: Option<&toml::Value>) -> Result<NumberRange, String> {
     let min = min.map(bound).transpose()?;
     let max = max.map(bound).transpose()?;
@@ -299,13 +302,13 @@ fn bounds(min: Option<&toml::Value>, max: Option<&toml::Value>) -> Result<Number
 fn bound(value: &toml::Value) -> Result<NumberBound, String> {
     let text = match value {
         toml::Value::Integer(_) | toml::Value::Float(_) => json_text(value)?,
-        _ => return Err("keys `min` and `max` are numbers".to_owned()),
+        _ => return Err("keys `min` and `max` must be numbers".to_owned()),
     };
-    let value = JsonNumber::read(&text).ok_or("keys `min` and `max` are numbers")?;
+    let value = JsonNumber::read(&text).ok_or("keys `min` and `max` must be numbers")?;
     Ok(NumberBound { text, value })
 }
 
-/// A value's JSON text.
+/// Returns a TOML value as JSON text.
 fn json_text(value: &toml::Value) -> Result<String, String> {
     let unfit = || "dates and non-finite numbers cannot be written as JSON".to_owned();
     match value {

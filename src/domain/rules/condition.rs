@@ -1,4 +1,4 @@
-//! When an edit applies: tests of the request and of the JSON around the edited member.
+//! The conditions of a provider file's edits: tests of the request, and of the JSON around the edited member.
 
 use http::{HeaderMap, HeaderName};
 
@@ -9,7 +9,7 @@ use crate::domain::wire::operation::{self, Operation};
 pub struct RequestFacts<'a> {
     /// The requested operation.
     pub operation: Operation,
-    /// The model's name as the client gave it.
+    /// The requested model's name, as the client sent it.
     pub model: &'a str,
     /// The provider's name for the model.
     pub upstream_model: &'a str,
@@ -20,20 +20,20 @@ pub struct RequestFacts<'a> {
 /// One condition of an edit. An edit applies only where all of its conditions hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
-    /// The name of the requested model.
+    /// A test of the requested model's name.
     Model(ModelPattern),
-    /// A header of the client's request.
+    /// A test of a header of the client's request.
     Header {
         /// The header's name.
         name: HeaderName,
-        /// The test that at least one of its values must pass.
+        /// The test that at least one of the header's values must pass.
         test: HeaderTest,
     },
-    /// A member of the body.
+    /// A test of a member of the body.
     Field(FieldTest),
 }
 
-/// A pattern of model names: `*` matches any characters.
+/// A pattern for model names, in which `*` matches any characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelPattern(pub(super) String);
 
@@ -41,45 +41,45 @@ pub(crate) struct ModelPattern(pub(super) String);
 pub(crate) enum HeaderTest {
     /// The header is present.
     Present,
-    /// One of its values is this text.
+    /// One of the header's values is this text.
     Equals(String),
-    /// One of its values contains this text.
+    /// One of the header's values contains this text.
     Contains(String),
 }
 
 /// A test of one member of a JSON object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldTest {
-    /// Where its path begins.
+    /// The value in which `path` begins.
     pub(super) base: FieldBase,
-    /// Names of nested members.
+    /// The path of the tested member: names of nested members.
     pub(super) path: Vec<String>,
-    /// The test. If a member occurs twice, the last one counts, as in most parsers.
+    /// The test of the member's value. If an object has the member twice, the last one is tested, as in most parsers.
     pub(super) test: ValueTest,
 }
 
-/// The value at which the path of a field begins.
+/// The value in which the path of a [`FieldTest`] begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldBase {
     /// The object that contains the edited member, or the edited array element itself.
     Holder,
-    /// The whole body or event.
+    /// The root of the body, or of a stream's event.
     Root,
 }
 
 /// A test of a member's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueTest {
-    /// It is present, with any value (`true`), or it is missing (`false`).
+    /// The member is present with any value (`true`), or is missing (`false`).
     Present(bool),
-    /// It is one of these.
+    /// The member's value is one of these.
     In(Vec<Scalar>),
 }
 
-/// A value to compare a member with.
+/// A value that a member's value is compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
-    /// A string, unescaped.
+    /// A string, without escapes.
     Text(String),
     /// A number, compared by value.
     Number(JsonNumber),
@@ -88,7 +88,8 @@ pub(crate) enum Scalar {
 }
 
 impl Condition {
-    /// Whether it holds as far as the request's head and model decide. A test of the body counts as holding here.
+    /// Whether the condition holds, as far as the request's model and headers decide it. Returns true for a condition on the
+    /// body.
     pub(super) fn may_hold(&self, facts: &RequestFacts<'_>) -> bool {
         match self {
             Self::Model(pattern) => pattern.matches(facts.model),
@@ -108,23 +109,23 @@ impl Condition {
 }
 
 impl ModelPattern {
-    /// Whether the pattern matches the name, or the name without its context-window mark or snapshot date.
+    /// Whether the pattern matches `name`, or `name` without its context-window mark or snapshot date.
     pub(super) fn matches(&self, name: &str) -> bool {
         operation::name_candidates(name).any(|name| matches(&self.0, name))
     }
 }
 
-/// A number of a JSON text, compared by value, not by spelling.
+/// A number in a JSON text, which is compared by value, not by spelling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum JsonNumber {
     /// An integer, compared exactly.
     Integer(i128),
-    /// A number with a fraction, an exponent, or more digits than an `i128` has; may be infinite.
+    /// A number with a fraction, an exponent, or more digits than an `i128` has. It can be infinite.
     Float(f64),
 }
 
 impl JsonNumber {
-    /// Reads a JSON number.
+    /// Parses a JSON number; `None` if `text` is not a number.
     pub(super) fn read(text: &str) -> Option<Self> {
         match text.parse() {
             Ok(integer) => Some(Self::Integer(integer)),
@@ -132,7 +133,7 @@ impl JsonNumber {
         }
     }
 
-    /// Reads the token of a value; `None` if it is not a number.
+    /// Parses the token of a JSON value; `None` if the value is not a number.
     pub(super) fn from_token(token: &[u8]) -> Option<Self> {
         if !token.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-') {
             return None;
@@ -140,12 +141,12 @@ impl JsonNumber {
         Self::read(std::str::from_utf8(token).ok()?)
     }
 
-    /// Whether it has the same value as `other`, even if spelled differently.
+    /// Whether the number has the same value as `other`, even if it is spelled differently.
     pub(super) fn equals(self, other: Self) -> bool {
         !self.is_below(other) && !other.is_below(self)
     }
 
-    /// Whether it is less than `other`.
+    /// Whether the number is less than `other`.
     pub(super) fn is_below(self, other: Self) -> bool {
         match (self, other) {
             (Self::Integer(left), Self::Integer(right)) => left < right,
@@ -161,7 +162,7 @@ impl JsonNumber {
     }
 }
 
-/// Whether a pattern matches a text. `*` matches any text, everything else matches itself.
+/// Whether `pattern` matches the complete `text`. `*` matches any text, and everything else matches itself.
 pub(in crate::domain) fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;

@@ -1,5 +1,5 @@
-//! The addresses of a provider: URL templates of provider files, base URLs of weir.toml, and the request targets made from
-//! them.
+//! The addresses of a provider: URL templates from provider files, base URLs from weir.toml, and the request targets that are
+//! built from them.
 
 use std::ops::Range;
 
@@ -8,38 +8,39 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::domain::wire::operation::Operation;
 
-/// The placeholder for the model in a URL template.
+/// The placeholder for the model's name in a URL template.
 const MODEL_MARK: &str = "{model}";
 
-/// Percent-encodes everything in a model name except the unreserved characters of RFC 3986.
+/// The characters of a model name that are percent-encoded in a URL: all except the unreserved characters of RFC 3986.
 const MODEL_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Scheme, host and port.
+/// An origin of a URL: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether to use TLS.
+    /// Whether the scheme is `https`; otherwise it is `http`.
     pub https: bool,
-    /// Name or address; an IPv6 address without brackets.
+    /// The host's name or IP address; an IPv6 address has no brackets.
     pub host: String,
-    /// The port, also when it is the scheme's default.
+    /// The port, which is also set if it is the scheme's default.
     pub port: u16,
-    /// The `Host` header.
+    /// The value of the `Host` header for requests to this origin.
     host_header: HeaderValue,
 }
 
-/// The request target of one model at an endpoint, parsed when the configuration is loaded.
+/// The request target, which is path and query, of one model at an endpoint. It is parsed when the configuration is loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointTarget {
-    /// Path and query from the provider file.
+    /// The target from the provider file, without a query of the client.
     plain: Uri,
-    /// The query that clients of the operation usually send, and the target with that query.
+    /// The query that clients usually send for the operation, and the target with that query appended. `None` if they usually
+    /// send none.
     usual: Option<(&'static str, Uri)>,
 }
 
-/// A URL with an optional placeholder for the model.
+/// The URL of an endpoint, with an optional placeholder for the model's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointTemplate {
-    /// Scheme, host and port.
+    /// The URL's scheme, host and port.
     pub origin: Origin,
     path_and_query: String,
     model: Option<Range<usize>>,
@@ -57,22 +58,22 @@ impl Origin {
         })
     }
 
-    /// Host and port as in a URL: an IPv6 address in brackets, and no port if it is the scheme's default.
+    /// Returns host and port as in a URL: an IPv6 address is in brackets, and the scheme's default port is left out.
     pub fn authority(&self) -> String {
         authority(self.https, &self.host, self.port)
     }
 
-    /// The `Host` header for requests to this origin.
+    /// Returns the value of the `Host` header for requests to this origin.
     pub fn host_header(&self) -> &HeaderValue {
         &self.host_header
     }
 }
 
 impl EndpointTarget {
-    /// Parses path and query. `usual_query` is the query that clients usually send.
+    /// Parses `path_and_query` into a target. `usual_query` is the query that clients usually send for the operation.
     ///
     /// # Errors
-    /// The target is longer than an [`Uri`] may be.
+    /// The target is longer than a [`Uri`] can be.
     fn new(path_and_query: &str, usual_query: Option<&'static str>) -> Result<Self, InvalidUri> {
         let usual = usual_query.map(|query| append_query(path_and_query, query).map(|target| (query, target)));
         Ok(Self {
@@ -81,7 +82,7 @@ impl EndpointTarget {
         })
     }
 
-    /// The target with the client's query appended to that of the provider file.
+    /// Returns the target with the client's query appended to the query from the provider file.
     ///
     /// # Errors
     /// The result is not a valid request target.
@@ -102,7 +103,7 @@ fn append_query(path_and_query: &str, query: &str) -> Result<Uri, InvalidUri> {
     [path_and_query, separator, query].concat().parse()
 }
 
-/// Why a URL was refused. The message does not repeat the URL.
+/// The reason why a URL was refused. The message does not contain the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The URL begins with neither `https://` nor `http://`.
@@ -114,16 +115,16 @@ pub enum UrlError {
     /// The path is missing, or has characters that a request target cannot have.
     #[error("expected a path that begins with / and has only visible ASCII characters and no fragment")]
     Path,
-    /// Braces other than one `{model}`.
+    /// The URL contains braces other than those of one `{model}`.
     #[error("the only placeholder is {{model}}, once, in the path or query")]
     Placeholder,
-    /// A base URL with a path.
+    /// The base URL has a path.
     #[error("a base_url is scheme://host[:port] without a path: the paths come from the provider file")]
     BasePath,
 }
 
 impl Origin {
-    /// Parses a base URL: `scheme://host[:port]`, optionally followed by `/`.
+    /// Parses a base URL, which has the form `scheme://host[:port]` and optionally ends with `/`.
     ///
     /// # Errors
     /// The text does not have this form.
@@ -138,7 +139,7 @@ impl Origin {
 }
 
 impl EndpointTemplate {
-    /// Parses `scheme://host[:port]/path[?query]` with at most one `{model}` after the host.
+    /// Parses a URL of the form `scheme://host[:port]/path[?query]`, with at most one `{model}` after the host.
     ///
     /// # Errors
     /// The text does not have this form.
@@ -162,7 +163,7 @@ impl EndpointTemplate {
         })
     }
 
-    /// The request target for a model: path and query with the model's name filled in, percent-encoded.
+    /// Returns the request target for a model: path and query, with the model's percent-encoded name instead of the placeholder.
     pub fn fill(&self, upstream_model: &str) -> String {
         let mut path_and_query = self.path_and_query.clone();
         if let Some(range) = self.model.clone() {
@@ -171,10 +172,10 @@ impl EndpointTemplate {
         path_and_query
     }
 
-    /// The request target for a model, prepared for requests of `operation`.
+    /// Returns the parsed request target for a model, with the query that clients usually send for `operation` prepared.
     ///
     /// # Errors
-    /// The target is longer than an [`Uri`] may be.
+    /// The target is longer than a [`Uri`] can be.
     pub(crate) fn target(&self, upstream_model: &str, operation: Operation) -> Result<EndpointTarget, InvalidUri> {
         EndpointTarget::new(&self.fill(upstream_model), operation.usual_query())
     }
@@ -240,12 +241,12 @@ fn split_port(authority: &str) -> Result<(String, Option<&str>), UrlError> {
     }
 }
 
-/// A provider's endpoints, one per operation that it serves.
+/// The URL templates of a provider's endpoints, one for each operation that the provider serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointTemplates(pub(super) Vec<(Operation, EndpointTemplate)>);
 
 impl EndpointTemplates {
-    /// The URL template of an operation; `None` if it is not served.
+    /// Returns the URL template of an operation; `None` if the provider does not serve it.
     pub fn get(&self, operation: Operation) -> Option<&EndpointTemplate> {
         self.0
             .iter()
@@ -253,12 +254,12 @@ impl EndpointTemplates {
             .map(|(_, template)| template)
     }
 
-    /// All templates with their operations.
+    /// Returns each operation that the provider serves, with its URL template.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, &EndpointTemplate)> {
         self.0.iter().map(|(operation, template)| (*operation, template))
     }
 
-    /// Replaces scheme, host and port of every endpoint.
+    /// Replaces the scheme, host and port of every endpoint by those of `origin`.
     pub fn set_origin(&mut self, origin: &Origin) {
         for (_, template) in &mut self.0 {
             template.origin = origin.clone();

@@ -1,4 +1,5 @@
-//! Explains what a provider file does to one request: applies the edits one by one and records their lines.
+//! Explains how a provider file changes one request: applies the file's edits one by one and records the lines that made a
+//! change.
 
 use std::collections::BTreeMap;
 
@@ -24,24 +25,24 @@ use crate::domain::{
     },
 };
 
-/// A request to explain, with its answer if given.
+/// A request to explain, and optionally the provider's answer to it.
 #[derive(Clone, Debug)]
 pub(crate) struct ExplainRequest<'a> {
-    /// The requested operation; `None`: guessed from the body.
+    /// The requested operation; `None`: it is guessed from the body.
     pub operation: Option<Operation>,
-    /// The requested model; `None`: the one in the body.
+    /// The requested model; `None`: the model that the body names.
     pub model: Option<&'a str>,
     /// The client's headers.
     pub headers: HeaderMap,
-    /// The client's query, without a service key.
+    /// The client's query, without the client's API key.
     pub query: Option<&'a str>,
     /// The client's body.
     pub body: &'a [u8],
-    /// The provider's answer, to explain its edits as well.
+    /// The provider's answer, if the edits of the answer are to be explained as well.
     pub response: Option<&'a [u8]>,
 }
 
-/// What the rules do to a request and its answer.
+/// The changes that a provider file makes to a request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Explanation {
     /// The requested operation.
@@ -54,11 +55,12 @@ pub(crate) struct Explanation {
     pub changes: Vec<AppliedEdit>,
     /// The body, as the client sent it and as the provider gets it.
     pub body: TextChange,
-    /// The target, then the headers sorted, one per line; without credentials and without the headers that weir itself sets.
+    /// The request line, followed by the sorted headers, one per line. It contains neither credentials nor the headers that weir
+    /// sets itself.
     pub head: TextChange,
-    /// The answer's body, as the provider sent it and as the client gets it.
+    /// The answer's body, as the provider sent it and as the client gets it; `None` if no answer was given.
     pub response: Option<TextChange>,
-    /// The line of the edit that refuses the request, and the message to the client.
+    /// The line of the edit that refuses the request, and the message to the client; `None` if the request is not refused.
     pub refused: Option<(usize, String)>,
 }
 
@@ -71,20 +73,20 @@ pub(crate) struct TextChange {
     pub after: Option<Vec<u8>>,
 }
 
-/// The changes made by one edit.
+/// The changes that one edit made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AppliedEdit {
-    /// Its line in the provider's file; 0 for a model of weir.toml.
+    /// The edit's line in the provider's file, counted from 1; 0 for a model that weir.toml defines.
     pub line: usize,
-    /// The part that is changed: `model`, `body`, `head`, `query` or `response`.
+    /// The changed part of the request or answer: `model`, `body`, `head`, `query` or `response`.
     pub part: &'static str,
-    /// The edit, in words, such as `remove metadata`.
+    /// The edit as text, such as `remove metadata`.
     pub rule: String,
-    /// The replaced texts, each with its replacement; empty for heads and answers.
+    /// The replaced texts, each with its replacement; empty for a change of the head, query or answer.
     pub places: Vec<(String, String)>,
 }
 
-/// Why the request cannot be explained.
+/// The reason why the request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ExplainError(String);
@@ -101,7 +103,7 @@ pub(crate) fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), &'st
     Ok((name, value))
 }
 
-/// Applies a provider's file to a request, edit by edit.
+/// Applies a provider file to a request, edit by edit, and returns what each edit changed.
 ///
 /// # Errors
 /// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.
@@ -110,9 +112,9 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
         depth_max: DEPTH_MAX,
         references_max: usize::MAX,
     };
-    // The protocol is not known yet. It only decides which provider state the scan finds, and that is not used here.
+    // The protocol is not known yet. It only determines which provider state the scan finds, and that is not used here.
     let facts = scan(question.body, Protocol::Messages, &limits)
-        .map_err(|error| ExplainError(format!("the request's body: {error}")))?;
+        .map_err(|error| ExplainError(format!("cannot read the request's body: {error}")))?;
     let provider = &compiled.provider;
     let operation = operation(question, provider)?;
     let template = provider.endpoints.get(operation).ok_or_else(|| {
@@ -183,7 +185,7 @@ fn not_served(compiled: &CompiledProvider, model: &str) -> ExplainError {
     ))
 }
 
-/// The operation that the body is a request for.
+/// Returns the requested operation: the given one, or else the one that the members of the body indicate.
 fn operation(question: &ExplainRequest<'_>, provider: &Provider) -> Result<Operation, ExplainError> {
     if let Some(operation) = question.operation {
         return Ok(operation);
@@ -300,7 +302,7 @@ fn edit_response(
     }
 }
 
-/// The framing of an answer in a file, by its first byte that is not white space.
+/// Returns the framing of an answer, guessed from its first byte that is not white space.
 fn framing(answer: &[u8]) -> AnswerFraming {
     match answer.trim_ascii_start().first() {
         Some(b'{') => AnswerFraming::Json,

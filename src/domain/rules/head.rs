@@ -1,4 +1,4 @@
-//! Edits of a request's headers and query.
+//! The edits of a request's headers and query that a provider file defines.
 
 #[cfg(test)]
 mod query_tests;
@@ -10,41 +10,41 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// Header edits in the order in which they are applied: all removals, then renames, values set, and defaults.
+/// A provider's header edits in the order in which they are applied: removals, renames, values set, and defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadEdits(pub(super) Vec<HeadEdit>);
 
 /// One edit of one header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeadEdit {
-    /// Its line in the provider's file, counted from 1.
+    /// The edit's line in the provider's file, counted from 1.
     pub(super) line: usize,
-    /// What is done to the header.
+    /// The operation on the header.
     pub(super) op: HeadOp,
 }
 
-/// What is done to a header.
+/// The operation of an edit on a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeadOp {
     /// Removes the header.
     Remove(HeaderName),
-    /// Moves its values to another name, replacing that header's values.
+    /// Renames the first header to the second, whose own values are removed.
     Rename(HeaderName, HeaderName),
-    /// Sets the value, replacing what the client sent.
+    /// Sets the header's value, replacing the values that the client sent.
     Set(HeaderName, HeaderValue),
-    /// Sets the value if the client sent none.
+    /// Sets the header's value if the client did not send the header.
     Default(HeaderName, HeaderValue),
 }
 
 impl HeadEdits {
-    /// All edits in their order.
+    /// Returns all edits in the order in which they are applied.
     pub(super) fn iter(&self) -> impl Iterator<Item = &HeadEdit> {
         self.0.iter()
     }
 }
 
 impl HeadEdit {
-    /// Applies this edit to a head.
+    /// Applies this edit to the head of a request.
     pub(super) fn apply(&self, head: &mut impl EditableHead) {
         match &self.op {
             HeadOp::Remove(name) => head.remove(name),
@@ -72,13 +72,13 @@ impl HeadEdit {
     }
 }
 
-/// A head whose headers can be edited. The gateway implements it for its own heads.
+/// The head of a request whose headers can be edited. The gateway implements this trait for its own types.
 pub(crate) trait EditableHead {
-    /// All values of a header, in order.
+    /// Returns all values of a header, in order.
     fn values(&self, name: &HeaderName) -> Vec<HeaderValue>;
-    /// Drops a header with all its values.
+    /// Removes a header with all its values.
     fn remove(&mut self, name: &HeaderName);
-    /// Adds a value after the existing ones.
+    /// Adds a value to a header, after the existing values.
     fn append(&mut self, name: &HeaderName, value: &HeaderValue);
 }
 
@@ -96,14 +96,14 @@ impl EditableHead for HeaderMap {
     }
 }
 
-/// Edits a head in the documented order: remove, rename, set, default.
+/// Applies all edits to the head of a request, in the documented order: remove, rename, set, default.
 pub(crate) fn edit_head(edits: &HeadEdits, head: &mut impl EditableHead) {
     for edit in edits.iter() {
         edit.apply(head);
     }
 }
 
-/// The characters to escape in a name or value that an edit adds.
+/// The characters that are percent-encoded in the name or value of a parameter that an edit adds.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -117,41 +117,41 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'>')
     .add(b'?');
 
-/// Query edits in the order in which they are applied: all removals, then values set, and defaults.
+/// A provider's query edits in the order in which they are applied: removals, values set, and defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryEdits(pub(super) Vec<QueryEdit>);
 
-/// One edit of one parameter.
+/// One edit of one query parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueryEdit {
-    /// Its line in the provider's file, counted from 1.
+    /// The edit's line in the provider's file, counted from 1.
     pub(super) line: usize,
-    /// The parameter's name, unescaped.
+    /// The query parameter's name, unescaped.
     pub(super) name: String,
-    /// What is done to the parameter.
+    /// The operation on the query parameter.
     pub(super) op: QueryOp,
 }
 
-/// What is done to a parameter.
+/// The operation of an edit on a query parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QueryOp {
     /// Removes the parameter.
     Remove,
-    /// Sets the value, replacing what the client sent.
+    /// Sets the parameter's value, replacing the values that the client sent.
     Set(String),
-    /// Sets the value if the client sent none.
+    /// Sets the parameter's value if the client did not send the parameter.
     Default(String),
 }
 
 impl QueryEdits {
-    /// All edits in their order.
+    /// Returns all edits in the order in which they are applied.
     pub(super) fn iter(&self) -> impl Iterator<Item = &QueryEdit> {
         self.0.iter()
     }
 }
 
 impl QueryEdit {
-    /// Applies this edit; all other parameters stay as they are written.
+    /// Returns the query after this edit; all other parameters stay as they are written. A `None` is a request without a query.
     pub(super) fn apply<'q>(&self, query: Option<Cow<'q, str>>) -> Option<Cow<'q, str>> {
         let is_there = query
             .as_deref()
@@ -186,8 +186,8 @@ impl QueryEdit {
     }
 }
 
-/// Edits a client's query, from which weir's own key has already been removed, in the order remove, set, default. `None`: no
-/// query.
+/// Returns the client's query after all edits, in the order remove, set, default. The client's API key must already be removed
+/// from `query`. A `None` is a request without a query.
 pub(crate) fn edit_query<'q>(edits: &QueryEdits, query: Option<&'q str>) -> Option<Cow<'q, str>> {
     edits
         .iter()

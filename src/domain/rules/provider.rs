@@ -1,4 +1,4 @@
-//! Providers, as defined by their files and the configuration.
+//! Providers, as their provider files and weir.toml define them.
 
 use std::time::Duration;
 
@@ -20,38 +20,38 @@ use crate::domain::{
     },
 };
 
-/// One provider, compiled from its file; part of the catalogue.
+/// A provider of the catalogue, compiled from its provider file.
 #[derive(Debug)]
 pub struct Provider {
-    /// Its name in configuration, logs and metrics.
+    /// The provider's name in configuration, logs and metrics.
     pub name: String,
-    /// The name for people.
+    /// The provider's name as displayed to users.
     pub display_name: String,
-    /// How the credential is sent.
+    /// How weir sends a credential to the provider.
     pub auth: Auth,
-    /// The credentials whose secrets were found. Without any, the provider is off.
+    /// The credentials whose secrets were found. If there are none, the provider is off.
     pub credentials: Vec<Credential>,
-    /// The secrets that were not found.
+    /// The references to the provider's secrets that are absent or empty.
     pub missing_secrets: Vec<MissingSecret>,
     /// The URL of each operation that the provider serves.
     pub endpoints: EndpointTemplates,
-    /// Backends that replace the endpoints' own scheme, host and port. Empty: those of the endpoints apply.
+    /// The backends whose scheme, host and port replace those of the endpoints. If there are none, the endpoints' own apply.
     pub origins: Vec<WeightedOrigin>,
-    /// Time limits that differ from `[upstream]`.
+    /// The timeouts that replace those of `[upstream]` in weir.toml.
     pub timeouts: ProviderTimeouts,
-    /// Which answers lead to another attempt, how many attempts there are, and the pauses between them.
+    /// The statuses after which a request is sent again, the number of attempts, and the pauses between them.
     pub retry: RetryPolicy,
-    /// Whether error bodies pass unchanged or are rewritten.
+    /// Whether the provider's error bodies reach the client unchanged or rewritten.
     pub errors: ErrorShape,
-    /// The form of weir's own refusals once this provider is chosen.
+    /// The shape of the errors that clients get for requests to this provider, including weir's own refusals.
     pub refusals: RefusalShape,
-    /// Errors whose status does not show their meaning.
+    /// The rules that determine the meaning of errors whose status alone does not.
     pub error_rules: ErrorRules,
-    /// Whether the provider stores nothing of a Responses request that a later request could name.
+    /// Whether the provider stores nothing of a Responses request that a later request could refer to.
     pub stateless: bool,
-    /// The model that answers for unknown names of a family.
+    /// The model that serves requests for unlisted names of a model family.
     pub fallback: Option<Fallback>,
-    /// Whether an answer is read to its end after the client has disconnected.
+    /// Whether an answer is read to its end after its client has disconnected.
     pub on_client_gone: OnClientGone,
     /// Edits of the request's headers.
     pub headers: HeadEdits,
@@ -64,12 +64,12 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Whether it serves requests: it is not switched off and has a credential.
+    /// Whether the provider serves requests: it has a credential, and weir.toml does not disable it.
     pub fn is_on(&self) -> bool {
         !self.credentials.is_empty()
     }
 
-    /// Why the provider is off; `None` if it is on.
+    /// Returns the reason why the provider is off; `None` if it is on.
     pub fn why_off(&self) -> Option<String> {
         if self.is_on() {
             return None;
@@ -82,7 +82,8 @@ impl Provider {
         })
     }
 
-    /// Whether an error of this status refuses the credential or its account. `body` is what [`ErrorRules::meaning`] takes.
+    /// Whether an error with this status means that the provider refuses the credential or its account. `body` is the error's
+    /// body, as for [`ErrorRules::meaning`].
     pub fn refuses_credential(&self, status: u16, body: Option<&[u8]>) -> bool {
         match self.error_rules.meaning(status, body) {
             Some(ErrorMeaning::CredentialRefused) => true,
@@ -91,7 +92,8 @@ impl Provider {
         }
     }
 
-    /// The form in which clients of a protocol get the provider's errors, and weir's own refusals once it is chosen.
+    /// Returns the form of the errors that clients of a protocol get for requests to this provider, including weir's own
+    /// refusals.
     pub fn error_form(&self, protocol: Protocol) -> ErrorForm {
         match self.refusals {
             RefusalShape::NativeRoot if protocol == Protocol::Messages => ErrorForm::NativeRoot,
@@ -99,7 +101,7 @@ impl Provider {
         }
     }
 
-    /// The backends that share the load of an operation; empty if the provider does not serve the operation.
+    /// Returns the backends that share the requests for an operation; none if the provider does not serve the operation.
     pub fn origins_for(&self, operation: Operation) -> Vec<WeightedOrigin> {
         match self.endpoints.get(operation) {
             None => Vec::new(),
@@ -108,7 +110,7 @@ impl Provider {
         }
     }
 
-    /// Hosts and ports of all backends.
+    /// Returns the host and port of each backend of the provider.
     pub fn hosts(&self) -> Vec<(String, u16)> {
         let own = self.endpoints.iter().map(|(_, template)| &template.origin);
         let all: Vec<&Origin> = if self.origins.is_empty() {
@@ -121,7 +123,8 @@ impl Provider {
             .collect()
     }
 
-    /// The protocols that it has endpoints for, in a fixed order. An endpoint for token counting alone does not count.
+    /// Returns the protocols in which the provider serves requests, in a fixed order. A protocol whose only endpoint counts
+    /// tokens is not included.
     pub fn protocols(&self) -> Vec<Protocol> {
         let generates = |protocol: &Protocol| {
             self.endpoints.iter().any(|(operation, _)| {
@@ -136,35 +139,35 @@ impl Provider {
     }
 }
 
-/// How the credential is sent: `header: scheme secret`.
+/// How a credential is sent to a provider: in the header `header`, as `scheme` followed by the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// The header that carries it.
+    /// The name of the header that contains the credential.
     pub header: HeaderName,
-    /// The text before the secret, with its space: `"Bearer "` or empty.
+    /// The text before the secret, including its space: `"Bearer "`, or empty.
     pub scheme: &'static str,
-    /// Statuses by which the provider refuses the credential or its account, unless an error rule says otherwise.
+    /// The statuses with which the provider refuses the credential or its account, unless an error rule states another meaning.
     pub refused_statuses: Vec<u16>,
 }
 
 /// One credential of a provider.
 #[derive(Clone, Debug)]
 pub struct Credential {
-    /// Its name in logs and metrics.
+    /// The credential's name in logs and metrics.
     pub name: String,
-    /// Its share of the requests, at least 1.
+    /// The credential's share of the requests, relative to the other credentials; at least 1.
     pub weight: u16,
     /// The secret, checked to be valid in a header.
     pub secret: Secret,
-    /// The value of the header that carries it, marked as sensitive.
+    /// The value of the header that contains the credential, marked as sensitive.
     pub header: HeaderValue,
 }
 
 impl Credential {
-    /// Makes a credential that is sent as `scheme` followed by `secret`.
+    /// Creates a credential that is sent as `scheme` followed by `secret`.
     ///
     /// # Errors
-    /// The secret cannot be sent in a header.
+    /// The secret contains characters that a header cannot have.
     pub fn new(name: String, weight: u16, scheme: &str, secret: Secret) -> Result<Self, InvalidHeaderValue> {
         let mut header = HeaderValue::try_from([scheme, secret.expose()].concat())?;
         header.set_sensitive(true);
@@ -177,19 +180,20 @@ impl Credential {
     }
 }
 
-/// One backend of a provider, with its weight.
+/// One backend of a provider, with its share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WeightedOrigin {
-    /// Scheme, host and port.
+    /// The backend's scheme, host and port.
     pub origin: Origin,
-    /// Its share of the requests, at least 1.
+    /// The backend's share of the requests, relative to the other backends; at least 1.
     pub weight: u16,
-    /// A path that is free to request and answers 200 while the backend works.
+    /// The path of a health check, which costs nothing and answers 200 while the backend works. `None`: the check only
+    /// establishes a connection.
     pub health_path: Option<String>,
 }
 
 impl WeightedOrigin {
-    /// The only backend, with weight 1.
+    /// Returns `origin` as the only backend of a provider, with weight 1.
     pub fn only(origin: Origin) -> Self {
         Self {
             origin,
@@ -199,19 +203,19 @@ impl WeightedOrigin {
     }
 }
 
-/// The model that answers for unknown names of a family.
+/// The model that serves requests for unlisted names of a model family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// Patterns of names in lower case; `*` matches any text.
+    /// Patterns for the names of the family, in lower case; `*` matches any text.
     pub patterns: Vec<String>,
-    /// The public name of the model that answers.
+    /// The public name of the model that serves the requests.
     pub model: String,
-    /// The protocols that it applies to; `None` for all.
+    /// The protocols of the requests to which the fallback applies; `None`: all protocols.
     pub protocols: Option<Vec<Protocol>>,
 }
 
 impl Fallback {
-    /// Whether it applies to a requested name. Upper and lower case are the same.
+    /// Whether the fallback applies to requests for the model name `asked` in this protocol. Upper and lower case are the same.
     pub fn applies_to(&self, protocol: Protocol, asked: &str) -> bool {
         let protocols = self.protocols.as_ref();
         let asked = asked.to_lowercase();
@@ -220,48 +224,49 @@ impl Fallback {
     }
 }
 
-/// Timeouts of a provider. `None`: that of `[upstream]` applies.
+/// A provider's own timeouts. For `None`, the timeout of `[upstream]` in weir.toml applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderTimeouts {
-    /// For establishing the connection.
+    /// The timeout for establishing a connection.
     pub connect: Option<Duration>,
-    /// To the first byte of a streamed answer.
+    /// The timeout for the first byte of a streamed answer.
     pub first_byte: Option<Duration>,
-    /// To the first byte of an answer in one piece.
+    /// The timeout for the first byte of a non-streaming answer.
     pub first_byte_unary: Option<Duration>,
-    /// Between two reads of the answer.
+    /// The timeout between two reads of the answer.
     pub idle: Option<Duration>,
-    /// From the first attempt to the last byte.
+    /// The timeout from the first attempt to the last byte of the answer.
     pub total: Option<Duration>,
 }
 
-/// Recognises an error of the provider by its status and content. All given conditions have to hold.
+/// A rule that states the meaning of a provider's errors with a certain status and content. All conditions that are not `None`
+/// must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRule {
-    /// The error's status.
+    /// The status that the error must have.
     pub status: u16,
-    /// A machine-readable word of the error: its code, type or status, or a reason in its details.
+    /// A machine-readable word that the error must have as its code, type or status, or as a reason in its details.
     pub code: Option<String>,
-    /// A pattern for its message; `*` matches any text.
+    /// A pattern that the error's message must match; `*` matches any text.
     pub message: Option<String>,
-    /// A text that its body contains.
+    /// A text that the error's body must contain.
     pub contains: Option<String>,
-    /// Whether it refuses the credential or the request.
+    /// The meaning of the errors that match: the provider refuses the credential or the request.
     pub means: ErrorMeaning,
 }
 
-/// The `[[error]]` entries of one file, in order.
+/// The `[[error]]` rules of a provider file, in the file's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorRules(pub Vec<ErrorRule>);
 
 impl ErrorRules {
-    /// Whether the body of an error of this status has to be read to know the error's meaning.
+    /// Whether the meaning of an error with this status depends on its body.
     pub fn needs_body(&self, status: u16) -> bool {
         self.0.iter().any(|rule| rule.status == status)
     }
 
-    /// The meaning of an error, by the first rule that matches. `body` is the decoded body as the provider sent it; `None` if
-    /// it cannot be read.
+    /// Returns the meaning of an error, as the first matching rule states it; `None` if no rule matches. `body` is the decoded
+    /// body as the provider sent it; `None` if it cannot be read.
     pub fn meaning(&self, status: u16, body: Option<&[u8]>) -> Option<ErrorMeaning> {
         if !self.needs_body(status) {
             return None;

@@ -1,4 +1,4 @@
-//! A provider file as written: the shapes that the strict parser fills.
+//! The content of a provider file as written: a type for each table, which the strict TOML parser fills.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, path::Path};
 
@@ -19,37 +19,37 @@ use crate::domain::{
 pub(crate) struct RawProvider {
     /// The provider's name in configuration, logs and metrics.
     pub name: Spanned<String>,
-    /// The name for people; without it, `name`.
+    /// The name displayed to users; `None`: `name` is displayed.
     pub display_name: Option<String>,
-    /// How weir identifies itself to the provider.
+    /// How weir authenticates to the provider: a secret, and the header that contains it.
     pub auth: RawAuth,
-    /// Where each operation is served.
+    /// The URL of each operation that the provider serves.
     pub endpoints: RawEndpoints,
-    /// Time limits that differ from `[upstream]`.
+    /// Timeouts that replace those of `[upstream]` in weir.toml.
     #[serde(default)]
     pub timeouts: RawTimeouts,
-    /// Several secrets that share the load, instead of `auth.secret`.
+    /// Several credentials that share the requests, instead of `auth.secret`.
     #[serde(default)]
     pub credential: Vec<Spanned<RawCredential>>,
-    /// Several backends that serve the same models; they replace the endpoints' scheme, host and port.
+    /// Several backends that serve the same models. They replace the scheme, host and port of the endpoints.
     #[serde(default)]
     pub origin: Vec<Spanned<RawOrigin>>,
-    /// When and how often a failed request is sent again.
+    /// When and how often weir sends a failed request to the provider again.
     #[serde(default)]
     pub retry: RawRetry,
-    /// How the provider's error bodies reach the client.
+    /// Whether the provider's error bodies reach the client unchanged or rewritten.
     #[serde(default)]
     pub errors: ErrorShape,
-    /// The shape of errors and of weir's own refusals once this provider is chosen.
+    /// The shape of the errors that clients get for requests to this provider, including weir's own refusals.
     #[serde(default)]
     pub refusals: RefusalShape,
-    /// The meaning of errors whose status does not show it.
+    /// Rules that determine the meaning of errors whose status alone does not.
     #[serde(default)]
     pub error: Vec<Spanned<RawErrorRule>>,
-    /// Whether it stores nothing of a Responses request that a later request could name.
+    /// Whether the provider stores nothing of a Responses request that a later request could refer to.
     #[serde(default)]
     pub stateless: bool,
-    /// The model that answers for unknown names of a family.
+    /// The model that serves requests for unlisted names of a model family.
     pub fallback: Option<Spanned<RawFallback>>,
     /// What happens to an answer after its client has disconnected.
     #[serde(default)]
@@ -71,77 +71,78 @@ pub(crate) struct RawProvider {
     pub model: Vec<Spanned<RawModel>>,
 }
 
-/// `[auth]`: the secret, by reference, and the header that carries it.
+/// `[auth]`: the secret, by reference, and the header that contains it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAuth {
-    /// Where the secret is; without it, `[[credential]]` lists several.
+    /// The reference to the secret; `None` if `[[credential]]` lists several.
     pub secret: Option<SecretRef>,
-    /// One of the usual headers; instead of it, `header` names another.
+    /// The usual header to send the secret in; `None` if `header` names another one.
     pub style: Option<AuthStyle>,
-    /// A header that carries the bare secret.
+    /// The name of the header that contains only the secret; `None` if `style` is given.
     pub header: Option<Spanned<String>>,
-    /// Statuses by which the provider refuses the credential or its account; without it, 401, 402 and 403.
+    /// The statuses with which the provider refuses the credential or its account; `None`: 401, 402 and 403.
     pub refused_statuses: Option<Spanned<Vec<u16>>>,
 }
 
-/// The usual ways to send a credential.
+/// The usual headers in which providers expect the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum AuthStyle {
-    /// `x-api-key: SECRET`
+    /// The header `x-api-key: SECRET`.
     #[serde(rename = "x-api-key")]
     XApiKey,
-    /// `authorization: Bearer SECRET`
+    /// The header `authorization: Bearer SECRET`.
     #[serde(rename = "bearer")]
     Bearer,
-    /// `x-goog-api-key: SECRET`
+    /// The header `x-goog-api-key: SECRET`.
     #[serde(rename = "x-goog-api-key")]
     XGoogApiKey,
 }
 
-/// `[endpoints]`: a URL per operation; absent means not served. `{model}` stands for the upstream model name.
+/// `[endpoints]`: the URL of each operation, `None` for an operation that the provider does not serve. `{model}` in a URL stands
+/// for the provider's name for the model.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawEndpoints {
-    /// `POST /v1/messages`
+    /// The URL for `POST /v1/messages`.
     pub messages: Option<Spanned<String>>,
-    /// `POST /v1/messages/count_tokens`
+    /// The URL for `POST /v1/messages/count_tokens`.
     pub count_tokens: Option<Spanned<String>>,
-    /// `POST /v1/responses`
+    /// The URL for `POST /v1/responses`.
     pub responses: Option<Spanned<String>>,
-    /// `:generateContent`
+    /// The URL for `:generateContent`.
     pub generate_content: Option<Spanned<String>>,
-    /// `:streamGenerateContent`
+    /// The URL for `:streamGenerateContent`.
     pub stream_generate_content: Option<Spanned<String>>,
-    /// `:countTokens`
+    /// The URL for `:countTokens`.
     pub gemini_count_tokens: Option<Spanned<String>>,
 }
 
-/// `[timeouts]`, each at least 1; see `[upstream]` of weir.toml for what they limit.
+/// `[timeouts]`: timeouts that replace those of `[upstream]` in weir.toml, which explains them. Each is at least 1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawTimeouts {
-    /// Until the connection is established, in milliseconds.
+    /// The timeout for establishing a connection, in milliseconds.
     pub connect_ms: Option<Spanned<u32>>,
-    /// Until the first byte of a streamed answer, in seconds.
+    /// The timeout for the first byte of a streamed answer, in seconds.
     pub first_byte_seconds: Option<Spanned<u32>>,
-    /// Until the first byte of any other answer, in seconds.
+    /// The timeout for the first byte of a non-streaming answer, in seconds.
     pub first_byte_unary_seconds: Option<Spanned<u32>>,
-    /// Between two reads, in seconds.
+    /// The timeout between two reads of the answer, in seconds.
     pub idle_seconds: Option<Spanned<u32>>,
-    /// From the first attempt to the last byte, in seconds.
+    /// The timeout from the first attempt to the last byte of the answer, in seconds.
     pub total_seconds: Option<Spanned<u32>>,
 }
 
-/// How a provider's error bodies reach the client, after anything that resembles a credential is masked (docs/interface.md,
-/// Errors).
+/// How a provider's error bodies reach the client. weir first masks anything in them that resembles a credential
+/// (docs/interface.md, Errors).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorShape {
-    /// They pass byte for byte if they have the form that the client expects, and are rewritten into that form if not.
+    /// An error body passes unchanged if it has the form that the client expects. Otherwise it is rewritten into that form.
     #[default]
     Native,
-    /// They are always rewritten into that form.
+    /// An error body is always rewritten into the form that the client expects.
     Reshape,
 }
 
@@ -149,26 +150,27 @@ pub enum ErrorShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientGoneAction {
-    /// The provider's connection is closed at once.
+    /// weir closes the connection to the provider at once.
     Abort,
-    /// The answer is read to its end, within `[upstream] client_gone_finish_*`, so that its usage is known.
+    /// weir reads the answer to its end, so that its usage is known, within the limits `client_gone_finish_*` of `[upstream]`.
     Finish,
 }
 
-/// `[on_client_gone]`; the default of a missing key depends on the answer and its model.
+/// `[on_client_gone]`: what happens to an answer after its client has disconnected. [`OnClientGone::action`] has the defaults for
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnClientGone {
-    /// For streamed answers.
+    /// The action for streamed answers.
     pub stream: Option<ClientGoneAction>,
-    /// For answers in one piece.
+    /// The action for non-streaming answers.
     pub unary: Option<ClientGoneAction>,
 }
 
 impl OnClientGone {
-    /// What happens to an answer, streamed or in one piece, whose client has disconnected. By default, answers in one piece and
-    /// streams of a model with `hidden_reasoning` are read to their end, because usually only their end reports the usage. The
-    /// usage of other streams is known from the content that has arrived.
+    /// Returns what happens to an answer after its client has disconnected. By default, weir reads non-streaming answers, and
+    /// streams of a model with `hidden_reasoning`, to their end, because usually only the end reports their usage. It aborts
+    /// other streams, whose usage is known from the content that has arrived.
     pub fn action(&self, stream: bool, hidden_reasoning: bool) -> ClientGoneAction {
         let (given, default) = match (stream, hidden_reasoning) {
             (true, false) => (self.stream, ClientGoneAction::Abort),
@@ -180,77 +182,77 @@ impl OnClientGone {
 }
 
 settings! {
-    /// `[[model]]`, in a provider file (without `providers`) and in weir.toml (with it).
+    /// `[[model]]`: the definition of a model. It has `providers` in weir.toml, but not in a provider file.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct RawModel {
-        /// The public name, by which clients request the model.
+        /// The model's public name, which clients send in requests.
         name: String = text().example("house-model").stand_in(String::new()),
-        /// The name for people. Without it: the public name.
+        /// The name displayed to users. Default: the public name.
         display_name: Option<String> = text().optional("House Model"),
-        /// Other names by which clients may request it.
+        /// Other names that clients can send for the model.
         #[serde(default)]
         aliases: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["house"]),
-        /// The providers that serve it, the preferred one first. The others take over when it fails before the first byte of an
-        /// answer ([retry]), and immediately while it is known to fail. Only in weir.toml.
+        /// The providers that serve the model, the preferred one first. The next one takes over when a provider fails before the
+        /// first byte of an answer ([retry]), or at once while the provider is known to fail. Only in weir.toml.
         #[serde(default)]
         providers: Vec<String> = list_of(text()).unset(Vec::new()).example(vec!["anthropic"]),
-        /// The provider's name for it. Without it: the public name.
+        /// The provider's name for the model. Default: the public name.
         upstream_name: Option<String> = text().optional("claude-haiku-4-5"),
-        /// The names at single providers that differ from `upstream_name`. Only in weir.toml.
+        /// The model's names at the providers that do not call it `upstream_name`. Only in weir.toml.
         #[serde(default)]
         upstream_names: BTreeMap<String, String> = map_of(text())
             .unset(BTreeMap::new())
             .example(BTreeMap::from([("anthropic".to_owned(), "claude-haiku-4-5")])),
-        /// The protocols it is served through: messages, responses, gemini. Without it: all protocols of its provider.
+        /// The protocols in which the model is served: messages, responses, gemini. Default: all protocols of its providers.
         protocols: Option<Vec<Protocol>> =
             list_of(one_of("protocol", Protocol::ALL.map(|protocol| (protocol.as_str(), protocol)))).optional(vec!["messages"]),
         /// Maximum number of input tokens.
         context_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(200_000),
         /// Maximum number of output tokens.
         output_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(64_000),
-        /// The name of its price. Without it: the model's own name. weir refuses a model that has no price at an enabled
-        /// provider.
+        /// The name of the model's price in the price list. Default: the model's public name. weir refuses the configuration if a
+        /// model has no price at an enabled provider.
         price: Option<String> = text().optional("claude-haiku-4-5"),
-        /// Whether it costs nothing.
+        /// Whether requests for the model cost nothing.
         #[serde(default)]
         free: bool = flag(false),
-        /// Whether it may reason without showing the reasoning. Only the usage at the end of an answer then reports all that
-        /// was generated, so its streams are read to their end when the client leaves.
+        /// Whether the model can reason without including the reasoning in its answers. Only the usage at the end of such an
+        /// answer reports all output tokens, so weir reads its streams to their end after the client has disconnected.
         #[serde(default)]
         hidden_reasoning: bool = flag(false),
-        /// When it was released: a date or an RFC 3339 time.
+        /// When the model was released: a date or an RFC 3339 time.
         created: Option<String> = text().optional("2026-11-21"),
     }
 }
 
-/// `[headers]`: applied in the order remove, rename, set, default.
+/// `[headers]`: edits of a request's headers, which are applied in the order remove, rename, set, default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawHeaders {
-    /// Names to drop.
+    /// The names of the headers to remove.
     pub remove: Vec<Spanned<String>>,
-    /// Old name to new name.
+    /// The headers to rename: from the old name to the new one.
     pub rename: BTreeMap<String, Spanned<String>>,
-    /// Values that replace what the client sent.
+    /// The headers to set. Their values replace those that the client sent.
     pub set: BTreeMap<String, Spanned<String>>,
-    /// Values for headers that the client did not send.
+    /// The headers to add if the client did not send them.
     pub default: BTreeMap<String, Spanned<String>>,
 }
 
-/// `[query]`: applied in the order remove, set, default.
+/// `[query]`: edits of a request's query, which are applied in the order remove, set, default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawQuery {
-    /// Names to drop.
+    /// The names of the parameters to remove.
     pub remove: Vec<Spanned<String>>,
-    /// Values that replace what the client sent.
+    /// The parameters to set. Their values replace those that the client sent.
     pub set: BTreeMap<String, Spanned<String>>,
-    /// Values for parameters that the client did not send.
+    /// The parameters to add if the client did not send them.
     pub default: BTreeMap<String, Spanned<String>>,
 }
 
-/// What a `[[body]]` or `[[response]]` edit does.
+/// The operation of a `[[body]]` or `[[response]]` edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RawBodyOp {
@@ -260,68 +262,71 @@ pub(crate) enum RawBodyOp {
     Remove,
     /// Renames the member to `to`, unless the object already has a member of that name.
     Rename,
-    /// Replaces a number outside `min` to `max` by the bound it exceeds.
+    /// Replaces a number that is less than `min` or greater than `max` by that bound.
     Clamp,
-    /// Replaces a string that is a key of `values` by its value.
+    /// Replaces a string that is a key in the table `values` by the value of that key.
     Map,
-    /// Refuses the request: for a number outside `min` to `max`, for a string of the list `values`, or without these keys for
-    /// any value. Only in `[[body]]`.
+    /// Refuses the request if the member is a number less than `min` or greater than `max`, or a string in the list `values`. An
+    /// edit without `min`, `max` and `values` refuses any value. Only in `[[body]]`.
     Refuse,
 }
 
-/// `[[body]]` and `[[response]]`: one edit. `op` decides which of the optional keys belong to it.
+/// `[[body]]` or `[[response]]`: one edit. The operation `op` determines which of the optional members can be given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawBodyEdit {
-    /// The operation.
+    /// The operation on the members or elements at `path`.
     pub op: Spanned<RawBodyOp>,
-    /// The path: names of nested object members, joined by dots; `[]` after a name means each element of that array.
+    /// The path of the members to edit: names of nested object members, joined by dots. `[]` after a name means each element of
+    /// that array.
     pub path: Spanned<String>,
-    /// Only for requests of these protocols; without it, for all.
+    /// The protocols of the requests to which the edit applies; `None`: all protocols.
     pub protocols: Option<Vec<Protocol>>,
-    /// Only where all of these conditions hold.
+    /// The conditions for the edit, which must all hold.
     #[serde(default)]
     pub when: OneOrMore<RawCondition>,
-    /// For `set`.
+    /// For `set`: the new value.
     pub value: Option<toml::Value>,
-    /// For `rename`.
+    /// For `rename`: the new name.
     pub to: Option<String>,
-    /// For `clamp` and `refuse`.
+    /// For `clamp` and `refuse`: the least number that is allowed.
     pub min: Option<toml::Value>,
-    /// For `clamp` and `refuse`.
+    /// For `clamp` and `refuse`: the greatest number that is allowed.
     pub max: Option<toml::Value>,
-    /// For `map`, a table; for `refuse`, a list.
+    /// For `map`: a table of strings and their replacements. For `refuse`: a list of the strings to refuse.
     pub values: Option<toml::Value>,
     /// For `refuse`: the message to the client.
     pub message: Option<String>,
 }
 
-/// `when = { .. }`: a test of the model, a header or a field. Exactly one of the first four keys is given.
+/// `when = { .. }`: one condition of an edit. It tests the member of the body, the header or the model that exactly one of
+/// `model`, `header`, `field` and `root_field` names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawCondition {
-    /// The requested model; `*` matches any characters.
+    /// A pattern for the requested model's name; `*` matches any characters.
     pub model: Option<String>,
-    /// A header of the request.
+    /// The name of a header of the request.
     pub header: Option<String>,
-    /// A member of the object that contains the edited member; for a path that ends in `[]`, a member of the element itself.
+    /// The path of a body member. It begins in the object that contains the edited member or, if the edit's path ends in `[]`, in
+    /// the edited array element.
     pub field: Option<String>,
-    /// A member of the whole body or event.
+    /// The path of a body member. It begins at the root of the body or, in a stream, of the event.
     pub root_field: Option<String>,
-    /// For a header: one of its values.
+    /// For `header`: a value that the header must have. If it has several values, one suffices.
     pub value: Option<String>,
-    /// For a header: part of one of its values.
+    /// For `header`: a text that a value of the header must contain. If it has several values, one suffices.
     pub contains: Option<String>,
-    /// For a field: its value.
+    /// For `field` and `root_field`: the value that the member must have.
     pub equals: Option<toml::Value>,
-    /// For a field: its possible values.
+    /// For `field` and `root_field`: the values of which the member must have one.
     #[serde(rename = "in")]
     pub one_of: Option<Vec<toml::Value>>,
-    /// For a field: whether it is present.
+    /// For `field` and `root_field`: whether the member must be present (`true`) or missing (`false`).
     pub present: Option<bool>,
 }
 
-/// A table, or a list of such tables.
+/// A list of tables. A list of one table can also be written as that table.
 #[derive(Debug)]
 pub(crate) struct OneOrMore<T>(pub Vec<T>);
 
@@ -357,92 +362,96 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
     }
 }
 
-/// `[[credential]]`: one of several secrets.
+/// `[[credential]]`: one of a provider's several credentials.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawCredential {
-    /// Its name in logs and metrics.
+    /// The credential's name in logs and metrics.
     pub name: String,
-    /// Where the secret is.
+    /// The reference to the credential's secret.
     pub secret: SecretRef,
-    /// Its share of the requests; without it, 1.
+    /// The credential's share of the requests, relative to the other credentials; `None`: 1.
     pub weight: Option<u16>,
 }
 
-/// `[[origin]]`: one of several backends.
+/// `[[origin]]`: one of a provider's several backends.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawOrigin {
-    /// `scheme://host[:port]`
+    /// The backend's scheme, host and optional port: `scheme://host[:port]`.
     pub url: String,
-    /// Its share of the requests; without it, 1.
+    /// The backend's share of the requests, relative to the other backends; `None`: 1.
     pub weight: Option<u16>,
-    /// A path that is free to request and answers 200 while the backend works. Without it, the backend counts as healthy when a
-    /// connection can be established.
+    /// The path of a health check, which costs nothing and answers 200 while the backend works. `None`: the backend is regarded
+    /// as healthy if a connection can be established.
     pub health_path: Option<String>,
 }
 
-/// `[retry]`
+/// `[retry]`: when and how often weir sends a failed request again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRetry {
-    /// Statuses after which the request is sent again. Without it, 500, 502 to 504, 520 to 524, 527 and 529.
+    /// The statuses after which a request is sent again; `None`: 500, 502 to 504, 520 to 524, 527 and 529.
     pub statuses: Option<Spanned<Vec<u16>>>,
-    /// How many times one request is sent to this provider, the first included. Without it, 2.
+    /// The maximum number of times that a request is sent to this provider, including the first time; `None`: 2.
     pub attempts: Option<Spanned<u8>>,
-    /// The pause before the second attempt, in milliseconds; it doubles each time and is jittered. Without it, 250.
+    /// The pause before the second attempt, in milliseconds; `None`: 250. The pause doubles before each further attempt and is
+    /// jittered.
     pub backoff_ms: Option<Spanned<u32>>,
-    /// The longest such pause, in milliseconds. Without it, 4000.
+    /// The maximum pause between two attempts, in milliseconds; `None`: 4000.
     pub backoff_max_ms: Option<Spanned<u32>>,
-    /// How much all attempts after the first may add to the provider's load, in percent. Without it, 10.
+    /// The maximum load that repeated attempts add to the provider, in percent of the first attempts; `None`: 10.
     pub budget_percent: Option<Spanned<u16>>,
 }
 
-/// The shape of errors and of weir's own refusals at this provider (docs/interface.md, Errors).
+/// The shape of the errors that clients get for requests to this provider, including weir's own refusals (docs/interface.md,
+/// Errors).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalShape {
-    /// That of the protocol.
+    /// The error shape of the request's protocol.
     #[default]
     Protocol,
-    /// `code`, `message` and `type` at the root, without a wrapper (docs/interface.md, Errors: provider 3).
+    /// An object with `code`, `message` and `type` at the root (docs/interface.md, Errors: provider 3).
     NativeRoot,
 }
 
-/// What an error of the provider means.
+/// The meaning of a provider's error, which an `[[error]]` rule states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorMeaning {
-    /// The credential that weir sent was refused, or its account has no money. The client gets a refusal of weir's own.
+    /// The provider refused weir's credential, or the credential's account has no money left. The client gets a refusal of weir's
+    /// own.
     CredentialRefused,
-    /// The request was refused because of its content: the client gets the error, and the credential is not blamed.
+    /// The provider refused the request because of its content. The client gets the provider's error, and the credential does not
+    /// cool down.
     RequestRefused,
 }
 
-/// `[[error]]`: an error whose status does not show its meaning.
+/// `[[error]]`: a rule that states the meaning of errors whose status alone does not determine it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawErrorRule {
     pub status: u16,
-    /// A machine-readable word of the error: its code, type or status, or a reason in its details.
+    /// A machine-readable word that the error must have as its code, type or status, or as a reason in its details.
     pub code: Option<String>,
-    /// Its message; `*` matches any text.
+    /// A pattern that the error's message must match; `*` matches any text.
     pub message: Option<String>,
-    /// A text that its body contains.
+    /// A text that the error's body must contain.
     pub contains: Option<String>,
-    /// The meaning of the error.
+    /// The meaning of the errors that match.
     pub means: ErrorMeaning,
 }
 
-/// `[fallback]`
+/// `[fallback]`: the model that serves requests for unlisted names of a model family.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawFallback {
-    /// Names of the family; `*` matches any text.
+    /// Patterns for the names of the family; `*` matches any text.
     pub patterns: Vec<String>,
-    /// The model that answers for them, one of this file.
+    /// The name of the model in this file that serves requests for these names.
     pub model: String,
-    /// Only for requests of these protocols; without it, for all.
+    /// The protocols of the requests to which the fallback applies; `None`: all protocols.
     pub protocols: Option<Vec<Protocol>>,
 }
 
@@ -458,16 +467,17 @@ pub enum SecretRef {
     Credential(String),
 }
 
-/// The text is not a secret reference. It is not repeated here, because it may be the secret itself.
+/// The error for a text that is not a reference to a secret. The error does not contain the text, which could be the secret
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a secret is given by reference: env:NAME, file:PATH or credential:NAME")]
+#[error("expected a reference to a secret: env:NAME, file:PATH or credential:NAME")]
 pub struct SecretRefError;
 
 impl SecretRef {
-    /// Parses `env:NAME`, `file:PATH` or `credential:NAME`.
+    /// Parses a reference of the form `env:NAME`, `file:PATH` or `credential:NAME`.
     ///
     /// # Errors
-    /// Any other text, and names that no environment or credential folder can have.
+    /// The text has another form, or a name that no environment variable or systemd credential can have.
     pub fn parse(text: &str) -> Result<Self, SecretRefError> {
         match text.split_once(':') {
             Some(("env", name)) if is_name(name, "_") => Ok(Self::Env(name.to_owned())),
@@ -481,7 +491,8 @@ impl SecretRef {
 }
 
 impl SecretRef {
-    /// Resolves a relative path against the folder of `file`, which contains the reference.
+    /// Returns the reference with a relative path resolved against the folder of `file`, which is the file that contains the
+    /// reference.
     pub(crate) fn relative_to(&self, file: &str) -> Self {
         match self {
             Self::File(path) => {
@@ -493,8 +504,8 @@ impl SecretRef {
     }
 }
 
-/// The kind of settings that hold secret references. An invalid value may be a secret, so errors repeat neither the value nor
-/// its type.
+/// Returns the kind of settings that are references to secrets. An invalid value could be a secret, so errors contain neither the
+/// value nor its type.
 pub(crate) fn secret() -> SettingKind<SecretRef> {
     SettingKind::of(|given| match given.text().ok().map(SecretRef::parse) {
         Some(Ok(SecretRef::File(path))) => {
@@ -506,12 +517,12 @@ pub(crate) fn secret() -> SettingKind<SecretRef> {
     })
 }
 
-/// A secret that was not found where its reference points.
+/// A secret that weir could not read, because its source is absent or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingSecret {
-    /// The reference.
+    /// The reference to the secret.
     pub secret: SecretRef,
-    /// Whether the source exists but is empty.
+    /// Whether the source exists but is empty. Otherwise it is absent.
     pub is_empty: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Edits an answer while it passes: applies the provider's `[[response]]` edits to each message of the answer.
+//! Edits an answer while it passes through weir: applies the provider's `[[response]]` edits to each message of the answer.
 //!
-//! An answer in one piece is held until it is complete. Of a stream, only the current event or element is held and passed on as
-//! soon as it is complete. Anything that is too large, broken, or not JSON passes unedited.
+//! A non-streaming answer is buffered until it is complete. Of a stream, only the current event or array element is buffered, and
+//! it is passed on as soon as it is complete. Anything that is too large, broken, or not JSON passes unedited.
 
 #[cfg(test)]
 mod tests;
@@ -16,9 +16,9 @@ use crate::domain::{
     },
 };
 
-/// Maximum bytes to hold of an answer in one piece; a longer one passes unedited.
+/// The maximum number of bytes of a non-streaming answer that are buffered. A longer answer passes unedited.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Rewrites one answer. The result does not depend on how the answer is split into pieces.
+/// A rewriter of one answer. The result does not depend on how the answer is split into pieces.
 #[derive(Debug)]
 pub struct ResponseRewriter {
     rules: BodyRules,
@@ -29,14 +29,14 @@ pub struct ResponseRewriter {
 enum FramingRewriter {
     Sse(EventRewriter),
     Array(ElementRewriter),
-    /// The held bytes of an answer in one piece.
+    /// A non-streaming answer, with the bytes buffered so far.
     Whole(Vec<u8>),
-    /// Everything passes unedited.
+    /// Any answer from now on: everything passes unedited.
     Untouched,
 }
 
 impl ResponseRewriter {
-    /// A rewriter for the answer to one request; `None` if no edit can apply to it.
+    /// Returns a rewriter for the answer to one request; `None` if no edit can apply to the answer.
     pub fn new(rules: &BodyRules, facts: &RequestFacts<'_>, framing: AnswerFraming) -> Option<Self> {
         let frame = match framing {
             AnswerFraming::Sse => FramingRewriter::Sse(EventRewriter::default()),
@@ -48,7 +48,7 @@ impl ResponseRewriter {
         (!rules.is_empty()).then_some(Self { rules, frame })
     }
 
-    /// Takes the next piece of the answer, of any size, and returns the bytes that can be sent to the client now.
+    /// Takes the next piece of the answer, which can have any size. Returns the bytes that can now be sent to the client.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         match &mut self.frame {
@@ -67,7 +67,8 @@ impl ResponseRewriter {
         out
     }
 
-    /// The answer has ended or broken off: returns the rest of it. An event without its final blank line is not edited.
+    /// Ends the answer, whether it is complete or broken off, and returns its remaining bytes. An event without its final blank
+    /// line is not edited.
     pub fn finish(&mut self) -> Vec<u8> {
         match std::mem::replace(&mut self.frame, FramingRewriter::Untouched) {
             FramingRewriter::Sse(events) => events.into_held(),
@@ -78,7 +79,8 @@ impl ResponseRewriter {
     }
 }
 
-/// Holds one object at a time: an element of the array, or an error, which is an object without an array.
+/// A rewriter for a streamed JSON array. It buffers one object at a time: an element of the array, or an error, which is an
+/// object without an array.
 #[derive(Debug, Default)]
 struct ElementRewriter {
     position: ElementPosition,
@@ -87,14 +89,14 @@ struct ElementRewriter {
 
 #[derive(Debug, Default)]
 enum ElementPosition {
-    /// Between objects: brackets, commas and white space.
+    /// Between two objects: brackets, commas and white space.
     #[default]
     Between,
-    /// In an object that is buffered.
+    /// In an object, which is buffered.
     Buffered(JsonEnd),
-    /// In an object that is too large.
+    /// In an object that is too large to buffer, which passes unedited.
     TooLarge(JsonEnd),
-    /// After something that does not belong to an array of objects: everything passes unedited.
+    /// After a byte that does not belong to an array of objects. Everything passes unedited.
     Lost,
 }
 
@@ -152,7 +154,7 @@ impl ElementRewriter {
     }
 }
 
-/// The number of bytes of a piece that belong to the object, and whether the object ends there.
+/// Returns the number of bytes of `piece` that belong to the object, and whether the object ends there.
 fn advance(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
     match end.push(piece) {
         JsonEndProgress::More => (piece.len(), false),
@@ -160,34 +162,35 @@ fn advance(end: &mut JsonEnd, piece: &[u8]) -> (usize, bool) {
     }
 }
 
-/// Maximum bytes to hold of one event of a stream or one element of an array; a longer one passes unedited.
+/// The maximum number of bytes of one stream event or array element that are buffered. A longer one passes unedited.
 pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Holds one event at a time. Only the JSON of its `data` line is replaced; names, comments, unknown fields and line ends stay.
+/// A rewriter for server-sent events, which buffers one event at a time. It replaces only the JSON of an event's `data` line.
+/// Names, comments, unknown fields and line ends stay unchanged.
 #[derive(Debug, Default)]
 struct EventRewriter {
     held: Vec<u8>,
     /// The start of the current line in `held`.
     line_start: usize,
     data: DataLines,
-    /// Whether the last byte was a CR that ended a line: a following LF belongs to it.
+    /// Whether the last byte was a CR that ended a line. If a LF follows, it is part of the same line end.
     after_cr: bool,
     /// Whether the current event is too large and passes unedited.
     is_passing: bool,
-    /// Whether a line has ended before: a byte order mark counts only at the start.
+    /// Whether a line has ended before. A byte order mark is only skipped in the first line.
     has_begun: bool,
     /// Whether the current line has any bytes already.
     is_line_begun: bool,
 }
 
-/// The data lines of the current event.
+/// The `data` lines of the current event.
 #[derive(Debug, Default)]
 enum DataLines {
     #[default]
     None,
-    /// One line; the range of its value in `held`.
+    /// One line. The range of its value in the buffered bytes.
     One(Range<usize>),
     /// Several lines, which are not edited.
     Several,
@@ -198,7 +201,7 @@ impl EventRewriter {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
-                // This LF belongs to the previous line and follows it, whether that line is held or was passed on.
+                // This LF is part of the previous line's end, so it is buffered or passed on after that line.
                 self.hold_or_pass(b"\n", out);
                 self.line_start = self.held.len();
                 rest = rest.get(1..).unwrap_or_default();
@@ -228,14 +231,14 @@ impl EventRewriter {
         }
     }
 
-    /// Holds bytes, or lets them pass.
+    /// Buffers `bytes`, or passes them on if the event is too large.
     fn hold_or_pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if !self.is_passing && self.held.len().saturating_add(bytes.len()) > EVENT_BYTES_MAX {
             out.append(&mut self.held);
             self.is_passing = true;
         }
         if self.is_passing || (self.held.is_empty() && bytes == b"\n") {
-            // A lone LF while nothing is held passes at once.
+            // If nothing is buffered, a single LF passes at once.
             out.extend_from_slice(bytes);
         } else {
             self.held.extend_from_slice(bytes);

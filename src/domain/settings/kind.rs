@@ -1,4 +1,5 @@
-//! Kinds of settings: how a value is read, its default, and how the shipped file shows it.
+//! The kinds of settings. A kind determines how a value is read, its default, and how the setting appears in the shipped
+//! weir.toml.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +7,20 @@ use toml::{Value, de::DeValue};
 
 use super::section::{DescribedValue, KeyDescription, Section, SettingFault, TableHeader, ValueReader, join};
 
-/// The kind of a setting: how it is read, its default, and how the shipped file shows it.
+/// The kind of a setting with values of type `T`: how a value is read, its default, and its form in the shipped weir.toml.
 pub(crate) struct SettingKind<T> {
     read: SettingReader<T>,
     absent: AbsentValue<T>,
     differs: DifferenceCheck<T>,
     shown: ShippedText,
-    /// Whether it is read only at the start.
+    /// Whether a change takes effect only at the next start of weir.
     at_start: bool,
 }
 
 enum SettingReader<T> {
-    /// From the key's value.
+    /// Reads the value of the setting's key.
     Value(ReadValue<T>),
-    /// From several keys of the table.
+    /// Reads several settings of the surrounding table, which together are the value.
     Flat(ReadKeys<T>),
 }
 
@@ -28,18 +29,20 @@ type ReadValue<T> = Box<dyn Fn(&ValueReader<'_>) -> Result<T, SettingFault>>;
 type ReadKeys<T> = Box<dyn Fn(&Section<'_>) -> Option<T>>;
 
 enum AbsentValue<T> {
-    /// The default as TOML, which is read like a given value.
+    /// The default as TOML text, which is read like a value of the file.
     Default(String),
-    /// A value that is used without reading TOML.
+    /// A default value that needs no TOML.
     Unset(T),
-    /// A required key; contains a value to continue with after the fault is reported.
+    /// The setting is required. Contains the value to continue with after its absence is reported; `None` if reading cannot
+    /// continue.
     Required(Option<T>),
 }
 
-/// Adds the keys that differ, from both values, their path, and whether a difference counts.
+/// Compares the new and the old value of the setting at a path, and adds the paths that differ to a set. The `bool` says whether
+/// a difference in the setting is to be added.
 type DifferenceCheck<T> = Box<dyn Fn((&T, &T), &str, bool, &mut BTreeSet<String>)>;
 
-/// How the shipped file shows a setting.
+/// How a setting appears in the shipped weir.toml.
 #[derive(Default)]
 struct ShippedText {
     bounds: Option<String>,
@@ -51,7 +54,7 @@ struct ShippedText {
 type DescribeKeysFn = fn() -> Vec<KeyDescription>;
 
 impl<T: PartialEq + 'static> SettingKind<T> {
-    /// A required key that is read with `read`.
+    /// Returns the kind of a required setting whose value `read` reads.
     pub(crate) fn of(read: impl Fn(&ValueReader<'_>) -> Result<T, SettingFault> + 'static) -> Self {
         Self::new(
             SettingReader::Value(Box::new(read)),
@@ -75,12 +78,12 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// As [`SettingKind::then`], for a conversion that cannot fail.
+    /// Converts each value with `f`, like [`SettingKind::then`], for a conversion that cannot fail.
     pub(crate) fn map<U: PartialEq + 'static>(self, f: impl Fn(T) -> U + 'static) -> SettingKind<U> {
         self.then(move |value| Ok(f(value)))
     }
 
-    /// Converts each value, or returns why it cannot be used, without repeating its text.
+    /// Converts each value with `f`. An error of `f` is the reason why the value cannot be used, and must not repeat the value.
     pub(crate) fn then<U: PartialEq + 'static>(self, f: impl Fn(T) -> Result<U, String> + 'static) -> SettingKind<U> {
         let absent = match self.absent {
             AbsentValue::Default(text) => AbsentValue::Default(text),
@@ -97,7 +100,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// Refuses values for which `fits` is false.
+    /// Refuses values for which `fits` returns false, with the reason `refusal`.
     pub(crate) fn fits(self, refusal: &'static str, fits: impl Fn(&T) -> bool + 'static) -> Self {
         self.then(move |value| {
             if fits(&value) {
@@ -108,7 +111,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         })
     }
 
-    /// Sets the default.
+    /// Sets the setting's default.
     pub(crate) fn or(self, default: impl Into<Value>) -> Self {
         self.or_toml(default.into().to_string())
     }
@@ -118,32 +121,32 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         self
     }
 
-    /// Makes the key optional; the shipped file shows `example`.
+    /// Makes the setting optional. The shipped weir.toml contains it with the value `example`.
     pub(crate) fn optional(self, example: impl Into<Value>) -> SettingKind<Option<T>> {
         let mut kind = self.map(Some).example(example);
         kind.absent = AbsentValue::Unset(None);
         kind
     }
 
-    /// Sets the example that the shipped file shows where there is no default.
+    /// Sets the value that the shipped weir.toml contains for a setting without a default.
     pub(crate) fn example(mut self, example: impl Into<Value>) -> Self {
         self.shown.example = Some(example.into().to_string());
         self
     }
 
-    /// Sets the value to continue with after a missing or wrong one is reported.
+    /// Sets the value with which reading continues after a missing or invalid value is reported.
     pub(crate) fn stand_in(mut self, value: T) -> Self {
         self.absent = AbsentValue::Required(Some(value));
         self
     }
 
-    /// Sets the value that the shipped file has for trying weir out.
+    /// Sets the value that the shipped weir.toml sets instead of the default, for trying weir out.
     pub(crate) fn trying_out(mut self, value: impl Into<Value>) -> Self {
         self.shown.trying_out = Some(value.into().to_string());
         self
     }
 
-    /// Sets the default to a value that the file cannot express.
+    /// Sets a default that TOML cannot express.
     pub(crate) fn unset(mut self, value: T) -> Self {
         self.absent = AbsentValue::Unset(value);
         self
@@ -154,7 +157,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         self
     }
 
-    /// Shows the setting as a table, or several.
+    /// Sets the table header under which the shipped weir.toml contains the setting's keys, which `keys` describes.
     pub(super) fn shown_as(mut self, header: TableHeader, keys: DescribeKeysFn) -> Self {
         self.shown.table = Some((header, keys));
         self
@@ -173,13 +176,13 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         )
     }
 
-    /// Marks the setting, with everything in it, as read only at the start.
+    /// Marks the setting, with all settings in it, as taking effect only at the next start of weir.
     pub(crate) fn restart(mut self) -> Self {
         self.at_start = true;
         self
     }
 
-    /// Marks only the part that `what` returns as read only at the start.
+    /// Marks the setting so that its change takes effect only at the next start if the part that `what` returns has changed.
     pub(crate) fn restart_by<U: PartialEq>(self, what: impl Fn(&T) -> U + 'static) -> Self {
         self.differing(move |(now, before), at, _, keys| {
             if what(now) != what(before) {
@@ -188,7 +191,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         })
     }
 
-    /// Reads a given value.
+    /// Reads the value `given` in the file.
     pub(super) fn read(&self, given: &ValueReader<'_>) -> Result<T, SettingFault> {
         match &self.read {
             SettingReader::Value(read) => read(given),
@@ -196,7 +199,8 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// The key's value in a table, or its default; reports faults. `None` if there is no value to continue with.
+    /// Returns the value of the setting `key` in a table, or its default. Faults are reported. `None` if no value is left to
+    /// continue with.
     pub(crate) fn read_from(self, from: &Section<'_>, key: &str) -> Option<T> {
         if let SettingReader::Flat(read) = &self.read {
             return read(from);
@@ -219,7 +223,8 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         }
     }
 
-    /// Adds the keys that differ and are read only at the start; with `all`, all that differ.
+    /// Adds to `keys` the paths that differ between the two values and take effect only at the next start. With `all`, adds every
+    /// path that differs.
     pub(crate) fn differ(&self, values: (&T, &T), (table, key): (&str, &str), all: bool, keys: &mut BTreeSet<String>) {
         let at = match self.read {
             SettingReader::Value(_) => join(table, key),
@@ -228,7 +233,7 @@ impl<T: PartialEq + 'static> SettingKind<T> {
         (self.differs)(values, &at, all || self.at_start, keys);
     }
 
-    /// Adds the descriptions of its keys for the shipped file.
+    /// Adds to `told` how the setting, or each setting in its group, appears in the shipped weir.toml.
     pub(crate) fn describe(self, key: &'static str, comment: &'static [&'static str], told: &mut Vec<KeyDescription>) {
         let line = match self.shown.table {
             Some((TableHeader::Flat, keys)) => return told.extend(keys()),

@@ -1,4 +1,5 @@
-//! Makes the shipped file from the declarations: each key with its comment, its bounds, and its default or an example.
+//! Writes the shipped weir.toml from the declarations of the settings: each with its comment, its bounds, and its default or an
+//! example.
 
 use super::{
     section::join,
@@ -7,10 +8,11 @@ use super::{
 
 /// The maximum width of a comment line, in characters.
 const WIDTH: usize = 130;
-/// The minimum width of a line before the mark at its end, in characters.
+/// The width to which a line is padded before the comment at its end, such as `# no default`, in characters.
 const BEFORE_MARK: usize = 53;
 
-/// A file with all these keys: `head`, then each section, after the title of a chapter that begins with it.
+/// Returns the text of a file with all settings in `told`. The file begins with `head`. `chapters` contains pairs of a section
+/// and the chapter title to write above it.
 pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[KeyDescription]) -> String {
     let mut page = ShippedFile {
         text: head.to_owned(),
@@ -21,7 +23,8 @@ pub(crate) fn page(head: &str, chapters: &[(&str, &str)], told: &[KeyDescription
     page.text
 }
 
-/// The keys that take effect only at the next start, as comment lines: keys of some sections, then whole sections.
+/// Returns comment lines that list the settings that take effect only at the next start: first single settings by section, then
+/// the sections all of whose settings do.
 pub(crate) fn at_start(told: &[KeyDescription]) -> String {
     let (mut text, mut whole) = (String::new(), Vec::new());
     for section in told {
@@ -67,12 +70,12 @@ fn wrapped(text: &str) -> String {
 struct ShippedFile<'p> {
     text: String,
     chapters: &'p [(&'p str, &'p str)],
-    /// The comments of lists of tables that were explained, with their headers.
+    /// The comments of lists of tables that were written already, each with the header of its table.
     explained: Vec<(&'static [&'static str], String)>,
 }
 
 impl ShippedFile<'_> {
-    /// Writes the values of a table, then the tables in it. Without `explains`, comments are left out.
+    /// Writes the values of a table, then the tables in it. Without `explains`, the comments are left out.
     fn table(&mut self, at: &str, told: &[KeyDescription], explains: bool) {
         for one in told {
             if let DescribedValue::Value {
@@ -103,7 +106,7 @@ impl ShippedFile<'_> {
 
     fn section(&mut self, at: &str, told: &KeyDescription, header: TableHeader, keys: &[KeyDescription]) {
         if header == TableHeader::Table && keys.iter().all(|key| matches!(key.line, DescribedValue::Table(..))) {
-            // TOML needs no header for a table that contains only tables.
+            // A table that contains only tables needs no header in TOML.
             return self.table(at, keys, true);
         }
         self.line("");

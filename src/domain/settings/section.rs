@@ -1,4 +1,5 @@
-//! Reads a file whose settings are declared: its tables, each value by its key, and every fault with its place.
+//! Reads a TOML file whose settings are declared with [`settings!`](super::settings): its tables, its values, and every fault
+//! with its line.
 
 use std::{
     cell::RefCell,
@@ -10,59 +11,59 @@ use toml::de::{DeTable, DeValue};
 
 use crate::domain::strict_toml::{self, FileError, lines, nearest, syntax_faults};
 
-/// The header of a table in the shipped file.
+/// How a table appears in the shipped weir.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableHeader {
-    /// `[name]`
+    /// `[name]`: a table that always exists.
     Table,
-    /// `#[name]`
+    /// `#[name]`: a table that is absent by default.
     Optional,
-    /// `#[[name]]`
+    /// `#[[name]]`: an example element of a list of tables.
     Element,
-    /// `#[name.example]`
+    /// `#[name.example]`: an example of a table whose name, here the contained `example`, the operator chooses.
     Named(&'static str),
-    /// No header: the keys belong to the surrounding table.
+    /// No header: the settings belong to the surrounding table.
     Flat,
 }
 
-/// A key as the shipped file shows it.
+/// A setting as it appears in the shipped weir.toml.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
 pub(crate) struct KeyDescription {
     pub key: &'static str,
-    /// The lines of its comment.
+    /// The lines of the setting's comment.
     pub comment: &'static [&'static str],
     /// The value or table below the comment.
     pub line: DescribedValue,
-    /// Whether it takes effect only at the next start.
+    /// Whether a change of the setting takes effect only at the next start of weir.
     pub at_start: bool,
 }
 
-/// The value or table below a comment.
+/// The value or table below a setting's comment in the shipped weir.toml.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the shipped file of it"))]
 pub(crate) enum DescribedValue {
-    /// `key = value`
+    /// A line `key = value`.
     Value {
-        /// The range of numbers.
+        /// The range of a number; `None` for other types.
         bounds: Option<String>,
-        /// The default, or else an example.
+        /// The default as TOML, or else an example.
         value: String,
-        /// Whether the value is the default.
+        /// Whether `value` is the default, not an example.
         is_default: bool,
-        /// The value that the shipped file sets for trying weir out.
+        /// The value that the shipped weir.toml sets instead of the default, for trying weir out. `None` for most settings.
         trying_out: Option<String>,
     },
-    /// A table with its keys.
+    /// A table, with its header and its settings.
     Table(TableHeader, Vec<KeyDescription>),
 }
 
-/// A file being read, with the faults found so far.
+/// The state of reading one file: the lines of its settings, and the faults found so far.
 pub(super) struct FileReadState<'a> {
     places: SettingLines,
     folder: &'a Path,
     errors: RefCell<Vec<FileError>>,
-    /// Keys whose values are unknown: they could not be read, or were given under a similar name.
+    /// The paths of settings whose values are unknown, because they could not be read or were given under a misspelled key.
     unread: RefCell<BTreeSet<String>>,
 }
 
@@ -92,13 +93,14 @@ impl<'a> FileReadState<'a> {
         self.errors.borrow_mut().push(self.places.fault(key, message));
     }
 
-    /// Reports why a value cannot be used.
+    /// Reports the reason why the value of the setting `key` cannot be used.
     fn report_unusable(&self, key: &str, why: &str) {
         self.report(key, format!("key `{key}`: {why}"));
         self.unread.borrow_mut().insert(key.to_owned());
     }
 
-    /// Whether the key's value was read, or the file does not give it.
+    /// Whether the setting's value was read or is absent from the file. False if the value, or a table around it, could not be
+    /// read.
     fn is_known(&self, key: &str) -> bool {
         let unread = self.unread.borrow();
         let mut tables = std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
@@ -106,12 +108,12 @@ impl<'a> FileReadState<'a> {
     }
 }
 
-/// Why a value cannot be used.
+/// The reason why a value of the file cannot be used.
 #[derive(Debug)]
 pub(crate) enum SettingFault {
-    /// The reason, not yet reported. Never repeats a text of the file, which may be a misplaced secret.
+    /// The reason, which is not yet reported. It never contains text of the file, which could be a misplaced secret.
     Because(String),
-    /// Already reported.
+    /// The reason is already reported.
     Reported,
 }
 
@@ -121,13 +123,13 @@ impl From<String> for SettingFault {
     }
 }
 
-/// A table of a file.
+/// A table of the file that is being read.
 pub(crate) struct Section<'s> {
     reading: &'s FileReadState<'s>,
     table: &'s DeTable<'s>,
-    /// The path of the table: names joined by dots, empty for the whole file.
+    /// The table's path: names joined by dots; empty for the root of the file.
     at: String,
-    /// The table has no effect, so required keys may be missing.
+    /// Whether the table has no effect. Missing required settings are then not reported.
     pub(super) is_off: bool,
 }
 
@@ -141,13 +143,13 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// The value of a key, if it is given.
+    /// Returns the reader of the setting `key`, or `None` if the file does not contain it.
     pub(super) fn get(&self, key: &str) -> Option<ValueReader<'_>> {
         let value = self.table.get(key)?.get_ref();
         Some(self.reader_for(key, value))
     }
 
-    /// The reader of a key with this value.
+    /// Returns a reader that reads `value` as the value of the setting `key`.
     pub(super) fn reader_for<'v>(&'v self, key: &str, value: &'v DeValue<'v>) -> ValueReader<'v> {
         ValueReader {
             reading: self.reading,
@@ -157,12 +159,12 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Whether the key is given, with a valid value or not.
+    /// Whether the file contains the setting `key`, with a valid value or not.
     pub(crate) fn contains_key(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Reports keys other than `keys`, each with the most similar one of them.
+    /// Reports the keys of the table that are not in `keys`, each with the most similar one of `keys`.
     pub(super) fn report_unknown_keys(&self, keys: &[&str]) {
         for name in self.table.keys() {
             let name: &str = name.get_ref();
@@ -173,13 +175,13 @@ impl<'s> Section<'s> {
             let message = strict_toml::unknown_name("key", (&self.at, name), keys);
             self.reading.report(&at, message);
             if let Some(meant) = nearest(name, keys.iter().copied()) {
-                // Otherwise the key might be reported as missing as well.
+                // The misspelled key probably means this setting, so the setting is not reported as missing.
                 self.reading.unread.borrow_mut().insert(join(&self.at, meant));
             }
         }
     }
 
-    /// Reports that a required key is missing.
+    /// Reports that the required setting `key` is missing, unless the table has no effect or the setting has another fault.
     pub(super) fn report_missing(&self, key: &str) {
         let at = join(&self.at, key);
         if !self.is_off && self.reading.is_known(&at) {
@@ -188,8 +190,8 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Reports that a key's value conflicts with those of `others` (all below this table, as paths with dots), unless one of them
-    /// could not be read. The message never repeats a text of the file, which may be a misplaced secret.
+    /// Reports that the value of the setting `key` conflicts with the settings `others`, given as paths below this table. Reports
+    /// nothing if one of them could not be read. `message` must not repeat text of the file, which could be a misplaced secret.
     pub(crate) fn report_fault(&self, key: &str, others: &[&str], message: impl std::fmt::Display) {
         let at = join(&self.at, key);
         let known = |key: &&str| self.reading.is_known(&join(&self.at, key));
@@ -199,7 +201,7 @@ impl<'s> Section<'s> {
     }
 }
 
-/// The value of a key.
+/// A reader of the value of one setting, or of a part of that value.
 pub(crate) struct ValueReader<'s> {
     reading: &'s FileReadState<'s>,
     pub(super) value: &'s DeValue<'s>,
@@ -208,7 +210,8 @@ pub(crate) struct ValueReader<'s> {
 }
 
 impl ValueReader<'_> {
-    /// The reader of a value in this one: by its name or, for an element of a list, its number from 1.
+    /// Returns the reader of a part of this value: of the member `name` of a table, or the element of a list with this number,
+    /// counted from 1.
     pub(super) fn child<'v>(&'v self, name: &str, value: &'v DeValue<'v>) -> ValueReader<'v> {
         ValueReader {
             reading: self.reading,
@@ -218,7 +221,7 @@ impl ValueReader<'_> {
         }
     }
 
-    /// Reports why the value cannot be used, unless that is already reported.
+    /// Reports the reason why the value cannot be used, unless it is already reported.
     pub(super) fn report(&self, refused: &SettingFault) {
         if let SettingFault::Because(why) = refused {
             self.reading.report_unusable(&self.at, why);
@@ -230,7 +233,7 @@ impl ValueReader<'_> {
         self.reading.unread.borrow_mut().insert(self.at.clone());
     }
 
-    /// The value as a table.
+    /// Returns the value as a table, or the fault that it has another type.
     pub(super) fn table(&self) -> Result<Section<'_>, SettingFault> {
         match self.value {
             DeValue::Table(table) => Ok(Section {
@@ -243,7 +246,7 @@ impl ValueReader<'_> {
         }
     }
 
-    /// The value as a text.
+    /// Returns the value as a string, or the fault that it has another type.
     pub(crate) fn text(&self) -> Result<&str, SettingFault> {
         match self.value {
             DeValue::String(text) => Ok(text),
@@ -251,22 +254,24 @@ impl ValueReader<'_> {
         }
     }
 
-    /// The folder of the file.
+    /// Returns the folder of the file that is being read.
     pub(crate) fn folder(&self) -> &Path {
         self.reading.folder
     }
 
-    /// The value as a path, made absolute with the file's folder.
+    /// Returns the value as a path. A relative path is resolved against the folder of the file.
     pub(crate) fn path(&self) -> Result<PathBuf, SettingFault> {
         let text = self.text()?;
         if text.is_empty() || text.contains('\0') {
-            return Err(SettingFault::Because("not a path".to_owned()));
+            return Err(SettingFault::Because(
+                "expected a path that is not empty and contains no NUL character".to_owned(),
+            ));
         }
-        // Collecting the components drops a `./`, which would show in every message.
+        // Collecting the components removes a `./`, which would otherwise appear in every message that contains the path.
         Ok(self.reading.folder.join(text).components().collect())
     }
 
-    /// The fault that the value has another type.
+    /// Returns the fault that the value does not have the type `expected`.
     pub(super) fn type_fault(&self, expected: &str) -> SettingFault {
         let (found, is_bare) = match self.value {
             DeValue::String(_) => ("a string", false),
@@ -294,18 +299,19 @@ pub(super) fn join(table: &str, key: &str) -> String {
     }
 }
 
-/// A table of settings, declared with [`settings!`](super::settings).
+/// A table of settings, which [`settings!`](super::settings) declares.
 pub(crate) trait Settings: Sized + PartialEq + 'static {
-    /// Its keys in the order of their declaration.
+    /// Returns the descriptions of the table's settings, in the order of their declaration.
     fn describe_keys() -> Vec<KeyDescription>;
 
-    /// Reads its keys. `None` if a required key is missing or wrong, which is reported.
+    /// Reads the settings of the table `from`. `None` if a required setting is missing or invalid, which is reported.
     fn read_keys(from: &Section<'_>) -> Option<Self>;
 
-    /// Adds to `keys` those that differ from `before` and take effect only at the next start; with `all`, all that differ.
+    /// Adds to `keys` the paths of the settings that differ from `before` and take effect only at the next start. With `all`,
+    /// adds every path that differs. `at` is the table's path.
     fn differing(&self, before: &Self, at: &str, all: bool, keys: &mut BTreeSet<String>);
 
-    /// Reads its keys, and reports all other keys of the table.
+    /// Reads the settings of the table `from`, and reports keys that are not settings of the table.
     fn read(from: &Section<'_>) -> Option<Self> {
         let keys: Vec<&str> = Self::describe_keys().iter().map(|told| told.key).collect();
         from.report_unknown_keys(&keys);
@@ -313,18 +319,19 @@ pub(crate) trait Settings: Sized + PartialEq + 'static {
     }
 }
 
-/// The settings of a file, and every fault in it. Values at fault are replaced by their defaults.
+/// The settings of a file, and all faults found in it. The settings at fault have their default values.
 #[derive(Debug)]
 pub(crate) struct ParsedSettings<T> {
-    /// The settings; `None` if the text is not TOML or a required value cannot be replaced.
+    /// The settings. `None` if the file is not valid TOML, or a required setting is at fault and has no substitute.
     pub value: Option<T>,
-    /// The faults, in the order of their lines.
+    /// All faults, sorted by line.
     pub errors: Vec<FileError>,
-    /// The lines of the keys, for faults that are found later.
+    /// The lines of the settings, for faults that are found later.
     pub places: SettingLines,
 }
 
-/// Reads a file's text. `file` is its name in errors; paths in it are relative to `folder`, which is absolute.
+/// Parses `text`, the content of a settings file. Errors call the file `file`. Relative paths in it are resolved against
+/// `folder`, which must be absolute.
 pub(crate) fn parse_settings<T: Settings>(file: &str, text: &str, folder: &Path) -> ParsedSettings<T> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let reading = FileReadState::new(file, lines(text), folder);
@@ -341,18 +348,18 @@ pub(crate) fn parse_settings<T: Settings>(file: &str, text: &str, folder: &Path)
     ParsedSettings { value, errors, places }
 }
 
-/// The file's name in errors where none is set.
+/// The file name that errors contain if none is set.
 const SETTINGS_FILE: &str = "weir.toml";
 
-/// A file and the lines of its keys, by paths such as `provider.NAME.KEY` and `model.1.KEY`. All values are equal, because
-/// settings do not depend on their lines.
+/// The name of a settings file and the lines of its settings, by paths such as `provider.NAME.secret` and `model.1.name`. Any two
+/// values compare as equal, so that settings are compared without their lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettingLines {
-    /// The file's name in errors; empty for `weir.toml`.
+    /// The file's name in error messages; empty for `weir.toml`.
     pub file: String,
-    /// The line of each key, counted from 1.
+    /// The line of each setting, counted from 1, by the setting's path.
     pub lines: BTreeMap<String, usize>,
-    /// Keys that could not be read, which is already reported.
+    /// The paths of settings that could not be read, which is already reported.
     pub unread: BTreeSet<String>,
 }
 
@@ -365,7 +372,7 @@ impl PartialEq for SettingLines {
 impl Eq for SettingLines {}
 
 impl SettingLines {
-    /// The file's name in errors.
+    /// Returns the file's name in error messages.
     pub(crate) fn file(&self) -> &str {
         match self.file.as_str() {
             "" => SETTINGS_FILE,
@@ -373,7 +380,8 @@ impl SettingLines {
         }
     }
 
-    /// A fault of a key, with the line of the key or else of its table.
+    /// Returns the error that the setting at the path `key` has a fault, with the line of the setting, or else of the table
+    /// around it.
     pub(crate) fn fault(&self, key: &str, message: impl Into<String>) -> FileError {
         let tables = std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(table, _)| table));
         FileError {

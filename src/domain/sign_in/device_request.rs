@@ -1,4 +1,5 @@
-//! An agent's request to sign in (RFC 8628, section 3.2), from its beginning until it is redeemed, and its codes.
+//! An agent's request to sign in (RFC 8628, section 3.2) and its codes, from the request's creation until the agent redeems it
+//! for tokens.
 
 use std::{fmt, str::FromStr};
 
@@ -14,14 +15,14 @@ use crate::domain::{
     sign_in::document_name,
 };
 
-/// How long a request waits for a decision, in seconds.
+/// The lifetime of a sign-in request, in seconds. A user must decide and the agent must redeem it before.
 pub(crate) const REQUEST_SECONDS: i64 = 600;
-/// How much longer an expired request is kept, in seconds, so that the agent learns that it has expired.
+/// How much longer an expired request is stored, in seconds, so that the agent can be told that it has expired.
 const TOLD_SECONDS: i64 = 300;
-/// Length of the secret: 43 base 62 characters carry 256 bits.
+/// The length of a device code's secret part, in characters: 43 base 62 characters carry 256 bits.
 const SECRET_CHARS: usize = 43;
 
-/// The code that only the agent knows: the user code, by which the request is found, and a secret.
+/// A device code, which only the agent has. It consists of the user code, by which the request is found, and a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DeviceCode {
     user_code: UserCode,
@@ -29,14 +30,14 @@ pub(crate) struct DeviceCode {
 }
 
 impl DeviceCode {
-    /// Draws a new code with its user code.
+    /// Draws a new device code, including its user code.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         let user_code = UserCode::generate(rng);
         let text = format!("{}-{}", user_code.letters(), random_base62(SECRET_CHARS, rng));
         Self { user_code, text }
     }
 
-    /// Parses the text that [`DeviceCode::as_str`] returns.
+    /// Parses a device code in the form that [`DeviceCode::as_str`] returns; `None` if `text` has another form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (letters, secret) = text.split_once('-')?;
         let user_code = UserCode::parse(letters).filter(|code| code.letters() == letters)?;
@@ -47,17 +48,17 @@ impl DeviceCode {
         })
     }
 
-    /// The full code, for the agent.
+    /// Returns the complete device code, for the agent.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The user code, which the person sees.
+    /// Returns the user code, which the agent displays to the user.
     pub(crate) fn user_code(&self) -> &UserCode {
         &self.user_code
     }
 
-    /// The digest of the code, which is stored.
+    /// Returns the digest of the device code, which is stored.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest::from_bytes(Sha256::digest(&self.text).into())
     }
@@ -69,7 +70,7 @@ impl fmt::Debug for DeviceCode {
     }
 }
 
-/// The document of a request. Times are in seconds since the Unix epoch.
+/// The stored document of a sign-in request. Times are in seconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceRequest {
     code: KeyDigest,
@@ -77,29 +78,29 @@ pub(crate) struct DeviceRequest {
     decision: SignInDecision,
 }
 
-/// A person's decision about a request.
+/// A user's decision on a sign-in request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SignInDecision {
-    /// Not decided yet.
+    /// The user has not decided yet.
     Pending,
-    /// The agent gets tokens that stand for this key while the key has the text with this digest.
+    /// The agent gets tokens with which it can use this key. They are valid while the key has the secret with this digest.
     Approved(KeyId, KeyDigest),
-    /// The agent gets no tokens.
+    /// The user has refused, and the agent gets no tokens.
     Denied,
 }
 
-/// The state of a request.
+/// The state of a sign-in request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceRequestState {
-    /// The request is within its time: decided, or waiting for a decision.
+    /// The request has not expired. It has this decision, which may still be pending.
     Decided(SignInDecision),
     /// The request has expired.
     Expired,
 }
 
 impl DeviceRequest {
-    /// A request that begins at `now`.
+    /// Creates a request at `now`, in seconds since the Unix epoch.
     pub(crate) fn new(code: &DeviceCode, now: i64) -> Self {
         Self {
             code: code.digest(),
@@ -108,12 +109,12 @@ impl DeviceRequest {
         }
     }
 
-    /// Whether the request was begun with this code.
+    /// Whether the request was created with this device code.
     pub(crate) fn has_code(&self, code: &DeviceCode) -> bool {
         self.code == code.digest()
     }
 
-    /// The state at `now`.
+    /// Returns the request's state at `now`.
     pub(crate) fn state(&self, now: i64) -> DeviceRequestState {
         if now >= self.asked_at.saturating_add(REQUEST_SECONDS) {
             return DeviceRequestState::Expired;
@@ -121,12 +122,12 @@ impl DeviceRequest {
         DeviceRequestState::Decided(self.decision.clone())
     }
 
-    /// The age of the request, in seconds.
+    /// Returns the age of the request at `now`, in seconds.
     pub(crate) fn age(&self, now: i64) -> i64 {
         now.saturating_sub(self.asked_at).max(0)
     }
 
-    /// The request after a person's decision; `None` if it does not wait for one.
+    /// Returns the request with the user's decision; `None` if it is already decided or has expired.
     pub(crate) fn with_decision(&self, decision: SignInDecision, now: i64) -> Option<Self> {
         (self.state(now) == DeviceRequestState::Decided(SignInDecision::Pending)).then(|| Self {
             decision,
@@ -134,7 +135,7 @@ impl DeviceRequest {
         })
     }
 
-    /// How many seconds from now to keep the document, at least 1.
+    /// Returns for how many seconds from `now` the document must be stored, at least 1.
     pub(crate) fn kept_seconds(&self, now: i64) -> u64 {
         let until = self.asked_at.saturating_add(REQUEST_SECONDS + TOLD_SECONDS);
         u64::try_from(until.saturating_sub(now)).unwrap_or(0).max(1)
@@ -144,33 +145,34 @@ impl DeviceRequest {
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const CHARS: usize = 8;
 
-/// A user code, which a person compares or types: eight consonants, which spell no word (RFC 8628, section 6.1). Of 20^8 codes,
-/// few are valid at the same time, each for minutes.
+/// A user code, which a user compares or types. It has eight consonants, which spell no word (RFC 8628, section 6.1). Only few of
+/// the 20^8 codes are valid at the same time, each for some minutes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct UserCode(String);
 
 impl UserCode {
-    /// Draws a new code.
+    /// Draws a new user code.
     pub(crate) fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut letter = || LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'B');
         Self((0..CHARS).map(|_| char::from(letter())).collect())
     }
 
-    /// Parses what a person typed: in upper or lower case, with or without the hyphen.
+    /// Parses a user code as users type it: in upper or lower case, with or without the hyphen. `None` if `text` is not a user
+    /// code.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let typed = text.chars().filter(|char| !matches!(char, '-' | ' '));
-        // One more than allowed, so that longer texts are rejected.
+        // One letter more than a code has, so that longer texts are rejected.
         let letters: String = typed.map(|char| char.to_ascii_uppercase()).take(CHARS + 1).collect();
         let is_code = letters.len() == CHARS && letters.bytes().all(|byte| LETTERS.contains(&byte));
         is_code.then_some(Self(letters))
     }
 
-    /// The letters without the hyphen.
+    /// Returns the eight letters, without the hyphen.
     pub(crate) fn letters(&self) -> &str {
         &self.0
     }
 
-    /// The name of its document.
+    /// Returns the name of the document that stores the request with this user code.
     pub(crate) fn document_name(&self) -> KeyDigest {
         document_name("device", &self.0)
     }
@@ -180,11 +182,11 @@ impl FromStr for UserCode {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        Self::parse(text).ok_or("the eight letters that the agent shows")
+        Self::parse(text).ok_or("give the eight letters that the agent displays")
     }
 }
 
-/// Formats the code as people see it, such as `WDJB-MJHT`.
+/// Formats the code as agents display it, such as `WDJB-MJHT`.
 impl fmt::Display for UserCode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = self.0.split_at_checked(CHARS / 2).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The sign-ins of one key, in one document: at most [`SIGN_INS_MAX`], each with the digests of its tokens.
+//! The document with the sign-ins of one key: at most [`SIGN_INS_MAX`] sign-ins, each with the digests of its tokens.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -14,24 +14,24 @@ use crate::domain::{
     },
 };
 
-/// Maximum number of sign-ins of one key. Beyond it, the least recently used one ends.
+/// The maximum number of sign-ins of one key. A further sign-in ends the least recently used one.
 pub(crate) const SIGN_INS_MAX: usize = 16;
-/// Maximum number of valid access tokens of one sign-in. Beyond it, the oldest one ends.
+/// The maximum number of valid access tokens of one sign-in. A further token ends the oldest one.
 const ACCESS_MAX: usize = 8;
-/// How long a replaced refresh token still gets its replacement, in seconds: a response may get lost, and two processes of one
-/// agent may refresh at the same time.
+/// For how many seconds a replaced refresh token still returns its replacement. A response may have been lost, or two processes
+/// of one agent may refresh at the same time.
 const REPEATED_SECONDS: i64 = 60;
 
-/// Lifetimes of tokens and sign-ins.
+/// The lifetimes of access tokens and sign-ins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TokenLifetimes {
-    /// Lifetime of an access token, in seconds.
+    /// The lifetime of an access token, in seconds.
     pub access_seconds: i64,
-    /// Lifetime of a sign-in, in seconds, no matter how often it is refreshed.
+    /// The lifetime of a sign-in, in seconds, no matter how often the agent refreshes its tokens.
     pub sign_in_seconds: i64,
 }
 
-/// The document of a key's sign-ins.
+/// The stored document with the sign-ins of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SignIns {
     sign_ins: Vec<StoredSignIn>,
@@ -40,12 +40,13 @@ pub(crate) struct SignIns {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredSignIn {
     id: String,
-    /// The digest of the key's text that the sign-in was approved with.
+    /// The digest of the key's secret with which the sign-in was approved.
     key: KeyDigest,
     ends: i64,
     used: i64,
     refresh: KeyDigest,
-    /// The digest of the previous refresh token, when it was replaced, and the salt from which its replacement was made.
+    /// The digest of the previous refresh token, the time at which it was replaced, and the salt from which its replacement was
+    /// derived; `None` for the first token.
     replaced: Option<(KeyDigest, i64, KeyDigest)>,
     access: Vec<(KeyDigest, i64)>,
 }
@@ -53,50 +54,51 @@ struct StoredSignIn {
 /// The tokens issued to an agent.
 #[derive(Debug)]
 pub(crate) struct IssuedTokens {
-    /// The access token, for requests.
+    /// The access token, which the agent sends with its requests.
     pub access: ServiceKey,
-    /// Lifetime of the access token, in seconds.
+    /// The lifetime of the access token, in seconds.
     pub lasts_seconds: i64,
-    /// The document of the access token.
+    /// The document of the access token, to be stored.
     pub grant: AccessGrant,
-    /// The refresh token, to get the next tokens.
+    /// The refresh token, with which the agent gets its next tokens.
     pub refresh: RefreshToken,
 }
 
-/// The outcome of a step, and the digests of the access tokens that it ended.
+/// The outcome of a step of a sign-in, and the digests of the access tokens that the step ended.
 #[derive(Debug)]
 pub(crate) struct StepOutcome<T> {
     pub outcome: T,
     pub ended: Vec<KeyDigest>,
 }
 
-/// Why a refresh token was not accepted.
+/// Why a refresh token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefreshError {
-    /// It does not belong to an active sign-in.
+    /// The token does not belong to an active sign-in.
     Unknown,
-    /// It was replaced before and may have been stolen, so the sign-in has ended (RFC 9700, section 4.14.2).
+    /// The token was replaced before and may have been stolen, so the sign-in has ended (RFC 9700, section 4.14.2).
     Reused,
 }
 
 impl SignIns {
-    /// The name of a key's document.
+    /// Returns the name of the document with the key's sign-ins.
     pub(crate) fn document_name(key: &KeyId) -> KeyDigest {
         document_name("sign-ins", key.as_str())
     }
 
-    /// The active sign-ins: when each was last given tokens, and when it ends, in seconds since the Unix epoch.
+    /// Returns, for each active sign-in, the time at which tokens were last issued to it and the time at which it expires, in
+    /// seconds since the Unix epoch.
     pub(crate) fn active(&self, now: i64) -> impl Iterator<Item = (i64, i64)> {
         let lasting = self.sign_ins.iter().filter(move |one| now < one.ends);
         lasting.map(|one| (one.used, one.ends))
     }
 
-    /// When the document is no longer needed, in seconds since the Unix epoch; `None`: it is not needed now.
+    /// Returns the time until which the document must be stored, in seconds since the Unix epoch; `None` if it has no sign-ins.
     pub(crate) fn needed_until(&self) -> Option<i64> {
         self.sign_ins.iter().map(|one| one.ends).max()
     }
 
-    /// Begins a sign-in with a key; `digest` is that of the key's text.
+    /// Starts a sign-in with a key whose secret has the digest `digest`, and issues tokens.
     pub(crate) fn begin(
         &mut self,
         (key, digest): (&KeyId, KeyDigest),
@@ -132,8 +134,8 @@ impl SignIns {
         StepOutcome { outcome, ended }
     }
 
-    /// Issues new tokens and replaces the refresh token, if `is_good` accepts the key's text that the sign-in was approved
-    /// with.
+    /// Issues new tokens and replaces the refresh token. `is_good` is called with the digest of the key's secret with which the
+    /// sign-in was approved, and says whether that secret still works.
     pub(crate) fn refresh(
         &mut self,
         token: &RefreshToken,
@@ -175,7 +177,7 @@ impl SignIns {
         StepOutcome { outcome, ended }
     }
 
-    /// Whether a refresh token is the present or the previous one of a sign-in.
+    /// Whether a refresh token is the current or the previous one of a sign-in.
     pub(crate) fn contains(&self, token: &RefreshToken) -> bool {
         let presented = token.digest();
         let is_of = |one: &&StoredSignIn| one.id == token.sign_in();
@@ -184,7 +186,7 @@ impl SignIns {
             .is_some_and(|one| one.refresh == presented || one.replaced.is_some_and(|(before, ..)| before == presented))
     }
 
-    /// Ends a sign-in; returns the digests of the access tokens that end with it.
+    /// Ends a sign-in and returns the digests of its access tokens.
     pub(crate) fn end(&mut self, id: &str) -> Vec<KeyDigest> {
         let mut ended = Vec::new();
         self.sign_ins.retain(|one| {
@@ -196,7 +198,7 @@ impl SignIns {
         ended
     }
 
-    /// Ends all sign-ins; returns the digests of their access tokens.
+    /// Ends all sign-ins and returns the digests of their access tokens.
     pub(crate) fn end_all(&mut self) -> Vec<KeyDigest> {
         let all = self.sign_ins.drain(..);
         all.flat_map(|one| one.access.into_iter().map(|(digest, _)| digest))

@@ -1,4 +1,4 @@
-//! Access tokens and refresh tokens of sign-ins.
+//! The access tokens and refresh tokens that agents get when they sign in.
 
 use std::fmt;
 
@@ -11,34 +11,35 @@ use crate::domain::keys::{
     secret::{KeyDigest, KeyPrefix},
 };
 
-/// The document of an access token, stored under the digest of its text. The token has the form of a key, so it is accepted
-/// wherever a key is, and withheld from providers like a key.
+/// The stored document of an access token; its name is the digest of the token. The token has the form of a key. So it is
+/// accepted wherever a key is, and is withheld from providers like a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessGrant {
-    /// The key that the token stands for.
+    /// The id of the key that the token can use.
     pub(crate) key: KeyId,
-    /// The digest of the key's text when the token was issued. The token ends with that text.
+    /// The digest of the key's secret when the token was issued. The token ends when that secret ends.
     pub(crate) digest: KeyDigest,
-    /// The sign-in that the token belongs to.
+    /// The id of the sign-in that the token belongs to.
     pub(crate) sign_in: String,
-    /// When the token expires, in seconds since the Unix epoch. It is no longer valid in that second.
+    /// The time at which the token expires, in seconds since the Unix epoch. In that second it is no longer valid.
     pub(crate) until: i64,
 }
 
 impl AccessGrant {
-    /// The digest of the key's text that the token stands for; `None` if the token has expired.
+    /// Returns the digest of the key's secret when the token was issued; `None` if the token has expired at `now`.
     pub(crate) fn key_digest_at(&self, now: i64) -> Option<KeyDigest> {
         (now < self.until).then_some(self.digest)
     }
 }
 
 const WORD: &str = "-refresh-";
-/// Length of the secret: 64 hexadecimal digits carry 256 bits.
+/// The length of a refresh token's secret part: 64 hexadecimal digits carry 256 bits.
 const SECRET_CHARS: usize = 64;
-/// Length of a sign-in's id: 22 base 62 characters carry 128 bits.
+/// The length of a sign-in's id: 22 base 62 characters carry 128 bits.
 pub(crate) const SIGN_IN_CHARS: usize = 22;
 
-/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. Key id and sign-in lead to the stored digest.
+/// A refresh token: `<prefix>-refresh-<key id>-<sign-in>-<secret>`. By the key id and the sign-in's id its stored digest is
+/// found.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RefreshToken {
     prefix: KeyPrefix,
@@ -60,8 +61,8 @@ impl RefreshToken {
         }
     }
 
-    /// The token that replaces this one. It can only be derived from both this token and the salt, and is always the same for
-    /// them.
+    /// Returns the refresh token that replaces this one. It can only be derived from this token and the salt together, and is
+    /// always the same for both.
     pub(crate) fn next(&self, salt: &KeyDigest) -> Self {
         let mut hash = Sha256::new();
         hash.update(salt.as_bytes());
@@ -72,7 +73,7 @@ impl RefreshToken {
         }
     }
 
-    /// Parses the text that [`RefreshToken::text`] returns.
+    /// Parses a refresh token in the form that [`RefreshToken::text`] returns; `None` if `text` has another form.
     pub(crate) fn parse(prefix: &KeyPrefix, text: &str) -> Option<Self> {
         let rest = text.strip_prefix(prefix.as_str())?.strip_prefix(WORD)?;
         let mut parts = rest.split('-');
@@ -91,22 +92,22 @@ impl RefreshToken {
         })
     }
 
-    /// The full token, for the agent.
+    /// Returns the complete refresh token, for the agent.
     pub(crate) fn text(&self) -> String {
         format!("{}{WORD}{}-{}-{}", self.prefix, self.key, self.sign_in, self.secret)
     }
 
-    /// The key that the token stands for.
+    /// Returns the id of the key that the token belongs to.
     pub(crate) fn key(&self) -> &KeyId {
         &self.key
     }
 
-    /// The sign-in that the token belongs to.
+    /// Returns the id of the sign-in that the token belongs to.
     pub(crate) fn sign_in(&self) -> &str {
         &self.sign_in
     }
 
-    /// The digest of the token, which is stored.
+    /// Returns the digest of the refresh token, which is stored.
     pub(crate) fn digest(&self) -> KeyDigest {
         KeyDigest::from_bytes(Sha256::digest(self.text()).into())
     }

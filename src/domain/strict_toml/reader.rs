@@ -1,5 +1,5 @@
-//! Reads a parsed document into a type. The `toml` crate does this too, but reports errors only as text; here they are data.
-//! Values are read in the same way as there: the number types tried in turn, spans, and enums as strings or tables.
+//! Deserializes a parsed TOML document into a type. It reads values in the same way as the `toml` crate: it tries number types in
+//! turn, supports spans, and reads enums from strings or tables. Unlike that crate, it reports errors as data, not only as text.
 
 use std::ops::Range;
 use std::vec::IntoIter;
@@ -16,7 +16,7 @@ use toml_datetime::de::DatetimeDeserializer;
 
 type KeyNames = &'static [&'static str];
 
-/// What is wrong with a document that is valid TOML.
+/// The reason why a document that is valid TOML cannot be read into the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadFault {
     UnknownKey {
@@ -29,16 +29,16 @@ pub(super) enum ReadFault {
     },
     MissingKey(&'static str),
     RepeatedKey(&'static str),
-    /// The value itself is left out, because it may be a misplaced secret.
+    /// The value has another type than expected. The value itself is not included, because it could be a misplaced secret.
     WrongType {
         expected: String,
         found: String,
     },
-    /// The message of the type that refused the value.
+    /// The type refused the value, with this message.
     Refused(String),
 }
 
-/// What is wrong, and the bytes in question.
+/// A fault of a document, and the bytes that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason:?}")]
 pub(super) struct ReadError {
@@ -47,7 +47,7 @@ pub(super) struct ReadError {
 }
 
 impl ReadError {
-    /// Sets the span, unless an inner one is set.
+    /// Sets the span, unless the error already has a more precise one.
     fn with_span(mut self, span: Range<usize>) -> Self {
         self.span.get_or_insert(span);
         self
@@ -67,7 +67,7 @@ impl Error for ReadError {
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let text = found.to_string();
-        // The text has the kind, then the value: keep only the kind.
+        // The text is the type followed by the value; only the type is used.
         let kind = text.split(|c: char| !c.is_ascii_alphabetic() && c != ' ').next();
         ReadFault::WrongType {
             expected: expected.to_string(),
@@ -99,7 +99,7 @@ impl Error for ReadError {
     }
 }
 
-/// A value of a document, with its span.
+/// A deserializer for one value of a document. It adds the value's span to errors.
 pub(super) struct TomlValueReader<'i> {
     value: DeValue<'i>,
     span: Range<usize>,
@@ -190,8 +190,8 @@ impl<'de> Deserializer<'de> for TomlValueReader<'de> {
             DeValue::Table(table) if table.len() == 1 => {
                 visitor.visit_enum(MapAccessDeserializer::new(Entries::from_table(table)))
             }
-            DeValue::Table(_) => Err(ReadError::custom("wanted a table of exactly 1 key")),
-            _ => Err(ReadError::custom("wanted string or table")),
+            DeValue::Table(_) => Err(ReadError::custom("expected a table with exactly one key")),
+            _ => Err(ReadError::custom("expected a string or a table")),
         }
         .map_err(|error| error.with_span(self.span))
     }
@@ -258,7 +258,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         let value = self
             .value
             .take()
-            .ok_or_else(|| ReadError::custom("a value without a key"))?;
+            .ok_or_else(|| ReadError::custom("the TOML value has no key"))?;
         let span = value.span();
         seed.deserialize(TomlValueReader::from_value(value))
             .map_err(|error| error.with_span(span))
@@ -324,7 +324,7 @@ mod tests {
                 },
                 "\"two\"",
             ),
-            ("small = 1\nchoice = 1", refused("wanted string or table"), "1"),
+            ("small = 1\nchoice = 1", refused("expected a string or a table"), "1"),
             (
                 "small = 1\nsmal = 2",
                 ReadFault::UnknownKey {

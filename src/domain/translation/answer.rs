@@ -161,6 +161,12 @@ pub(crate) enum AnswerFault {
     /// The text that the client's protocol repeats is longer than [`REPEATED_BYTES_MAX`].
     #[error("the answer is too long for this protocol; use the provider's own protocol")]
     TextTooLong,
+    /// A non-streaming answer has failed: the client gets an error answer that corresponds to this HTTP status.
+    #[error("the provider's answer has failed; send the request again")]
+    ProviderFailed {
+        /// The HTTP status.
+        status: u16,
+    },
     /// An event or body is not what the provider's protocol says.
     #[error("the provider's answer cannot be read; send the request again")]
     Unreadable,

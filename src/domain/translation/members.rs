@@ -8,7 +8,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::domain::translation::losses::{TranslationLosses, Untranslatable};
+use crate::domain::{
+    QuickMap,
+    translation::losses::{TranslationLosses, Untranslatable},
+};
 
 /// The members of an object, in their order, as JSON text. The last of several with one name counts, as for most parsers.
 struct RawMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
@@ -30,15 +33,29 @@ impl<'de> Deserialize<'de> for RawMembers<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::with_capacity(map.size_hint().unwrap_or(8));
                 while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
-                    match members.iter_mut().find(|(earlier, _)| *earlier == name) {
-                        Some((_, kept)) => *kept = value,
-                        None => members.push((name, value)),
-                    }
+                    members.push((name, value));
                 }
+                keep_last_of_each(&mut members);
                 Ok(RawMembers(members))
             }
         }
         deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+/// Removes every member that a later one of the same name replaces.
+fn keep_last_of_each(members: &mut Vec<(Cow<'_, str>, &RawValue)>) {
+    let mut names: QuickMap<String, usize> = QuickMap::default();
+    for (index, (name, _)) in members.iter().enumerate() {
+        names.insert(name.to_string(), index);
+    }
+    if names.len() < members.len() {
+        let mut index = 0;
+        members.retain(|(name, _)| {
+            let is_last = names.get(name.as_ref()) == Some(&index);
+            index += 1;
+            is_last
+        });
     }
 }
 

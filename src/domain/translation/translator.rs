@@ -60,6 +60,8 @@ struct AnswerEvents {
     is_complete: bool,
     /// The kinds of content that no client's protocol has.
     lost: Vec<&'static str>,
+    /// Whether the client gets the answer in one piece.
+    is_whole: bool,
 }
 
 impl EventSink for EventData {
@@ -89,6 +91,7 @@ impl AnswerEvents {
             writer,
             is_complete,
             lost,
+            is_whole,
         } = self;
         let mut write = |event: AnswerEvent<'_>| {
             if let AnswerEvent::Lost(content) = &event {
@@ -96,6 +99,9 @@ impl AnswerEvents {
                     lost.push(content);
                 }
                 return Ok(());
+            }
+            if *is_whole && let AnswerEvent::Failed { status, .. } = event {
+                return Err(AnswerFault::ProviderFailed { status });
             }
             *is_complete |= matches!(event, AnswerEvent::Stop(_) | AnswerEvent::Failed { .. });
             writer.on_event(event, out)
@@ -107,18 +113,20 @@ impl AnswerEvents {
 impl AnswerTranslator {
     /// The translation of an answer that has not begun. `is_stream` says whether the provider answers with events.
     pub(crate) fn new(translation: &Translation, frame: AnswerFrame, is_stream: bool) -> Self {
+        let frame_form = frame.form;
         Self {
             input: match is_stream {
                 true => AnswerInput::Events(Box::default()),
                 false => AnswerInput::Body(Vec::new()),
             },
-            form: frame.form,
+            form: frame_form,
             events: AnswerEvents {
                 reader: AnswerEventReader::new(translation.to, &translation.chat),
                 order: CallOrder::default(),
                 writer: AnswerEventWriter::new(translation.from, frame),
                 is_complete: false,
                 lost: Vec::new(),
+                is_whole: frame_form == AnswerForm::Whole,
             },
             fault: None,
         }

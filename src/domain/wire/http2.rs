@@ -1,39 +1,39 @@
-//! Follows the frames of an HTTP/2 connection (RFC 9113 section 4.1) without decoding them, to measure unfinished heads.
+//! Measures unfinished request heads of an HTTP/2 connection. It follows the frames (RFC 9113 section 4.1) without decoding them.
 
-/// The length of the client's connection preface.
+/// The length of the preface that an HTTP/2 client sends first, in bytes.
 const PREFACE_BYTES: usize = 24;
 
-/// The length of a frame's own header: length, type, flags, stream.
+/// The length of a frame's header in bytes. The header contains the frame's length, type, flags and stream.
 const FRAME_HEAD_BYTES: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The flag of the last frame of a head.
+/// The flag of the last frame of a request's head.
 const END_HEADERS: u8 = 0x4;
 
-/// Follows the frames of one client as they arrive, beginning with the preface.
+/// A tracker that follows the frames of one client as they arrive, beginning with the connection's preface.
 #[derive(Debug)]
 pub(crate) struct Http2HeadTracker {
-    /// The remaining bytes of the preface.
+    /// The number of bytes of the preface that have not arrived.
     preface: usize,
-    /// The current frame's header, and the number of its bytes received so far.
+    /// The header of the current frame. Its first `header_bytes_received` bytes have arrived.
     head: [u8; FRAME_HEAD_BYTES],
     header_bytes_received: usize,
-    /// The length of the current frame's payload, and the remaining bytes of it.
+    /// The length of the current frame's payload in bytes. `payload_left` of these bytes have not arrived.
     length: usize,
     payload_left: usize,
-    /// The payload bytes of the complete frames of a head that has not ended.
+    /// The number of payload bytes in the complete frames of a head whose last frame has not arrived.
     block: usize,
 }
 
-/// The bytes received of a head that has not ended.
+/// The number of bytes received of a head that is not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnfinishedHead {
-    /// Bytes of an incomplete frame, which is not decoded yet.
+    /// The bytes of an incomplete frame, which is not decoded yet.
     pub frame: usize,
-    /// Bytes of the head's complete frames, which are decoded.
+    /// The bytes of the head's complete frames, which are already decoded.
     pub block: usize,
 }
 
@@ -51,7 +51,7 @@ impl Default for Http2HeadTracker {
 }
 
 impl Http2HeadTracker {
-    /// Reads the next bytes.
+    /// Reads the next bytes of the connection.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let mut rest = skip(&mut self.preface, bytes);
         while !rest.is_empty() {
@@ -65,7 +65,7 @@ impl Http2HeadTracker {
         }
     }
 
-    /// Returns the size of the head that has not ended. Data frames do not count, complete or not.
+    /// Returns the size of the head that is not complete. The bytes of DATA frames are not included.
     pub(crate) fn unfinished_head(&self) -> UnfinishedHead {
         let is_data = self.header_bytes_received == FRAME_HEAD_BYTES && self.frame_type() == DATA;
         UnfinishedHead {
@@ -78,7 +78,7 @@ impl Http2HeadTracker {
         }
     }
 
-    /// Reads a part of a frame's header; returns the bytes after it.
+    /// Reads a part of a frame's header, and returns the bytes after it.
     fn read_frame_header<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let mut rest = bytes;
         let room = self.head.iter_mut().skip(self.header_bytes_received);
@@ -113,7 +113,7 @@ impl Http2HeadTracker {
     }
 }
 
-/// Skips up to `left` bytes; returns the bytes after them.
+/// Skips up to `left` bytes, subtracts their number from `left`, and returns the bytes after them.
 fn skip<'b>(left: &mut usize, bytes: &'b [u8]) -> &'b [u8] {
     let here = (*left).min(bytes.len());
     *left -= here;

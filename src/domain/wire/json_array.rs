@@ -1,6 +1,6 @@
-//! Splits a JSON array that arrives in pieces (a Gemini stream without `alt=sse`) into its elements.
+//! Splits a JSON array into its elements. The array arrives in pieces, as a Gemini stream without `alt=sse` does.
 //!
-//! The elements go straight into a [`Picker`]. At any byte, the framer can end the array so that it is valid JSON.
+//! The elements are passed to a [`Picker`] as they arrive. After any byte, the framer can end the array so that it is valid JSON.
 
 use crate::domain::wire::json_pick::Picker;
 
@@ -10,19 +10,19 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArrayState {
     Before,
-    /// After the opening bracket.
+    /// After the opening bracket, before the first element.
     Opened,
     Element,
     AfterElement,
     AfterComma,
     Closed,
-    /// A value that is not an array: Google answers errors with a bare object.
+    /// In a value that is not an array. Google sends an error as an object without an array.
     Bare,
     BareClosed,
     Broken,
 }
 
-/// Splits an array into elements. The elements do not depend on how the array is split into pieces.
+/// A framer that splits an array into elements. The elements do not depend on how the array is split into pieces.
 #[derive(Debug)]
 pub(crate) struct ArrayFramer {
     state: ArrayState,
@@ -35,25 +35,25 @@ impl Default for ArrayFramer {
 }
 
 impl ArrayFramer {
-    /// A framer at the start of a body.
+    /// Returns a framer at the start of a body.
     pub(crate) const fn new() -> Self {
         Self {
             state: ArrayState::Before,
         }
     }
 
-    /// Whether the array (or the bare value instead of it) is complete.
+    /// Whether the array is complete, or the value that was sent instead of an array.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, ArrayState::Closed | ArrayState::BareClosed)
     }
 
-    /// Whether the current position is outside of an element: among brackets, commas and white space.
+    /// Whether the current position is outside of all elements: among brackets, commas and white space.
     pub(crate) fn is_between_elements(&self) -> bool {
         !matches!(self.state, ArrayState::Element | ArrayState::Bare | ArrayState::Broken)
     }
 
-    /// Reads the next bytes. `picker` holds the element in progress; `on_element` is called when an element is complete, with the
-    /// picker and the offset of the element's end in `bytes`.
+    /// Reads the next bytes. `picker` reads the current element. When an element is complete, `on_element` is called with the
+    /// picker and the offset in `bytes` at which the element ends.
     pub(crate) fn push(&mut self, bytes: &[u8], picker: &mut Picker, mut on_element: impl FnMut(&Picker, usize)) {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -98,7 +98,8 @@ impl ArrayFramer {
         used
     }
 
-    /// The bytes that end the array here with `last` (a JSON value) as its last element. `None` if it is closed or not an array.
+    /// Returns the bytes that end the array at the current position with the JSON value `last` as its last element. `None` if the
+    /// array is already closed, or the value is not an array.
     pub(crate) fn failure_tail(&self, picker: &Picker, last: &[u8]) -> Option<Vec<u8>> {
         let before = match self.state {
             ArrayState::Before => b"[".to_vec(),

@@ -1,8 +1,9 @@
-//! Picks the values at a few fixed paths out of JSON of any size and in any split, in bounded memory.
+//! Picks the values at a few fixed paths out of JSON, in bounded memory. The JSON can have any size, and can arrive in any
+//! pieces.
 //!
-//! Only picks are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON makes
-//! it inert until it is reset, and the picks so far stay readable. A value that is complete in memory is read without
-//! buffers ([`Picker::pick_whole`]), with the same result.
+//! Only the picked values are buffered, each up to a limit; strings are skipped in bulk. The picker never fails: invalid JSON
+//! makes it inert until it is reset, and the values picked before stay readable. JSON that is completely in memory is read
+//! without buffers ([`Picker::pick_whole`]), with the same result.
 
 mod lexer;
 mod text;
@@ -29,38 +30,40 @@ pub(crate) use crate::domain::wire::json_pick::text::TextCounter;
 use crate::domain::wire::json_pick::text::TextCounting;
 pub(crate) use crate::domain::wire::json_pick::text::TextSpan;
 
-/// Picks values out of JSON that arrives in pieces. A path is identified by its index in the set that the picker was made with.
+/// A picker of values from JSON that arrives in pieces. A path is identified by its index in the set with which the picker was
+/// created.
 #[derive(Debug)]
 pub(crate) struct Picker {
     set: &'static PathSet,
     picks: Picks<'static>,
     lexer: PickLexer,
-    /// The nodes of the open containers, the outermost first; `None` for those on no path.
+    /// The nodes of the path set that belong to the open containers, the outermost first; `None` for a container on no path.
     nodes: [Option<PickNodeId>; SEGMENTS_MAX + 1],
-    /// The node of the last key's value.
+    /// The node of the path set that belongs to the value of the last key; `None` if that value is on no path.
     pending: Option<PickNodeId>,
     key: KeyBuffer,
-    /// The paths that end at the value being buffered; zero if none is.
+    /// The paths of the value that is being buffered, one bit for each; zero if no value is being buffered.
     active: PathBits,
-    /// The number of containers around the value being buffered.
+    /// The number of containers around the value that is being buffered.
     active_depth: usize,
     active_limit: usize,
-    /// The offset in the current piece from which the value is not buffered yet: its bytes are copied at the end of the value
+    /// The offset in the current piece from which on the buffered value is not copied yet. It is copied at the end of the value
     /// or of the piece.
     active_from: usize,
-    /// Whether the value being buffered is longer than its limit.
+    /// Whether the value that is being buffered is longer than its limit.
     overflow: bool,
-    /// The paths of [`PickRule::Presence`] to a container that has just opened: the next token shows whether it is empty.
+    /// The paths with [`PickRule::Presence`] whose container has just opened. The next token determines whether the container is
+    /// empty.
     opened: PathBits,
     scratch: Vec<u8>,
-    /// The text counted since the picker was made; a reset keeps it.
+    /// The counter of the text since the picker was created. A reset does not change it.
     text_counter: TextCounter,
     text_span: TextSpan,
     counting: TextCounting,
 }
 
 impl Picker {
-    /// A picker for these paths.
+    /// Creates a picker for the paths of `set`.
     pub(crate) fn new(set: &'static PathSet) -> Self {
         Self {
             set,
@@ -82,7 +85,7 @@ impl Picker {
         }
     }
 
-    /// Forgets all but the counted text, and expects the next value.
+    /// Prepares the picker for the next JSON value. Discards everything except the counted text.
     pub(crate) fn reset(&mut self) {
         self.lexer.reset();
         self.pending = None;
@@ -94,8 +97,9 @@ impl Picker {
         self.picks.clear();
     }
 
-    /// Reads bytes up to the end of the top-level value, and returns how many: all of them if the value goes on or is not JSON.
-    /// After the byte that makes it invalid, no text is counted either, so that the result does not depend on the split.
+    /// Reads bytes up to the end of the top-level value, and returns their number: all bytes, if the value continues or is not
+    /// JSON. After a byte that makes the value invalid, text is not counted either, so that the result does not depend on how the
+    /// JSON is split.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         self.active_from = 0;
@@ -115,43 +119,45 @@ impl Picker {
         at
     }
 
-    /// The text counted (see [`Take::Text`]) since the picker was made, including before resets.
+    /// Returns the counter of the text (see [`PickRule::Text`]) since the picker was created, including text before resets.
     #[cfg(test)]
     pub(crate) fn text_counter(&self) -> &TextCounter {
         &self.text_counter
     }
 
-    /// The position of the text counted in the current value, or the last one.
+    /// Returns the position of the text that was counted in the current value, or in the last one if that is complete.
     pub(crate) fn text_span(&self) -> TextSpan {
         self.text_span
     }
 
-    /// Swaps the counted text with `kept`, so that the owner of `kept` can add to it without the picker.
+    /// Swaps the text counter with `kept`, so that the owner of `kept` can add text without the picker.
     pub(crate) fn swap_text_counter(&mut self, kept: &mut TextCounter) {
         std::mem::swap(&mut self.text_counter, kept);
     }
 
-    /// Whether the top-level value is closed.
+    /// Whether the top-level value is complete.
     pub(crate) fn is_done(&self) -> bool {
         self.lexer.is_done()
     }
 
-    /// Whether the bytes are not JSON or nested too deeply: nothing more is picked until a reset.
+    /// Whether the bytes are not JSON, or are nested too deeply. Nothing more is picked until a reset.
     pub(crate) fn is_inert(&self) -> bool {
         self.lexer.is_inert()
     }
 
-    /// The bytes of heap memory in use: at most one limit per path, and twice that while a value is being buffered.
+    /// Returns the number of bytes of heap memory in use: at most one limit for each path, and twice that while a value is being
+    /// buffered.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.scratch.capacity() + self.picks.heap_bytes()
     }
 
-    /// The bytes that complete the JSON value so far (`null` if nothing has arrived). `None` if it is invalid already.
+    /// Returns the bytes that complete the JSON value so far (`null` if nothing has arrived). `None` if it is already invalid.
     pub(crate) fn completion(&self) -> Option<Vec<u8>> {
         self.lexer.completion()
     }
 
-    /// Handles the end of `piece`, from `at` on, which ends with `token`.
+    /// Handles the bytes of `piece` from offset `at` on. `token` is the token that ends with them; `None` if they are inside a
+    /// token.
     fn on_token(&mut self, piece: &[u8], at: usize, token: Option<PickToken>) {
         let taken = piece.get(at..).unwrap_or_default();
         if self.counting != TextCounting::No {
@@ -192,12 +198,13 @@ impl Picker {
         }
     }
 
-    /// The node of the open container at `level`; 1 is the outermost.
+    /// Returns the node that belongs to the open container at `level`; `None` if it is on no path. The outermost container has
+    /// level 1.
     fn container_node(&self, level: usize) -> Option<PickNodeId> {
         *self.nodes.get(level.checked_sub(1)?)?
     }
 
-    /// The node of the value that begins inside `outer` containers.
+    /// Returns the node that belongs to the value that begins inside `outer` containers; `None` if that value is on no path.
     fn value_node(&self, outer: usize) -> Option<PickNodeId> {
         if self.active != 0 {
             None
@@ -210,7 +217,7 @@ impl Picker {
         }
     }
 
-    /// Counts the bytes as text; `token` may end it.
+    /// Counts the bytes `taken` as text. Ends the text if `token` ends it.
     fn count_text(&mut self, taken: &[u8], at: usize, token: Option<PickToken>) {
         match (self.counting, token) {
             (TextCounting::No, _) => {}
@@ -267,7 +274,7 @@ impl Picker {
         self.begin_buffering(leaves.tree, TREE_BYTES_MAX, outer, piece);
     }
 
-    /// Begins to buffer a value; its first byte is the last one of `piece`.
+    /// Begins to buffer a value whose first byte is the last byte of `piece`.
     fn begin_buffering(&mut self, leaves: PathBits, limit: usize, outer: usize, piece: &[u8]) {
         if leaves != 0 {
             self.active = leaves;
@@ -279,7 +286,7 @@ impl Picker {
         }
     }
 
-    /// Buffers the rest of the piece, if a value is being buffered.
+    /// Buffers the part of `piece` that is not copied yet, if a value is being buffered.
     fn buffer(&mut self, piece: &[u8]) {
         if self.active == 0 || self.overflow {
             return;
@@ -290,7 +297,7 @@ impl Picker {
         } else {
             let room = self.scratch.len() + bytes.len();
             if room > self.scratch.capacity() {
-                // Doubles, but never exceeds the limit.
+                // The capacity doubles, but never exceeds the limit.
                 let wanted = room.next_power_of_two().min(TREE_BYTES_MAX).max(room);
                 self.scratch.reserve_exact(wanted - self.scratch.len());
             }
@@ -310,7 +317,7 @@ impl Picker {
 impl std::ops::Deref for Picker {
     type Target = Picks<'static>;
 
-    /// The picks of the current value, or of the last one.
+    /// Returns the values picked from the current JSON value, or from the last one if that is complete.
     fn deref(&self) -> &Picks<'static> {
         &self.picks
     }

@@ -1,13 +1,13 @@
-//! Scans a request body once: checks that it is strict JSON (RFC 8259), reads the facts that routing, billing and the choice of
-//! a credential need, and records the tokens for the edits of providers.
+//! Scans a request body once: checks that it is strict JSON (RFC 8259), reads the facts that routing, billing and the choice of a
+//! credential need, and records the tokens for the body edits of providers.
 //!
-//! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. Strictness matters because weir
-//! routes and bills by its own reading while the provider acts on another: a body that two parsers could read differently is
-//! refused.
+//! No tree is built, so a 30 MB body costs one pass over its bytes and no second copy. Strictness matters because weir routes and
+//! bills by its own reading of the body, while the provider acts on another reading. So a body that two parsers could read
+//! differently is refused.
 //!
-//! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs, and it unescapes strings
-//! in place, so the client's bytes would have to be mutable; sonic-rs and jiter return values one by one and leave no tape. All
-//! of them but jiter rely on `unsafe` SIMD; this lexer too skips long strings, most of every body, in vector steps.
+//! The lexer is weir's own. The tape of simd-json has no offsets into the text, which splicing needs. It also unescapes strings
+//! in place, so the client's bytes would have to be mutable. sonic-rs and jiter return values one by one and leave no tape. All
+//! of them but jiter rely on `unsafe` SIMD. This lexer also skips long strings, which are most of a body, in vector steps.
 
 mod body_position;
 mod facts;
@@ -46,20 +46,21 @@ pub(in crate::domain) use crate::domain::wire::json_scan::string::{is_text as is
 pub(crate) use crate::domain::wire::json_scan::tape::Tape;
 pub(in crate::domain) use crate::domain::wire::json_scan::tape::{TAPE_ENTRIES_MAX, TapeReader};
 
-/// The limits of a body.
+/// The limits for a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanLimits {
-    /// The maximum nesting of objects and arrays; the top-level object is level 1. Clamped to 1..=[`DEPTH_MAX`].
+    /// The maximum nesting depth of objects and arrays. The top-level object has depth 1. The value is clamped to
+    /// 1..=[`DEPTH_MAX`].
     pub depth_max: usize,
     /// The maximum number of references to state at a provider.
     pub references_max: usize,
 }
 
-/// Checks that a complete body is one strict JSON object, and collects its facts.
+/// Checks that a complete body is one strict JSON object, and returns the facts read from it.
 ///
 /// # Errors
-/// The first fault in byte order, with its byte offset; UTF-8 is checked before anything else. No error contains text of the
-/// body.
+/// The first fault in the order of the bytes, with its byte offset. UTF-8 is checked before anything else. No error contains text
+/// of the body.
 pub fn scan(body: &[u8], protocol: Protocol, limits: &ScanLimits) -> Result<Scan, ScanError> {
     scan_onto(body, protocol, limits, TAPE_ENTRIES_MAX)
 }
@@ -100,7 +101,7 @@ pub(in crate::domain) fn scan_onto(
     })
 }
 
-/// The readers, which get every key and value.
+/// The readers to which the scan passes every key and value.
 #[derive(Debug)]
 struct ScanReaders {
     facts: TopLevelReader,
@@ -124,11 +125,11 @@ impl ScanReaders {
         Ok(())
     }
 
-    /// Handles a value, or the first byte of an object or array.
+    /// Handles a value. For an object or array, handles its first byte.
     fn on_value(&mut self, body: &[u8], token: JsonToken, lexer: &StrictLexer) -> Result<(), ScanError> {
         let depth = lexer.depth();
         if token.kind == JsonTokenKind::String {
-            // Only strings that weir reads must be valid text: the provider judges the others.
+            // Only strings that weir reads must be valid text, because the provider checks the others.
             if let Some(at) = lexer.lone_surrogate
                 && (self.facts.is_model_next() || self.references.is_string_read(depth))
             {
@@ -176,113 +177,115 @@ fn lone_surrogate_error(at: usize) -> ScanError {
 /// The facts that a scan has read from a request body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// The value of `model`; `None` if the key is missing.
+    /// The value of the member `model`; `None` if the member is missing.
     pub model: Option<ModelSpan>,
-    /// The value of `stream` if it is a boolean. It is up to the provider to refuse other values.
+    /// The value of `stream` if it is a boolean; otherwise `None`. The provider has to refuse other values.
     pub stream: Option<bool>,
-    /// The last non-negative integer, in tokens, of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or
-    /// `generationConfig.maxOutputTokens` (either spelling of both names: Gemini takes both).
+    /// The last value of `max_tokens`, `max_output_tokens`, `max_completion_tokens` or `generationConfig.maxOutputTokens` that is
+    /// a non-negative integer, in tokens. Both names of the last one can have either spelling, because Gemini accepts both.
+    /// `None` if there is no such value.
     pub output_max: Option<u64>,
-    /// The limits of the output that is billed.
+    /// The limits of the output that is billed, by the names under which the body gives them.
     pub output_limits: OutputLimits,
-    /// Whether the body has a `contents` key, with any value.
+    /// Whether the body has a member `contents`, with any value.
     pub has_contents: bool,
-    /// A member of a Responses request that would hide the usage from weir: `background`, unless it is false, or
-    /// `stream_options.include_usage`, unless it is true.
+    /// The member of a Responses request that would hide the usage from weir: `background`, unless it is false, or
+    /// `stream_options.include_usage`, unless it is true. `None` if neither is given.
     pub unseen_usage: Option<&'static str>,
-    /// The value of `store` if it is a boolean.
+    /// The value of `store` if it is a boolean; otherwise `None`.
     pub store: Option<bool>,
-    /// Whether the body has a `thread` or a `diagnostics` object: a later request may name the answer.
+    /// Whether the body has a `thread` or `diagnostics` object. If it has, a later request can refer to the answer.
     pub may_be_continued: bool,
-    /// The position of the value of `prompt_cache_key` in the body, with both quotes.
+    /// The position of the value of `prompt_cache_key` in the body, including both quotes; `None` if it is missing.
     pub prompt_cache_key: Option<Range<usize>>,
-    /// The references to state at a provider; at most [`ScanLimits::references_max`].
+    /// The references to state at a provider in the body, at most [`ScanLimits::references_max`].
     pub references: Vec<Reference>,
-    /// The models that the body names in addition to the one that is to answer.
+    /// The models that the body names in addition to the requested model.
     pub models: NamedModels,
-    /// The estimated input tokens, in tokens of o200k (see `input_tokens`).
+    /// The estimated number of input tokens, as the tokenizer o200k counts them (see `input_tokens`).
     pub input_tokens: u64,
-    /// The turns of the conversation.
+    /// The facts about the turns of the conversation.
     pub turns: ConversationTurns,
-    /// Whether the body has a member that only one account at the provider can read or has cached.
+    /// Whether the body has a member that only one account at the provider can read, or has cached.
     pub is_account_bound: bool,
-    /// The tokens of the body, for its edits.
+    /// The tokens of the body, which its edits use.
     pub tape: Tape,
 }
 
-/// The model that a request names, and the name's position.
+/// The name of the requested model, and its position in the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpan {
-    /// The name, with escapes decoded. May be empty or implausible: see [`crate::domain::wire::operation::is_plausible`].
+    /// The name, with its escapes resolved. It can be empty or implausible (see
+    /// [`crate::domain::wire::operation::is_plausible`]).
     pub text: String,
-    /// The position of the value in the body, with both quotes: the bytes that an edit replaces.
+    /// The position of the value in the body, including both quotes. An edit replaces these bytes.
     pub value: Range<usize>,
 }
 
-/// Why a request body cannot be routed. Offsets (`at`) are bytes from the start of the body, from 0.
+/// The reason why a request body cannot be routed. Offsets (`at`) are in bytes from the start of the body, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
-    /// The body has nothing but white space.
+    /// The body contains nothing but white space.
     #[error("the body is empty")]
     Empty,
-    /// A sender must not add one (RFC 8259 section 8.1), and not all parsers skip it.
+    /// The body begins with a byte order mark. A sender must not add one (RFC 8259 section 8.1), and not all parsers skip it.
     #[error("the body starts with a byte order mark, which JSON does not allow")]
     ByteOrderMark,
     /// The body is not UTF-8.
     #[error("the body is not valid UTF-8 at byte {at}")]
     NotUtf8 {
-        /// The first byte that is not part of a valid sequence.
+        /// The offset of the first byte that is not part of a valid UTF-8 sequence.
         at: usize,
     },
-    /// The grammar of RFC 8259 is broken.
+    /// The body violates the grammar of RFC 8259.
     #[error("the body is not valid JSON at byte {at}: {fault}")]
     Malformed {
-        /// The offset of the fault; the body's length if it ends too early.
+        /// The offset of the fault; the length of the body if it ends too early.
         at: usize,
-        /// The fault.
+        /// The violation of the grammar.
         fault: JsonFault,
     },
     /// The top-level value is not an object.
     #[error("the body must be a JSON object")]
     NotObject,
-    /// The body nests deeper than [`ScanLimits::depth_max`].
+    /// The body is nested deeper than [`ScanLimits::depth_max`].
     #[error("the body nests deeper than {depth_max} levels")]
     TooDeep {
-        /// The byte that opens the first level beyond the limit.
+        /// The offset of the bracket that opens the first level beyond the limit.
         at: usize,
         /// The limit, in levels.
         depth_max: usize,
     },
-    /// A second value, or anything else, after the object.
+    /// A second value, or anything else but white space, follows the object.
     #[error("data follows the JSON value at byte {at}")]
     TrailingData {
-        /// The first byte after the object that is not white space.
+        /// The offset of the first byte after the object that is not white space.
         at: usize,
     },
-    /// Two keys that are `model` once unescaped: parsers differ in which one counts.
+    /// The body has two members that are named `model` once their escapes are resolved. Parsers differ in which one they use.
     #[error("`model` occurs twice (byte {at})")]
     ModelTwice {
-        /// The opening quote of the second key.
+        /// The offset of the opening quote of the second member's name.
         at: usize,
     },
-    /// `model` is a number, boolean, null, array or object.
+    /// The value of `model` is a number, boolean, null, array or object.
     #[error("`model` must be a string")]
     ModelNotString {
-        /// The first byte of the value.
+        /// The offset of the first byte of the value.
         at: usize,
     },
     /// The body has more references to state at a provider than [`ScanLimits::references_max`].
     #[error("the body names more than {references_max} files, items and other things at the provider (byte {at})")]
     TooManyReferences {
-        /// The first byte of the first identifier beyond the limit.
+        /// The offset of the first identifier beyond the limit.
         at: usize,
-        /// The limit.
+        /// The limit of the number of references.
         references_max: usize,
     },
-    /// Two keys that are `stream` once unescaped: parsers differ in which one counts.
+    /// The body has two members that are named `stream` once their escapes are resolved. Parsers differ in which one they use.
     #[error("`stream` occurs twice (byte {at})")]
     StreamTwice {
-        /// The opening quote of the second key.
+        /// The offset of the opening quote of the second member's name.
         at: usize,
     },
 }
@@ -290,40 +293,40 @@ pub enum ScanError {
 /// A violation of the JSON grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonFault {
-    /// The body stops inside a value.
+    /// The body ends inside a value.
     #[error("the body ends too early")]
     EndsEarly,
-    /// No value can start here.
+    /// A value must begin here, but none does.
     #[error("a value was expected")]
     ValueExpected,
-    /// An object needs a key here.
+    /// A key must begin here, but none does.
     #[error("a key in double quotes was expected")]
     KeyExpected,
-    /// A key without its colon.
+    /// A key is not followed by a colon.
     #[error("a colon was expected")]
     ColonExpected,
-    /// Neither a further member nor the end of the object.
+    /// A member is followed by neither a further member nor the end of the object.
     #[error("a comma or a closing brace was expected")]
     CommaOrBraceExpected,
-    /// Neither a further element nor the end of the array.
+    /// An element is followed by neither a further element nor the end of the array.
     #[error("a comma or a closing bracket was expected")]
     CommaOrBracketExpected,
-    /// A misspelt `true`, `false` or `null`.
+    /// A literal is a misspelt `true`, `false` or `null`.
     #[error("an unknown literal")]
     Literal,
-    /// A number outside the grammar.
+    /// A number violates the grammar.
     #[error("a digit was expected")]
     DigitExpected,
-    /// A raw byte below 0x20 in a string.
+    /// A string contains an unescaped byte below 0x20.
     #[error("a control character in a string must be escaped")]
     ControlCharacter,
-    /// A backslash before anything but `"\/bfnrtu`.
+    /// A backslash is followed by a character other than those in `"\/bfnrtu`.
     #[error("an unknown escape")]
     Escape,
-    /// `\u` without four hexadecimal digits.
+    /// `\u` is not followed by four hexadecimal digits.
     #[error("an escape without four hexadecimal digits")]
     HexDigits,
-    /// Half of a surrogate pair, which is not valid text, in a member's name or in a value that weir reads.
+    /// A member's name, or a value that weir reads, contains half of a surrogate pair, which is not valid text.
     #[error("an escaped surrogate without its other half, in a name or an identifier")]
     LoneSurrogate,
 }

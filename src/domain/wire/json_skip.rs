@@ -1,14 +1,14 @@
-//! Skips JSON values that are complete in memory. It accepts the same values as the picker's lexer, which does not check the
-//! range of numbers or the contents of strings.
+//! Skips JSON values that are completely in memory. It accepts the same values as the lexer of `json_pick`, which checks neither
+//! the range of numbers nor the contents of strings.
 
 use crate::domain::wire::plain_run;
 
-/// The maximum number of open containers.
+/// The maximum number of nested objects and arrays.
 pub(super) const DEPTH_MAX: usize = 512;
-/// One bit for each open container.
+/// The number of 64-bit words that contain one bit for each open object or array.
 const STACK_WORDS: usize = DEPTH_MAX / 64;
 
-/// Returns the text after leading white space.
+/// Returns `text` without its leading white space.
 #[inline]
 pub(super) fn skip_space(text: &[u8]) -> &[u8] {
     match text {
@@ -17,7 +17,7 @@ pub(super) fn skip_space(text: &[u8]) -> &[u8] {
     }
 }
 
-/// The slow path of [`skip_space`]: most JSON is written without white space.
+/// The slow path of [`skip_space`], which is rarely needed because most JSON is written without white space.
 #[cold]
 fn skip_spaces(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = text {
@@ -26,8 +26,8 @@ fn skip_spaces(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Returns what follows the value at the beginning of `text`, which is inside `outer` containers. `None` if the value is missing,
-/// incomplete or nested too deeply.
+/// Returns the text after the value at the beginning of `text`. `outer` is the number of objects and arrays around the value.
+/// `None` if the value is missing, incomplete or nested too deeply.
 #[inline(always)]
 pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
     match text {
@@ -37,7 +37,8 @@ pub(super) fn skip_value(text: &[u8], outer: usize) -> Option<&[u8]> {
     }
 }
 
-/// Splits the rest of an object into its next key, without the quotes, and the text that begins with the key's value.
+/// Splits the rest of an object into its next key, without quotes, and the text that begins with the key's value. `None` if no
+/// complete key follows.
 #[inline]
 pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let [b'"', inside @ ..] = text else { return None };
@@ -54,13 +55,14 @@ pub(super) fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Returns `text` without its end `behind`.
+/// Returns `text` without `behind`, which must be its end.
 #[inline]
 pub(super) fn without_end<'t>(text: &'t [u8], behind: &[u8]) -> &'t [u8] {
     text.get(..text.len() - behind.len()).unwrap_or(text)
 }
 
-/// Returns what follows a string; `inside` begins after its first quote.
+/// Returns the text after a string; `inside` is the text after the string's opening quote. `None` if the string is incomplete or
+/// invalid.
 #[inline(always)]
 fn skip_string(inside: &[u8]) -> Option<&[u8]> {
     match inside.get(plain_run(inside)..)? {
@@ -69,7 +71,7 @@ fn skip_string(inside: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The same for the rest of a string from its first escape on.
+/// Like [`skip_string`], but `rest` begins at an escape in the string.
 #[inline(never)]
 fn skip_escaped(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
@@ -89,7 +91,7 @@ fn skip_escaped(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns what follows a number, `true`, `false` or `null`.
+/// Returns the text after the number, `true`, `false` or `null` at the beginning of `text`. `None` if there is none.
 fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'-' | b'0'..=b'9', rest @ ..] => {
@@ -104,10 +106,10 @@ fn skip_plain(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The open containers of a value, one bit each: set for an array.
+/// The objects and arrays around the current position, one bit each, which is set for an array.
 struct OpenContainers {
     arrays: [u64; STACK_WORDS],
-    /// Whether the innermost container is an array. Apart from the bits, because it is read after each value.
+    /// Whether the innermost container is an array. It is not one of the bits, because it is read after each value.
     is_in_array: bool,
     outer: usize,
     depth: usize,
@@ -123,7 +125,7 @@ impl OpenContainers {
         Some(())
     }
 
-    /// Closes the innermost container; false if it was the last.
+    /// Closes the innermost container. Returns false if it was the last one of the skipped value.
     fn pop(&mut self) -> bool {
         self.depth -= 1;
         let word = self.arrays.get(self.depth / 64);
@@ -158,7 +160,7 @@ fn skip_container(text: &[u8], outer: usize) -> Option<&[u8]> {
             [b'"', inside @ ..] => skip_string(inside)?,
             _ => skip_plain(rest)?,
         };
-        // A value has ended, or an empty container has only its end left.
+        // A value has ended, or an empty container lacks only its closing bracket.
         loop {
             rest = match (skip_space(rest), open.is_in_array) {
                 ([b',', next @ ..], true) => {

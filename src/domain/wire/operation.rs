@@ -1,4 +1,5 @@
-//! The requests that clients may send, read from method and path (docs/interface.md, Endpoints).
+//! The operations that clients can request, read from a request's method and path (docs/interface.md, Endpoints), and the rules
+//! for model names.
 
 #[cfg(test)]
 mod tests;
@@ -8,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::wire::protocol::Protocol;
 
-/// The path at which a client reads its own key's usage.
+/// The path at which a client can read the usage of its own API key.
 pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
 
-/// The path at which Claude Code, signed in to a gateway, reads the settings that the operator gives to all users.
+/// The path at which Claude Code, when signed in to a gateway, reads the settings that the operator has defined for all users.
 pub(crate) const MANAGED_SETTINGS_PATH: &str = "/managed/settings";
 
-/// The path at which Claude Code, signed in to a gateway, reads how much of its user's quota is spent.
+/// The path at which Claude Code, when signed in to a gateway, reads how much of its user's quota is spent.
 pub(crate) const SPEND_PATH: &str = "/api/oauth/usage";
 
-/// What a client requests from a provider through weir.
+/// The kind of work that a client requests from a provider through weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -36,7 +37,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation.
+    /// All operations.
     pub(crate) const ALL: [Self; 6] = [
         Self::Messages,
         Self::CountTokens,
@@ -46,7 +47,7 @@ impl Operation {
         Self::GeminiCountTokens,
     ];
 
-    /// The protocol of the operation's request and answer.
+    /// Returns the protocol of the operation's requests and answers.
     pub const fn protocol(self) -> Protocol {
         match self {
             Self::Messages | Self::CountTokens => Protocol::Messages,
@@ -55,7 +56,7 @@ impl Operation {
         }
     }
 
-    /// The label in logs and metrics.
+    /// Returns the operation's name, which is its label in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Messages => "messages",
@@ -67,12 +68,13 @@ impl Operation {
         }
     }
 
-    /// Whether it counts tokens and generates nothing.
+    /// Whether the operation only counts tokens and generates no answer.
     pub const fn is_token_count(self) -> bool {
         matches!(self, Self::CountTokens | Self::GeminiCountTokens)
     }
 
-    /// The query that clients usually send: that of Claude Code, and that of a stream of server-sent events.
+    /// Returns the query that clients usually send for the operation: Claude Code's query, or the one that requests server-sent
+    /// events. `None` if they usually send none.
     pub const fn usual_query(self) -> Option<&'static str> {
         match self {
             Self::Messages | Self::CountTokens => Some("beta=true"),
@@ -81,55 +83,56 @@ impl Operation {
         }
     }
 
-    /// Whether the model is named in the path rather than in the body.
+    /// Whether the request's path names the model, rather than the body.
     pub const fn has_model_in_path(self) -> bool {
         matches!(self.protocol(), Protocol::Gemini)
     }
 }
 
-/// What a request line requests.
+/// The purpose of a request, by its method and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTarget {
     /// A request to forward to a provider.
     Forward {
         operation: Operation,
-        /// The model from the path, decoded and checked; `None` if the body names it.
+        /// The model's name from the path, decoded and checked; `None` if the body names the model.
         model: Option<String>,
     },
-    /// `GET /v1/models` or `GET /v1beta/models`, or HEAD.
+    /// The list of models: `GET` or `HEAD` of `/v1/models` or `/v1beta/models`.
     ListModels,
-    /// `GET /v1/models/{model}` or `GET /v1beta/models/{model}`, or HEAD.
+    /// One model: `GET` or `HEAD` of `/v1/models/{model}` or `/v1beta/models/{model}`.
     ShowModel {
-        /// The model from the path, decoded and checked.
+        /// The model's name from the path, decoded and checked.
         model: String,
     },
-    /// `GET /web/v1/me` or HEAD: the usage of the caller's key.
+    /// The usage of the client's own API key: `GET` or `HEAD` of `/web/v1/me`.
     OwnUsage,
-    /// `GET /managed/settings` or HEAD: the settings for agents that are signed in.
+    /// The settings for agents that are signed in: `GET` or `HEAD` of `/managed/settings`.
     ManagedSettings,
-    /// `GET /api/oauth/usage` or HEAD: how much of the caller's quota is spent.
+    /// How much of the client's quota is spent: `GET` or `HEAD` of `/api/oauth/usage`.
     Spend,
-    /// `HEAD /`, `HEAD /api/hello` or `GET /api/hello`: whether weir responds. No key is needed.
+    /// Whether weir responds: `HEAD /`, `HEAD /api/hello` or `GET /api/hello`. No API key is needed.
     Hello,
 }
 
-/// Why a request line is refused, before any other check.
+/// The reason why a method and path are refused, before any other check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTargetError {
-    /// The path is unknown: 404.
+    /// The path is unknown; the status is 404.
     UnknownPath,
-    /// The path exists for other methods: 405.
+    /// The path exists, but not for this method; the status is 405.
     MethodNotAllowed {
-        /// The `allow` header.
+        /// The value of the `allow` header.
         allow: &'static str,
     },
-    /// `/v1/chat/completions` (docs/interface.md, Versioning).
+    /// The path is `/v1/chat/completions`, which weir no longer serves (docs/interface.md, Versioning).
     ChatCompletionsRemoved,
-    /// The model name in the path is invalid, or has an empty, `.` or `..` part between its slashes.
+    /// The model's name in the path is invalid, or has an empty, `.` or `..` part between slashes.
     ModelPathInvalid,
 }
 
-/// Reads method and path exactly as the client sent them: still percent-encoded, without the query.
+/// Determines the purpose of a request. `path` is the path exactly as the client sent it, still percent-encoded, without the
+/// query.
 pub(crate) fn read_target(method: &str, path: &str) -> Result<RequestTarget, RequestTargetError> {
     match path {
         "/v1/messages" => post(method, Operation::Messages),
@@ -152,11 +155,12 @@ pub(crate) fn read_target(method: &str, path: &str) -> Result<RequestTarget, Req
     }
 }
 
-/// The protocol for errors on a path whose operation is unknown, from the path's prefix (docs/interface.md, Errors).
+/// Returns the protocol in which errors are written for a path whose operation is unknown. The path's prefix determines it
+/// (docs/interface.md, Errors).
 pub(crate) fn error_protocol(path: &str) -> Protocol {
     let gemini_method =
         || path.starts_with("/v1/models/") && (path.contains(':') || path.contains("%3A") || path.contains("%3a"));
-    // Tuned models are not offered; a client that requests one speaks this protocol (docs/interface.md, Gemini-style).
+    // weir does not offer tuned models, but a client that requests one uses this protocol (docs/interface.md, Gemini-style).
     let tuned = || path.starts_with("/v1/tunedModels/");
     if path == "/v1beta" || path.starts_with("/v1beta/") || gemini_method() || tuned() {
         Protocol::Gemini
@@ -178,7 +182,7 @@ fn post(method: &str, operation: Operation) -> Result<RequestTarget, RequestTarg
     }
 }
 
-/// Accepts GET and HEAD, which is answered like GET without the body (RFC 9110 section 9.3.2).
+/// Accepts GET and HEAD. HEAD is answered like GET, without the body (RFC 9110 section 9.3.2).
 fn read_only(method: &str, target: RequestTarget) -> Result<RequestTarget, RequestTargetError> {
     if matches!(method, "GET" | "HEAD") {
         Ok(target)
@@ -187,7 +191,7 @@ fn read_only(method: &str, target: RequestTarget) -> Result<RequestTarget, Reque
     }
 }
 
-/// Whether a path ends in a method of Gemini-style requests, the colon possibly as `%3A`.
+/// Whether a path ends with a method of the Gemini-style protocol, such as `:generateContent`. The colon can be written as `%3A`.
 pub(crate) fn has_gemini_method(path: &str) -> bool {
     let last = path.rsplit('/').next().unwrap_or_default();
     let decoded = percent_decode_str(last).decode_utf8_lossy();
@@ -205,8 +209,9 @@ fn gemini_operation(verb: &str) -> Option<Operation> {
     }
 }
 
-/// Reads `{model}` or `{model}:{method}`, the colon possibly as `%3A`. The name is decoded once and only looked up: the provider
-/// gets its own name of the model from the catalogue, encoded again.
+/// Reads the end of a path that has the form `{model}` or `{model}:{method}`. The colon can be written as `%3A`. The name is
+/// decoded once and only used for a lookup: the request to the provider contains the provider's own name for the model, which is
+/// encoded again.
 fn model_target(method: &str, rest: &str) -> Result<RequestTarget, RequestTargetError> {
     let Ok(decoded) = percent_decode_str(rest).decode_utf8() else {
         return Err(RequestTargetError::ModelPathInvalid);
@@ -228,7 +233,7 @@ fn model_target(method: &str, rest: &str) -> Result<RequestTarget, RequestTarget
     }
 }
 
-/// Checks a name before it is looked up in the catalogue; slashes and colons are allowed.
+/// Checks a model's name from a path before the name is looked up in the catalogue. Slashes and colons are allowed.
 fn checked_model(model: &str) -> Result<String, RequestTargetError> {
     let is_step = |part: &str| matches!(part, "" | "." | "..");
     if model.split('/').any(is_step) || !is_plausible(model) {
@@ -237,9 +242,9 @@ fn checked_model(model: &str) -> Result<String, RequestTargetError> {
     Ok(model.to_owned())
 }
 
-/// Removes every `key` parameter from a query, `$key` (Google's other spelling) included. Returns the remaining query and the
-/// removed values, percent-decoded.
-/// The key must not reach a log, a metric or the provider, so this runs before anything else reads the query.
+/// Removes every parameter `key` or `$key`, Google's other spelling, from a query. Returns the remaining query and the removed
+/// values, percent-decoded. The values are API keys, which must not reach a log, a metric or the provider. So this runs before
+/// anything else reads the query.
 pub(crate) fn split_key(query: &str) -> (String, Vec<String>) {
     let mut left = String::new();
     let mut keys = Vec::new();
@@ -263,26 +268,27 @@ fn decode_parameter(text: &str) -> String {
         .into_owned()
 }
 
-/// The maximum length of a name, in bytes.
+/// The maximum length of a model's name, in bytes.
 pub(crate) const BYTES_MAX: usize = 128;
 
-/// The rule for names, for messages.
+/// The rule for model names, for error messages.
 pub(crate) const RULE: &str = "1 to 128 bytes of printable text without white space at its ends";
 
-/// Whether a text can be a model's name: 1 to [`BYTES_MAX`] bytes, each character printable, no white space at either end.
-/// Other texts are refused before they reach a lookup or a log line. URLs percent-encode the name where they are built.
+/// Whether a text can be a model's name: it has 1 to [`BYTES_MAX`] bytes, only printable characters, and no white space at its
+/// ends. Other texts are refused before they reach a lookup or a log line. A URL percent-encodes the name when it is built.
 pub(crate) fn is_plausible(name: &str) -> bool {
     (1..=BYTES_MAX).contains(&name.len()) && name.trim() == name && name.chars().all(is_printable)
 }
 
-/// False for control, format, private-use and unassigned characters, and for white space other than the space.
+/// Whether a character is printable. Control, format, private-use and unassigned characters are not, nor is white space other
+/// than the space.
 fn is_printable(c: char) -> bool {
-    // `escape_debug` escapes the first three with a backslash, and everything that is not printable.
+    // `escape_debug` escapes these three characters with a backslash, and otherwise only characters that are not printable.
     matches!(c, '"' | '\'' | '\\') || c.is_alphanumeric() || c.escape_debug().len() == 1
 }
 
-/// Removes the collection that Gemini-style bodies write before a model's name: `models/gemini-x`,
-/// `publishers/google/models/gemini-x`.
+/// Returns a model's name without the collection that Gemini-style bodies write before it: `gemini-x` for `models/gemini-x` and
+/// for `publishers/google/models/gemini-x`. In other protocols, returns `name` unchanged.
 pub(crate) fn without_resource(protocol: Protocol, name: &str) -> &str {
     match (protocol, name.rsplit_once("models/")) {
         (Protocol::Gemini, Some(("", model))) => model,
@@ -291,8 +297,8 @@ pub(crate) fn without_resource(protocol: Protocol, name: &str) -> &str {
     }
 }
 
-/// The names of the catalogue that a client's name may mean, the closest first: the name itself, then without the mark of a
-/// context window, then without the date of a snapshot too.
+/// Returns the names in the catalogue that a client's model name can mean, the closest first: the name itself, then without its
+/// context-window mark, then also without its snapshot date.
 pub(crate) fn name_candidates(name: &str) -> impl Iterator<Item = &str> {
     let unmarked = without_context_mark(name);
     let further = |other: &str, than: &str| other.len() < than.len();
@@ -303,8 +309,8 @@ pub(crate) fn name_candidates(name: &str) -> impl Iterator<Item = &str> {
     marked.chain(without_mark).chain(without_date)
 }
 
-/// Turns `claude-opus-5-5[1m]`, Claude Code's name for the model with a context window of a million tokens, into
-/// `claude-opus-5-5`.
+/// Returns the name without a context-window mark. For example, `claude-opus-5-5[1m]`, Claude Code's name for the model with a
+/// context window of a million tokens, becomes `claude-opus-5-5`.
 fn without_context_mark(name: &str) -> &str {
     let split = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
     match split {
@@ -313,13 +319,14 @@ fn without_context_mark(name: &str) -> &str {
     }
 }
 
-/// Whether a mark is like `1m` or `200k`.
+/// Whether `mark` is the text of a context-window mark, such as `1m` or `200k`.
 fn is_context_mark(mark: &str) -> bool {
     let count = mark.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or_default();
     !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Turns `claude-haiku-4-5-20251001`, `claude-haiku-4-5@20251001` and `claude-haiku-4-5-2025-10-01` into `claude-haiku-4-5`.
+/// Returns the name without a snapshot date: `claude-haiku-4-5` for `claude-haiku-4-5-20251001`, `claude-haiku-4-5@20251001` and
+/// `claude-haiku-4-5-2025-10-01`.
 pub(crate) fn without_date(name: &str) -> &str {
     const FORMS: [(&str, &str); 3] = [("-", "YYYYMMDD"), ("@", "YYYYMMDD"), ("-", "YYYY-MM-DD")];
     let undated = FORMS.iter().find_map(|(before, form)| {
@@ -330,7 +337,7 @@ pub(crate) fn without_date(name: &str) -> &str {
     undated.unwrap_or(name)
 }
 
-/// Whether a text, which is as long as `form`, is a day of this century in that form.
+/// Whether a text, which must be as long as `form`, is a date of this century in that form.
 fn is_date(text: &str, form: &str) -> bool {
     let fits = |(c, of): (char, char)| if of == '-' { c == '-' } else { c.is_ascii_digit() };
     if !text.chars().zip(form.chars()).all(fits) {

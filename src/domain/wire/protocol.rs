@@ -1,4 +1,4 @@
-//! The three wire protocols: what their answers report, and the shapes of lists and errors.
+//! The three wire protocols: reads what their answers report, and writes model lists and errors in their forms.
 
 mod chat;
 mod created_state;
@@ -29,10 +29,10 @@ pub(crate) use crate::domain::wire::protocol::observer::MessageBoundaries;
 pub(crate) use crate::domain::wire::protocol::observer::framing_from_content_type;
 pub use crate::domain::wire::protocol::observer::{AnswerFraming, AnswerReport, Observer};
 
-/// Replaces every word that is not in the list.
+/// The word that replaces every word that is not in [`WORDS`].
 const OTHER: &str = "other";
 
-/// The words of the three protocols, and those that providers are known to add.
+/// The words that the three protocols have for the end of an answer, and those that providers are known to add.
 const WORDS: [&str; 47] = [
     // Messages: `stop_reason` (https://docs.claude.com/en/api/handling-stop-reasons).
     "end_turn",
@@ -87,7 +87,7 @@ const WORDS: [&str; 47] = [
     OTHER,
 ];
 
-/// Returns `text` if it is in the list, else `other`.
+/// Returns `text` if it is one of [`WORDS`], otherwise `other`.
 pub(crate) fn known_or_other(text: &str) -> &'static str {
     WORDS.iter().find(|word| **word == text).copied().unwrap_or(OTHER)
 }
@@ -95,21 +95,21 @@ pub(crate) fn known_or_other(text: &str) -> &'static str {
 /// The facts that an answer has reported so far, except for its usage.
 #[derive(Clone, Debug, Default)]
 struct AnswerFacts {
-    /// An event or element has arrived that is neither a ping nor an error.
+    /// Whether an event or element has arrived that is neither a ping nor an error.
     has_begun: bool,
     content_seen: bool,
-    /// The event that ends the answer has arrived.
+    /// Whether the event that ends the answer has arrived.
     terminal: bool,
     finish_reason: Option<SmolStr>,
     error: Option<InBandError>,
     model: Option<SmolStr>,
-    /// The identifier under which the provider may keep the answer.
+    /// The identifier under which the provider may store the answer; `None` until it is known.
     answer_id: Option<SmolStr>,
     done_marker: bool,
     created_state: CreatedState,
 }
 
-/// Keeps the newest text. A text that is the same in every event costs no allocation.
+/// Replaces `kept` by `text`, unless `text` is `None` or the same. A text that is the same in every event costs no allocation.
 fn update_text(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     if let Some(text) = text
         && kept.as_deref() != Some(text.as_ref())
@@ -118,12 +118,13 @@ fn update_text(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     }
 }
 
-/// Keeps the newest name of a tier; ignores a text that is not a name (see [`is_name`]).
+/// Replaces `kept` by the name of a tier in `text`. A text that is not a name is ignored (see [`is_name`]).
 fn update_name(kept: &mut Option<SmolStr>, text: Option<Cow<'_, str>>) {
     update_text(kept, text.filter(|text| is_name(text)));
 }
 
-/// The source of a reported usage. `is_whole`: all counts that are billed were reported, and none can change any more.
+/// Returns the source of a reported usage. `is_whole` is true if all counts that are billed were reported and none can change any
+/// more.
 fn reported_source(is_whole: bool) -> UsageSource {
     if is_whole {
         UsageSource::Reported
@@ -132,14 +133,14 @@ fn reported_source(is_whole: bool) -> UsageSource {
     }
 }
 
-/// Keeps the newest JSON text in a reused buffer.
+/// Replaces the contents of `kept` by the JSON text `json`, if there is one. The buffer's memory is reused.
 fn update_json(kept: &mut Vec<u8>, json: Option<&[u8]>) {
     if let Some(json) = json {
         replace_bytes(kept, json);
     }
 }
 
-/// An error of this type, or of type `fallback` without one, and code.
+/// Creates an in-band error with the type `kind`, or `fallback` if that is `None`, and with the code `code`.
 fn in_band_error(kind: Option<Cow<'_, str>>, fallback: &str, code: Option<Cow<'_, str>>) -> InBandError {
     InBandError {
         kind: kind.map_or_else(|| fallback.to_owned(), Cow::into_owned),
@@ -147,25 +148,25 @@ fn in_band_error(kind: Option<Cow<'_, str>>, fallback: &str, code: Option<Cow<'_
     }
 }
 
-/// Why a begun answer could not be completed.
+/// The reason why an answer that had begun could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Break {
     /// The provider closed or reset the connection.
     ProviderCut,
-    /// The provider ended the answer cleanly, but before it was complete by its protocol.
+    /// The provider ended the answer without an error, but before the answer was complete by its protocol.
     ProviderEnded,
     /// The provider was silent for longer than its timeout.
     ProviderTimeout,
-    /// The key's quota or the account's balance is used up.
+    /// The quota of the API key or the balance of its account is used up.
     LimitReached,
     /// weir is shutting down.
     Stopped,
-    /// An internal error of weir.
+    /// weir failed with an internal error.
     Internal,
 }
 
 impl Break {
-    /// The message for the client.
+    /// Returns the message for the client.
     pub(crate) const fn message(self) -> &'static str {
         match self {
             Self::ProviderCut => "the provider broke the answer off; send the request again",
@@ -182,17 +183,18 @@ impl Break {
     }
 }
 
-/// A provider's error inside an answer. Never contains the message, which is the provider's text and may quote the prompt.
+/// An error that a provider has put into an answer. It never contains the error's message, which is text of the provider and may
+/// quote the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InBandError {
     /// The error's type (Messages, Responses) or status (Gemini).
     pub kind: String,
-    /// The error's code, if it has one.
+    /// The error's code; `None` if it has none.
     pub code: Option<String>,
 }
 
 impl InBandError {
-    /// The corresponding HTTP status: that of the code or the kind, else 502.
+    /// Returns the HTTP status that corresponds to the error's code or, without one, to its kind; 502 if neither has a status.
     pub(crate) fn status(&self) -> u16 {
         let number = self.code.as_deref().and_then(|code| code.parse::<u16>().ok());
         let number = number.filter(|code| (400..600).contains(code));
@@ -201,7 +203,7 @@ impl InBandError {
     }
 }
 
-/// The status for an error's type or code, by the three vendors' names.
+/// Returns the HTTP status for the type or code of an error, by the three vendors' names; `None` if the word is unknown.
 fn status_from_word(word: &str) -> Option<u16> {
     Some(match word {
         "invalid_request_error"

@@ -1,49 +1,52 @@
-//! State that a provider keeps for the operator's account there: how a request names it, and which account of weir owns it.
+//! State that a provider stores for the operator's account: its kinds, and the keys under which weir records which of its own
+//! accounts owns the state.
 
 use serde::{Deserialize, Serialize};
 
 use sha2::{Digest, Sha256};
 
-/// The length of a digest of an identifier or key: long enough that collisions and guesses are infeasible.
+/// The length of the digest of a state's identifier or key, in bytes. It is long enough to make collisions and guesses
+/// infeasible.
 const DIGEST_BYTES: usize = 16;
 
-/// A kind of state, by the part of a request that names it.
+/// A kind of state at a provider, by the part of a request that refers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateKind {
-    /// A response that this request continues.
+    /// A response that the request continues.
     Response,
-    /// A response whose prompt is compared with this request's.
+    /// A response whose prompt is compared with the request's prompt.
     ComparedResponse,
     Conversation,
     /// An item of an earlier answer.
     Item,
-    /// An item of an earlier answer that is sent with its own text: state only if the provider keeps answers, else mere content.
+    /// An item of an earlier answer that the client sends with a summary of its content. It refers to state only if the provider
+    /// stores answers; otherwise it is plain content.
     SummarizedItem,
-    /// A prompt stored as a template.
+    /// A prompt that is stored as a template.
     Prompt,
     /// The message that a thread continues.
     Thread,
-    /// A message whose prompt is compared with this request's.
+    /// A message whose prompt is compared with the request's prompt.
     ComparedMessage,
     /// An environment in which a provider runs code.
     Container,
     File,
-    /// A file by its address in the provider's own store.
+    /// A file in the provider's own store, by its address.
     FileUri,
-    /// Files that can be searched (Responses).
+    /// A store of files that can be searched, in the Responses protocol.
     VectorStore,
-    /// Files that can be searched (Gemini-style).
+    /// A store of files that can be searched, in the Gemini-style protocol.
     FileSearchStore,
     /// A tunnel to the operator's own servers.
     Tunnel,
     /// A skill of the operator.
     Skill,
-    /// The beginning of a prompt, cached at a lower price.
+    /// The beginning of a prompt, which the provider has cached and bills at a lower price.
     CachedContent,
 }
 
 impl StateKind {
-    /// The field of the request that names it, for messages to the client.
+    /// Returns the field of the request that refers to the state, for messages to the client.
     pub const fn field_path(self) -> &'static str {
         match self {
             Self::Response => "previous_response_id",
@@ -64,7 +67,7 @@ impl StateKind {
         }
     }
 
-    /// The noun for messages to the client.
+    /// Returns the noun for the state, for messages to the client.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Response | Self::ComparedResponse => "response",
@@ -82,7 +85,8 @@ impl StateKind {
         }
     }
 
-    /// Whether the request continues it, so that only its holder can serve, even if the holder is not recorded.
+    /// Whether the request continues the state. Then only the provider and credential that have the state can serve the request,
+    /// even if weir has not recorded them.
     pub const fn is_continued(self) -> bool {
         matches!(
             self,
@@ -91,33 +95,34 @@ impl StateKind {
     }
 }
 
-/// The digest of a state's identifier.
+/// The digest of the identifier of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateId([u8; DIGEST_BYTES]);
 
 impl StateId {
-    /// Computes the digest.
+    /// Computes the digest of the identifier `id`.
     pub fn new(id: &str) -> Self {
         Self(truncated_digest(Sha256::new().chain_update("state").chain_update(id)))
     }
 }
 
-/// Identifies state of one account: a digest over the account and the state's identifier. It can be computed only with both.
+/// The key of a state that one account of weir owns: a digest of the account's name and the state's identifier. The key can be
+/// computed only with both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct StateKey(pub [u8; DIGEST_BYTES]);
 
 impl StateKey {
-    /// The key of the state `id` of `account`.
+    /// Computes the key of the state `id` that `account` owns.
     pub(crate) fn new(account: &str, id: StateId) -> Self {
         Self(truncated_digest(Sha256::new().chain_update(id.0).chain_update(account)))
     }
 
-    /// As 32 hexadecimal digits.
+    /// Returns the key as 32 hexadecimal digits.
     pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The first 64 bits as a number.
+    /// Returns the first 64 bits of the key as a number.
     pub(crate) fn number(self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
@@ -132,15 +137,15 @@ fn truncated_digest(hash: Sha256) -> [u8; DIGEST_BYTES] {
     bytes
 }
 
-/// Whether the address of a file (Gemini-style) is in a provider's own store, or readable with the operator's credential only.
-/// False for addresses that anybody can read: web pages, and signed addresses of cloud storage.
+/// Whether the address of a file in a Gemini-style request is in a provider's own store, or can be read only with the operator's
+/// credential. False for addresses that everybody can read, such as web pages and signed addresses of cloud storage.
 pub(crate) fn is_in_provider_store(uri: &str) -> bool {
     let uri = uri.trim().to_ascii_lowercase();
     let Some(rest) = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")) else {
         return true;
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
-    // An authority that can be read in two ways counts as the provider's own.
+    // An authority that can be read in two ways is treated as the provider's own.
     let is_plain = authority
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':'));

@@ -1,41 +1,42 @@
-//! The header of the PROXY protocol, versions 1 and 2, in which a load balancer names the client of a connection it forwards
+//! Reads the header of the PROXY protocol, versions 1 and 2, in which a load balancer sends the address of a connection's client
 //! (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>).
 //!
-//! Reading it never requests a byte after its end: those bytes belong to TLS or HTTP.
+//! The reader never requests a byte after the end of the header, because those bytes belong to TLS or HTTP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The longest header of version 1 (its section 2.1).
+/// The maximum length of a header of version 1, in bytes (section 2.1 of the specification).
 const TEXT_BYTES_MAX: usize = 107;
-/// The shortest one: `PROXY UNKNOWN` and its line break.
+/// The minimum length of a header of version 1, in bytes: that of `PROXY UNKNOWN` and its line break.
 const TEXT_BYTES_MIN: usize = 15;
 /// The first bytes of a header of version 2.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The length of the fixed part of a header of version 2.
+/// The length of the fixed part of a header of version 2, in bytes.
 const BINARY_BYTES_MIN: usize = 16;
-/// The maximum length of a header, in bytes. The protocol itself allows 64 KiB.
+/// The maximum length of a header that is accepted, in bytes. The protocol itself allows 64 KiB.
 pub const HEADER_BYTES_MAX: usize = 4096;
 
-/// How much of a header the bytes so far contain.
+/// How much of a PROXY protocol header has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeaderProgress {
-    /// The header goes on for at least this many more bytes.
+    /// The header continues for at least this many more bytes.
     Needs(usize),
-    /// The header is complete, with the client's address; `None` for a connection of the balancer's own or of an unknown client.
+    /// The header is complete. Contains the client's address; `None` if the load balancer opened the connection for itself, or
+    /// does not know the client's address.
     Whole(Option<SocketAddr>),
 }
 
-/// The bytes are not a valid header.
+/// The error for bytes that are not a valid PROXY protocol header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a PROXY protocol header")]
+#[error("the connection does not begin with a valid PROXY protocol header")]
 pub struct ProxyHeaderInvalid;
 
-/// Reads the beginning of a connection. `bytes` must not contain anything after the header, so the caller adds at most the
-/// number of bytes in [`ProxyHeaderProgress::Needs`] before the next call; more are refused.
+/// Reads a PROXY protocol header at the beginning of a connection. `bytes` must not contain anything after the header. So before
+/// the next call the caller adds at most as many bytes as [`ProxyHeaderProgress::Needs`] contains.
 ///
 /// # Errors
-/// The bytes cannot become a header, or not one of at most [`HEADER_BYTES_MAX`].
+/// The bytes cannot become a header of at most [`HEADER_BYTES_MAX`] bytes, or contain more than the header.
 pub fn read(bytes: &[u8]) -> Result<ProxyHeaderProgress, ProxyHeaderInvalid> {
     match bytes.first() {
         None => Ok(ProxyHeaderProgress::Needs(TEXT_BYTES_MIN)),
@@ -57,7 +58,7 @@ fn read_text(bytes: &[u8]) -> Result<ProxyHeaderProgress, ProxyHeaderInvalid> {
             _ => 2,
         };
         let wanted = wanted.max(TEXT_BYTES_MIN.saturating_sub(bytes.len()));
-        // The line's end would be beyond the limit.
+        // With its line end, the header would exceed the limit.
         return match bytes.len() + wanted > TEXT_BYTES_MAX {
             true => Err(ProxyHeaderInvalid),
             false => Ok(ProxyHeaderProgress::Needs(wanted)),
@@ -110,13 +111,13 @@ fn read_binary(bytes: &[u8]) -> Result<ProxyHeaderProgress, ProxyHeaderInvalid> 
     if rest.len() < length {
         return Ok(ProxyHeaderProgress::Needs(length - rest.len()));
     }
-    // Source and target address, then both ports; the fields after them are ignored.
+    // The rest begins with the source address, the target address and both ports. The fields after them are ignored.
     let source = match family {
-        // The addresses of the balancer's own connections must be ignored.
+        // The addresses of the load balancer's own connections must be ignored.
         _ if is_local => None,
         0x11 => Some(source_address::<4>(rest)?),
         0x21 => Some(source_address::<16>(rest)?),
-        // A family without ports, such as unix sockets.
+        // These address families have no ports, for example Unix sockets.
         0x00 | 0x31 => None,
         _ => return Err(ProxyHeaderInvalid),
     };

@@ -1,4 +1,5 @@
-//! Detects requests that continue a session, whose state or cache exists at one credential of a provider.
+//! Derives a session hint from a request. A session hint identifies the session that the request continues, so that weir sends
+//! the request to the provider and credential that have the session's state or cache.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::domain::wire::{
     provider_state::StateKey,
 };
 
-/// Headers in which agents name their session, the most reliable first.
+/// The headers in which agents send the name of their session, the most reliable first.
 static SESSION_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-claude-code-session-id"),
     HeaderName::from_static("session-id"),
@@ -22,16 +23,16 @@ static SESSION_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-session-id"),
 ];
 
-/// Ties a request to the provider and credential that hold its session's state or cache.
+/// The hint that a request continues a session. The session's state or cache exists only at one provider and credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionHint {
     number: u64,
-    /// Set for state that the provider keeps.
+    /// The key of the state that the request continues; `None` if the session has only a cache.
     state: Option<StateKey>,
     served_by: Option<ServedBy>,
 }
 
-/// The provider and credential that served a session, by name.
+/// The names of the provider and credential that served a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServedBy {
     pub provider: String,
@@ -39,7 +40,8 @@ pub(crate) struct ServedBy {
 }
 
 impl SessionHint {
-    /// A hint for state that the provider keeps, with the provider and credential that hold it, where recorded.
+    /// Creates a hint for state that a provider stores. `served_by` is the provider and credential that have the state; `None` if
+    /// that is not recorded.
     pub(crate) fn for_state(state: StateKey, served_by: Option<ServedBy>) -> Self {
         Self {
             number: state.number(),
@@ -48,39 +50,41 @@ impl SessionHint {
         }
     }
 
-    /// A number that is the same for all requests of a session.
+    /// Returns a number that is the same for all requests of a session.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether only one credential can serve the request, because the provider keeps its state.
+    /// Whether only one credential can serve the request, because the provider stores the session's state under that credential.
     pub(crate) fn is_binding(&self) -> bool {
         self.state.is_some()
     }
 
-    /// The key under which the holder of the state was recorded.
+    /// Returns the key under which weir recorded the provider and credential of the state; `None` if the session has only a
+    /// cache.
     pub(crate) fn state(&self) -> Option<StateKey> {
         self.state
     }
 
-    /// The provider and credential that hold the state, where recorded.
+    /// Returns the provider and credential that have the session's state; `None` if they are not recorded.
     pub(crate) fn served_by(&self) -> Option<&ServedBy> {
         self.served_by.as_ref()
     }
 }
 
-/// Whether the provider keeps the answer, so that another request may continue it by its identifier.
+/// Whether the provider stores the answer, so that a later request can continue it by its identifier.
 pub(crate) fn is_answer_kept(protocol: Protocol, scan: &Scan) -> bool {
     match protocol {
-        // `store` defaults to true.
+        // The default of `store` is true.
         Protocol::Responses => scan.store != Some(false),
         Protocol::Messages => scan.may_be_continued,
         Protocol::Gemini => false,
     }
 }
 
-/// The session of a request, by the name it gives or by its content. `caller` is the id of its key, so that no caller can reach
-/// another's sessions.
+/// Returns the hint for a request that names its session or contains content of only one account at the provider; `None` for any
+/// other request. `caller` is the id of the client's API key. It is part of the session, so that no client can reach the sessions
+/// of another.
 pub(crate) fn session_hint(caller: &str, headers: &HeaderMap, body: &[u8], scan: &Scan) -> Option<SessionHint> {
     let named = session_name(headers)
         .map(Cow::Borrowed)
@@ -97,7 +101,7 @@ pub(crate) fn session_hint(caller: &str, headers: &HeaderMap, body: &[u8], scan:
     })
 }
 
-/// The session's name in a header of the agent.
+/// Returns the session's name from a header of an agent; `None` if there is no such header.
 pub(crate) fn session_name(headers: &HeaderMap) -> Option<&str> {
     let header = |name: &HeaderName| headers.get(name)?.to_str().ok().filter(|text| !text.is_empty());
     SESSION_HEADERS.iter().find_map(header)
@@ -109,7 +113,7 @@ fn cache_key<'b>(body: &'b [u8], scan: &Scan) -> Option<Cow<'b, str>> {
 }
 
 fn session_number(caller: &str, kind: &str, id: &str) -> u64 {
-    // The lengths keep the boundaries between the texts unambiguous.
+    // The lengths are hashed as well, so that the boundaries between the texts are unambiguous.
     let digest = Sha256::new()
         .chain_update(caller.len().to_be_bytes())
         .chain_update(caller)

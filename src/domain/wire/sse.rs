@@ -1,24 +1,23 @@
-//! Splits a server-sent event stream into events without buffering them.
+//! Splits a stream of server-sent events into events without buffering them.
 //!
-//! The rules are those of the WHATWG standard: lines end in LF, CRLF or CR, a byte order mark may come first, lines
-//! that begin with a colon are comments, several `data` lines of one event are joined by LF, a blank line ends the
-//! event, and an event without data is ignored. An event's data goes straight to the [`EventSink`], so a line may be of
-//! any length.
+//! The rules are those of the WHATWG standard: lines end in LF, CRLF or CR; a byte order mark can come first; lines that begin
+//! with a colon are comments; several `data` lines of one event are joined by LF; a blank line ends the event; and an event
+//! without data is ignored. The data of an event is passed to the [`EventSink`] as it arrives, so a line can have any length.
 
 #[cfg(test)]
 mod tests;
 
-/// The maximum length of an event name; a longer name is truncated.
+/// The maximum length of an event's name, in bytes. A longer name is truncated.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// The length of `event`, the longest field name that is used.
+/// The length of `event` in bytes, the longest field name that is used.
 const FIELD_BYTES_MAX: usize = 5;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// Receives the content of events.
+/// A receiver of the content of server-sent events.
 pub(crate) trait EventSink {
-    /// More bytes of the current event's data.
+    /// Handles the next bytes of the current event's data.
     fn on_data(&mut self, bytes: &[u8]);
-    /// The event has ended; `name` is its `event` field, or empty.
+    /// Handles the end of the event. `name` is the value of its `event` field; empty if it has none.
     fn on_event_end(&mut self, name: &[u8]);
 }
 
@@ -33,12 +32,12 @@ enum SseField {
 enum SseLineState {
     Start,
     Name,
-    /// After the colon, where one space is skipped.
+    /// After the field name's colon. One space that follows is skipped.
     Colon(SseField),
     Value(SseField),
 }
 
-/// The first `MAX` bytes of a text of any length.
+/// A buffer for the first `MAX` bytes of a text of any length.
 #[derive(Debug)]
 struct TruncatedBytes<const MAX: usize> {
     bytes: [u8; MAX],
@@ -74,19 +73,20 @@ impl<const MAX: usize> TruncatedBytes<MAX> {
     }
 }
 
-/// Splits a stream into events. The events do not depend on how the stream is split into pieces.
+/// A framer that splits a stream into events. The events do not depend on how the stream is split into pieces.
 #[derive(Debug)]
 pub(crate) struct SseFramer {
     line: SseLineState,
-    /// The last line ended in CR: an LF directly after it belongs to it.
+    /// Whether the last line ended in CR. An LF directly after it is part of the same line end.
     after_cr: bool,
-    /// The number of bytes of the byte order mark so far; `None` once the stream is past it or has begun without one.
+    /// The number of bytes of a byte order mark that have arrived; `None` once the stream is past the mark or has begun without
+    /// one.
     mark: Option<u8>,
     has_data: bool,
-    /// Whether a non-blank line has arrived since the last blank one.
+    /// Whether a non-blank line has arrived since the last blank line.
     in_event: bool,
     field: TruncatedBytes<FIELD_BYTES_MAX>,
-    /// Boxed, because events that are recognised as a whole do not need it.
+    /// The name of the current event. It is boxed, because events that are recognised by a template do not need it.
     name: Box<TruncatedBytes<NAME_BYTES_MAX>>,
 }
 
@@ -97,7 +97,7 @@ impl Default for SseFramer {
 }
 
 impl SseFramer {
-    /// A framer at the start of a stream.
+    /// Returns a framer at the start of a stream.
     pub(crate) fn new() -> Self {
         Self {
             line: SseLineState::Start,
@@ -110,7 +110,7 @@ impl SseFramer {
         }
     }
 
-    /// Whether an event can be inserted here: the last line was blank, or nothing has arrived yet.
+    /// Whether an event can be inserted at the current position, because the last line was blank or nothing has arrived yet.
     pub(crate) fn is_between_events(&self) -> bool {
         self.line == SseLineState::Start && !self.in_event && matches!(self.mark, None | Some(0 | 3))
     }
@@ -120,18 +120,19 @@ impl SseFramer {
         self.has_data
     }
 
-    /// The name of the event that has not ended, or empty.
+    /// Returns the name of the event that has not ended; empty if it has none.
     pub(crate) fn open_name(&self) -> &[u8] {
         self.name.as_slice()
     }
 
-    /// Whether the next byte begins an event and cannot belong to a byte order mark or to the last line's end.
+    /// Whether the next byte begins an event. False if that byte could belong to a byte order mark or to the end of the last
+    /// line.
     pub(crate) fn is_at_event(&self) -> bool {
         self.line == SseLineState::Start && !self.in_event && self.mark.is_none() && !self.after_cr
     }
 
-    /// Reads the next bytes of the stream, at most to the end of an event (with all of its last line end, if that has arrived);
-    /// returns how many.
+    /// Reads the next bytes of the stream, at most up to the end of an event, including its complete line end if that has
+    /// arrived. Returns the number of bytes read.
     pub(crate) fn push_event(&mut self, bytes: &[u8], sink: &mut impl EventSink) -> usize {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -169,7 +170,7 @@ impl SseFramer {
             }
             self.mark = None;
             if matches!(seen, 1 | 2) {
-                // Not a byte order mark after all: its bytes began an unknown field.
+                // These bytes are not a byte order mark, but the beginning of an unknown field.
                 self.begin_line(SseLineState::Value(SseField::Other));
                 return 0;
             }

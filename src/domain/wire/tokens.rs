@@ -1,10 +1,12 @@
-//! Estimates the number of tokens of a text without a tokenizer: each kind of byte is worth a fixed part of a token.
+//! Estimates the number of tokens in a text without a tokenizer: each byte has a value, a part of a token, that depends on its
+//! kind.
 //!
 //! The estimate is used where the provider has not reported the usage: for an interrupted answer, for the possible cost of a
-//! request, and for the cost of a running answer so far. It is within 10 % of o200k on prose in English, Chinese, Japanese,
-//! Korean, Russian and German, on code, and on JSON of a few KB (`tests/golden/tokens/`). Other tokenizers differ from o200k by a
-//! factor for each model that [`calibration`](crate::domain::ledger::calibration) learns. Less exact: languages that were not
-//! weighted in the fit (Italian, Polish, Ukrainian: up to 20 %), and texts of a few words.
+//! request, and for the cost of a running answer so far. It is within 10 % of the tokenizer o200k on prose in English, Chinese,
+//! Japanese, Korean, Russian and German, on code, and on JSON of a few KB (`tests/golden/tokens/`). Other tokenizers differ from
+//! o200k by a factor for each model, which [`calibration`](crate::domain::ledger::calibration) learns. The estimate is less exact
+//! for languages that had no extra weight in the fit (up to 20 % for Italian, Polish and Ukrainian), and for texts of a few
+//! words.
 //!
 //! Only text that passes through weir can be counted. Hidden reasoning is not billed unless the provider reports it.
 
@@ -15,16 +17,19 @@ mod tests;
 
 use crate::domain::wire::tokens::steps::{CLASS, FIRST_ROW, PACKED_STEPS};
 
-/// Bytes per token for content that cannot be read: compressed in an unknown way, or not JSON.
+/// The number of bytes per token that is assumed for content that cannot be read because its compression is unknown or because it
+/// is not JSON.
 pub(crate) const UNREADABLE_BYTES_PER_TOKEN: u64 = 4;
 
-/// The number of bytes per loop step.
+/// The number of bytes that the counting loop handles in one step.
 const WORD_BYTES: usize = 8;
 
-/// The estimate of a text, from the kinds of its bytes. Constant in size; the result does not depend on how the text is split.
+/// The token estimate of a text, computed from the kinds of its bytes. It has a constant size, and does not depend on how the
+/// text is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CharClasses {
-    /// The sum in millionths of an o200k token. One sum instead of a count per kind keeps the state at sixteen bytes.
+    /// The sum of the bytes' values, in millionths of an o200k token. One sum instead of a count for each kind makes the estimate
+    /// only sixteen bytes large.
     worth: u64,
     row: u32,
 }
@@ -39,7 +44,7 @@ impl Default for CharClasses {
 }
 
 impl CharClasses {
-    /// Counts the next bytes of the text. They may end within a character; invalid UTF-8 is counted as well.
+    /// Counts the next bytes of the text. They can end within a character. Invalid UTF-8 is counted as well.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         let (mut row, mut worth) = (self.row, 0);
@@ -56,27 +61,27 @@ impl CharClasses {
         self.worth = self.worth.saturating_add(worth);
     }
 
-    /// Ends the text, so that no word continues into the next one.
+    /// Ends the text, so that no word continues into the next text.
     pub fn end_text(&mut self) {
         self.row = FIRST_ROW;
     }
 
-    /// Whether nothing has been counted.
+    /// Whether the estimate is zero, as it is if no text was counted.
     pub fn is_empty(&self) -> bool {
         self.worth == 0
     }
 
-    /// The estimate in tokens, rounded up.
+    /// Returns the estimated number of tokens, rounded up.
     pub fn tokens(&self) -> u64 {
         self.worth.div_ceil(1_000_000)
     }
 }
 
-/// Adds a byte's worth at the current place, and moves to the next place.
+/// Adds the value that a byte has at the current place to `worth`, and sets `row` to the next place.
 #[inline(always)]
 fn add_byte(row: &mut u32, worth: &mut u64, byte: u8) {
     let class = CLASS.get(usize::from(byte)).copied().unwrap_or(0);
-    // The table covers all indexes, so the remainder changes nothing.
+    // The table has an entry for every index, so the remainder changes nothing.
     let index = (*row + u32::from(class)) as usize % PACKED_STEPS.len();
     if let Some(turn) = PACKED_STEPS.get(index) {
         *row = turn.row;
@@ -84,17 +89,17 @@ fn add_byte(row: &mut u32, worth: &mut u64, byte: u8) {
     }
 }
 
-/// The estimate for bytes that cannot be read.
+/// Returns the estimated number of tokens in `bytes` bytes that cannot be read.
 pub(crate) fn unreadable_tokens(bytes: u64) -> u64 {
     bytes.div_ceil(UNREADABLE_BYTES_PER_TOKEN)
 }
 
-/// The factor from an estimate to a model's own count, in thousandths.
+/// The factor by which a model's own token count differs from the estimate, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TokenFactor(u32);
 
 impl TokenFactor {
-    /// A factor in thousandths.
+    /// Creates a factor from its thousandths.
     pub(crate) const fn thousandths(thousandths: u32) -> Self {
         Self(thousandths)
     }
@@ -102,7 +107,7 @@ impl TokenFactor {
     /// The factor 1, which leaves an estimate unchanged.
     pub(crate) const ONE: Self = Self(1_000);
 
-    /// The corrected estimate, rounded up.
+    /// Returns `tokens` times the factor, rounded up.
     pub(crate) fn apply(self, tokens: u64) -> u64 {
         if let Some(thousandths) = tokens.checked_mul(self.0.into()) {
             return thousandths.div_ceil(1_000);
@@ -112,14 +117,15 @@ impl TokenFactor {
     }
 }
 
-/// The number of kinds of bytes; one of them is worth nothing.
+/// The number of kinds of bytes, including the kind `NOTHING`, whose bytes never have a value.
 const KINDS: usize = 80;
 
-/// Tokens per byte of each kind, in millionths.
+/// The value of a byte of each kind, in millionths of a token.
 ///
-/// Fitted on o200k: least squares of the relative error, no factor below zero, over about 2,500 texts of 3 KB from
-/// documentation, fiction, web pages and source code in about 30 languages. English, Chinese, Russian, code, JSON and Markdown
-/// had three times the weight of the rest, Ukrainian and Arabic less. The texts of `tests/golden/tokens/` were not among them.
+/// The values were fitted to the tokenizer o200k: least squares of the relative error, with no value below zero, over about 2,500
+/// texts of 3 KB from documentation, fiction, web pages and source code in about 30 languages. English, Chinese, Russian, code,
+/// JSON and Markdown had three times the weight of the others, Ukrainian and Arabic less. The texts of `tests/golden/tokens/`
+/// were not among them.
 const O200K: [u32; KINDS] = [
     0, 267_654, 767_685, 381_894, 683_593, 977_851, 509_102, 0, 256_857, 0, 0, 0, 0, 0, 0, 641_797, 0, 628_985,
     1_084_597, 0, 373_840, 851_929, 898_806, 485_110, 0, 0, 124_959, 3_187_927, 1_533_381, 2_103_995, 0, 1_157_149, 0,

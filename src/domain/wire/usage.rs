@@ -1,4 +1,4 @@
-//! The usage of a request, independent of the protocol.
+//! The usage of a request, in a form that is the same for all protocols.
 
 pub(in crate::domain) mod fields;
 
@@ -7,20 +7,20 @@ use smol_str::SmolStr;
 
 pub(in crate::domain) use crate::domain::wire::usage::fields::Modalities;
 
-/// The usage of one request in tokens, or calls for tools that are counted by call.
+/// The usage of one request: tokens, and calls of tools that are billed by call.
 ///
-/// The parts do not overlap: each token is in exactly one field, so a price per field can be summed.
-/// Every count is between 0 and [`COUNT_MAX`]; each protocol's module converts its own fields to these.
+/// The parts do not overlap: each token is in exactly one field, so the prices of all fields can be added up. Every count is
+/// between 0 and [`COUNT_MAX`]; the module of each protocol converts its own fields to these.
 ///
 /// In JSON, parts that are zero are omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Input tokens that were neither read from nor written to a cache, except for audio and image tokens that the provider has
-    /// counted separately.
+    /// The input tokens that were neither read from nor written to a cache, without the audio and image tokens that the provider
+    /// has counted separately.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_uncached: u64,
-    /// Input tokens read from a prompt cache, with the same exception.
+    /// The input tokens read from a prompt cache, without the audio and image tokens that the provider has counted separately.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_read: u64,
     /// Input tokens written to a cache with short lifetime (Messages 5 minutes, Responses 30 minutes).
@@ -29,7 +29,8 @@ pub struct Usage {
     /// Input tokens written to a cache with long lifetime (Messages 1 hour, Responses 12 hours).
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_long: u64,
-    /// Output tokens other than reasoning: text and tool input, with the same exception.
+    /// The output tokens of text and tool input, without reasoning, and without the audio and image tokens that the provider has
+    /// counted separately.
     #[serde(skip_serializing_if = "is_zero")]
     pub output_text: u64,
     /// Output tokens spent on reasoning (thinking).
@@ -73,20 +74,20 @@ pub struct Usage {
     pub output_image: u64,
 }
 
-/// Implements access to the parts of a usage as an array, in the order of its fields, and by name.
+/// Implements access to the parts of a [`Usage`] as an array, in the order of its fields, and by name.
 macro_rules! parts {
     ($($part:ident),+ $(,)?) => {
         impl Usage {
             /// The names of the parts in the consumption log.
             pub(crate) const NAMES: [&'static str; [$(stringify!($part)),+].len()] = [$(stringify!($part)),+];
 
-            /// The parts, in the order of the fields.
+            /// Returns the parts of the usage, in the order of the fields.
             pub(crate) fn parts(&self) -> [u64; Self::NAMES.len()] {
                 let Self { $($part),+ } = *self;
                 [$($part),+]
             }
 
-            /// The usage with these parts, in the order of the fields.
+            /// Creates a usage from its parts, in the order of the fields.
             pub(crate) const fn from_parts([$($part),+]: [u64; Self::NAMES.len()]) -> Self {
                 Self { $($part),+ }
             }
@@ -120,7 +121,7 @@ pub(in crate::domain) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The maximum count, 2^53: up to this, every JSON parser keeps integers exact. A larger number does not count.
+/// The maximum count, 2^53. Every JSON parser reads integers up to this one exactly. A larger number in a report is ignored.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 impl Usage {
@@ -141,12 +142,12 @@ impl Usage {
     #[cfg(test)]
     const OUTPUT: [&'static str; 4] = ["output_text", "output_reasoning", "output_audio", "output_image"];
 
-    /// Each part with its name.
+    /// Returns each part of the usage with its name.
     pub(crate) fn named_parts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Self::NAMES.into_iter().zip(self.parts())
     }
 
-    /// All input tokens: uncached, read from or written to a cache, and added by tools.
+    /// Returns the number of all input tokens: uncached, read from or written to a cache, and added by tools.
     pub fn input_total(&self) -> u64 {
         let fresh = [self.input_uncached, self.input_audio, self.input_image, self.tool_input];
         let written = [self.cache_write_short, self.cache_write_long];
@@ -155,12 +156,12 @@ impl Usage {
             .saturating_add(self.cache_read_total())
     }
 
-    /// All input tokens read from a cache.
+    /// Returns the number of all input tokens that were read from a cache.
     pub(crate) fn cache_read_total(&self) -> u64 {
         sum_counts(&[self.cache_read, self.cache_read_audio, self.cache_read_image])
     }
 
-    /// All output tokens: text, reasoning, audio and images.
+    /// Returns the number of all output tokens: text, reasoning, audio and images.
     pub fn output_total(&self) -> u64 {
         sum_counts(&[
             self.output_text,
@@ -170,25 +171,25 @@ impl Usage {
         ])
     }
 
-    /// The sum of both, part by part.
+    /// Returns the sum of this usage and `other`, part by part.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.merge_parts(other, u64::saturating_add)
     }
 
-    /// The difference to `other`, part by part; zero where `other` is larger.
+    /// Returns the difference between this usage and `other`, part by part; zero where `other` is larger.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         self.merge_parts(other, u64::saturating_sub)
     }
 
-    /// The same with each part at most `most`.
+    /// Returns the usage with each part reduced to at most `most`.
     #[must_use]
     pub(crate) fn with_parts_at_most(&self, most: u64) -> Self {
         self.merge_parts(&Self::default(), |count, _| count.min(most))
     }
 
-    /// The same with at most `most` calls of each tool.
+    /// Returns the usage with at most `most` calls of each tool.
     #[must_use]
     pub(crate) fn with_calls_at_most(&self, most: u64) -> Self {
         Self {
@@ -201,7 +202,7 @@ impl Usage {
         }
     }
 
-    /// The same with at most `most` input tokens. The cheapest parts are reduced first.
+    /// Returns the usage with at most `most` input tokens. The cheapest parts are reduced first.
     #[must_use]
     pub(crate) fn with_input_at_most(&self, most: u64) -> Self {
         let mut held = *self;
@@ -220,7 +221,7 @@ impl Usage {
         held
     }
 
-    /// The same with at most `most` output tokens. Reasoning is reduced first, images last.
+    /// Returns the usage with at most `most` output tokens. Reasoning is reduced first, images last.
     #[must_use]
     pub(crate) fn with_output_at_most(&self, most: u64) -> Self {
         let mut held = *self;
@@ -247,7 +248,7 @@ fn sum_counts(counts: &[u64]) -> u64 {
     counts.iter().copied().fold(0, u64::saturating_add)
 }
 
-/// Subtracts `excess` from these parts in order, as far as each goes.
+/// Subtracts `excess` from the parts in their order, until nothing of it is left or all parts are zero.
 fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     for part in parts {
         let off = excess.min(*part);
@@ -256,25 +257,25 @@ fn reduce_parts<const N: usize>(parts: [&mut u64; N], mut excess: u64) {
     }
 }
 
-/// The purpose of a run.
+/// The purpose of a run of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// The requested model works on the answer. It may have declined, and another one answered instead.
+    /// The requested model works on the answer. It may also have declined, so that another model answered instead.
     Answer,
-    /// Another model answers instead of one that declined.
+    /// Another model answers instead of a model that declined.
     Fallback,
     /// The requested model shortens a long conversation.
     Compaction,
-    /// A model advises the answering one.
+    /// Another model advises the model that answers.
     Advisor,
 }
 
 impl RunKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Answer, Self::Fallback, Self::Compaction, Self::Advisor];
 
-    /// The word in the consumption log.
+    /// Returns the word for the kind in the consumption log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -284,26 +285,27 @@ impl RunKind {
         }
     }
 
-    /// Whether the output of such a run is part of the answer, to which the request's output limit applies.
+    /// Whether the output of a run of this kind is part of the answer, to which the request's output limit applies.
     pub const fn is_part_of_answer(self) -> bool {
         matches!(self, Self::Answer | Self::Fallback)
     }
 }
 
-/// One run of a model for an answer. Several runs, each of its own model, may make one answer: a Messages answer lists them in
-/// `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing").
+/// One run of a model for an answer. Several runs, each of its own model, can contribute to one answer. A Messages answer lists
+/// them in `usage.iterations` (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and
+/// billing").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The purpose of the run.
     pub kind: RunKind,
-    /// The model, by the provider's name; `None` for the requested model.
+    /// The provider's name for the model; `None` for the requested model.
     pub model: Option<String>,
-    /// The tokens that the run used.
+    /// The usage of the run.
     pub usage: Usage,
 }
 
 impl Run {
-    /// A run of the requested model for the answer.
+    /// Creates a run of the requested model for the answer.
     pub fn answer(usage: Usage) -> Self {
         Self {
             kind: RunKind::Answer,
@@ -313,31 +315,31 @@ impl Run {
     }
 }
 
-/// The sum of the runs' usage.
+/// Returns the sum of the runs' usage.
 pub(crate) fn total_usage(runs: &[Run]) -> Usage {
     runs.iter().fold(Usage::default(), |sum, run| sum.plus(&run.usage))
 }
 
-/// Where a row's usage comes from.
+/// How the usage in a row of the consumption log was determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
-    /// The provider reported it at the end of its answer.
+    /// The provider reported the usage at the end of its answer.
     Reported,
-    /// The provider reported a part of it before the answer was interrupted, or omitted a part from a complete answer; the rest
-    /// is estimated.
+    /// The provider reported a part of the usage before the answer was interrupted, or omitted a part from a complete answer. The
+    /// rest is estimated.
     Partial,
-    /// Estimated from the text that passed.
+    /// The usage is estimated from the text that passed.
     Estimated,
-    /// The provider reported more than the limits allow; the accepted maximum is billed.
+    /// The provider reported more than the limits allow. The accepted maximum is billed.
     Bounded,
 }
 
 impl UsageSource {
-    /// Every source.
+    /// All sources.
     pub const ALL: [Self; 4] = [Self::Reported, Self::Partial, Self::Estimated, Self::Bounded];
 
-    /// The word in the consumption log.
+    /// Returns the word for the source in the consumption log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reported => "reported",
@@ -347,7 +349,7 @@ impl UsageSource {
         }
     }
 
-    /// The source with this word in the consumption log.
+    /// Returns the source with this word in the consumption log; `None` if there is no such source.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.as_str() == word)
     }
@@ -356,21 +358,21 @@ impl UsageSource {
 /// The properties of an answer that change its price, as reported by the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriceModifiers {
-    /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`...
+    /// The service tier, as the provider spells it: `flex`, `priority`, `batch`, `ON_DEMAND_PRIORITY`... `None` if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<SmolStr>,
-    /// The speed, such as `fast`.
+    /// The speed, such as `fast`; `None` if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<SmolStr>,
-    /// The geography of the inference, such as `us`.
+    /// The geography of the inference, such as `us`; `None` if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geo: Option<SmolStr>,
 }
 
 impl PriceModifiers {
-    /// The modifiers of a run. An advisor has a service tier and a speed of its own, which the answer does not report
-    /// (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"); the geography is the
-    /// same for all runs.
+    /// Returns the modifiers of one run of an answer. An advisor has a service tier and a speed of its own, which the answer does
+    /// not report (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool>, "Usage and billing"). The
+    /// geography is the same for all runs.
     #[must_use]
     pub fn for_run(&self, run: RunKind) -> Self {
         match run {
@@ -383,13 +385,13 @@ impl PriceModifiers {
     }
 }
 
-/// The work in an answer that the request's output limit does not cover: the limit applies to each run of a model, and the model
-/// runs again after a call of a provider's own tool; images do not count toward the limit.
+/// The work in an answer that the request's output limit does not cover. The limit applies to each run of a model, and the model
+/// runs again after a call of a provider's own tool. Images are not included in the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnlimitedWork {
-    /// Calls of the provider's own tools, such as searches and code execution.
+    /// The number of calls of the provider's own tools, such as searches and code execution.
     pub tool_calls: u64,
-    /// Images in the answer.
+    /// The number of images in the answer.
     pub images: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The beginning of a success. Nothing of it reaches the client until the first event of a stream, or a body in one piece, is
-//! known to be an answer. If the provider breaks off, stays silent or reports an error before that, the attempt has failed: it is
-//! repeated, or the client gets an error status.
+//! Handles the beginning of a successful answer. The client gets nothing of it until the first event of a stream, or the complete
+//! body of a non-streaming answer, is known to be an answer. If the provider breaks off, stays silent or reports an error before
+//! that, the attempt has failed. Then another attempt follows, or the client gets an error status.
 
 use bytes::Bytes;
 use pingora::{Error, Result, http::ResponseHeader};
@@ -21,24 +21,24 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// The status that replaces that of a success without an answer.
+/// The HTTP status of the error that the client gets if the provider's success contains no answer.
 const NO_ANSWER: u16 = 502;
 
-/// What the bytes so far contain.
+/// The content of the part of a body that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyStart {
-    /// Not enough to decide.
+    /// Too few bytes to decide.
     Nothing,
     /// An answer.
     Answer,
-    /// An error in the provider's words, which corresponds to this status.
+    /// An error in the provider's words, which corresponds to this HTTP status.
     Error(u16),
-    /// No answer, and no answer can follow.
+    /// No answer, and the rest of the body cannot contain one.
     NoAnswer,
 }
 
-/// Holds a success's head, prepared for the client, until the body begins. Pingora gets another head, which the client never
-/// sees.
+/// Holds the head of a successful answer, which is already prepared for the client, until the body begins. Replaces `head` by an
+/// interim head for Pingora, which the client never gets.
 pub(crate) fn hold_head(
     session: &Session,
     forward: &mut Forward,
@@ -53,8 +53,8 @@ pub(crate) fn hold_head(
     Ok(())
 }
 
-/// Handles a piece of the body, or its end, that the meter has observed. Returns true if the answer has begun; `piece` is then
-/// what goes to the client. An error return ends the attempt.
+/// Handles a piece of the body, or its end, after the meter has observed it. Returns true if the answer has begun; `piece` then
+/// contains the bytes for the client. An `Err` result ends the attempt.
 pub(crate) fn on_piece(
     metrics: &Metrics,
     session: &mut Session,
@@ -88,7 +88,7 @@ pub(crate) fn on_piece(
                 credential_refused,
             };
             verdict::decide_after_answer(metrics, forward, event)?;
-            // No other attempt follows, so the client gets the provider's words.
+            // No other attempt follows, so the client gets the error in the provider's words.
             begin(session, forward, piece)?;
             Ok(true)
         }
@@ -135,7 +135,7 @@ fn classify(held: &[u8], piece: Option<&[u8]>, meter: &AnswerMeter, end: bool, c
     }
 }
 
-/// Whether a body in one piece has any part of an answer.
+/// Whether the body of a non-streaming answer contains any part of an answer.
 fn is_answer(observed: &AnswerReport, meter: &AnswerMeter) -> bool {
     observed.usage.is_some()
         || observed.finish_reason.is_some()
@@ -144,14 +144,14 @@ fn is_answer(observed: &AnswerReport, meter: &AnswerMeter) -> bool {
         || meter.first_content.is_some()
 }
 
-/// Whether a body is an empty JSON value; false for a compressed one.
+/// Whether a body is an empty JSON value: `{}`, `[]` or `null`. Returns false for a compressed body.
 fn is_empty_value(held: &[u8], piece: &[u8]) -> bool {
     let bytes = held.iter().chain(piece).filter(|byte| !byte.is_ascii_whitespace());
     let first: SmallVec<[u8; 8]> = bytes.copied().take(5).collect();
     matches!(first.as_slice(), b"{}" | b"[]" | b"null")
 }
 
-/// Releases the held head and body to the client, before anything else.
+/// Releases the held head, and the part of the body that was held with it, to the client.
 fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>) -> Result<()> {
     let Some(unbegun) = forward.unbegun.take() else {
         return Ok(());
@@ -161,7 +161,8 @@ fn begin(session: &mut Session, forward: &mut Forward, piece: &mut Option<Bytes>
     answer::release(session, forward, announced)
 }
 
-/// Has Pingora's session write a head that the client's connection has already sent because it waited too long.
+/// Lets Pingora's session write the head if the client's connection has already sent it, because the head had waited too long for
+/// the body. Does nothing while the head still waits.
 ///
 /// # Errors
 /// The session could not write the head.
@@ -173,7 +174,7 @@ pub(crate) fn write_sent_head(session: &mut Session, forward: &Forward) -> Resul
     }
 }
 
-/// The error that ends an attempt whose success contains no answer.
+/// Decides what follows an attempt whose success contains no answer. Returns the error that ends the attempt.
 pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> {
     let event = AttemptEvent::NeverBegan {
         status: NO_ANSWER,
@@ -187,7 +188,7 @@ pub(crate) fn no_answer(metrics: &Metrics, forward: &mut Forward) -> Box<Error> 
     }
 }
 
-/// Turns a success that contains an error into an error answer with this status.
+/// Turns a success that contains an error into an error answer with the HTTP status `status`.
 fn answer_with_error(metrics: &Metrics, forward: &mut Forward, status: u16, piece: Option<Bytes>) -> Result<()> {
     let (Some(unbegun), Some(mut head)) = (forward.unbegun.take(), forward.client.write_gate.head.take()) else {
         return Err(forward.refuse_answer());

@@ -1,4 +1,4 @@
-//! Passes the answer's body to the client as it arrives, while an observer reads it.
+//! Passes the body of a provider's answer to the client as it arrives, while an observer reads it.
 
 use bytes::Bytes;
 use pingora::{Error, ErrorType, Result};
@@ -20,8 +20,8 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Passes a piece of the answer's body, or its end. The request is charged before the client gets the last bytes. An error return
-/// breaks the connection.
+/// Passes a piece of the answer's body, or its end, to the client. Charges the request before the client gets the last bytes. An
+/// error return breaks the client's connection.
 pub(crate) fn pass(
     gateway: &Gateway,
     session: &mut Session,
@@ -38,7 +38,8 @@ pub(crate) fn pass(
     Ok(())
 }
 
-/// Turns a piece of the provider's body, or its end, into the bytes for the client. Returns whether they are the last.
+/// Turns a piece of the provider's body, or its end, into the bytes for the client. Returns whether these are the client's last
+/// bytes.
 fn relay(
     metrics: &Metrics,
     session: &mut Session,
@@ -59,7 +60,8 @@ fn relay(
         return Ok(end);
     }
     if end && forward.has_not_begun() && forward.attempt.fate() != Fate::Running {
-        // If only the connection's end delimits the answer, its time limit looks like a proper end.
+        // If only the end of the connection delimits the answer, an expired time limit looks like a proper end, because it closes
+        // the connection.
         return Err(Error::explain(ErrorType::ConnectionClosed, "the answer did not begin in time").into_up());
     }
     if end {
@@ -94,14 +96,14 @@ fn observe(forward: &mut Forward, bytes: &[u8], end: bool) {
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
     let decoded = |text: &[u8], boundaries| masking.observe_decoded(text, boundaries, attempts.secret());
     forward.meter.on_piece(bytes, now, decoded);
-    // With the last bytes the charge follows in the same call and computes the cost anyway.
+    // The bill is not updated for the last bytes: the charge follows in the same call and computes the cost anyway.
     if !end && !forward.meter.is_finished() {
         forward.sample(now);
     }
 }
 
-/// How the next piece for the client divides into messages: the piece that has arrived, after the held bytes of an unbegun
-/// answer.
+/// Returns how the next piece for the client divides into messages. That piece consists of the held bytes of an answer that has
+/// not begun, and of the piece that has arrived. `has_come` says whether a piece has arrived.
 fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     let held = forward.unbegun.as_ref().map_or(0, |unbegun| unbegun.held().len());
     match has_come {
@@ -110,8 +112,8 @@ fn boundaries(forward: &Forward, has_come: bool) -> MessageBoundaries {
     }
 }
 
-/// Masks the credential in errors within a piece, and in the waiting bytes at the end. An error return breaks the connection,
-/// because nothing can be masked in compressed bytes.
+/// Masks the credential in errors within a piece, and at the `end` also in the bytes that waited for more. An `Err` result breaks
+/// the connection, because nothing can be masked in compressed bytes.
 fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     let (masking, attempts) = (&mut forward.masking, &forward.attempts);
     if !forward.meter.is_compressed() {
@@ -122,7 +124,7 @@ fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option
         return Ok(());
     }
     if end || forward.meter.is_undecodable() {
-        // No more text follows, so the mask stops waiting. The client gets the compressed bytes.
+        // No more text follows, so the mask stops waiting. Its text is discarded, because the client gets the compressed bytes.
         masking.remaining(attempts.secret());
     }
     let why = "an error within the compressed answer repeats the credential";
@@ -130,7 +132,8 @@ fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option
     is_passed.map_err(|MaskFailure| Error::explain(ErrorType::ConnectionClosed, why).into_up())
 }
 
-/// Sends a piece, or the end, through the outlet. Observation and billing use the provider's bytes.
+/// Replaces a piece, or the end, by the bytes that the outlet releases to the client. Observation and billing use the provider's
+/// own bytes.
 fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     match &mut forward.outlet {
         Outlet::Rewrite(rewriter) => rewrite(rewriter, piece, end),
@@ -154,8 +157,8 @@ fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
     }
 }
 
-/// Handles an answer that the provider ended properly but incomplete. A stream gets the protocol's in-band error; if the protocol
-/// has none, the connection is broken. Either way the client cannot take the answer for a success.
+/// Handles an incomplete answer that the provider ended properly. A stream gets the protocol's in-band error; if the protocol has
+/// none, the connection is broken. Either way the client cannot take the answer for a success.
 fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) -> Result<()> {
     let why = fate.break_reason().unwrap_or(Break::ProviderEnded);
     forward.decide(End::Broken(why));
@@ -164,7 +167,7 @@ fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) 
         return Ok(());
     }
     if forward.meter.framing() != Some(AnswerFraming::Json) && !forward.meter.is_compressed() {
-        // The body does not match its content type; the client decides.
+        // The body does not match its content type, so weir cannot append an error. The client has to judge the answer itself.
         return Ok(());
     }
     Err(Error::explain(ErrorType::ConnectionClosed, "the answer ended before it was complete").into_up())

@@ -1,6 +1,6 @@
-//! A provider's error answer. It is withheld, head and body, until its end. Then it is decoded, the provider's file decides what
-//! it means, and the client gets it masked and in the form that it expects. The client gets nothing of it if another attempt
-//! follows or the credential was refused.
+//! Handles a provider's error answer. weir withholds its head and body until its end. Then weir decodes the answer, decides by
+//! the provider's file what the answer means, masks the credential in it, and sends it to the client in the form that the client
+//! expects. The client gets nothing of the answer if another attempt follows or the provider refused the credential.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// Withholds an error answer whose head has arrived, and gives Pingora a head that the client never sees. An error return
-/// ends the attempt.
+/// Withholds an error answer whose head has arrived. Replaces `head` by an interim head for Pingora, which the client never gets.
+/// An `Err` result ends the attempt.
 pub(crate) fn withhold(
     metrics: &Metrics,
     forward: &mut Forward,
@@ -50,13 +50,14 @@ pub(crate) fn withhold(
     let is_empty = attempt.is_bodiless() || fields::announces_no_body(&withheld);
     forward.outlet = Outlet::Withheld(Box::new(WithheldError::new(withheld, coded, judged)));
     match is_empty {
-        // There is no body.
+        // No body follows, so the answer's end is handled at once.
         true => buffer_piece(metrics, forward, &mut None, true),
         false => Ok(()),
     }
 }
 
-/// Buffers a piece of a withheld answer, or handles its end. Nothing goes to the client. An error return ends the attempt.
+/// Buffers a piece of a withheld error answer, or handles the answer's end. The client gets nothing yet. An `Err` result ends the
+/// attempt.
 pub(crate) fn buffer_piece(
     metrics: &Metrics,
     forward: &mut Forward,
@@ -68,7 +69,8 @@ pub(crate) fn buffer_piece(
         error.push(&bytes);
     }
     if end && forward.attempt.fate() == Fate::Stopped {
-        // If only the connection's end delimits the answer, its time limit looks like a proper end.
+        // If only the end of the connection delimits the answer, an expired time limit looks like a proper end, because it closes
+        // the connection.
         let context = "the error answer was not complete in time";
         return Err(Error::explain(ErrorType::ConnectionClosed, context).into_up());
     }
@@ -78,8 +80,8 @@ pub(crate) fn buffer_piece(
     }
 }
 
-/// Ends a withheld answer with the part that has arrived, because its status says more than that its body broke off or was late.
-/// An error return ends the attempt.
+/// Ends a withheld error answer whose body broke off or was late. Uses the part that has arrived, because the answer's status
+/// says more than the broken body. An `Err` result ends the attempt.
 pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     if let Outlet::Withheld(error) = std::mem::take(&mut forward.outlet) {
         forward.attempt.on_end();
@@ -89,7 +91,7 @@ pub(crate) fn conclude(metrics: &Metrics, forward: &mut Forward) -> Result<()> {
     Ok(())
 }
 
-/// Decides what the answer means and prepares it for the client. An error return ends the attempt.
+/// Decides what a complete error answer means, and prepares it for the client. An `Err` result ends the attempt.
 pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut Forward) -> Result<ErrorReply> {
     let text = error.take_text();
     let WithheldError {
@@ -135,13 +137,14 @@ pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut 
     Ok(ErrorReply { head, body })
 }
 
-/// The pause that an error answer's head asks for.
+/// Returns the pause that the head of an error answer asks for; `None` if it asks for none.
 pub(crate) fn asked_pause(head: &ResponseHeader) -> Option<Duration> {
     let header = |name: &str| head.headers.get(name)?.to_str().ok();
     retry_after(header, clock::unix_millis())
 }
 
-/// Adapts the head to the body, which is always JSON now. The content type of a native body stays if it is JSON already.
+/// Adapts the head to the body that the client gets, which is always uncompressed JSON. Retains the content type of the
+/// provider's own body (`is_native`) if that type is JSON.
 fn describe(head: &mut ResponseHeader, length: usize, is_native: bool) -> Result<()> {
     head.set_version(Version::HTTP_11);
     head.remove_header(&header::CONTENT_ENCODING);

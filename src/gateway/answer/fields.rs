@@ -1,4 +1,4 @@
-//! The header fields of an answer: those of the provider that reach the client, and those that weir adds.
+//! The header fields of an answer: removes the provider's fields that the client must not get, and adds weir's.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use pingora::{Error, ErrorType, Result, http::ResponseHeader};
@@ -14,11 +14,11 @@ use crate::{
     gateway::{forward::Forward, reply::REQUEST_ID},
 };
 
-/// Removes the fields that must not reach the client, and adds the request ids and the key's quota.
+/// Removes the fields that must not reach the client, and adds the request ids and the quota of the client's key.
 pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     strip(forward, head);
     add_spend_limit(forward, head)?;
-    // Replaces the provider's reason phrase by the standard one.
+    // Replaces the provider's reason phrase by the standard one for the status.
     head.set_reason_phrase(None)?;
     let request_id = HeaderValue::from_str(&forward.ticket.request_id)
         .map_err(|_| Error::explain(ErrorType::InternalError, "the request id is not a header value"))?;
@@ -30,11 +30,11 @@ pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> 
     Ok(())
 }
 
-/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), its front end and the operator's account there, and
-/// headers that repeat the credential.
+/// Removes headers about the provider's connection (RFC 9110 section 7.6.1), about the provider's front end and the operator's
+/// account at the provider, and headers that contain the credential.
 fn strip(forward: &Forward, head: &mut ResponseHeader) {
     let credential = forward.attempts.secret();
-    // An error may quote the credential partly masked; any other answer could only contain it in full.
+    // An error may quote the credential with some characters masked. Any other answer could only contain the complete credential.
     let is_error = head.status.as_u16() >= 400;
     let tells = |value: &[u8]| match is_error {
         true => redact(value, credential).is_some(),
@@ -55,7 +55,7 @@ fn strip(forward: &Forward, head: &mut ResponseHeader) {
     }
 }
 
-/// Whether a header is about the provider's connection or front end, which is not for the client.
+/// Whether a header describes the provider's connection or front end, which does not concern the client.
 fn is_about_connection(name: &HeaderName) -> bool {
     match *name {
         header::ALT_SVC
@@ -74,7 +74,7 @@ fn is_about_connection(name: &HeaderName) -> bool {
     }
 }
 
-/// Whether the head's `Connection` names a header other than those of the framing, which always stay.
+/// Whether the head's `Connection` header names this header. Returns false for the headers of the framing, which always stay.
 fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
     let values = headers.get_all(header::CONNECTION).iter();
     let mut names = values
@@ -85,7 +85,7 @@ fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
         && *name != header::CONTENT_LENGTH
 }
 
-/// Whether a head announces that no body follows.
+/// Whether a head announces that the answer has no body.
 pub(crate) fn announces_no_body(head: &ResponseHeader) -> bool {
     let length = head.headers.get(header::CONTENT_LENGTH);
     let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
@@ -93,20 +93,21 @@ pub(crate) fn announces_no_body(head: &ResponseHeader) -> bool {
         || !is_chunked && length.is_some_and(|length| length.as_bytes().iter().all(|digit| *digit == b'0'))
 }
 
-/// Keeps interim heads (RFC 9110 section 15.2) from this client. They concern the provider only, and once any head has reached
-/// the client no further attempt can follow. Over HTTP/2 Pingora sends none anyway.
+/// Keeps Pingora from sending the provider's interim heads (RFC 9110 section 15.2) to this client. Such heads concern weir only,
+/// and no further attempt can follow once any head has reached the client. Over HTTP/2 Pingora sends none anyway.
 pub(crate) fn suppress_interim_heads(session: &mut Session) {
     session.set_ignore_info_resp(true);
 }
 
-/// An empty interim head that replaces a head which the client must not get yet (see [`suppress_interim_heads`]). Not 100, which would
-/// reach a client that expects one.
+/// Builds an empty interim head for Pingora, in place of a head that the client must not get yet (see
+/// [`suppress_interim_heads`]). Its status is not 100, because a client that expects `100 Continue` would get it.
 pub(crate) fn interim_head() -> Result<ResponseHeader> {
     ResponseHeader::build(StatusCode::EARLY_HINTS, Some(0))
 }
 
-/// Adds headers that tell a Messages client about its key's quota, in place of the provider's about the operator's account. Only
-/// for successes and keys with a quota: an error keeps the provider's headers, which say when to try again.
+/// Adds headers that inform a Messages client about its key's quota, in place of the provider's headers about the operator's
+/// account. Applies only to successes and to keys with a quota. An error keeps the provider's headers, because they say when to
+/// try again.
 pub(crate) fn add_spend_limit(forward: &Forward, head: &mut ResponseHeader) -> Result<()> {
     let Some(standing) = forward.ticket.quota() else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Chooses where each attempt of a request goes, and whether another attempt follows a failure. The candidates are
+//! Chooses the endpoint of each attempt of a request, and decides whether another attempt follows a failure. The candidates are
 //! fixed at admission; the pools (circuits, credentials, backends, retry budgets) decide among them.
 
 mod visit;
@@ -22,42 +22,41 @@ use crate::{
     },
 };
 
-/// The most attempts of one request, over all providers.
+/// The maximum number of attempts of one request, at all providers together.
 pub(crate) const ATTEMPTS_MAX: usize = 12;
 
-/// The pause before connecting to the same address again: long enough for a provider's front end to come back, too short to be
-/// noticed.
+/// The pause before weir connects to the same address again: long enough for a provider's front end to restart, too short for
+/// users to notice.
 const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The attempts of one request: the current endpoint, the ones still to try, and the reason and pause for the next
-/// attempt.
+/// The attempts of one request: the current endpoint, the endpoints that remain, and the reason and pause of the next attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptPlan {
     hints: RoutingHints,
     route: Arc<Route>,
     /// The current endpoint.
     visit: EndpointVisit,
-    /// The index of the current endpoint in the route.
+    /// The route index of the current endpoint.
     index: usize,
-    /// The indexes of endpoints not asked yet, in order of preference.
+    /// The route indexes of the endpoints that have not been tried, in order of preference.
     others: SmallVec<[usize; 4]>,
-    /// Attempts begun so far.
+    /// The number of attempts that have begun.
     made: usize,
     pause: Duration,
     reason: Option<&'static str>,
-    /// The connection that the next attempt may use.
+    /// The kind of connection that the next attempt is allowed to use.
     connection: ConnectionChoice,
 }
 
-/// A connection that an attempt may use.
+/// The kind of connection that an attempt is allowed to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ConnectionChoice {
-    /// One of the pool, or a new one.
+    /// A connection from the pool, or a new one.
     #[default]
     Any,
-    /// A new one.
+    /// A new connection only.
     New,
-    /// A new one, over HTTP/1.1.
+    /// A new connection only, over HTTP/1.1.
     NewOverHttp1,
 }
 
@@ -66,28 +65,29 @@ pub(crate) enum ConnectionChoice {
 pub(crate) struct AnswerOutcome {
     /// The provider's HTTP status.
     pub status: u16,
-    /// The answer refuses the credential.
+    /// Whether the provider refuses the credential.
     pub refused: bool,
-    /// The pause that the provider asks for (`Retry-After` or its protocol's own field).
+    /// The pause that the provider asks for (`Retry-After` or its protocol's own field); `None` if it asks for none.
     pub asked_pause: Option<Duration>,
-    /// The body can be sent again.
+    /// Whether the request's body can be sent again.
     pub can_resend: bool,
-    /// The answer is a success that never began. That is a failure, whatever the provider's file says about the status.
+    /// Whether the answer is a success that contains no answer. That is a failure, whatever the provider's file says about the
+    /// status.
     pub never_began: bool,
 }
 
 impl AnswerOutcome {
-    /// Whether the request may be repeated at a provider with these rules.
+    /// Whether the retry rules of a provider's file allow the request to be repeated after this answer.
     fn is_retried(&self, policy: &RetryPolicy) -> bool {
         self.never_began || policy.is_retryable(self.status)
     }
 }
 
 impl AttemptPlan {
-    /// Starts with the first endpoint whose circuit admits the request and whose provider has a usable credential, or else with
-    /// the endpoint that is usable soonest. A request bound to state at a provider starts with the provider that holds it.
-    /// `probing` says whether the request may serve as a probe. Returns `None` if a provider has no credentials, which no route
-    /// contains.
+    /// Chooses the first endpoint: the first of the route whose circuit admits the request and whose provider has a usable
+    /// credential, or else the endpoint that becomes usable soonest. A request bound to state at a provider starts with the
+    /// provider that holds the state. `probing` says whether the request is allowed to be a probe, and `dice` is a random number
+    /// in 0..1. Returns `None` if a provider has no credentials; no route contains such a provider.
     pub(crate) fn begin(
         route: &Arc<Route>,
         session: Option<SessionHint>,
@@ -128,7 +128,7 @@ impl AttemptPlan {
         self.index
     }
 
-    /// Whether the file of the current provider, or of one that may follow, edits bodies.
+    /// Whether the file of the current provider, or of a provider that may follow, edits bodies.
     pub(crate) fn has_edits(&self) -> bool {
         let has_some = |endpoint: &Endpoint| !endpoint.provider.body.is_empty();
         has_some(self.endpoint()) || self.others().any(|(_, other)| has_some(other))
@@ -139,33 +139,33 @@ impl AttemptPlan {
         self.visit.credential()
     }
 
-    /// The current credential's secret.
+    /// The secret of the current credential.
     pub(crate) fn secret(&self) -> &str {
         self.credential().credential.secret.expose()
     }
 
-    /// The provider state that the request continues.
+    /// The provider state that the request continues; `None` if it continues none.
     pub(crate) fn state(&self) -> Option<StateKey> {
         self.hints.session.as_ref().and_then(SessionHint::state)
     }
 
-    /// The backend of the running attempt, once it has been chosen.
+    /// The backend of the running attempt; `None` before it is chosen.
     pub(crate) fn backend(&self) -> Option<&ProviderBackend> {
         self.visit.backend()
     }
 
-    /// Takes the pause before the next attempt; zero if there is none.
+    /// Takes the pause before the next attempt; zero if the attempt can begin at once.
     pub(crate) fn take_pause(&mut self) -> Duration {
         std::mem::take(&mut self.pause)
     }
 
-    /// Takes the metric label of the reason for the next attempt; `None` for the first attempt.
+    /// Takes the reason of the next attempt, as a metric label; `None` for the first attempt.
     pub(crate) fn take_reason(&mut self) -> Option<&'static str> {
         self.reason.take()
     }
 
-    /// Begins the next attempt and chooses its backend. Goes on to the next provider if no host of the current one is resolved.
-    /// Returns `None` if no provider is left.
+    /// Begins the next attempt and chooses its backend. Continues with the next provider if no host name of the current one is
+    /// resolved. Returns `None` if no provider remains.
     pub(crate) fn next_backend(&mut self, dice: f64, now: Instant) -> Option<&ProviderBackend> {
         self.made += 1;
         while !self.visit.next_backend(self.hints.probing, now) {
@@ -176,14 +176,14 @@ impl AttemptPlan {
         self.visit.backend()
     }
 
-    /// The attempt's connection is established and the request is about to be sent.
+    /// Records that the attempt's connection is established and the request is about to be sent.
     pub(crate) fn on_connected(&mut self) {
         self.visit.connects = 0;
         self.visit.sent = self.visit.sent.saturating_add(1);
     }
 
-    /// The connection failed. Returns whether to try again: another address of the provider, or, after `retries_max`
-    /// retries, another provider.
+    /// Handles a failed connect. Returns whether another attempt follows: at another address of the provider or, after
+    /// `retries_max` retries, at another provider.
     pub(crate) fn on_connect_failed(&mut self, retries_max: usize, dice: f64, now: Instant) -> bool {
         self.visit.on_backend_failed(now);
         self.visit.connects += 1;
@@ -199,9 +199,9 @@ impl AttemptPlan {
         may && !self.is_bound() && self.next_endpoint("connect", dice, now)
     }
 
-    /// The provider closed a pooled connection before it answered. Returns whether to send again. The next attempt then uses a
-    /// new connection, because the other pooled ones are probably closed, too. The failed attempt does not count as one of the
-    /// provider's, which has not seen the request.
+    /// Handles a connection from the pool that the provider closed before it answered. Returns whether to send the request again.
+    /// The next attempt then uses a new connection, because the others in the pool are probably closed, too. The failed attempt
+    /// does not count towards the provider's maximum of attempts, because the provider has not seen the request.
     pub(crate) fn on_stale_connection(&mut self) -> bool {
         let again = self.made < ATTEMPTS_MAX;
         if again {
@@ -212,8 +212,8 @@ impl AttemptPlan {
         again
     }
 
-    /// The provider wants the request over HTTP/1.1. Returns whether to send it again that way. As with a stale connection, the
-    /// provider has not begun to work on it.
+    /// Handles a provider that demands HTTP/1.1. Returns whether to send the request again over HTTP/1.1. As with a stale
+    /// connection, the provider has not begun to work on the request.
     pub(crate) fn on_http1_required(&mut self) -> bool {
         let again = self.on_stale_connection();
         if again {
@@ -223,20 +223,20 @@ impl AttemptPlan {
         again
     }
 
-    /// Takes the choice of connection for the next attempt.
+    /// Takes the kind of connection that the next attempt is allowed to use.
     pub(crate) fn take_connection(&mut self) -> ConnectionChoice {
         std::mem::take(&mut self.connection)
     }
 
-    /// The provider timed out, or closed the connection before an answer's head. Returns whether to go on to another provider.
-    /// The operator decides by `may`, because the silent provider may have served the request.
+    /// Handles a provider that timed out, or closed the connection before the answer's head. Returns whether to continue with
+    /// another provider. `may` is the operator's permission for that: the silent provider may have served the request.
     pub(crate) fn on_no_answer(&mut self, may: bool, dice: f64, now: Instant) -> bool {
         self.visit.on_backend_failed(now);
         self.visit.on_give_up(now);
         may && self.made < ATTEMPTS_MAX && !self.is_bound() && self.next_endpoint("unanswered", dice, now)
     }
 
-    /// The provider has answered. Updates the circuits and the credential's cooldown, and returns whether to try again.
+    /// Handles an answer: updates the circuits and the credential's cooldown. Returns whether another attempt follows.
     pub(crate) fn on_answer(&mut self, answer: &AnswerOutcome, dice: f64, now: Instant) -> bool {
         let limited = answer.status == 429;
         let failed = self.is_failure(answer);
@@ -253,7 +253,8 @@ impl AttemptPlan {
             self.visit.on_success(now);
         }
         let may = answer.can_resend && self.made < ATTEMPTS_MAX;
-        // A rate limit concerns the credential, so another one is tried before the same. Any other error may be transient.
+        // A rate limit applies to one credential, so another credential is tried before the same one. Any other error may be
+        // transient, so the same credential is tried first.
         let here = may
             && (limited && self.switch_credential(answer, dice, now)
                 || self.retry_here(answer, dice, now)
@@ -267,7 +268,7 @@ impl AttemptPlan {
         may && self.switch_provider(answer, dice, now)
     }
 
-    /// Whether the answer is a failure of the provider, rather than of the credential or the request.
+    /// Whether the answer is a failure of the provider itself, and not of the credential or the request.
     fn is_failure(&self, answer: &AnswerOutcome) -> bool {
         let is_named = answer.is_retried(&self.endpoint().provider.retry);
         !answer.refused && answer.status != 429 && (is_named || answer.status >= 500)
@@ -310,26 +311,27 @@ impl AttemptPlan {
         failed && (answer.refused || !self.is_bound()) && self.next_endpoint("provider", dice, now)
     }
 
-    /// Whether the request is bound to the credential that holds the state which it continues, as long as that is configured.
+    /// Whether only one credential can serve the request, because the provider keeps the state that the request continues.
     fn is_bound(&self) -> bool {
         self.hints.is_bound()
     }
 
-    /// Whether the current provider fails other requests, too, while another one works. If so, it is not retried.
+    /// Whether other requests fail at the current provider, too, while another provider works. If so, this request is not retried
+    /// here.
     fn should_go_elsewhere(&self, dice: f64, now: Instant) -> bool {
         let asking = self.hints.context(dice, now);
         let works = |(_, endpoint): (usize, &Arc<Endpoint>)| ProviderAccess::is_open(endpoint, asking);
         !self.is_bound() && self.visit.is_doubtful(now) && self.others().any(works)
     }
 
-    /// The endpoints not asked yet, with their indexes in the route.
+    /// Returns the endpoints that have not been tried, with their route indexes.
     fn others(&self) -> impl Iterator<Item = (usize, &Arc<Endpoint>)> {
         let others = self.others.iter();
         others.filter_map(|index| Some((*index, self.endpoint_at(*index)?)))
     }
 
-    /// Goes on to another provider. An attempt at a working provider costs nothing; one at a failing provider needs its retry
-    /// budget, so that many failing requests do not overload it.
+    /// Continues with another provider. Returns false if none can be used. An attempt at a working provider is free. An attempt
+    /// at a failing provider needs a retry from its retry budget, so that many failing requests do not overload it.
     fn next_endpoint(&mut self, reason: &'static str, dice: f64, now: Instant) -> bool {
         let asking = self.hints.context(dice, now);
         let works = |(index, endpoint): (usize, &Arc<Endpoint>)| {
@@ -359,7 +361,7 @@ impl AttemptPlan {
     }
 }
 
-/// The index of the endpoint to begin with, and the access to it.
+/// Chooses the first endpoint. Returns the endpoint's route index and the access to it.
 fn first_access(endpoints: &[Arc<Endpoint>], asking: RoutingContext<'_>) -> Option<(usize, ProviderAccess)> {
     if asking.hints.is_bound() {
         let has_awake =

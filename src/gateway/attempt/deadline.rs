@@ -1,13 +1,13 @@
 //! Time limits on a provider's answer.
 //!
-//! Pingora has one timeout per read and none for the whole answer. weir has three: to the first byte, between two bytes, and in
-//! total; an error answer has a limit of its own from its head on. Every upstream connection therefore keeps a second handle on
-//! its socket. When a limit has passed the socket is shut down, which ends the attempt with an error that [`Deadline::fate`]
-//! explains. The same happens to a detached answer that has run for too long ([`Presence::due`]), and to all attempts when the
-//! drain ends ([`Drain::expired`]).
+//! Pingora has a timeout for each read, but none for the complete answer. weir limits the time to the first byte, the time
+//! between two bytes, and the total time. The body of an error answer has another limit, which begins with its head. To enforce
+//! the limits, weir keeps a second handle on the socket of every connection to a provider. When a limit has passed, weir shuts
+//! the socket down. That ends the attempt with an error, whose reason [`Deadline::fate`] returns. The same happens to a detached
+//! answer that has run for too long ([`Presence::due`]), and to all attempts when the drain ends ([`Drain::expired`]).
 //!
-//! One task checks the deadlines of all attempts ([`Deadlines::run`]). It wakes up at the earliest time at which a limit can
-//! have passed, not when an attempt begins, gets a byte or ends, so it costs a request next to nothing.
+//! One task checks the deadlines of all attempts ([`Deadlines::run`]). It sleeps until the earliest time at which a limit can
+//! have passed. Bytes and ends of answers do not wake it, so a request costs next to nothing.
 
 use std::{
     net::{Shutdown, TcpStream as SocketHandle},
@@ -31,27 +31,27 @@ use crate::{
     gateway::{drain::Drain, presence::Presence},
 };
 
-/// The minimum interval between two checks of all attempts: a limit is enforced at most this late.
+/// The minimum interval between two checks of all attempts, which is also the longest delay until a limit is enforced.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
-/// The number of lists that running attempts are spread over, so that threads seldom wait for each other.
+/// The number of lists over which running attempts are spread, so that threads seldom wait for each other.
 const LISTS: usize = 16;
 
 /// The time limits of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptLimits {
-    /// From the request's last byte to the answer's first.
+    /// The maximum time from the request's last byte to the answer's first byte.
     pub first_byte: Duration,
-    /// Between two reads of the answer.
+    /// The maximum time between two reads of the answer.
     pub idle: Duration,
-    /// From the start of the attempt to the answer's last byte.
+    /// The maximum time from the start of the attempt to the answer's last byte.
     pub total: Duration,
-    /// From the head of an error answer to its last byte.
+    /// The maximum time from the head of an error answer to its last byte.
     pub error_body: Duration,
 }
 
-/// Adds a digest with a second handle on the socket. Pingora attaches application data to a connection only as a part of a
-/// CONNECT response, so the digest has an empty one.
+/// Duplicates a socket's handle. Returns the socket, and a digest that contains the second handle. Pingora attaches application
+/// data to a connection only as a part of a CONNECT response, so the digest contains an empty response, too.
 pub(crate) fn with_handle(socket: TcpStream) -> Result<(TcpStream, ProxyDigest)> {
     let (socket, handle) = duplicate(socket).or_err(ErrorType::SocketError, "keeping a handle on the socket")?;
     let empty = pingora::http::ResponseHeader::build(200, Some(0))?;
@@ -65,26 +65,27 @@ fn duplicate(socket: TcpStream) -> std::io::Result<(TcpStream, SocketHandle)> {
     Ok((TcpStream::from_std(socket)?, handle))
 }
 
-/// The second handle of the connection that Pingora chose for an attempt, new or from its pool.
+/// Returns the second handle on the connection that Pingora chose for an attempt, whether new or from the pool; `None` if the
+/// connection has none.
 pub(crate) fn socket_handle(digest: Option<&Digest>) -> Option<Arc<SocketHandle>> {
     let data = digest?.proxy_digest.as_ref()?.user_data.as_ref()?;
     data.downcast_ref::<Arc<SocketHandle>>().cloned()
 }
 
-/// Whether and why a deadline has ended its attempt.
+/// Whether a deadline has ended its attempt, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fate {
     /// The deadline has not ended the attempt.
     Running = 0,
-    /// A time limit has passed.
+    /// A time limit has passed, which has ended the attempt.
     Expired = 1,
-    /// The drain has ended.
+    /// The drain has ended, which has ended the attempt.
     Stopped = 2,
 }
 
 impl Fate {
-    /// Why the answer breaks off; `None` if the deadline has not ended it.
+    /// Returns the reason for which the answer breaks off; `None` if the deadline has not ended the attempt.
     pub(crate) fn break_reason(self) -> Option<Break> {
         match self {
             Self::Running => None,
@@ -105,15 +106,15 @@ struct DeadlineLists {
     /// The running attempts.
     lists: [Mutex<Vec<Arc<DeadlineState>>>; LISTS],
     began: Instant,
-    /// The next check, in milliseconds after `began`; `u64::MAX` while nothing runs.
+    /// The time of the next check, in milliseconds after `began`; `u64::MAX` while no attempt runs.
     next_ms: AtomicU64,
-    /// `next_ms` has become earlier.
+    /// Notified when `next_ms` has become earlier.
     sooner: Notify,
-    /// Tells when the drain ends.
+    /// Reports the end of the drain.
     drain: Drain,
 }
 
-/// The deadline of one attempt, which ends when dropped.
+/// The deadline of one attempt. Dropping it ends the time limits.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     state: Arc<DeadlineState>,
@@ -125,19 +126,19 @@ struct DeadlineState {
     handle: Arc<SocketHandle>,
     started: Instant,
     limits: AttemptLimits,
-    /// Adds a limit once the client has disconnected.
+    /// Tracks the client, and adds a time limit once it has disconnected; `None` if the request ends with its client.
     presence: Option<Arc<Presence>>,
-    /// Milliseconds after `started` at which the last byte passed; 0 before the first.
+    /// The time of the answer's most recent byte, in milliseconds after `started`; 0 before the first byte.
     last_byte_ms: AtomicU64,
-    /// Milliseconds after `started` at which the head of an error answer came; 0 if none did.
+    /// The time at which the head of an error answer arrived, in milliseconds after `started`; 0 if none has.
     error_head_ms: AtomicU64,
     fate: AtomicU8,
-    /// The index in its list, changed only while the list is locked.
+    /// The index of this attempt in its list. It changes only while the list is locked.
     index: AtomicUsize,
 }
 
 impl Deadlines {
-    /// No deadlines yet. All attempts are stopped when `drain` ends.
+    /// Creates an empty set of deadlines. All attempts are stopped when `drain` ends.
     pub(crate) fn new(drain: Drain) -> Self {
         Self {
             shared: Arc::new(DeadlineLists {
@@ -150,7 +151,7 @@ impl Deadlines {
         }
     }
 
-    /// Begins the deadline of an attempt: `handle` is shut down when a limit passes, including that of `presence`, or when the
+    /// Begins the deadline of an attempt. `handle` is shut down when a limit passes, including the one of `presence`, or when the
     /// drain ends.
     pub(crate) fn begin(
         &self,
@@ -179,7 +180,7 @@ impl Deadlines {
         Deadline { state, shared }
     }
 
-    /// Ends attempts whose limits pass, and all of them when the drain ends.
+    /// Ends each attempt when one of its limits passes, and all attempts when the drain ends.
     pub(crate) async fn run(self) {
         let mut out_of_time = std::pin::pin!(self.shared.drain.expired());
         let mut earliest = self.shared.began;
@@ -197,7 +198,7 @@ impl Deadlines {
 }
 
 impl DeadlineLists {
-    /// The list of an attempt, chosen by its address.
+    /// Returns the list to which an attempt belongs, chosen by the attempt's memory address.
     fn list(&self, state: &Arc<DeadlineState>) -> Option<&Mutex<Vec<Arc<DeadlineState>>>> {
         self.lists
             .get(Arc::as_ptr(state).addr() / size_of::<DeadlineState>() % LISTS)
@@ -231,7 +232,7 @@ impl DeadlineLists {
 
     /// Ends the attempts whose limits have passed, and schedules the next check.
     fn check(&self, now: Instant) {
-        // Before the lists are read: an attempt that is added later schedules a check of its own.
+        // Reset before the lists are read, because an attempt that is added later schedules a check of its own.
         self.next_ms.store(u64::MAX, Ordering::SeqCst);
         let mut next: Option<Instant> = None;
         self.for_each(|state| {
@@ -249,26 +250,26 @@ impl DeadlineLists {
         }
     }
 
-    /// Schedules a check for `time` at the latest.
+    /// Makes sure that a check happens at `time` at the latest.
     fn check_by(&self, time: Instant) {
         if self.advance(time) {
             self.sooner.notify_one();
         }
     }
 
-    /// Moves the next check forward to `time`. Returns false if it was not later than that.
+    /// Moves the next check forward to `time`. Returns false if the next check was due by then anyway.
     fn advance(&self, time: Instant) -> bool {
         let since = time.saturating_duration_since(self.began).as_millis();
         let millis = u64::try_from(since).unwrap_or(u64::MAX);
         millis < self.next_ms.load(Ordering::SeqCst) && millis < self.next_ms.fetch_min(millis, Ordering::SeqCst)
     }
 
-    /// Returns when the next check is due, but not before `earliest`.
+    /// Waits until the next check is due, but at least until `earliest`.
     async fn due(&self, earliest: Instant) {
         loop {
             let next = match self.next_ms.load(Ordering::SeqCst) {
                 u64::MAX => None,
-                // Rounded up, because a limit passes within that millisecond.
+                // Rounded up, because a limit passes at some time within that millisecond.
                 millis => Some(self.began + Duration::from_millis(millis + 1)),
             };
             let passed = async {
@@ -286,24 +287,24 @@ impl DeadlineLists {
 }
 
 impl Deadline {
-    /// Bytes of the answer have arrived: restarts the idle limit.
+    /// Records that bytes of the answer have arrived, which restarts the idle limit.
     pub(crate) fn on_byte(&self, now: Instant) {
         let millis = self.state.millis(now);
         self.state.last_byte_ms.store(millis, Ordering::Release);
     }
 
-    /// The head of an error answer has arrived: starts the limit of its body.
+    /// Records that the head of an error answer has arrived, which starts the limit of the answer's body.
     pub(crate) fn on_error_head(&self, now: Instant) {
         let millis = self.state.millis(now);
         self.state.error_head_ms.store(millis, Ordering::Release);
     }
 
-    /// Time since the attempt's connection was established.
+    /// Returns the time since the attempt's connection was established.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.state.started)
     }
 
-    /// Whether and why the deadline has ended the attempt.
+    /// Returns whether the deadline has ended the attempt, and why.
     pub(crate) fn fate(&self) -> Fate {
         self.state.fate()
     }
@@ -316,7 +317,7 @@ impl Drop for Deadline {
 }
 
 impl DeadlineState {
-    /// Milliseconds since the start; at least 1.
+    /// Returns the time since the attempt's start in milliseconds; at least 1.
     fn millis(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.started).as_millis();
         u64::try_from(since).unwrap_or(u64::MAX).max(1)
@@ -330,7 +331,7 @@ impl DeadlineState {
         }
     }
 
-    /// Ends the attempt, unless it has been ended.
+    /// Ends the attempt, unless it has ended already.
     fn end(&self, fate: Fate) {
         let running = Fate::Running as u8;
         let ended = self
@@ -342,7 +343,7 @@ impl DeadlineState {
         }
     }
 
-    /// When the next limit passes.
+    /// Returns the time at which the next limit passes.
     fn due(&self) -> Instant {
         let next = match self.last_byte_ms.load(Ordering::Acquire) {
             0 => self.limits.first_byte,
@@ -357,8 +358,8 @@ impl DeadlineState {
         unattended.map_or(due, |unattended| unattended.min(due))
     }
 
-    /// When to check this attempt again. The first byte, an error's head and the client's disconnect can move the deadline
-    /// forward, but no further than to the end of the limit that would begin if they happened now.
+    /// Returns when to check this attempt again. The first byte, the head of an error and a disconnect of the client can bring
+    /// the deadline forward. They cannot bring it to a time before the end of the limit that would begin if they happened now.
     fn next_check(&self, now: Instant) -> Instant {
         let finish = self
             .presence

@@ -1,12 +1,12 @@
-//! The one loop that decodes a coded stream while its pieces arrive, for request bodies, answers and error answers. Decodes a
-//! compressed answer for the observer; the client gets the compressed bytes unchanged.
+//! Decodes a compressed stream while its pieces arrive. Request bodies, answers and error answers all use the loop of
+//! [`Decoding`]. [`AnswerDecoder`] decodes a compressed answer for the observer; the client gets the compressed bytes unchanged.
 
 use crate::gateway::coding::{Coding, CodingBroken, Decoder};
 
-/// The size of the buffer for decoded parts, which is allocated once per stream.
+/// The size in bytes of the buffer for decoded parts, which is allocated once per stream.
 pub(crate) const PART_BYTES: usize = 16 * 1024;
 
-/// Why a stream cannot be decoded further. Its [`Decoding`] must not be used again.
+/// The reason why a stream cannot be decoded further. Its [`Decoding`] must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodingError {
     /// The bytes do not follow their coding, or bytes follow the end of the stream.
@@ -17,28 +17,28 @@ pub enum DecodingError {
     TooLarge,
 }
 
-/// What may follow the end of a compressed stream.
+/// The data that is allowed after the end of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// Nothing.
+    /// No data.
     Nothing,
-    /// Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1), in the codings that have them.
+    /// Another member (RFC 1952 section 2.2) or frame (RFC 8878 section 3.1), if the coding has them.
     Member,
 }
 
-/// A coded stream being decoded.
+/// A compressed stream that is being decoded.
 #[derive(Debug)]
 pub struct Decoding {
     coding: Coding,
     following: Following,
     decoder: Decoder,
     output: Box<[u8]>,
-    /// How many more bytes the limit allows.
+    /// The number of further decoded bytes that the limit allows.
     left: usize,
 }
 
 impl Decoding {
-    /// Starts a stream. Returns at most `bytes_max` decoded bytes of it.
+    /// Starts to decode a stream. Returns at most `bytes_max` decoded bytes of it.
     ///
     /// # Errors
     /// Fails if the decoder's state cannot be allocated.
@@ -52,15 +52,16 @@ impl Decoding {
         })
     }
 
-    /// Sets the number of further decoded bytes to `bytes_max`.
+    /// Sets the maximum number of further decoded bytes.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
         self.left = bytes_max;
     }
 
-    /// Decodes the next part of `piece`, which is shortened by the bytes read. `None` if all of it is decoded.
+    /// Decodes the next part of `piece`, and removes the bytes that have been read from `piece`. Returns the decoded bytes;
+    /// `None` once all of `piece` is decoded.
     ///
     /// # Errors
-    /// A [`DecodingError`], if the bytes do not follow the coding or become too many.
+    /// A [`DecodingError`], if the bytes do not follow the coding or the decoded bytes exceed the limit.
     pub fn next(&mut self, piece: &mut &[u8]) -> Result<Option<&[u8]>, DecodingError> {
         loop {
             if self.decoder.has_ended() {
@@ -74,7 +75,8 @@ impl Decoding {
                     }
                 };
             }
-            // One byte more than allowed distinguishes a stream that is too large from one that just fits.
+            // The buffer takes one byte more than the limit allows, which distinguishes a stream that is too large from one that
+            // just fits.
             let room = self.left.saturating_add(1).min(PART_BYTES);
             let output = self.output.get_mut(..room).unwrap_or_default();
             let step = self.decoder.step(piece, output)?;
@@ -95,19 +97,19 @@ impl Decoding {
     }
 }
 
-/// The most decoded bytes of one piece. Decoding runs in a hook that cannot wait; a real piece is about 16 KiB and
-/// compresses perhaps twenty-fold.
+/// The maximum number of decoded bytes of one piece. The hook that decodes cannot wait. A real piece has about 16 KiB, and its
+/// text is perhaps twenty times as long.
 const PIECE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Decodes an answer as it passes and gives the text to the observer.
+/// Decodes an answer as it passes to the client, and gives the text to the observer.
 #[derive(Debug)]
 pub(crate) struct AnswerDecoder {
-    /// `None` once decoding has failed or a piece has exceeded [`PIECE_BYTES_MAX`].
+    /// The stream being decoded; `None` once decoding has failed or a piece has exceeded [`PIECE_BYTES_MAX`].
     decoding: Option<Decoding>,
 }
 
 impl AnswerDecoder {
-    /// A decoder at the start of an answer.
+    /// Creates a decoder at the start of an answer.
     pub(crate) fn new(coding: Coding) -> Self {
         Self {
             decoding: Decoding::new(coding, Following::Member, PIECE_BYTES_MAX).ok(),
@@ -119,7 +121,7 @@ impl AnswerDecoder {
         self.decoding.is_some()
     }
 
-    /// Decodes a piece and passes the text to `observe` in parts.
+    /// Decodes a piece and passes the decoded text to `observe` in parts.
     pub(crate) fn push(&mut self, piece: &[u8], mut observe: impl FnMut(&[u8])) {
         let Some(decoding) = &mut self.decoding else { return };
         decoding.set_bytes_max(PIECE_BYTES_MAX);

@@ -1,5 +1,5 @@
-//! `GET /web/v1/me`: the usage and limits of a key, for its holder. Also answered for a key without funds and for an expired one,
-//! but not for a revoked one.
+//! `GET /web/v1/me`: reports a key's usage and limits to the client that has the key. The report is available for a key without
+//! funds and for an expired key, but not for a revoked one.
 
 use std::{
     fmt,
@@ -32,22 +32,22 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// The default of the `days` parameter.
+/// The default of the query parameter `days`.
 const DAYS_DEFAULT: i64 = 30;
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// The default of the `rows` parameter.
+/// The default of the query parameter `rows`.
 const ROWS_DEFAULT: usize = 10;
-/// The maximum of the `rows` parameter.
+/// The maximum of the query parameter `rows`.
 const ROWS_MAX: usize = 100;
 
-/// Reads the last rows of keys.
+/// Reads the most recent consumption rows of keys.
 #[async_trait]
 pub(crate) trait LastRows: Send + Sync {
-    /// At most `limit` rows of a key, newest first, in the form of the consumption log; `None` if they cannot be read.
+    /// Returns at most `limit` rows of a key, newest first, in the form of the consumption log; `None` if they cannot be read.
     async fn read(&self, key: &KeyRecord, limit: usize) -> Option<Value>;
 }
 
-/// Answers requests for a key's own usage.
+/// Answers requests for the usage of the client's own key.
 pub(crate) struct OwnUsage {
     ledger: Arc<dyn LedgerStore>,
     rows: Arc<dyn LastRows>,
@@ -65,7 +65,8 @@ impl fmt::Debug for OwnUsage {
 }
 
 impl OwnUsage {
-    /// Answers from `ledger` and `rows`. Clients reach the gateway at `site`; `start` is a time before the first request.
+    /// Creates the service, which reads `ledger` and `rows`. Clients reach the gateway at `site`; `start` is a time before the
+    /// first request.
     pub(crate) fn new(
         ledger: Arc<dyn LedgerStore>,
         rows: Arc<dyn LastRows>,
@@ -81,7 +82,7 @@ impl OwnUsage {
         }
     }
 
-    /// Counts a request of an address, whatever its key.
+    /// Counts a request from this address against the address's rate limit, whatever its key.
     ///
     /// # Errors
     /// The address has sent too many requests.
@@ -90,7 +91,7 @@ impl OwnUsage {
         admitted.map_err(|wait: Duration| Refusal::OwnUsageLimited { wait })
     }
 
-    /// The key's spending.
+    /// Reads the key's spending from the ledger.
     ///
     /// # Errors
     /// The store does not answer.
@@ -99,8 +100,8 @@ impl OwnUsage {
         spend.map_err(|error| unavailable(&error))
     }
 
-    /// The answer for the holder of this key. `is_off` says whether a provider is switched off, `now_ms` is the store's time, and
-    /// `base` the address at which the holder reaches the gateway, if known.
+    /// Builds the report for the client with this key. `is_off` says whether a provider is switched off, and `now_ms` is the
+    /// store's time in Unix milliseconds. `base` is the address at which the client reaches the gateway, `None` if it is unknown.
     ///
     /// # Errors
     /// A parameter of the query is out of range, or the store does not answer.
@@ -146,23 +147,23 @@ impl OwnUsage {
     }
 }
 
-/// The refusal of a failed call to the store.
+/// Returns the refusal for a failed call to the store, and logs the error.
 fn unavailable(error: &StoreError) -> Refusal {
     tracing::warn!(%error, "cannot read the usage of a key from the store");
     Refusal::StoreUnavailable
 }
 
-/// `days=N` of the query.
+/// Reads the query parameter `days`.
 fn days(query: Option<&str>) -> Result<i64, Refusal> {
     number(query, "days", DAYS_DEFAULT, 1..=i64::from(RETENTION_DAYS))
 }
 
-/// `rows=N` of the query.
+/// Reads the query parameter `rows`.
 fn rows(query: Option<&str>) -> Result<usize, Refusal> {
     number(query, "rows", ROWS_DEFAULT, 0..=ROWS_MAX)
 }
 
-/// The value of the last parameter with this name, which must be within `of`.
+/// Reads the last query parameter with this name, which must be within `of`. Returns `default` if the query has none.
 fn number<N: FromStr + PartialOrd + fmt::Display>(
     query: Option<&str>,
     name: &str,
@@ -178,11 +179,11 @@ fn number<N: FromStr + PartialOrd + fmt::Display>(
     };
     let number = text.parse().ok().filter(|number| of.contains(number));
     number.ok_or_else(|| Refusal::QueryInvalid {
-        reason: format!("`{name}` is a whole number from {} to {}", of.start(), of.end()),
+        reason: format!("`{name}` must be a whole number from {} to {}", of.start(), of.end()),
     })
 }
 
-/// The key's terms, spending and remaining quota.
+/// Renders the key's terms, spending and remaining quota as JSON.
 fn key_state(key: &KeyRecord, spend: &KeySpend, now_ms: i64) -> Value {
     let terms = &key.terms;
     let of_period = match terms.reset {
@@ -232,7 +233,7 @@ fn usd(amount: NanoUsd) -> String {
     amount.to_string()
 }
 
-/// The models that the key may use now, in any protocol.
+/// Returns the names of the models that the key can use now, in any protocol.
 fn models(key: &KeyRecord, catalogue: &Catalogue, is_off: impl Fn(&str) -> bool) -> Vec<String> {
     let is_served = |model: &Model| {
         let mut on = model.providers.iter().filter(|provider| provider.is_on());

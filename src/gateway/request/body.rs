@@ -1,4 +1,4 @@
-//! A request's body in memory, as long as an attempt may need it, and the resources that all bodies share.
+//! A request's body, which stays in memory as long as an attempt may need it, and the resources that all bodies share.
 
 use bytes::Bytes;
 
@@ -21,39 +21,39 @@ use crate::{
     providers::pools::Probing,
 };
 
-/// A body in memory, with its share of the process-wide budget.
+/// A request's body in memory, with its share of the process-wide budget.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     /// The body to send: decoded, and edited for the current provider.
     pub bytes: Bytes,
-    /// The body before any edit, kept while another provider may need it.
+    /// The body before any edit; `None` unless another provider may need it.
     original: Option<Bytes>,
-    /// The index in the route of the endpoint that the body was edited for.
+    /// The route index of the endpoint for which the body has been edited; `None` before the first edit.
     edited_for: Option<usize>,
-    /// How the body's end is delimited.
+    /// The way in which the body's end is delimited.
     pub form: BodyFraming,
-    /// Bytes received from the client, before decoding and edits.
+    /// The number of bytes received from the client, before decoding and edits.
     pub received: usize,
-    /// The content coding that the body arrived in.
+    /// The content coding in which the body arrived; `None` if it was uncompressed.
     coding: Option<Coding>,
-    /// The body's share of the budget; returned on drop.
+    /// The body's share of the process-wide memory budget; returned on drop.
     lease: BodyReservation,
 }
 
-/// How the end of the body is delimited.
+/// The way in which the end of a body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFraming {
-    /// By a declared length. All of it has been read.
+    /// A declared length delimits the body. All of the body has been read.
     Sized,
-    /// By the framing. The JSON value is complete, but the end of the body may not have arrived.
+    /// The framing of HTTP delimits the body. The JSON value is complete, but the end of the body may not have arrived yet.
     Open,
 }
 
-/// The size of Pingora's replay buffer (`BODY_BUF_LIMIT` in its source).
+/// The size of Pingora's replay buffer in bytes (`BODY_BUF_LIMIT` in Pingora's source).
 pub(super) const REPLAY_BYTES_MAX: usize = 64 * 1024;
 
 impl RequestBody {
-    /// A body as the client sent it, decoded.
+    /// Creates a body of the client's bytes, already decoded.
     pub(crate) fn new(
         bytes: Bytes,
         form: BodyFraming,
@@ -72,13 +72,14 @@ impl RequestBody {
         }
     }
 
-    /// Keeps the body as the client sent it, for the edits of a further provider.
+    /// Stores a copy of the body as the client sent it, for the edits of another provider.
     pub(crate) fn keep_original(&mut self) {
         self.original = Some(self.bytes.clone());
     }
 
-    /// Applies a provider's edits to the client's body, unless it has them. `endpoint` is the index of the provider's endpoint in
-    /// the route. The edited copy counts in the budget, in addition to the original if that is kept for a further provider.
+    /// Applies a provider's edits to the client's body, unless that has been done. `endpoint` is the route index of the
+    /// provider's endpoint. The edited copy counts in the memory budget, in addition to the original if that is stored for
+    /// another provider.
     pub(crate) fn edit_for(
         &mut self,
         endpoint: usize,
@@ -113,11 +114,12 @@ impl RequestBody {
 
     /// Whether the body can be sent again after it was sent once.
     pub(crate) fn can_resend(&self) -> bool {
-        // Pingora can replay up to that many bytes, and only then calls the body's hook at a further attempt.
+        // Pingora can replay at most that many bytes, and calls the body's hook at a further attempt only if it can replay them.
         self.form == BodyFraming::Sized || self.received <= REPLAY_BYTES_MAX
     }
 
-    /// Whether a request with this body may serve as a probe: only if it can be sent elsewhere when the probe fails.
+    /// Returns whether a request with this body is allowed to be a probe: only if the body can be sent elsewhere after the probe
+    /// fails.
     pub(crate) fn probing(&self) -> Probing {
         match self.can_resend() {
             true => Probing::Allowed,
@@ -125,11 +127,11 @@ impl RequestBody {
         }
     }
 
-    /// Checks bytes that follow the part of the body that was read, and drops them. Only white space may follow a JSON value, and
-    /// nothing a compressed stream.
+    /// Checks and discards bytes that follow the part of the body that has been read. Only white space can follow a JSON value,
+    /// and nothing can follow a compressed stream.
     ///
     /// # Errors
-    /// The refusal if other bytes follow, or the body becomes larger than `bytes_max`.
+    /// Returns the refusal if other bytes follow, or if the body exceeds `bytes_max`.
     pub(crate) fn accept_rest(&mut self, rest: &[u8], bytes_max: usize) -> Result<(), Refusal> {
         self.received = self.received.saturating_add(rest.len());
         match self.coding {
@@ -155,7 +157,7 @@ pub(crate) struct BodyResources {
 }
 
 impl BodyResources {
-    /// Unused resources, with the configured limits.
+    /// Creates unused resources with the configured limits.
     pub(crate) fn new(config: &GatewayConfig) -> Self {
         let limits = &config.bodies;
         let share = WorkShare::new(config.threads, limits.work_key_percent);
@@ -169,7 +171,8 @@ impl BodyResources {
         }
     }
 
-    /// An empty lease of memory for a body with this key from this address; `None` for an address that speaks for many clients.
+    /// Creates an empty lease of memory for a body that this key sends from this address. `address` is `None` if many clients
+    /// share the address.
     pub(crate) fn lease(&self, key: KeyDigest, address: Option<ClientAddress>) -> BodyReservation {
         self.budget.reservation(BodyHolder {
             key: *key.as_bytes(),
@@ -177,21 +180,21 @@ impl BodyResources {
         })
     }
 
-    /// The work on a body with this key.
+    /// Returns the limits and records of the work on a body with this key.
     pub(crate) fn work(&self, key: KeyDigest) -> KeyWork {
         self.work.for_key(key)
     }
 
-    /// The bytes in use now.
+    /// The bytes of the memory budget that are in use now.
     pub(crate) fn bytes(&self) -> u64 {
         self.budget.in_use()
     }
 }
 
-/// Reserves memory for `bytes` more of a body.
+/// Reserves memory for `bytes` more bytes of a body.
 ///
 /// # Errors
-/// The refusal for the limit that is reached.
+/// Returns the refusal for the limit that is reached.
 pub(crate) fn grow_lease(lease: &mut BodyReservation, bytes: usize) -> Result<(), Refusal> {
     lease.grow(bytes as u64).map_err(|no_room| {
         let limits = lease.limits();

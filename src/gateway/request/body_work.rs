@@ -1,10 +1,11 @@
-//! Limits the processor time that the bodies of one key take.
+//! Limits the processor time that the request bodies of one key take.
 //!
-//! The sender decides how expensive a body is: a few kilobytes of compressed data can be work for most of a second, and one
-//! megabyte of JSON a hundred times the work of another. So the time that its bodies took is a debt of the key, which decreases
-//! at the pace of the key's share. While the debt is small, the work runs on the threads that carry requests. Beyond that, and
-//! always for large bodies, it is offloaded to threads of low priority, for one body of the key at a time, when the debt allows.
-//! So all bodies of a key together take no more than its share. The smallest bodies are free.
+//! The sender decides how expensive a body is. A few kilobytes of compressed data can take most of a second to decode, and one
+//! megabyte of JSON can take a hundred times as long as another. So the time that a key's bodies took is recorded as the key's
+//! debt. The debt decreases with time, at the rate of the key's share of the processor. While the debt is small, the work on a
+//! body runs on the thread that carries the request. If the debt is higher, and always for a large body, the work is offloaded to
+//! a thread of low priority. Such work is done for one body of the key at a time, and only when the debt allows it. So all bodies
+//! of a key together take no more than the key's share. The smallest bodies are free.
 
 use std::{
     collections::HashMap,
@@ -23,37 +24,39 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The largest body that costs its key nothing: its work is a fraction of that for the rest of the request.
+/// The maximum size in bytes of a body whose work is not charged to its key. That work is a fraction of the work for the rest of
+/// the request.
 pub(crate) const FREE_BYTES_MAX: usize = 16 * 1024;
 
-/// The maximum share of one processor for the bodies of a key, in percent, whatever the number of threads.
+/// The maximum share of one processor, in percent, for the bodies of a key, whatever the number of threads.
 const PROCESSOR_PERCENT_MAX: usize = 50;
 
-/// The maximum debt at which a key's bodies are worked on.
+/// The maximum debt of a key at which work on its bodies is allowed.
 const DEBT_MAX: Duration = Duration::from_millis(100);
 
-/// The maximum number of a key's bodies that have a turn or wait for one. Further ones are refused at once.
+/// The maximum number of a key's bodies that have a turn or wait for one. Further bodies are refused at once.
 const KEY_BODIES_MAX: usize = 64;
 
-/// The longest wait for a turn.
+/// The maximum time for which a body waits for a turn.
 pub(crate) const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The shortest pause that the timer, which counts milliseconds, can keep. Shorter ones accumulate as debt.
+/// The shortest pause that the timer supports, because its resolution is a millisecond. Shorter pauses accumulate as debt.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// The minimum number of keys at which those without debt and bodies are removed.
+/// The minimum number of keys at which the entries of keys without debt and bodies are removed.
 const WORKLOADS_UNSWEPT: usize = 1024;
 
-/// A key's share of the threads.
+/// A key's share of the processor time of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkShare {
     threads: usize,
-    /// In percent of one thread.
+    /// The share, in percent of one thread.
     percent: usize,
 }
 
 impl WorkShare {
-    /// `percent` of `threads`, both at least 1; at most [`PROCESSOR_PERCENT_MAX`] of one thread.
+    /// Creates a share of `percent` percent of `threads` threads: at least 1 and at most [`PROCESSOR_PERCENT_MAX`] percent of one
+    /// thread.
     pub(crate) fn new(threads: usize, percent: usize) -> Self {
         let threads = threads.max(1);
         Self {
@@ -62,14 +65,14 @@ impl WorkShare {
         }
     }
 
-    /// The time, from the beginning of the work, until the share has paid for `worked`.
+    /// Returns the time after which the share has paid for work that took `worked`, counted from the beginning of the work.
     fn debt(self, worked: Duration) -> Duration {
         let nanos = worked.as_nanos().saturating_mul(100) / self.percent as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
-/// The work on all bodies. Clones share it.
+/// The work on the bodies of all keys. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyWork {
     shared: Arc<BodyWorkState>,
@@ -80,26 +83,27 @@ struct BodyWorkState {
     share: WorkShare,
     wait_max: Duration,
     lines: Mutex<KeyWorkloads>,
-    /// Threads of low priority, as many as carry requests.
+    /// Threads of low priority; their number is that of the threads that carry requests.
     apart: LowPriorityThreads,
 }
 
-/// The keys with bodies or debt. A debt ends by itself, so running and recently ended requests bound the number of keys.
+/// The keys that have a debt, or bodies that are worked on. A debt decreases to zero by itself, so running and recently ended
+/// requests bound the number of keys.
 #[derive(Debug, Default)]
 struct KeyWorkloads {
     by_key: HashMap<KeyDigest, KeyWorkload>,
-    /// The number of keys after the last removal of unused ones.
+    /// The number of keys after the most recent removal of unused ones.
     swept: usize,
 }
 
 /// The bodies and the debt of one key.
 #[derive(Debug)]
 struct KeyWorkload {
-    /// One permit: one body at a time.
+    /// Has one permit, so that one body of the key is worked on at a time.
     turns: Arc<Semaphore>,
     /// The number of bodies that have a turn or wait for one.
     bodies: usize,
-    /// When the debt is paid.
+    /// The time at which the debt is paid.
     paid_at: Instant,
 }
 
@@ -124,7 +128,7 @@ impl KeyWorkloads {
 }
 
 impl BodyWork {
-    /// No work yet. `wait_max` limits the wait for a turn.
+    /// Creates the state without any work. `wait_max` limits the wait for a turn.
     pub(crate) fn new(share: WorkShare, wait_max: Duration) -> Self {
         Self {
             shared: Arc::new(BodyWorkState {
@@ -136,7 +140,7 @@ impl BodyWork {
         }
     }
 
-    /// The work on a body of this key.
+    /// Returns the work on one body of this key.
     pub(crate) fn for_key(&self, key: KeyDigest) -> KeyWork {
         KeyWork {
             shared: Arc::clone(&self.shared),
@@ -145,7 +149,7 @@ impl BodyWork {
     }
 }
 
-/// The work on one body, which is charged to its key.
+/// The work on one body. Its processor time is charged to the body's key.
 #[derive(Debug)]
 pub(crate) struct KeyWork {
     shared: Arc<BodyWorkState>,
@@ -153,12 +157,12 @@ pub(crate) struct KeyWork {
 }
 
 impl KeyWork {
-    /// Whether the key's debt is so small that its body may be worked on at once.
+    /// Whether the key's debt is so small that the work on its body can run at once, on this thread.
     pub(crate) fn can_run_now(&self) -> bool {
         self.wait(clock::instant()).is_zero()
     }
 
-    /// Charges the key for work that has just ended. `worked` is its processor time.
+    /// Charges the key for work that has just ended. `worked` is the processor time of the work.
     pub(crate) fn charge(&self, worked: Duration) {
         let now = clock::instant();
         let began = now.checked_sub(worked).unwrap_or(now);
@@ -174,10 +178,10 @@ impl KeyWork {
         done
     }
 
-    /// Runs `work` offloaded, in a turn of the key, and charges the key for it.
+    /// Runs `work` on a thread of low priority, in a turn of the key, and charges the key for it.
     ///
     /// # Errors
-    /// Those of [`Self::acquire_turn`] and [`Self::run_offloaded`].
+    /// The errors of [`Self::acquire_turn`] and [`Self::run_offloaded`].
     pub(crate) async fn run_in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -188,10 +192,10 @@ impl KeyWork {
         Ok(done)
     }
 
-    /// Waits for the key's turn, first come first served, and until its debt allows further work.
+    /// Waits for the key's turn, in the order of arrival, and until the key's debt allows further work.
     ///
     /// # Errors
-    /// [`Refusal::BodyWorkLimited`]: too many bodies of the key wait, or the wait is or would be too long.
+    /// [`Refusal::BodyWorkLimited`], if too many bodies of the key wait, or if the wait takes or would take too long.
     pub(crate) async fn acquire_turn(&self) -> Result<WorkTurn, Refusal> {
         let due = clock::instant() + self.shared.wait_max;
         let (place, turns) = self.enqueue().ok_or(Refusal::BodyWorkLimited)?;
@@ -218,7 +222,7 @@ impl KeyWork {
         })
     }
 
-    /// Runs `work` on a thread of low priority, apart from those that carry requests, as soon as one is free.
+    /// Runs `work` on a thread of low priority, which carries no requests, as soon as such a thread is free.
     ///
     /// # Errors
     /// [`Refusal::Internal`]: `work` panicked.
@@ -229,7 +233,7 @@ impl KeyWork {
         self.shared.apart.run(work).await.map_err(|_| Refusal::Internal)
     }
 
-    /// Yields to other requests of the thread, and waits until the key's debt allows further work.
+    /// Yields to other requests on this thread, and waits until the key's debt allows further work.
     pub(crate) async fn pause(&self) {
         let wait = self.wait(clock::instant());
         match wait < PAUSE_MIN {
@@ -238,7 +242,7 @@ impl KeyWork {
         }
     }
 
-    /// How long until the key's debt allows further work.
+    /// Returns the time until the key's debt allows further work.
     fn wait(&self, now: Instant) -> Duration {
         let lines = self.shared.lines.lock();
         let debt = lines
@@ -263,14 +267,14 @@ impl KeyWork {
     }
 }
 
-/// Runs `work`. Returns its result and its processor time.
+/// Runs `work`. Returns the result of `work` and the processor time that it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = clock::thread_time();
     let done = work();
     (done, clock::thread_time().saturating_sub(before))
 }
 
-/// One body's slot among those of its key, returned on drop.
+/// The slot of one body among the key's [`KEY_BODIES_MAX`]; returned on drop.
 #[derive(Debug)]
 struct WorkSlot {
     shared: Arc<BodyWorkState>,
@@ -289,7 +293,7 @@ impl Drop for WorkSlot {
     }
 }
 
-/// A key's turn, returned on drop.
+/// A key's turn to have one of its bodies worked on. The turn ends on drop.
 #[derive(Debug)]
 #[must_use = "the turn is over as soon as it is dropped"]
 pub(crate) struct WorkTurn {

@@ -1,8 +1,8 @@
 //! Decodes a compressed request body while it arrives, up to the size limit.
 //!
-//! It needs memory for the decoded text, in a buffer that grows with it and counts in the process-wide budget, and for the
-//! decoder's window, of which no more is touched than has been decoded. So a decompression bomb costs no more memory than the
-//! largest plain body.
+//! Decoding needs memory for the decoded text and for the decoder's window. The text's buffer grows with the text and counts in
+//! the process-wide budget. Of the window, no more memory is touched than bytes have been decoded. So a decompression bomb costs
+//! no more memory than the largest uncompressed body.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -27,21 +27,22 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The most decoded bytes of a body whose work is not offloaded: about as much work as the rest of a request.
+/// The maximum number of decoded bytes of a body that is decoded on the request's own thread: about as much work as the rest of
+/// the request.
 pub(crate) const AT_ONCE_DECODED_BYTES_MAX: usize = 64 * 1024;
 
-/// The decoded bytes of one step, after which the key is charged: a fraction of a millisecond.
+/// The number of decoded bytes of one step, after which the key is charged. A step takes a fraction of a millisecond.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// A compressed request body being decoded.
+/// A compressed request body that is being decoded.
 #[derive(Debug)]
 pub(crate) struct CompressedBody {
-    /// `None` only after a panic in offloaded work.
+    /// The decoder; `None` only after a panic in offloaded work.
     decoder: Option<Box<BodyDecoder>>,
 }
 
 impl CompressedBody {
-    /// Starts a body. `bytes_max` limits the decoded text, and `lease` grows with it.
+    /// Starts to decode a body. `bytes_max` limits the size of the decoded text, and `lease` grows with that text.
     pub(crate) fn new(coding: Coding, bytes_max: usize, lease: BodyReservation) -> Result<Self, Refusal> {
         let decoding = Decoding::new(coding, Following::Member, bytes_max).map_err(|_| Refusal::Internal)?;
         Ok(Self {
@@ -57,9 +58,9 @@ impl CompressedBody {
         })
     }
 
-    /// Decodes the next piece. Once the body is large, or if the debt of its key is too high, the work is offloaded, in turns of
-    /// the key. A turn ends with the piece, so that a client that sends slowly does not block the key. Returns true if the body
-    /// may end here: a compressed stream has ended, and the JSON value is complete.
+    /// Decodes the next piece of the body. If the body is large or the debt of its key is too high, the work is offloaded, in
+    /// turns of the key. A turn ends with the piece, so that a slow client does not block the key's other bodies. Returns true if
+    /// the body may end here, because a compressed stream has ended and the JSON value is complete.
     pub(crate) async fn push(&mut self, mut piece: Bytes, work: &KeyWork) -> Result<bool, Refusal> {
         let mut turn = None;
         loop {
@@ -92,7 +93,7 @@ impl CompressedBody {
         }
     }
 
-    /// The decoded text with its lease. Fails if the compressed stream is incomplete.
+    /// Returns the decoded text with the lease of its memory. Fails if the compressed stream is incomplete.
     pub(crate) fn finish(self) -> Result<(Bytes, BodyReservation), Refusal> {
         let decoder = self.decoder.ok_or(Refusal::Internal)?;
         match decoder.decoding.has_ended() {
@@ -102,7 +103,7 @@ impl CompressedBody {
     }
 }
 
-/// The state of a body's decoding, which moves between threads.
+/// The state of a body's decoding. It moves between threads when work is offloaded.
 #[derive(Debug)]
 struct BodyDecoder {
     coding: Coding,
@@ -117,7 +118,7 @@ struct BodyDecoder {
 }
 
 impl BodyDecoder {
-    /// Decodes `rest` up to the size of one step. Returns true if all of it is decoded.
+    /// Decodes `rest` up to the size of one step. Returns true if all of `rest` is decoded.
     fn step(&mut self, rest: &mut Bytes) -> Result<bool, Refusal> {
         let until = self.text.len() + STEP_BYTES;
         let mut left = rest.as_ref();

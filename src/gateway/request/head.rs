@@ -1,4 +1,5 @@
-//! Reads a request's head: the target, the presented keys, the client's address, the tags, and the refusals that need no body.
+//! Reads a request's head: the target, the presented keys, the client's address and the tags. Refuses requests that the head
+//! alone shows to be invalid.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,12 +24,12 @@ use crate::{
     gateway::coding::{self, Coding, MessageCoding},
 };
 
-/// Values of `key=` parameters taken out of the query; more than one makes the caller's key ambiguous.
+/// The values of the `key=` parameters that were removed from the query. More than one value makes the caller's key ambiguous.
 #[derive(Debug, Default)]
 pub(crate) struct QueryKeys(pub Vec<String>);
 
-/// Forgets the case in which the client spelled the names of header fields, which has no meaning. Pingora's parser keeps it, and
-/// would send it to the provider.
+/// Discards the letter case in which the client wrote the names of header fields. The case has no meaning, but Pingora's parser
+/// stores it and would send it to the provider.
 pub(crate) fn forget_spelling(head: &mut RequestHeader) {
     if head.has_case() {
         let (nothing, ()) = http::Request::new(()).into_parts();
@@ -37,7 +38,7 @@ pub(crate) fn forget_spelling(head: &mut RequestHeader) {
     }
 }
 
-/// Takes `key=` out of the request line before anything can log or forward it.
+/// Removes the `key=` parameters from the request line before anything can log or forward them. Returns their values.
 pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     let Some(query) = head.uri.query() else {
         return QueryKeys::default();
@@ -52,13 +53,13 @@ pub(crate) fn strip_query_keys(head: &mut RequestHeader) -> QueryKeys {
     } else {
         format!("{path}?{left}")
     };
-    // Removing a parameter keeps the target valid. If that ever fails, path and query are dropped.
+    // The target stays valid when a parameter is removed. If parsing fails all the same, path and query are replaced by `/`.
     let uri = target.parse::<Uri>().unwrap_or_else(|_| Uri::from_static("/"));
     head.set_uri(uri);
     QueryKeys(keys)
 }
 
-/// The protocol in whose form this request is answered, chosen by its path and headers.
+/// The protocol in whose form this request is answered. The path and the headers determine it.
 pub(crate) fn protocol(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     let path = head.uri.path();
     let read_only = matches!(head.method, Method::GET | Method::HEAD);
@@ -70,7 +71,7 @@ pub(crate) fn protocol(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     if !listing {
         return operation::error_protocol(path);
     }
-    // Three clients share these paths (docs/interface.md, Authentication); their headers tell them apart.
+    // Clients of all three protocols use these paths (docs/interface.md, Authentication); their headers distinguish them.
     let has = |name: &str| head.headers.contains_key(name);
     if has("x-goog-api-key") || has("x-genai-api-key") || !keys.0.is_empty() {
         Protocol::Gemini
@@ -81,12 +82,13 @@ pub(crate) fn protocol(head: &RequestHeader, keys: &QueryKeys) -> Protocol {
     }
 }
 
-/// Headers that stay even if `connection` names them: they frame or address the request, and are set again for the provider.
+/// Headers that stay even if the `connection` header names them. They frame or address the request, and weir sets them again for
+/// the provider.
 static KEPT_HEADERS: [HeaderName; 3] = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
 /// Removes the headers about the client's connection from a request that is forwarded (RFC 9110 section 7.6.1): those that
-/// `connection` names, `connection` itself, and `upgrade`, so that neither Pingora nor a provider sees a request for another
-/// protocol. Called after authentication, which reads any header.
+/// `connection` names, `connection` itself, and `upgrade`. Without `upgrade`, neither Pingora nor a provider takes the request
+/// for one that switches protocols. Called after authentication, because that can read any header.
 pub(crate) fn end_connection(head: &mut RequestHeader) {
     let named: Vec<HeaderName> = head
         .headers
@@ -101,7 +103,7 @@ pub(crate) fn end_connection(head: &mut RequestHeader) {
     }
 }
 
-/// Parses method and path.
+/// Parses the request's method and path.
 pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
     let is_websocket = |value: &HeaderValue| {
         let text = value.to_str().unwrap_or_default();
@@ -112,8 +114,8 @@ pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
         && head.uri.path() == "/v1/responses"
         && head.headers.get_all(header::UPGRADE).iter().any(is_websocket)
     {
-        // Codex tries this first. After any other refusal it tries seven times, or gives up the turn (ARCHITECTURE.md, "What
-        // clients make of weir's refusals").
+        // Codex tries a WebSocket first. After any refusal but this one it tries seven times, or gives up the turn
+        // (ARCHITECTURE.md, "What clients make of weir's refusals").
         return Err(Refusal::UpgradeUnavailable);
     }
     operation::read_target(head.method.as_str(), head.uri.path()).map_err(|error| match error {
@@ -124,7 +126,7 @@ pub(crate) fn target(head: &RequestHeader) -> Result<RequestTarget, Refusal> {
     })
 }
 
-/// Refuses a header block over the configured limits (RFC 6585 section 5).
+/// Refuses a request whose headers exceed the configured limits (RFC 6585 section 5).
 pub(crate) fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result<(), Refusal> {
     let bytes: usize = head
         .headers
@@ -138,12 +140,12 @@ pub(crate) fn check_size(head: &RequestHeader, limits: &GatewayConfig) -> Result
     Ok(())
 }
 
-// Made once: a header name from a text is checked letter by letter each time.
+// Statics, because building a header name from a string checks each letter every time.
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 static X_GENAI_API_KEY: HeaderName = HeaderName::from_static("x-genai-api-key");
 
-/// All keys that the request presents, by the place where they were found.
+/// Returns all keys that the request presents, by the place where each was found.
 pub(crate) fn presented_keys<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -> PresentedCredentials<'a> {
     let headers = &head.headers;
     let mut x_goog_api_key = texts(headers, &X_GOOG_API_KEY);
@@ -159,18 +161,18 @@ pub(crate) fn presented_keys<'a>(head: &'a RequestHeader, keys: &'a QueryKeys) -
     }
 }
 
-/// The facts about a request's body in its headers.
+/// The facts about a request's body that its headers contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyHead {
     /// Whether the client waits before it sends the body.
     pub expectation: Expectation,
-    /// The body's content coding.
+    /// The body's content coding; `None` for an uncompressed body.
     pub coding: Option<Coding>,
-    /// The declared length of the body; `None` without one, or with a transfer coding, which overrides it.
+    /// The declared length of the body in bytes; `None` without one, or with a transfer coding, which overrides it.
     pub length: Option<u64>,
 }
 
-/// The declared length at which a body is heavy: receiving it takes far longer than a call to the store.
+/// The minimum declared length in bytes of a heavy body. Receiving such a body takes far longer than a call to the store.
 const HEAVY_BYTES_MIN: u64 = 1024 * 1024;
 
 impl BodyHead {
@@ -194,7 +196,7 @@ pub(crate) fn check_body(head: &RequestHeader, body_bytes_max: usize) -> Result<
     }
     let expectation = match headers.get(header::EXPECT).map(|value| value.as_bytes()) {
         None => Expectation::None,
-        // That of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).
+        // The expectation of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).
         Some(_) if head.version == Version::HTTP_10 => Expectation::None,
         Some(value) if value.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
         Some(_) => return Err(Refusal::ExpectationUnknown),
@@ -215,7 +217,7 @@ pub(crate) enum Expectation {
     Continue,
 }
 
-/// The declared length of the body; `None` without one, or with a transfer coding, which overrides it.
+/// The declared length of the body in bytes; `None` without one, or with a transfer coding, which overrides it.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return None;
@@ -224,7 +226,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
-    // A value that is not text cannot be a key, but still counts as a presented one.
+    // A value that is not valid text cannot be a key, but still counts as a presented key.
     headers
         .get_all(name)
         .iter()
@@ -239,24 +241,24 @@ fn bearer_text(value: &str) -> &str {
     }
 }
 
-/// The peer's address; unspecified if unknown.
+/// The address of the connection's peer; 0.0.0.0 if unknown.
 pub(crate) fn peer_address(session: &Session) -> IpAddr {
     let peer = session.client_addr().and_then(|address| address.as_inet());
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
-/// The client as in [`client`]; `None` if a trusted proxy has named none.
+/// The client as in [`client`]; `None` if that is a trusted proxy, whose address many clients share.
 pub(crate) fn known_client(session: &Session, trusted: &[IpNet]) -> Option<ClientAddress> {
     ClientAddress::single_from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
 
-/// The client: the peer itself, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
+/// The client's address: the peer's, or the one that a `trusted` proxy reports in `X-Forwarded-For`.
 pub(crate) fn client(session: &Session, trusted: &[IpNet]) -> ClientAddress {
     ClientAddress::from_headers(peer_address(session), &session.req_header().headers, trusted)
 }
 
-/// Returns when the client has disconnected. Never returns while the end of an HTTP/1.1 body is unread, because a
-/// disconnect cannot be seen then.
+/// Waits until the client disconnects. Never returns while the end of an HTTP/1.1 body is unread, because a disconnect cannot be
+/// seen then.
 pub(crate) async fn wait_for_disconnect(session: &mut Session) {
     let body_is_done = session.is_body_done();
     match &mut *session.downstream_session {
@@ -264,7 +266,7 @@ pub(crate) async fn wait_for_disconnect(session: &mut Session) {
             let _ = stream.idle().await;
         }
         http1 if body_is_done => {
-            // Ends only with an error: the client has closed, or sent data behind its request.
+            // The loop ends with an error: the client has closed the connection, or sent data after its request.
             while http1.read_body_or_idle(true).await.is_ok() {}
         }
         _ => std::future::pending().await,
@@ -274,9 +276,9 @@ pub(crate) async fn wait_for_disconnect(session: &mut Session) {
 /// The header that lists tags (docs/interface.md, Tags).
 static TAG_HEADER: HeaderName = HeaderName::from_static("x-weir-tag");
 
-/// The tags of a request: those of `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because without
-/// it the cost would silently be attributed to nothing. An agent's session name is not written for weir, so it is ignored if it
-/// is not a valid tag or the request has the maximum number of tags.
+/// Reads the tags of a request: those of `x-weir-tag`, and the session that an agent names. An invalid tag is refused, because
+/// without it the cost would silently be attributed to nothing. An agent does not choose its session's name for weir. So the name
+/// is ignored if it is not a valid tag or the request already has the maximum number of tags.
 pub(crate) fn read_tags(head: &RequestHeader, config: &GatewayConfig) -> Result<Vec<Tag>, Refusal> {
     let values = head.headers.get_all(&TAG_HEADER).iter();
     let texts: Result<Vec<&str>, _> = values.map(|value| value.to_str()).collect();

@@ -1,13 +1,14 @@
-//! Reads a request's whole body, whatever its size and framing, and scans it.
+//! Reads a request's complete body, whatever its size and framing, and scans it.
 //!
-//! Pingora replays a body that a filter has read only from a buffer of 64 KiB, and drops that buffer when it overflows.
-//! So weir keeps the body itself and arranges that Pingora calls `request_body_filter` at every attempt. That hook
-//! replaces Pingora's bytes by the stored body:
-//! - With a declared length, buffering starts when at most 64 KiB are left, so the buffer always holds the tail. Such a body is
-//!   complete when it has that length; nothing waits for another end, such as trailers over HTTP/2.
-//! - Without one, reading stops when the JSON value (and the compressed stream that it ends in) is complete, and Pingora's own
-//!   loop reads the end of the body, within the same time limit (`front/unread.rs`, `gateway/client_h2.rs`). A compressed body
-//!   that fits the buffer is read to its end, because another compressed stream may follow.
+//! Pingora can replay a body that a filter has read, but only from a buffer of 64 KiB, which it drops on overflow. So weir stores
+//! the body itself, and arranges that Pingora calls `request_body_filter` at every attempt. That hook replaces the bytes from
+//! Pingora by the stored body:
+//! - If the body has a declared length, weir enables Pingora's buffer when at most 64 KiB remain to be read, so the buffer always
+//!   holds the remainder. Such a body is complete when it has that length; weir waits for no other end, such as trailers over
+//!   HTTP/2.
+//! - Without a declared length, weir stops reading when the JSON value, and the compressed stream that contains it, is complete.
+//!   Pingora's own loop then reads the end of the body, within the same time limit (`front/unread.rs`, `gateway/client_h2.rs`). A
+//!   compressed body that fits into the buffer is read to its end, because another compressed stream may follow.
 
 use std::io::ErrorKind;
 
@@ -36,13 +37,14 @@ use crate::{
     },
 };
 
-/// The first allocation for a body is at most this.
+/// The maximum size in bytes of the first allocation for a body.
 const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// The second allocation is at least this: large enough that the allocator returns it to the system once it is free.
+/// The minimum size in bytes of the second allocation: large enough that the allocator returns the memory to the system once it
+/// is free.
 const LARGE_BYTES_MIN: usize = 1024 * 1024;
 
 /// Reads the body within `limits`: of its size, both as received and decoded, of the wait for bytes, and of the total time.
-/// `lease` grows with the bytes that have arrived, not with the announced length.
+/// `lease`, the reservation of their memory, grows with the bytes that have arrived, not with the announced length.
 pub(crate) async fn read_body(
     session: &mut Session,
     head: BodyHead,
@@ -68,14 +70,14 @@ pub(crate) async fn read_body(
     };
     let body = gathering.finish(form)?;
     if session.is_body_done() && !body.can_resend() {
-        // The last data arrived together with the end of the body, as an HTTP/2 client may send it. So nothing is left that would
-        // make Pingora call the body's hook.
+        // The last data and the end of the body arrived together, as an HTTP/2 client can send them. So no data remains for which
+        // Pingora would call the body's hook.
         return Err(Refusal::LengthRequired.into());
     }
     Ok(body)
 }
 
-/// A body being read.
+/// A request body that is being read.
 struct BodyReader<'a> {
     text: BodyText,
     received: usize,
@@ -85,7 +87,7 @@ struct BodyReader<'a> {
     time: BodyTime,
 }
 
-/// The bytes that have arrived, with the lease of their memory.
+/// The bytes that have arrived, with the reservation of their memory.
 enum BodyText {
     Plain(BytesMut, BodyReservation),
     Coded(CompressedBody),
@@ -100,7 +102,8 @@ impl BodyText {
     }
 }
 
-/// Adds a piece to a text. The capacity grows to about twice the bytes that have arrived, but not beyond the declared `length`.
+/// Appends a piece to a body's `text`. The capacity grows to about twice the bytes that have arrived, but not beyond the declared
+/// `length`.
 fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
     let whole = text.len() + piece.len();
     if text.capacity() < whole {
@@ -121,7 +124,7 @@ fn extend(text: &mut BytesMut, piece: &[u8], length: Option<u64>) {
 }
 
 impl BodyReader<'_> {
-    /// Adds bytes that have arrived. Returns true if a compressed body may end here.
+    /// Adds bytes that have arrived. Returns true if the body is compressed and may end here.
     async fn push(&mut self, piece: Bytes, length: Option<u64>) -> Result<bool, Refusal> {
         self.received += piece.len();
         if self.received > self.bytes_max {
@@ -135,7 +138,7 @@ impl BodyReader<'_> {
                 extend(text, &piece, length);
                 Ok(false)
             }
-            // Boxed, so that the futures of requests with plain bodies do not have the room for it.
+            // Boxed: otherwise the futures of requests with uncompressed bodies would reserve memory for it, too.
             BodyText::Coded(compressed) => Box::pin(compressed.push(piece, self.work)).await,
         }
     }
@@ -182,7 +185,8 @@ async fn read_open(session: &mut Session, body: &mut BodyReader<'_>) -> Result<B
     Ok(BodyFraming::Open)
 }
 
-/// Reads a piece within the time limit; Pingora's own has no effect over HTTP/2.
+/// Reads a piece of the body within the time limit; returns `None` at the body's end. Pingora's own read timeout has no effect
+/// over HTTP/2.
 async fn read_piece(session: &mut Session, body: &mut BodyReader<'_>) -> Result<Option<Bytes>, End> {
     let due = body.time.begin_wait(clock::instant());
     let reading = tokio::time::timeout_at(due.into(), session.read_request_body());
@@ -193,12 +197,12 @@ async fn read_piece(session: &mut Session, body: &mut BodyReader<'_>) -> Result<
     Ok(piece)
 }
 
-/// The refusal for a body that could not be read; `None` if its client has left.
+/// Returns the refusal for a body that could not be read; `None` if the client has disconnected.
 pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
     if *error.etype() == ErrorType::ReadTimedout {
         return Some(Refusal::BodyTimeout);
     }
-    // The front uses these kinds (`ClientConnection`).
+    // The front reports a faulty body by these kinds of I/O errors (`ClientConnection`).
     match error.root_cause().downcast_ref::<std::io::Error>()?.kind() {
         ErrorKind::TimedOut => Some(Refusal::BodyTimeout),
         ErrorKind::InvalidData => Some(Refusal::BodyFramingInvalid),
@@ -206,15 +210,17 @@ pub(crate) fn refusal_of(error: &Error) -> Option<Refusal> {
     }
 }
 
-/// The largest body whose work is not offloaded: usually about a millisecond, as much as a few requests take anyway.
+/// The maximum size in bytes of a body that is scanned on the request's own thread. That usually takes about a millisecond, as
+/// much as a few requests take anyway.
 pub(crate) const AT_ONCE_BYTES_MAX: usize = 512 * 1024;
 
-/// Scans the body: at once if it is small and the debt of its key is low, or else offloaded and in a turn of the key. The key is
-/// charged unless the body is small. The result is boxed, because it is moved often and lives as long as the request.
+/// Scans the body. A small body is scanned on this thread if the debt of its key is low; any other is offloaded and waits for a
+/// turn of the key. The key is charged for the time, except for bodies of at most [`FREE_BYTES_MAX`]. The result is boxed,
+/// because it is moved often and lives as long as the request.
 ///
 /// # Errors
-/// [`Refusal::BodyInvalid`] for a body that is not one strict JSON object; [`Refusal::BodyWorkLimited`] if the key has too many
-/// large bodies.
+/// [`Refusal::BodyInvalid`] if the body is not one strict JSON object; [`Refusal::BodyWorkLimited`] if too many large bodies of
+/// the key wait.
 pub(crate) async fn scan(
     body: &RequestBody,
     protocol: Protocol,

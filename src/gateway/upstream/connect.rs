@@ -1,5 +1,5 @@
-//! Begins an attempt: waits for its pause, chooses its backend, edits the body for its provider, and connects. A provider is
-//! connected to over both address families of its host, in the spirit of RFC 8305.
+//! Begins an attempt: waits for the pause before it, chooses its backend, edits the body for its provider, and connects. If the
+//! provider's host has addresses of both families, they are tried in the manner of RFC 8305.
 
 #[cfg(test)]
 mod tests;
@@ -49,8 +49,8 @@ use crate::{
     providers::pools::{ProviderBackend, ProviderBackends},
 };
 
-/// The most bytes of an answer over HTTP/2 that may wait for a slow client; Pingora's default is 8 MiB. Enough for 20 Mbit/s at a
-/// round trip of 100 ms, more than any model produces.
+/// The HTTP/2 window in bytes: how much of an answer may wait for a slow client. Pingora's default is 8 MiB. 256 KiB are enough
+/// for 20 Mbit/s at a round trip of 100 ms, more than any model produces.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 
 /// Waits for the pause before this attempt, at most until the drain ends.
@@ -64,7 +64,7 @@ pub(crate) async fn pause(forward: &mut Forward, drain: &Drain) {
     }
 }
 
-/// Begins an attempt: the peer that Pingora connects to.
+/// Begins an attempt. Returns the peer to which Pingora connects.
 pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Forward) -> Result<Box<HttpPeer>> {
     forward.attempt = Attempt::default();
     if gateway.drain.is_expired() {
@@ -103,11 +103,11 @@ pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Fo
     let places = Arc::clone(&forward.attempts.endpoint().backends);
     peer.options.custom_l4 = Some(Arc::new(Connector::new(connect, place, places, gateway.drain.clone())));
     peer.options.total_connection_timeout = Some(connect);
-    // The deadline limits reading; Pingora's own timeout would register a timer for every chunk.
+    // The deadline limits the time of reads; Pingora's own timeout would register a timer for every chunk.
     peer.options.write_timeout = Some(limits(forward).idle);
     peer.options.idle_timeout = Some(timeouts.pool_idle);
     if connection != ConnectionChoice::Any || !forward.can_resend() {
-        // With a stale pooled connection the request would be lost, so this attempt opens a new one.
+        // On a stale connection from the pool the request would be lost, so this attempt opens a new one.
         static OWN_GROUP: AtomicU64 = AtomicU64::new(1);
         peer.group_key = OWN_GROUP.fetch_add(1, Ordering::Relaxed);
         peer.options.idle_timeout = Some(Duration::ZERO);
@@ -115,8 +115,8 @@ pub(crate) fn choose_peer(gateway: &Gateway, session: &Session, forward: &mut Fo
     Ok(Box::new(peer))
 }
 
-/// Offers HTTP/2. A connection carries one request at a time: a time limit shuts down the connection's socket ([`deadline`]) and
-/// must not end another request.
+/// Offers HTTP/2 to the provider. A connection carries one request at a time, because a time limit shuts down the connection's
+/// socket ([`deadline`]) and must not end another request.
 fn offer_http2(options: &mut PeerOptions) {
     options.alpn = ALPN::H2H1;
     options.max_h2_streams = 1;
@@ -140,7 +140,7 @@ fn limits(forward: &Forward) -> AttemptLimits {
     }
 }
 
-/// The connection is established: starts the time limits, including that of a client that has left.
+/// Called when the connection is established. Starts the time limits, including the one for a disconnected client.
 pub(crate) fn on_connected(session: &Session, forward: &mut Forward, digest: Option<&Digest>, deadlines: &Deadlines) {
     forward.attempts.on_connected();
     let replay_bytes = match &forward.body {
@@ -153,7 +153,7 @@ pub(crate) fn on_connected(session: &Session, forward: &mut Forward, digest: Opt
     forward.attempt.on_connected(deadline, replay_bytes);
 }
 
-/// Handles a failed connect: decides whether another attempt follows.
+/// Handles a failed connect: decides whether another attempt follows. Returns Pingora's error, which says so.
 pub(crate) fn on_connect_failed(
     gateway: &Gateway,
     session: &Session,
@@ -176,18 +176,18 @@ pub(crate) fn on_connect_failed(
     error
 }
 
-/// How long only the first address is tried (RFC 8305 section 8, "Connection Attempt Delay").
+/// The time for which weir tries only the first address (RFC 8305 section 8, "Connection Attempt Delay").
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Connects to one backend, and keeps a second handle on the socket for [`deadline`].
+/// Connects to one backend, and creates a second handle on the socket for [`deadline`].
 ///
 /// The address family that the system prefers goes first. If it fails or does not answer within [`ATTEMPT_DELAY`], the other one
-/// is tried at the same time, and the first established connection is used. The winner is remembered for the backend
-/// ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two connects, within one connect
-/// timeout.
+/// is tried at the same time, and the first established connection is used. The family that succeeds is stored for the backend
+/// ([`ProviderBackends::on_family_answered`]), so that later requests do not wait again. One attempt runs at most two connects,
+/// within one connect timeout.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    /// The connect timeout, for both families together.
+    /// The connect timeout, for both address families together.
     timeout: Duration,
     place: ProviderBackend,
     places: Arc<ProviderBackends>,
@@ -196,7 +196,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// A connector for one attempt at a backend, which is one of `places`.
+    /// Creates a connector for one attempt at the backend `place`, which is one of `places`.
     pub(crate) fn new(timeout: Duration, place: ProviderBackend, places: Arc<ProviderBackends>, drain: Drain) -> Self {
         Self {
             timeout,
@@ -214,7 +214,7 @@ impl Connector {
         let alone = tokio::time::timeout(ATTEMPT_DELAY, &mut at_first).await;
         let (connected, winner) = match alone {
             Ok(Ok(connected)) => return Ok(connected),
-            // If both fail, the error of the preferred family is returned.
+            // If both families fail, the error of the preferred one is returned.
             Ok(Err(error)) => (TcpStream::connect(second).await.map_err(|_| error)?, second),
             Err(_) => {
                 let at_first = at_first.map(|done| done.map(|connected| (connected, first)));

@@ -1,4 +1,4 @@
-//! Decides whether another attempt follows a failed connection, an answer, or an attempt that broke off. Nothing else decides
+//! Decides whether another attempt follows a failed connect, an answer, or an attempt that broke off. No other module decides
 //! that.
 
 use std::time::Duration;
@@ -19,41 +19,41 @@ use crate::{
 /// An event of the current attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AttemptEvent<'a> {
-    /// No connection to the endpoint could be made.
+    /// No connection to the endpoint could be established.
     ConnectFailed,
     /// The attempt ended with an error.
     Failed {
         /// Pingora's error.
         error: &'a Error,
-        /// The connection came from the pool.
+        /// Whether the connection came from the pool.
         reused: bool,
     },
     /// The provider has answered with this status.
     Answered {
         /// The provider's HTTP status.
         status: u16,
-        /// The answer refuses the credential.
+        /// Whether the provider refuses the credential.
         credential_refused: bool,
-        /// The pause that the provider asks for.
+        /// The pause that the provider asks for; `None` if it asks for none.
         pause: Option<Duration>,
     },
     /// The provider has answered with a success that contains no answer.
     NeverBegan {
-        /// The status that corresponds to the failure.
+        /// The HTTP status that corresponds to the failure.
         status: u16,
-        /// The answer refuses the credential.
+        /// Whether the provider refuses the credential.
         credential_refused: bool,
     },
-    /// A success has begun: the client gets a part of it.
+    /// A success has begun: the client gets the first part of it.
     Begun {
-        /// The provider's status, or one that corresponds to a failure that the answer reports; counts for circuits and
-        /// credentials.
+        /// The provider's HTTP status, or the one that corresponds to a failure that the answer reports. Circuits and credentials
+        /// are judged by it.
         status: u16,
     },
 }
 
-/// Records what the event says about credential, backend and provider, and decides what follows. The verdict stays in the
-/// attempt. `has_begun` says whether the client has a part of the answer, so that no other attempt can follow.
+/// Reports the event to the credential, backend and provider, and decides what follows. The attempt stores the verdict.
+/// `has_begun` says whether the client has a part of the answer, so that no other attempt can follow.
 pub(crate) fn decide<'f>(
     metrics: &Metrics,
     forward: &'f mut Forward,
@@ -61,7 +61,7 @@ pub(crate) fn decide<'f>(
     event: AttemptEvent<'_>,
 ) -> &'f Verdict {
     let is_stopped = forward.attempt.fate() == Fate::Stopped;
-    // A detached answer is not repeated: no client waits for a better one.
+    // A detached answer is not requested again, because no client waits for a better one.
     let may_repeat = !is_stopped && !has_begun && !forward.client.has_left();
     let verdict = match event {
         AttemptEvent::ConnectFailed => {
@@ -71,7 +71,7 @@ pub(crate) fn decide<'f>(
                 .on_connect_failed(retries_max, dice(), clock::instant());
             repeat_if(again && may_repeat)
         }
-        // weir has stopped the attempt, so the provider has not failed.
+        // weir has stopped the attempt, so the failure is not the provider's.
         AttemptEvent::Failed { .. } if is_stopped => Verdict::Proceed,
         AttemptEvent::Failed { error, .. }
             if forward.unbegun.is_some() && *error.esource() == ErrorSource::Upstream =>
@@ -121,7 +121,7 @@ pub(crate) fn decide<'f>(
     &forward.attempt.verdict
 }
 
-/// The same for an answer of which the client has got nothing. An error return ends the attempt.
+/// Does the same as [`decide`] for an answer of which the client has received nothing. An `Err` result ends the attempt.
 pub(crate) fn decide_after_answer(metrics: &Metrics, forward: &mut Forward, event: AttemptEvent<'_>) -> Result<()> {
     let (etype, context) = match decide(metrics, forward, false, event) {
         Verdict::Proceed => return Ok(()),
@@ -144,7 +144,8 @@ fn dice() -> f64 {
 
 fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -> Verdict {
     if answer.refused {
-        // For the operator, whose account it concerns. Logged now, because the next attempt may use another credential.
+        // Logged for the operator, whose account at the provider is affected. Logged now, because the next attempt may use
+        // another credential.
         log_credential_refused(metrics, forward, answer.status);
     }
     if forward.attempts.on_answer(answer, dice(), clock::instant()) {
@@ -156,7 +157,7 @@ fn on_answer(metrics: &Metrics, forward: &mut Forward, answer: &AnswerOutcome) -
     }
 }
 
-/// Handles a success that broke off before it began. Returns whether another attempt follows; `may` allows one.
+/// Handles a success that broke off before it began. Returns whether another attempt follows. `may` says whether one is allowed.
 fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     if forward.attempt.fate() == Fate::Expired {
         return may && try_next_provider(forward);
@@ -171,14 +172,14 @@ fn on_broken_off(forward: &mut Forward, may: bool) -> bool {
     forward.attempts.on_answer(&answer, dice(), clock::instant())
 }
 
-/// Whether a request without an answer is sent again: its pooled connection was closed before the provider read it, the provider
-/// wants it over HTTP/1.1, or the operator has such requests repeated.
+/// Whether a request without an answer is sent again, for one of three reasons: the provider closed the pooled connection before
+/// it read the request, the provider demands HTTP/1.1, or the operator has such requests repeated.
 fn is_repeated(forward: &mut Forward, error: &Error, reused: bool) -> bool {
     let is_unanswered = !forward.attempt.has_head() && *error.esource() == ErrorSource::Upstream;
     is_unanswered && (reused && is_stale(forward, error) || is_downgraded(forward, error) || try_next_provider(forward))
 }
 
-/// Whether a pooled connection was closed before the provider read the request. If so, the next attempt opens a new one.
+/// Whether the provider closed a pooled connection before it read the request. If so, the next attempt opens a new connection.
 fn is_stale(forward: &mut Forward, error: &Error) -> bool {
     let is_closed = match error.etype() {
         // The request was not even sent completely.
@@ -213,7 +214,7 @@ fn may_send_again(forward: &Forward) -> bool {
 }
 
 /// Handles a provider that did not answer in time or closed the connection. Returns whether another provider is tried. The
-/// operator decides that by `[retry] after_timeout`, because the first provider may have served the request and bill it.
+/// setting `[retry] after_timeout` allows that, because the first provider may have served the request and may bill it.
 fn try_next_provider(forward: &mut Forward) -> bool {
     let may = forward.request.live.config.retry.after_timeout && forward.can_resend();
     forward.attempts.on_no_answer(may, dice(), clock::instant())
@@ -225,7 +226,7 @@ fn log_credential_refused(metrics: &Metrics, forward: &Forward, status: u16) {
         %provider,
         credential = %forward.attempts.credential().credential.name,
         status,
-        "the provider refused the credential configured for it: check the secret and the account"
+        "the provider refused the configured credential: check its secret, and the operator's account at the provider"
     );
     metrics
         .providers

@@ -1,4 +1,4 @@
-//! Writes changes straight to a store, for tests.
+//! An implementation of [`AccountChanges`] for tests that writes changes directly to a store.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,21 +17,21 @@ use crate::{
     store::ledger::LedgerStore,
 };
 
-/// Numbers the steps in memory, and keeps the records that a journal would have.
+/// Numbers the steps in memory, and stores the records that a journal would have.
 pub(crate) struct DirectChanges {
     ledger: Arc<dyn LedgerStore>,
     node: NodeId,
     last: tokio::sync::Mutex<HashMap<String, u64>>,
     journal: Mutex<Vec<Record>>,
-    /// The fault that the next calls hit.
+    /// The fault that the next calls have; `None` for no fault.
     fault: Mutex<Option<InjectedFault>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
-    /// The store does not answer: steps stay in the journal.
+    /// The store does not answer, so steps stay in the journal.
     StoreAway,
-    /// Nothing can be written.
+    /// Nothing can be written to the disk.
     DiskFull,
 }
 
@@ -54,7 +54,7 @@ impl DirectChanges {
         *self.fault.lock() = fault;
     }
 
-    /// Sends all steps of an account from the journal, as a settlement does.
+    /// Sends all steps of an account from the journal to the store, as a settlement does.
     pub(crate) async fn send(&self, account: &str) {
         let of_account = |record| match record {
             Record::Step { account: owner, step } if owner == account => Some(step),

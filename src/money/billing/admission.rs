@@ -1,5 +1,5 @@
-//! Admission: a request gets a bill, a position in a queue, or a refusal. A limit that was just raised, on any node, is not
-//! reported as reached: where the key's record may be outdated, it is read again once.
+//! Admission: a request gets a bill, a position in a queue, or a refusal. Where the key's record may be outdated, it is read
+//! again once, so that a limit that was just raised on any node is not reported as reached.
 
 use std::{
     sync::Arc,
@@ -24,9 +24,9 @@ use crate::{
 
 /// The result of the part of an admission that does not wait.
 pub(crate) enum AdmissionStart<'a> {
-    /// It is decided.
+    /// The admission is decided.
     Decided(Result<Admission<'a>, Refusal>),
-    /// A store must be called: [`PendingAdmission::decide`].
+    /// A call to a store is needed, which [`PendingAdmission::decide`] makes.
     Pending(PendingAdmission<'a>),
 }
 
@@ -34,30 +34,30 @@ pub(crate) enum AdmissionStart<'a> {
 pub(crate) struct PendingAdmission<'a> {
     billing: &'a Billing,
     request: &'a AdmissionRequest<'a>,
-    /// When it began.
+    /// When the admission began.
     asked: Instant,
     next: NextStoreCall,
 }
 
-/// The next call to a store.
+/// The next call to a store that an admission needs.
 enum NextStoreCall {
-    /// To the ledger, for the hold.
+    /// A call to the ledger, for the hold.
     Hold(Box<PreparedAdmitCall>),
-    /// To the key store: the request was not admitted, by a record of its key that may be outdated.
+    /// A call to the key store. The request was not admitted because of a record of its key that may be outdated.
     Key(NotAdmitted),
 }
 
 /// The result for a request that was not refused.
 #[derive(Debug)]
 pub(crate) enum Admission<'a> {
-    /// The right to be forwarded, and its open charge.
+    /// The request may be forwarded; its charge is open.
     Admitted(Bill),
-    /// A position in a queue, because running requests hold all that is left.
+    /// The request has a position in a queue, because running requests hold all that is left.
     Queued(QueueTicket<'a>),
 }
 
-/// A request's position in a queue for money that running requests hold: when one ends, its hold, or a part of it, is free
-/// again. A request whose limit is spent does not wait. If this is dropped, the request leaves the queue.
+/// A request's position in a queue for money that running requests hold. When one of these ends, its hold, or a part of it,
+/// becomes free. A request whose limit is spent does not wait. If this is dropped, the request leaves the queue.
 #[derive(Debug)]
 pub(crate) struct QueueTicket<'a> {
     billing: &'a Billing,
@@ -66,14 +66,14 @@ pub(crate) struct QueueTicket<'a> {
 }
 
 impl Billing {
-    /// Refuses a request before reading its body, where the body cannot change the decision. This costs a call only where a
-    /// refusal is likely. An operator's change takes effect at once, because the store confirms each refusal. A request that
-    /// passes is still checked by [`Billing::admit`].
+    /// Refuses a request before its body is read, if the body cannot change the decision. This costs a call only where a refusal
+    /// is likely. An operator's change takes effect at once, because the store confirms each refusal. A request that passes is
+    /// still checked by [`Billing::admit`].
     ///
-    /// - A rate or concurrency limit is predicted from what this node has admitted and refused itself.
+    /// - A rate or concurrency limit is predicted from the requests that this node itself has admitted and refused.
     /// - A key that was denied within the last minute is checked with the store.
-    /// - So is a key whose request has a heavy body, unless the store reported a moment ago that it has money: receiving and
-    ///   decoding such a body takes far longer than the call. For a small body the call would take longer.
+    /// - A key whose request has a heavy body is checked too, unless the store has just reported that it has money: receiving and
+    ///   decoding such a body takes far longer than the call. For a small body, the call would take longer.
     pub(crate) async fn refuse_early(
         &self,
         key: FoundKey<'_>,
@@ -89,7 +89,7 @@ impl Billing {
             // Rates apply without the store. Nothing else can be confirmed, and a cached key has its grace.
             return foreseen.map_or(Ok(()), |denial| Err(engine.refusal(record, denial)));
         }
-        // Futures that few requests need are boxed, so that the others do not carry the space for them.
+        // Futures that few requests need are boxed, so that the other requests need no memory for them.
         if let Some(denial) = foreseen.or_else(|| engine.denials.recall(&record.id, now)) {
             return Box::pin(self.refuse_if_confirmed(key, denial, now)).await;
         }
@@ -104,7 +104,8 @@ impl Billing {
     }
 
     /// Refuses a token count, which is free, if the key's quota is spent: such a key cannot be used (docs/interface.md, Token
-    /// counts). The store is asked once, and only if the key has a quota; while it is unreachable, no count is refused.
+    /// counts). The store is called once, and only if the key has a quota. While the store is unreachable, no token count is
+    /// refused.
     async fn refuse_spent(&self, key: FoundKey<'_>) -> Result<(), Refusal> {
         let now = clock::instant();
         if !self.engine.keys.is_store_reachable() {
@@ -116,12 +117,12 @@ impl Billing {
         }
     }
 
-    /// Refuses by a denial if the store confirms it.
+    /// Refuses a request because of `denial`, if the store confirms the denial.
     async fn refuse_if_confirmed(&self, key: FoundKey<'_>, denial: Denial, now: Instant) -> Result<(), Refusal> {
         let engine = &self.engine;
         let record = match denial.depends_on_key() {
             true => match self.reread_key(key.digest, now).await {
-                // Without the store's answer no request is refused.
+                // Without the store's answer, no request is refused.
                 Err(Refusal::StoreUnavailable) => return Ok(()),
                 found => found?,
             },
@@ -136,9 +137,9 @@ impl Billing {
         }
     }
 
-    /// Admits a request: places its hold and opens its bill. Never waits: without a lease, and with a ledger that cannot answer
-    /// at once, the admission is pending. A request queues behind those that wait already, even if its key has a lease.
-    /// `answered` is called with the duration of the first answer, from a lease or the ledger.
+    /// Admits a request: places its hold and opens its bill. Never waits: if the key has no lease and the ledger cannot answer at
+    /// once, the admission is pending. If other requests already wait in a queue, the request joins it, even if its key has a
+    /// lease. `answered` is called with the duration of the first answer, from a lease or the ledger.
     pub(crate) fn admit<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
@@ -167,7 +168,7 @@ impl Billing {
         })
     }
 
-    /// Decides by the last answer, which was given for this record of the key; `asked` is when the store was asked.
+    /// Decides by the last answer, which was given for this record of the key. `asked` is when the store was called.
     fn decide<'a>(
         &'a self,
         key: &KeyRecord,
@@ -182,7 +183,7 @@ impl Billing {
         }
     }
 
-    /// Puts the request at the end of the queue for the denied limit, or refuses it if it may not wait or the queue is full.
+    /// Puts the request at the end of the queue for the limit that denied it. Refuses it if it may not wait or the queue is full.
     fn queue_or_refuse<'a>(
         &'a self,
         request: &'a AdmissionRequest<'a>,
@@ -201,20 +202,20 @@ impl Billing {
         }
     }
 
-    /// The refusal of a request that was not admitted. Remembers a denial; `asked` is when the store was asked.
+    /// Returns the refusal of a request that was not admitted, and remembers its denial. `asked` is when the store was called.
     fn refuse(&self, key: &KeyRecord, not_admitted: NotAdmitted, asked: Instant) -> Refusal {
         match not_admitted {
             NotAdmitted::Denied(denial) => {
                 self.engine.denials.remember(&key.id, denial, asked);
                 self.engine.refusal(key, denial)
             }
-            // A key that changes faster than its record can be read is refused rather than served by a guess.
+            // A key that changes faster than its record can be read is refused, because its terms are unknown.
             NotAdmitted::StaleKey => Refusal::StoreUnavailable,
             NotAdmitted::Refused(refusal) => refusal,
         }
     }
 
-    /// The key's record, read from the store now.
+    /// Reads the key's record from the store.
     async fn reread_key(&self, digest: &KeyDigest, now: Instant) -> Result<Arc<KeyRecord>, Refusal> {
         let found = self.engine.keys.refetch(digest, now).await;
         let key = found
@@ -224,7 +225,7 @@ impl Billing {
         Ok(key)
     }
 
-    /// The key's record in the cache now: its quota may have been raised while the request waited.
+    /// Returns the key's record that is in the cache now, because its quota may have been raised while the request waited.
     async fn current_key(&self, digest: &KeyDigest, known: Arc<KeyRecord>) -> Arc<KeyRecord> {
         match self.engine.keys.find_known(digest, clock::instant()).await {
             Ok(Some(key)) => key,
@@ -267,8 +268,8 @@ impl<'a> PendingAdmission<'a> {
 }
 
 impl QueueTicket<'_> {
-    /// Waits until the store admits the request, for at most `[money] held_wait_ms`, which does not include the store's last
-    /// answer.
+    /// Waits until the store admits the request, for at most `[money] held_wait_ms`. The duration of the last call to the store
+    /// is not included in that time.
     pub(crate) async fn wait_for_admission(self) -> Result<Bill, Refusal> {
         let Self {
             billing,
@@ -306,45 +307,45 @@ impl QueueTicket<'_> {
 /// A key that the key cache has found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundKey<'a> {
-    /// The digest by which its record can be read again.
+    /// The digest with which the key's record can be read again.
     pub digest: &'a KeyDigest,
-    /// Its record in this node's cache.
+    /// The key's record in this node's cache.
     pub record: &'a Arc<KeyRecord>,
 }
 
-/// A request that asks for admission.
+/// A request for which admission is requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdmissionRequest<'a> {
-    /// The caller's key.
+    /// The key of the request.
     pub key: FoundKey<'a>,
-    /// weir's request id.
+    /// weir's id of the request.
     pub request_id: &'a SmolStr,
     /// The requested operation.
     pub operation: Operation,
-    /// The model's name as the client gave it.
+    /// The model's name as given by the client.
     pub model_asked: &'a str,
-    /// The client wants a streamed answer.
+    /// Whether the client wants a streamed answer.
     pub stream: bool,
-    /// The tags that the client gave.
+    /// The tags given by the client.
     pub(crate) tags: &'a [Tag],
     /// The requested model, and its price at each provider that may serve it.
     pub route: &'a Arc<PricedRoute>,
-    /// Its expected usage.
+    /// The expected usage.
     pub estimate: Estimate,
-    /// When its head arrived.
+    /// When the request's head arrived.
     pub arrived: Instant,
-    /// The configuration's `[money]`: how long, and with how many others, it may queue.
+    /// The settings of `[money]`: how long a request can wait in a queue, and how many can wait.
     pub limits: &'a MoneyConfig,
 }
 
 /// The expected cost of a request at the most expensive of its providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EstimatedCost {
-    /// The total cost, which is the hold.
+    /// The total cost, which is the amount of the hold.
     pub(super) total: NanoUsd,
     /// The part of the cost that the output causes.
     pub(super) output: NanoUsd,
-    /// The cost of its input without a cache: charged if nothing else becomes known.
+    /// The cost of the input without a cache. It is charged if nothing else becomes known.
     pub(super) uncached_input: NanoUsd,
 }
 

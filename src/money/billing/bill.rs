@@ -29,57 +29,57 @@ use crate::{
     },
 };
 
-/// The minimum interval between two computations of a running answer's cost that events with a usage cause.
+/// The minimum interval between two computations of a running answer's cost that are caused by events with a usage.
 const REPORT_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// One estimated token is at most this many of the model's own tokens ([`crate::domain::ledger::calibration`]).
+/// The maximum number of the model's own tokens in one estimated token ([`crate::domain::ledger::calibration`]).
 const TEXT_FACTOR_MAX: u64 = 4;
-/// The number of output tokens that are priced to find the price of one.
+/// The number of output tokens that are priced to compute the price of one.
 const TEXT_PRICED: u64 = 1_000;
 
 /// The consumption of a request so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Consumption {
-    /// The tokens used.
+    /// The number of tokens used, by kind.
     pub usage: Usage,
-    /// Whether the usage was reported or estimated.
+    /// Whether the provider reported the usage, or weir estimated it.
     pub source: UsageSource,
     /// What modifies the price, such as the service tier.
     pub modifiers: PriceModifiers,
-    /// The runs of several models that add up to `usage`, each with its price. Empty if the requested model ran alone.
+    /// The runs of several models that add up to `usage`, each with its price. Empty if only the requested model ran.
     pub runs: Vec<PricedRun>,
 }
 
-/// The progress of a request, or its state at the end.
+/// The progress of a running request, or its state at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestProgress {
     /// The index of the current endpoint in the route.
     pub endpoint: usize,
-    /// The answer's status; 0 before its head.
+    /// The answer's HTTP status; 0 before its head has arrived.
     pub status: u16,
     /// Milliseconds since the request's arrival.
     pub latency_ms: u64,
-    /// Milliseconds from the request's arrival to the first content; `None` before it.
+    /// Milliseconds from the request's arrival to the first content; `None` before any content.
     pub ttft_ms: Option<u64>,
-    /// The number of attempts at providers, this one included.
+    /// The number of attempts at providers, including the current one.
     pub attempts: u32,
 }
 
 /// When a running answer's cost is computed next: as soon as one of these conditions is met.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextSample {
-    /// The text has reached this many tokens, by the estimate: the cost approaches the hold.
+    /// The condition is met when the text has this many tokens, by the estimate, because the cost then approaches the hold.
     text: u64,
-    /// The number of non-text events differs from this one, and `not_before` has come.
+    /// The condition is met when the number of non-text events differs from this one, and `not_before` has passed.
     reports: u64,
     not_before: Instant,
-    /// This time has come: a checkpoint is due.
+    /// The condition is met at this time, because a checkpoint is due.
     checkpoint: Instant,
     /// Whether the answer must end (see [`Bill::must_stop`]).
     must_stop: bool,
 }
 
 impl NextSample {
-    /// Is due at the first piece of the answer.
+    /// Returns conditions that are met at the first piece of the answer.
     pub(crate) fn first(now: Instant) -> Self {
         Self {
             text: 0,
@@ -90,7 +90,7 @@ impl NextSample {
         }
     }
 
-    /// Whether to compute the cost now. `text` is the estimate of the text so far, in tokens; `reports` is the number of non-text
+    /// Whether to compute the cost now. `text` is the estimate of the text so far, in tokens. `reports` is the number of non-text
     /// events so far.
     pub(crate) fn should_sample(&self, now: Instant, text: u64, reports: u64) -> bool {
         text >= self.text || now >= self.checkpoint || reports != self.reports && now >= self.not_before
@@ -121,12 +121,12 @@ impl std::fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// The provider state that the account may name, as of the admission.
+    /// The provider state that the account may refer to, as of the admission.
     pub(crate) fn provider_state(&self) -> ProviderState {
         self.running.granted.provider_state
     }
 
-    /// The key's quota at admission; `None` if the key has no quota or the store was unreachable.
+    /// The use of the key's quota at the admission; `None` if the key has no quota or the store was unreachable.
     pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.running.granted.quota
     }
@@ -137,7 +137,7 @@ impl Bill {
     }
 
     /// Records the consumption of the running answer, and requests a top-up in time. `text` is the estimate of its text so far,
-    /// in tokens, and `reports` is the number of its non-text events. Returns when to call this again.
+    /// in tokens. `reports` is the number of its non-text events. Returns when to call this again.
     pub(crate) fn sample(
         &self,
         now: Instant,
@@ -208,7 +208,7 @@ impl Bill {
             running.on_top_up(match answer {
                 Ok(TopUpReply::Granted(more)) => TopUpAnswer::Granted(more),
                 Ok(TopUpReply::Refused) => TopUpAnswer::Refused,
-                // The part in other nodes' leases comes back, or turns out to be spent, in a moment.
+                // The part in other nodes' leases becomes free, or turns out to be spent, in a moment.
                 Ok(TopUpReply::Recalling) => TopUpAnswer::Unknown,
                 // The request was admitted while the store was unreachable, or is settled by now.
                 Ok(TopUpReply::NoHold) => TopUpAnswer::Uncounted(ask.more),
@@ -217,7 +217,7 @@ impl Bill {
         });
     }
 
-    /// Charges the request.
+    /// Charges the request at its end, if it is billed, and ends its hold.
     pub(crate) fn close(mut self, end: &End, progress: RequestProgress, consumed: Consumption, now: Instant) {
         let Some(admitted) = self.admitted.take() else { return };
         let settlement = if end.is_billed(progress.status) {
@@ -234,7 +234,7 @@ impl Bill {
         self.settle(settlement);
     }
 
-    /// Completes the row of the admission with the request's end.
+    /// Completes the row of the admission with the data of the request's end.
     fn complete_row(&self, row: &mut Row, end: &End, progress: RequestProgress, consumed: Consumption, now: Instant) {
         let endpoint = self.route.endpoint(progress.endpoint);
         let Charge { cost, parts } = self.charge(&endpoint.price, &consumed);
@@ -272,7 +272,7 @@ impl Bill {
             Ok((step, _)) => settled.step = Some(step),
             Err(error) => {
                 // The next start of the process finds the admission unsettled and charges its last checkpoint.
-                tracing::error!(%error, request = %self.running.request, "a settlement could not be recorded");
+                tracing::error!(%error, request = %self.running.request, "cannot record a settlement in the journal; the next start charges the request's last checkpoint");
                 self.engine.counters.record_failure();
             }
         }
@@ -284,7 +284,7 @@ impl Bill {
             .on_end(account, key, self.running.granted.seat, &settled);
     }
 
-    /// A time by the store's clock: the admission's, plus the monotonic time since.
+    /// Returns `now` by the store's clock: the time of the admission, plus the monotonic time since.
     fn time_ms(&self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.running.granted.at).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);
@@ -299,11 +299,11 @@ impl Bill {
     }
 }
 
-/// How much more text an answer may have until its cost approaches `at`: in estimated tokens, at least 1, and [`u64::MAX`] if
-/// text is free. Since one estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's, the last computations come closer
-/// and closer together.
+/// Returns how much more text an answer can have until its cost approaches `at`, in estimated tokens: at least 1, and
+/// [`u64::MAX`] if text is free. Since one estimated token may be up to [`TEXT_FACTOR_MAX`] of the model's tokens, the
+/// computations come at ever shorter intervals as the cost approaches `at`.
 fn tokens_until(at: NanoUsd, cost: NanoUsd, price: &Price, consumed: &Consumption) -> u64 {
-    // If several models ran, all text is priced as the requested model's.
+    // If several models ran, all text is priced like that of the requested model.
     let cost_of = |usage| price.cost(usage, &consumed.modifiers);
     let longer = Usage {
         output_text: consumed.usage.output_text.saturating_add(TEXT_PRICED),

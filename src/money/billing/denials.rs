@@ -1,5 +1,5 @@
-//! The denials of keys on this node: the last one of each key is remembered, so that the key's next request can be refused before
-//! its body is read. The store confirms a denial without placing a hold or counting a request.
+//! The last denial of each key on this node. With it, the key's next request can be refused before its body is read. The store
+//! confirms a denial without placing a hold or recording a request.
 
 use std::{
     sync::Arc,
@@ -21,7 +21,7 @@ use crate::{
 
 /// The maximum time for which a denial is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// Maximum number of keys remembered. Requests of further keys are refused after their body has been read, like the first.
+/// Maximum number of keys whose denial is remembered. Requests of further keys are refused only after their body has been read.
 const KEYS_MAX: usize = 10_000;
 
 /// The last denial of each key, and the ledger that can confirm it.
@@ -47,8 +47,8 @@ impl Denials {
         }
     }
 
-    /// Remembers a denial; `at` is when the store was asked. Only denials that concern every request of the key are remembered,
-    /// and none that the end of a running request may lift.
+    /// Remembers a denial. `at` is when the store was called. Only denials that concern every request of the key are remembered,
+    /// except those that the end of a running request can lift.
     pub(super) fn remember(&self, key: &KeyId, denial: Denial, at: Instant) {
         let lasts = match denial {
             Denial::AccountUnknown
@@ -79,7 +79,8 @@ impl Denials {
         remembered.insert(key.clone(), LastDenial { denial, at, until });
     }
 
-    /// The key's last denial, if it may still be valid at `now`. A rate limit's wait is reduced by the time passed.
+    /// Returns the key's last denial if it may still be valid at `now`. The remaining wait of a rate limit is reduced by the
+    /// elapsed time.
     pub(super) fn recall(&self, key: &KeyId, now: Instant) -> Option<Denial> {
         let mut remembered = self.remembered.lock();
         let LastDenial { denial, at, until } = remembered.get(key)?;
@@ -95,21 +96,22 @@ impl Denials {
         Some(denial)
     }
 
-    /// Forgets a key's denial, because it is no longer valid.
+    /// Removes a key's denial, because it is no longer valid.
     pub(super) fn forget(&self, key: &KeyId) {
         self.remembered.lock().remove(key);
     }
 
-    /// Asks the store whether account or quota deny every request of this key. `None` if neither does, or if the store does not
-    /// answer.
+    /// Reads from the store whether the account or the quota denies every request of this key. Returns `None` if neither does, or
+    /// if the store does not answer.
     pub(super) async fn check_funds(&self, key: &KeyRecord) -> Option<Denial> {
         let (account, quota) = tokio::join!(self.check_account(key), self.check_quota(key));
         account.or(quota)
     }
 
-    /// The denial that any request of this key would get from the store now, if it is of the same kind as `denial`. `None` if
-    /// the request may be admitted, or if that is unknown, because the store is unreachable. Holds of running requests count as
-    /// free, since they may end at any moment. `key` is the store's current record if `denial` depends on the key.
+    /// Returns the denial that any request of this key would get from the store now, if it is of the same kind as `denial`.
+    /// Returns `None` if the request may be admitted, or if that is unknown because the store is unreachable. Holds of running
+    /// requests are treated as free, since they can end at any moment. `key` must be the store's current record if `denial`
+    /// depends on the key.
     pub(super) async fn confirm(&self, key: &KeyRecord, denial: Denial) -> Option<Denial> {
         match denial {
             Denial::AccountUnknown | Denial::AccountSuspended | Denial::BalanceExhausted => {
@@ -133,8 +135,8 @@ impl Denials {
         }
     }
 
-    /// Asks the store whether the key has spent its quota. `None` if it has not, if it has no quota, or if the store does not
-    /// answer.
+    /// Reads from the store whether the key has spent its quota. Returns `None` if it has not, if it has no quota, or if the
+    /// store does not answer.
     pub(super) async fn check_quota(&self, key: &KeyRecord) -> Option<Denial> {
         let quota = key.terms.quota?;
         let spent = self.ledger.key_spend(&key.account, &key.id).await.ok()?;

@@ -1,4 +1,4 @@
-//! The state that all bills of this node share, the running requests among it, and how a request gets its hold.
+//! The state that all bills of this node share, including the running requests, and the way in which a request gets its hold.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,11 +35,11 @@ use crate::{
     store::{StoreError, key_cache::KeyCache, ledger::LedgerStore, time::StoreTime},
 };
 
-/// The state that all bills share.
+/// The state that all bills of this node share.
 pub(super) struct BillingEngine {
     pub(super) ledger: Arc<dyn LedgerStore>,
     pub(super) journal: Arc<Journal>,
-    /// Rereads the record of a key.
+    /// The key cache, from which a key's record can be read again.
     pub(super) keys: Arc<KeyCache>,
     pub(super) denials: Denials,
     pub(super) node: NodeId,
@@ -47,9 +47,9 @@ pub(super) struct BillingEngine {
     pub(super) running: RunningRequests,
     pub(super) grace: Grace,
     pub(super) leases: Leases,
-    /// Requests that wait for holds of running requests.
+    /// The queues of requests that wait for holds of running requests.
     pub(super) queues: Arc<Queues>,
-    /// Holds that the store may have from admissions that it has not answered.
+    /// Holds that may exist in the store, from admission calls that the store has not answered.
     pub(super) unconfirmed: UnconfirmedHolds,
     pub(super) counters: BillingCounters,
 }
@@ -57,16 +57,16 @@ pub(super) struct BillingEngine {
 /// Why a request was not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotAdmitted {
-    /// The store denied it: a limit, the account, or the key itself.
+    /// The store denied the request, because of a limit, the account, or the key itself.
     Denied(Denial),
-    /// The key's record has changed: read it again and retry.
+    /// The key's record has changed since it was cached. It must be read again before another try.
     StaleKey,
-    /// It is refused without asking the store again.
+    /// The request is refused without another call to the store.
     Refused(Refusal),
 }
 
 impl NotAdmitted {
-    /// Whether this may come from an outdated record of the key.
+    /// Whether an outdated record of the key may be the cause.
     pub(super) fn may_be_outdated(&self) -> bool {
         match self {
             Self::StaleKey => true,
@@ -107,19 +107,19 @@ impl BillingEngine {
         }
     }
 
-    /// The refusal for a denial of this key.
+    /// Returns the refusal that a client gets for a denial of this key.
     pub(super) fn refusal(&self, key: &KeyRecord, denial: Denial) -> Refusal {
         Refusal::from_denial(denial, key.terms.reset, self.time.now_seconds(clock::instant()))
     }
 
-    /// The hold from a ledger that can answer at once; `None` if [`Self::obtain_hold`] must ask it.
+    /// Returns the hold or denial from a ledger that can answer at once; `None` if [`Self::obtain_hold`] must call it.
     pub(super) fn obtain_hold_now(&self, ask: &AdmitCall) -> Option<Result<GrantedHold, NotAdmitted>> {
         let asked = clock::instant();
         let answer = self.ledger.admit_now(ask)?;
         Some(self.on_admit_reply(ask, &answer, asked))
     }
 
-    /// Asks the ledger for a hold, and admits by grace while it is unreachable.
+    /// Calls the ledger for a hold. While the ledger is unreachable, admits by grace.
     pub(super) async fn obtain_hold(&self, ask: &AdmitCall) -> Result<GrantedHold, NotAdmitted> {
         let doubt = self.unconfirmed.begin(ask);
         let asked = clock::instant();
@@ -131,7 +131,7 @@ impl BillingEngine {
             Err(error) => {
                 let at = clock::instant();
                 let seat = self.admit_by_grace(ask, &error)?;
-                // The request's settlement ends the hold that the store may have.
+                // The request's settlement ends the hold that may exist in the store.
                 doubt.disarm();
                 Ok(GrantedHold {
                     seat,
@@ -148,7 +148,7 @@ impl BillingEngine {
         }
     }
 
-    /// The hold that the ledger's reply grants; records the reply.
+    /// Records the ledger's reply, and returns the hold that it grants.
     fn on_admit_reply(&self, ask: &AdmitCall, answer: &AdmitReply, asked: Instant) -> Result<GrantedHold, NotAdmitted> {
         let at = clock::instant();
         let grant = match answer {
@@ -173,7 +173,7 @@ impl BillingEngine {
         })
     }
 
-    /// Gives back unused leases of this node that count against the limit in `denial`.
+    /// Ends the leases of this node that count against the limit in `denial`, so that their unused parts become free.
     fn recall_leases(&self, asking: &KeyRecord, denial: Denial) {
         match denial {
             Denial::BalanceHeld => self.leases.recall(|key| key.account == asking.account),
@@ -195,15 +195,15 @@ impl BillingEngine {
         }
     }
 
-    /// Admits a request without the store, if its grace allows.
+    /// Admits a request without the store, if its key and account have grace left.
     fn admit_by_grace(&self, ask: &AdmitCall, error: &StoreError) -> Result<CountedRequest, Refusal> {
-        tracing::debug!(%error, "the ledger did not answer");
+        tracing::debug!(%error, "the ledger did not answer an admission call");
         if matches!(error, StoreError::Busy(_)) {
-            // The store is only busy and can admit a retry: no grace.
+            // The store is only busy, and can admit the client's next try, so there is no grace.
             return Err(Refusal::StoreUnavailable);
         }
         let seat = self.grace.admit(ask).map_err(|denial| match denial {
-            // This denial is not the store's, so it is neither confirmed nor remembered, and no request queues for it.
+            // This denial is not the store's, so it is neither confirmed nor remembered, and no request waits for it.
             Some(denial) => self.refusal(&ask.key, denial),
             None => Refusal::StoreUnavailable,
         })?;
@@ -214,53 +214,53 @@ impl BillingEngine {
 
 /// How often the consumption of running requests is written to the journal.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(700);
-/// How long before a checkpoint a request's consumption is sampled for it. A crash loses at most this and one interval.
+/// How long before a checkpoint a request's consumption is sampled for it. A crash loses at most this time plus one interval.
 const SAMPLE_LEAD: Duration = Duration::from_millis(150);
 
-/// The number of shards, so that requests do not contend for one lock.
+/// Number of shards of the running requests, so that requests do not contend for one lock.
 const SHARDS: usize = 16;
 
 /// The hold of an admitted request, with the state of account and key at its admission.
 #[derive(Debug)]
 pub(super) struct GrantedHold {
-    /// What it adds to this node's own counts.
+    /// The request's part in this node's own counts.
     pub(super) seat: CountedRequest,
-    /// When it was admitted by the store's clock, in milliseconds since the Unix epoch.
+    /// When the request was admitted, by the store's clock, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// The same time by this node's monotonic clock.
+    /// When the request was admitted, by this node's monotonic clock.
     pub(super) at: Instant,
-    /// The last step of this node that the store had applied then.
+    /// The last step of this node that the store had applied at the admission.
     pub(super) watermark: u64,
-    /// The account's balance then; `None` if the store could not be asked.
+    /// The account's balance at the admission; `None` if the store could not be reached.
     pub(super) balance: Option<NanoUsd>,
-    /// The key's quota then; `None` if the key has no quota or the store could not be asked.
+    /// The use of the key's quota at the admission; `None` if the key has no quota or the store could not be reached.
     pub(super) quota: Option<QuotaUse>,
-    /// The provider state that the request may name.
+    /// The provider state that the request may refer to.
     pub(super) provider_state: ProviderState,
-    /// Its allocation, if it was admitted from a lease.
+    /// The request's allocation; `None` if it was not admitted from a lease.
     pub(super) allocation: Option<AllocationId>,
 }
 
-/// One running request.
+/// One running request, which is billed.
 #[derive(Debug)]
 pub(super) struct BilledRequest {
     /// weir's request id.
     pub(super) request: SmolStr,
     /// The account that pays.
     pub(super) account: SmolStr,
-    /// The key that the request was made with.
+    /// The key with which the request was made.
     pub(super) key: KeyId,
-    /// What it was granted at its admission.
+    /// The hold that the request was granted at its admission.
     pub(super) granted: GrantedHold,
     growth: Mutex<HoldGrowth>,
-    /// Whether the answer must end.
+    /// Whether the answer must end because its hold cannot grow.
     is_over: AtomicBool,
-    /// What has been consumed since the last checkpoint in the journal.
+    /// The consumption so far, if it has changed since the last checkpoint in the journal.
     news: Mutex<Option<Checkpoint>>,
 }
 
 impl BilledRequest {
-    /// A request that was admitted with a hold.
+    /// Creates a running request that was admitted with a hold.
     pub(super) fn new(
         request: SmolStr,
         account: SmolStr,
@@ -279,12 +279,13 @@ impl BilledRequest {
         }
     }
 
-    /// The amount held for it.
+    /// The amount held for the request at present.
     pub(super) fn hold(&self) -> NanoUsd {
         self.growth.lock().hold()
     }
 
-    /// Updates the cost so far. Returns the top-up to request, if one is needed, and the cost at which to call this again.
+    /// Updates the cost so far. Returns the top-up to request, or `None` if none is needed; and the cost at which to call this
+    /// again, or `None` if only time matters.
     pub(super) fn on_cost(&self, cost: NanoUsd, now: Instant) -> (Option<NanoUsd>, Option<NanoUsd>) {
         let mut growth = self.growth.lock();
         let more = growth.next_top_up(cost, now);
@@ -294,12 +295,12 @@ impl BilledRequest {
         (more, growth.next_sample())
     }
 
-    /// Applies the answer to a top-up.
+    /// Applies the ledger's answer to a top-up.
     pub(super) fn on_top_up(&self, answer: TopUpAnswer) {
         self.growth.lock().on_answer(answer);
     }
 
-    /// Whether a top-up is being requested.
+    /// Whether a top-up has been requested and not answered yet.
     #[cfg(test)]
     pub(super) fn is_asking(&self) -> bool {
         self.growth.lock().is_asking()
@@ -315,21 +316,21 @@ impl BilledRequest {
 #[derive(Debug, Default)]
 pub(super) struct RunningRequests {
     shards: [Mutex<QuickMap<SmolStr, Arc<BilledRequest>>>; SHARDS],
-    /// When the last checkpoint was taken.
+    /// When the last checkpoint was taken; `None` before the first.
     checkpoint: Mutex<Option<Instant>>,
     /// Notified when a request has recorded its consumption.
     noted: Notify,
 }
 
 impl RunningRequests {
-    /// Adds a request.
+    /// Adds a running request.
     pub(super) fn add(&self, running: Arc<BilledRequest>) {
         if let Some(mut shard) = self.shard(&running.request) {
             shard.insert(running.request.clone(), running);
         }
     }
 
-    /// Removes a request.
+    /// Removes a request that has ended.
     pub(super) fn remove(&self, request: &str) {
         if let Some(mut shard) = self.shard(request) {
             shard.remove(request);
@@ -342,9 +343,9 @@ impl RunningRequests {
         self.noted.notify_one();
     }
 
-    /// Waits until a request has recorded its consumption since the last call, and returns when the next checkpoint is due: at
-    /// least [`CHECKPOINT_EVERY`] after the last one, and late enough to include requests that are sampled for it now. For one
-    /// caller.
+    /// Waits until a request has recorded its consumption since the last call. Returns the time at which the next checkpoint is
+    /// due: at least [`CHECKPOINT_EVERY`] after the last one, and late enough to include requests that are sampled for it now.
+    /// Must have only one caller at a time.
     pub(super) async fn next_checkpoint(&self) -> Instant {
         self.noted.notified().await;
         let soon = clock::instant() + SAMPLE_LEAD;
@@ -358,19 +359,19 @@ impl RunningRequests {
         *self.checkpoint.lock() = Some(now);
     }
 
-    /// When a request that is sampled now is to be sampled for a checkpoint: shortly before the next one, so that each checkpoint
-    /// needs one sample, which is fresh.
+    /// Returns when a request that is sampled now is to be sampled again: shortly before the next checkpoint, so that each
+    /// checkpoint needs only one sample, which is recent.
     pub(super) fn next_sample(&self, now: Instant) -> Instant {
         let due = |last: Instant| last + CHECKPOINT_EVERY - SAMPLE_LEAD;
         let next = self.checkpoint.lock().map_or(now, due);
         if next > now {
             return next;
         }
-        // This sample was for that checkpoint.
+        // This sample was taken for the checkpoint that is due, so the next one is for the checkpoint after it.
         (next + CHECKPOINT_EVERY).max(now + SAMPLE_LEAD)
     }
 
-    /// The checkpoints of requests that have consumed something since the last call.
+    /// Returns the checkpoints of all requests that have consumed something since the last call.
     pub(super) fn take_changed(&self) -> Vec<Checkpoint> {
         let all = self.shards.iter().flat_map(|shard| {
             let shard = shard.lock();
@@ -379,7 +380,7 @@ impl RunningRequests {
         all.filter_map(|running| running.news.lock().take()).collect()
     }
 
-    /// The accounts with holds for running requests, and the ids of those requests.
+    /// The accounts with holds for running requests, each with the ids of these requests.
     pub(super) fn by_account(&self) -> HashMap<SmolStr, HashSet<SmolStr>> {
         let mut accounts: HashMap<SmolStr, HashSet<SmolStr>> = HashMap::new();
         for shard in &self.shards {
@@ -397,7 +398,7 @@ impl RunningRequests {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// The sum of their holds.
+    /// The sum of all running requests' holds.
     pub(super) fn held(&self) -> NanoUsd {
         self.shards.iter().fold(NanoUsd::ZERO, |sum, shard| {
             let shard = shard.lock();
@@ -407,7 +408,7 @@ impl RunningRequests {
         })
     }
 
-    /// The request's shard. Request ids end in random characters, which spread them evenly.
+    /// Returns the locked shard of a request. Request ids end in random characters, which spread them evenly.
     fn shard(&self, request: &str) -> Option<MutexGuard<'_, QuickMap<SmolStr, Arc<BilledRequest>>>> {
         let byte = request.bytes().last().map_or(0, usize::from);
         self.shards.get(byte % SHARDS).map(Mutex::lock)

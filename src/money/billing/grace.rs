@@ -1,5 +1,5 @@
-//! Grace: admission while the store is unreachable, up to a fixed amount per key and per account, and never beyond the balances
-//! and quotas that the node last knew. A call that the store did not answer may have left a hold there, which is ended later.
+//! Grace: admission while the store is unreachable, up to a fixed amount per key and per account, and never beyond the last known
+//! balance and quota. An admission call that the store did not answer may have left a hold in the store, which is ended later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// The number of tables, each with its own lock: an account is in one of them, with its keys.
+/// Number of tables, each with its own lock. An account and its keys are in the same table.
 const SHARDS: usize = 16;
 
-/// The grace of this node. A decision and its commitment are one atomic operation.
+/// The grace of this node. Deciding about a request and committing its money is one atomic operation.
 #[derive(Debug)]
 pub(super) struct Grace {
     limits: GraceLimits,
@@ -41,7 +41,7 @@ impl Grace {
         }
     }
 
-    /// Records that the store has admitted a request.
+    /// Records that the store has admitted a request. Returns the request's part in the counts.
     pub(super) fn on_granted(&self, ask: &AdmitCall, grant: &Grant) -> CountedRequest {
         let now_ms = clock::unix_millis();
         let (seat, becomes_low) = self
@@ -53,7 +53,7 @@ impl Grace {
         seat
     }
 
-    /// Records the store's view of a lease's account and key. If the lease `goes_on`, requests are admitted.
+    /// Records the store's view of a lease's account and key. If `goes_on` is true, the lease still admits requests.
     pub(super) fn record_grant(&self, key: &KeyRecord, grant: &Grant, goes_on: bool) {
         let becomes_low = self
             .lock_shard(&key.account)
@@ -63,7 +63,7 @@ impl Grace {
         }
     }
 
-    /// Records that a request was admitted from a lease.
+    /// Records that a request was admitted from a lease. Returns the request's part in the counts.
     pub(super) fn on_lease_admission(&self, key: &KeyRecord, hold: NanoUsd, tokens: u64) -> CountedRequest {
         self.lock_shard(&key.account)
             .on_lease_admission(key, hold, tokens, clock::unix_millis())
@@ -75,35 +75,35 @@ impl Grace {
             .on_denied(key, denial, clock::unix_millis());
     }
 
-    /// Ends the account's grace, because an operator has suspended it on this node.
+    /// Ends the account's grace, because an operator has suspended the account on this node.
     pub(super) fn suspend(&self, account: &SmolStr) {
         self.lock_shard(account)
             .on_account_denied(account, clock::unix_millis());
     }
 
-    /// Admits a request without the store if its grace allows, and holds its estimate or what is left. The error is that of
-    /// [`LastSeen::admit_by_grace`].
+    /// Admits a request without the store if its key and account have grace left, and holds the request's estimate or the amount
+    /// that is left. The error is that of [`LastSeen::admit_by_grace`].
     pub(super) fn admit(&self, ask: &AdmitCall) -> Result<CountedRequest, Option<Denial>> {
         let now_ms = clock::unix_millis();
         self.lock_shard(&ask.key.account)
             .admit_by_grace(&ask.key, ask.estimate, ask.tokens, &self.limits, now_ms)
     }
 
-    /// The rate or concurrency limit of the key or its account that any request would exceed now, by what this node has admitted
-    /// and refused itself. Other nodes only add to that, so the store would deny it as well, unless the limit has changed. Makes
-    /// no call.
+    /// Returns the denial by a rate or concurrency limit of the key or its account that any request would exceed now, by this
+    /// node's own counts of admitted and refused requests. Other nodes can only add to these, so the store would deny the request
+    /// as well unless the limit has changed. Makes no call.
     pub(super) fn predict_denial(&self, key: &KeyRecord) -> Option<Denial> {
         self.lock_shard(&key.account).predict_denial(key, clock::unix_millis())
     }
 
-    /// Whether the store has reported within the last seconds that the account has money and the key some of its quota, and this
-    /// node has not spent it since. Makes no call.
+    /// Whether the store has reported within the last seconds that the account has money and the key has some of its quota, and
+    /// this node has not spent it since. Makes no call.
     pub(super) fn has_recent_funds(&self, key: &KeyRecord) -> bool {
         self.lock_shard(&key.account)
             .has_recent_funds(key, clock::unix_millis())
     }
 
-    /// Counts a refused request in the rate of its key.
+    /// Records a refused request in the rate of its key.
     pub(super) fn count_refused(&self, key: &KeyRecord) {
         self.lock_shard(&key.account).count_refused(key, clock::unix_millis());
     }
@@ -118,7 +118,7 @@ impl Grace {
         self.shards.iter().any(|shard| shard.lock().can_admit_any(&self.limits))
     }
 
-    /// The money committed by grace that the store has not counted yet.
+    /// The money committed by grace that the store has not charged yet.
     pub(super) fn committed(&self) -> NanoUsd {
         let of_shards = self.shards.iter().map(|shard| shard.lock().grace_committed());
         of_shards.fold(NanoUsd::ZERO, NanoUsd::saturating_add)
@@ -142,11 +142,12 @@ fn warn_of_low(key: &KeyRecord, grant: &Grant) {
     tracing::warn!(account, balance_usd = %grant.balance, "the account's balance is low: add credit to it");
 }
 
-/// Maximum number of unconfirmed holds remembered. Further ones are dropped and last until they expire at the store.
+/// Maximum number of unconfirmed holds that are stored. Further ones are dropped; in the store they exist until they expire.
 const UNCONFIRMED_MAX: usize = 10_000;
 
-/// The unconfirmed holds of this node: an admission without an answer may have left a hold in the store, which the node's
-/// renewals keep alive. Once the store is reachable again, a step ends each of them; it does no harm if there is no hold.
+/// The unconfirmed holds of this node. An admission call without an answer may have left a hold in the store, which the node's
+/// renewals keep alive. Once the store is reachable again, a step ends each of these holds; if there is no hold, it has no
+/// effect.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedHolds {
     holds: Mutex<Vec<UnconfirmedHold>>,
@@ -161,14 +162,15 @@ pub(super) struct UnconfirmedHold {
     request: SmolStr,
 }
 
-/// A running admission at the ledger. If this is dropped before [`AdmitCallGuard::disarm`], its hold is unconfirmed.
+/// A running admission call to the ledger. If this is dropped before [`AdmitCallGuard::disarm`], the request's hold is
+/// unconfirmed.
 pub(super) struct AdmitCallGuard<'a> {
     all: &'a UnconfirmedHolds,
     ask: Option<&'a AdmitCall>,
 }
 
 impl UnconfirmedHolds {
-    /// Marks the start of a call.
+    /// Records the start of an admission call.
     pub(super) fn begin<'a>(&'a self, ask: &'a AdmitCall) -> AdmitCallGuard<'a> {
         AdmitCallGuard {
             all: self,
@@ -189,7 +191,7 @@ impl UnconfirmedHolds {
         }
     }
 
-    /// The number of holds that were dropped because there were too many.
+    /// The number of unconfirmed holds that were dropped because more than [`UNCONFIRMED_MAX`] were stored.
     pub(super) fn dropped(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -204,12 +206,12 @@ impl UnconfirmedHolds {
 }
 
 impl UnconfirmedHold {
-    /// The account of the hold.
+    /// The account to which the hold belongs.
     pub(super) fn account(&self) -> &str {
         &self.account
     }
 
-    /// Ends the hold, if it exists, by a step in the journal.
+    /// Ends the hold, if it exists, with a step in the journal.
     pub(super) fn end(&self, journal: &Journal) -> Result<(), JournalError> {
         let (request, key) = (self.request.clone(), self.key.clone());
         let settlement = Settlement::without_charge(request, key, clock::unix_millis(), 0);
@@ -222,7 +224,7 @@ impl UnconfirmedHold {
 }
 
 impl AdmitCallGuard<'_> {
-    /// The call's result is known: no unconfirmed hold is left.
+    /// Records that the call's result is known, so that it leaves no unconfirmed hold.
     pub(super) fn disarm(mut self) {
         self.ask = None;
     }

@@ -1,4 +1,4 @@
-//! How a running request's hold grows with its answer, and when the answer must end because it cannot.
+//! Decides how a running request's hold grows with its answer, and when the answer must end because the hold cannot grow.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The pause after a refused top-up: other requests may have returned their holds by then.
+/// The pause after a refused top-up. After it, other requests may have ended their holds.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// The pause after a call that the store could not answer.
+/// The pause after a top-up call that the store could not answer.
 const ASK_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// A top-up is requested when less than one increment divided by this is left of the hold.
+/// The divisor for the reserve: a top-up is requested when less than one increment divided by this is left of the hold.
 const RESERVE_PART: i64 = 4;
-/// An increment is at least the first hold divided by this.
+/// The divisor for the minimum increment: an increment is at least the first hold divided by this.
 const INCREMENT_PART_MIN: i64 = 8;
 
-/// The hold of a running request, as this node knows it; the store has the hold itself.
+/// The hold of a running request as this node sees it; the store has the hold itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HoldGrowth {
     hold: NanoUsd,
-    /// The next top-up, beyond what is used already.
+    /// The amount of the next top-up, beyond what is used already.
     increment: NanoUsd,
     bound: SpendCap,
     /// The answer to the last top-up; `None` before the first.
@@ -32,32 +32,32 @@ pub(super) struct HoldGrowth {
 /// The maximum cost of an answer whose hold cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpendCap {
-    /// The hold.
+    /// The maximum cost is the hold.
     Hold,
-    /// This amount.
+    /// The maximum cost is this amount.
     Amount(NanoUsd),
-    /// No limit: the answer may finish.
+    /// There is no maximum: the answer may finish.
     None,
 }
 
-/// The answer to a top-up.
+/// The answer to a request for a top-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TopUpAnswer {
-    /// The hold has grown by this much.
+    /// The hold has grown by this amount.
     Granted(NanoUsd),
-    /// Nothing is left.
+    /// Nothing is left of the quota or balance.
     Refused,
-    /// The store has no hold of this request; the node counts this amount without it.
+    /// The store has no hold of this request. The node adds this amount only to its own count.
     Uncounted(NanoUsd),
     /// The store could not answer.
     Unknown,
 }
 
 impl SpendCap {
-    /// The maximum by the key's terms. `balance` is the account's at admission, `estimate` the request's.
+    /// Returns the maximum by the key's terms. `balance` is the account's at admission, `estimate` is the request's.
     ///
-    /// An answer that may finish is bounded by a multiple of the key's quota. Without a quota, the account's balance takes its
-    /// place, but at least the estimate: the last cents of a balance do not pay for a whole answer, which may finish
+    /// An answer that may finish is limited to a multiple of the key's quota. Without a quota, the account's balance is used
+    /// instead, but at least the estimate: the last cents of a balance do not pay for a complete answer, which may finish
     /// nevertheless.
     pub(super) fn of(terms: &KeyTerms, balance: Option<NanoUsd>, estimate: NanoUsd) -> Self {
         let allowance = terms.quota.or(balance.map(|balance| balance.max(estimate)));
@@ -72,7 +72,7 @@ impl SpendCap {
 }
 
 impl HoldGrowth {
-    /// The hold of a request whose output is estimated to cost `output`.
+    /// Creates the hold of a request whose output is estimated to cost `output`.
     pub(super) fn new(hold: NanoUsd, output: NanoUsd, bound: SpendCap) -> Self {
         let least = NanoUsd::from_nanos((hold.nanos() / INCREMENT_PART_MIN).max(1));
         Self {
@@ -85,7 +85,7 @@ impl HoldGrowth {
         }
     }
 
-    /// The amount held.
+    /// The amount that is held at present.
     pub(super) fn hold(&self) -> NanoUsd {
         self.hold
     }
@@ -95,8 +95,9 @@ impl HoldGrowth {
         self.is_asking
     }
 
-    /// The top-up to request now that `cost` is used; `None` if the hold suffices, a request is running already, or it is too
-    /// early to ask again. The caller asks the store and reports the result by [`HoldGrowth::on_answer`].
+    /// Returns the top-up to request when the answer has cost `cost` so far; `None` if the hold suffices, a top-up is being
+    /// requested already, or it is too early to request again. The caller calls the store and reports the result with
+    /// [`HoldGrowth::on_answer`].
     pub(super) fn next_top_up(&mut self, cost: NanoUsd, now: Instant) -> Option<NanoUsd> {
         let pause = match self.answer {
             Some(TopUpAnswer::Refused) => ASK_AGAIN,
@@ -112,8 +113,8 @@ impl HoldGrowth {
         Some(missing.saturating_add(self.increment))
     }
 
-    /// Applies the answer to the top-up from [`HoldGrowth::next_top_up`]. After a success, the next increment is twice as large: a long
-    /// answer needs few top-ups, and a short one holds little too much.
+    /// Applies the answer to the top-up from [`HoldGrowth::next_top_up`]. After a success, the next increment is twice as large.
+    /// So a long answer needs few top-ups, and a short one holds only slightly too much.
     pub(super) fn on_answer(&mut self, answer: TopUpAnswer) {
         self.is_asking = false;
         self.answer = Some(answer);
@@ -133,8 +134,8 @@ impl HoldGrowth {
         }
     }
 
-    /// The cost at which the next decision is due, at the latest; `None` if only time matters. A top-up may be requested half the
-    /// reserve late, so that a nearly used hold causes a few computations of the cost, not one at every event.
+    /// Returns the cost at which the next decision is due at the latest; `None` if only time matters. A top-up may be requested
+    /// late by half the reserve, so that a nearly used hold causes a few computations of the cost, not one at every event.
     pub(super) fn next_sample(&self) -> Option<NanoUsd> {
         let late = NanoUsd::from_nanos(self.reserve().nanos() / 2);
         match (self.answer, self.bound) {

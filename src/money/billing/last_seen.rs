@@ -1,5 +1,5 @@
-//! The last state of accounts and keys that the store reported to this node, and what the node has admitted since: a bounded
-//! table that grants and denials update, and by which the node predicts denials and admits by grace.
+//! The state of accounts and keys as the store last reported it to this node, and what the node has admitted since. It is a
+//! bounded table that grants and denials update. With it, the node predicts denials and admits by grace.
 
 use std::hash::Hash;
 
@@ -15,17 +15,17 @@ use crate::{
     money::billing::tally::{CountedRequest, LocalCounts, SettledCharge},
 };
 
-/// Maximum number of accounts remembered. Those updated longest ago are dropped first.
+/// Maximum number of accounts in the table. Those updated longest ago are dropped first.
 const ACCOUNTS_MAX: usize = 100_000;
-/// Maximum number of keys remembered, by the same rule.
+/// Maximum number of keys in the table. Those updated longest ago are dropped first.
 const KEYS_MAX: usize = 100_000;
 
-/// The money that this node may commit until the store answers again.
+/// The amounts that this node may commit by grace until the store answers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GraceLimits {
-    /// For each key.
+    /// The maximum amount for each key.
     pub key: NanoUsd,
-    /// For all keys of one account together.
+    /// The maximum amount for all keys of one account together.
     pub account: NanoUsd,
 }
 
@@ -51,15 +51,15 @@ struct SeenAccount {
 #[derive(Debug, Default)]
 struct SeenKey {
     tally: LocalCounts,
-    /// The part of the quota that was spent, the kind of its period, and the period's end in Unix seconds.
+    /// The spent part of the quota, how the quota is reset, and the end of its period in Unix seconds.
     spent: Option<(NanoUsd, QuotaReset, Option<i64>)>,
-    /// The key's revision at which the store reported it as revoked or expired.
+    /// The key's revision at which the store reported the key as revoked or expired.
     denied: Option<u64>,
     rates: RateLimits,
 }
 
 impl LastSeen {
-    /// One of `tables` tables that share the maximum numbers.
+    /// Creates one of `tables` tables, which share the maximum numbers of entries.
     pub(super) fn new_shard(tables: usize) -> Self {
         Self::bounded(ACCOUNTS_MAX / tables, KEYS_MAX / tables)
     }
@@ -103,20 +103,21 @@ impl LastSeen {
                     tally.on_rate_limited(denial, retry_after_ms, now_ms);
                 }
             }
-            // Other requests may end and leases come back at any moment, so these denials are not remembered.
+            // These denials are not remembered, because requests can end and leases can be returned at any moment.
             Denial::BalanceHeld | Denial::Concurrency { .. } | Denial::RateLimited { .. } => {}
         }
     }
 
-    /// Records that an account was denied: nothing is admitted until the store admits again.
+    /// Records that an account was denied. Nothing is admitted by grace until the store admits a request again.
     pub(super) fn on_account_denied(&mut self, account: &SmolStr, now_ms: i64) {
         if let Some(account) = self.account(account, now_ms) {
             account.balance = None;
         }
     }
 
-    /// Admits a request by local knowledge, and commits its estimate or what is left. The error is the rate or concurrency limit
-    /// that the request exceeds; `None` if the account or key is unknown here, was denied, or has used up its grace.
+    /// Admits a request by local knowledge, and commits its estimate or the amount that is left. The error is the denial by the
+    /// rate or concurrency limit that the request exceeds; `None` if the account or key is unknown here, was denied, or has used
+    /// up its grace.
     pub(super) fn admit_by_grace(
         &mut self,
         key: &KeyRecord,
@@ -147,7 +148,7 @@ impl LastSeen {
             hold: estimate.max(NanoUsd::ZERO).min(left),
             by_grace: true,
         };
-        // Without room in the table the request could not be counted.
+        // Without room in the table, the request could not be recorded.
         let known = self.key(&key.id, now_ms).ok_or(None)?;
         known.rates = of_key;
         known.tally.begin(seat, Some(key_buckets));
@@ -157,7 +158,7 @@ impl LastSeen {
         Ok(seat)
     }
 
-    /// Records that a request has ended, no matter whether the store, a lease or grace admitted it.
+    /// Records that a request has ended, whether the store, a lease or grace had admitted it.
     pub(super) fn on_end(&mut self, account: &str, key: &KeyId, seat: CountedRequest, end: &SettledCharge) {
         if let Some(account) = self.accounts.get_mut(account) {
             account.tally.end(seat, end, &account.rates);
@@ -210,7 +211,7 @@ impl SeenKey {
         self.spent = quota_use.map(|quota_use| (quota_use.spent, key.terms.reset, quota_use.resets_at));
     }
 
-    /// The part of the quota that was spent; `None` if unknown.
+    /// The spent part of the quota; `None` if it is unknown.
     fn spent(&self, reset: QuotaReset, now_ms: i64) -> Option<NanoUsd> {
         let (spent, of, resets_at) = self.spent.filter(|(_, of, _)| *of == reset)?;
         let is_over = of != QuotaReset::None && resets_at.is_some_and(|end| end <= now_ms.div_euclid(1000));
@@ -218,7 +219,7 @@ impl SeenKey {
     }
 }
 
-/// The money that this node may still commit; `None` if the key or account was denied, or is not known well enough.
+/// Returns the amount that this node may still commit; `None` if the key or account was denied, or its state is unknown.
 fn remaining(
     account: &SeenAccount,
     known: &SeenKey,
@@ -239,7 +240,7 @@ fn remaining(
     Some(left.min(of_key).min(of_account))
 }
 
-/// The entry of `name`, created if it is missing; `None` if the table is full of entries with running requests.
+/// Returns the entry of `name`, which is created if it is missing; `None` if the table is full of entries with running requests.
 fn entry_or_new<'a, K: Clone + Eq + Hash, V>(
     all: &'a mut QuickMap<K, V>,
     max: usize,
@@ -253,8 +254,8 @@ fn entry_or_new<'a, K: Clone + Eq + Hash, V>(
     Some(all.entry(name.clone()).or_insert_with(new))
 }
 
-/// Makes room in a full table: drops the entries without a running request that are among the older half, by the time of their
-/// last update.
+/// Makes room in a full table: of the older half of the entries, by the time of the last update, drops those without a running
+/// request. Returns `None` if none could be dropped.
 fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl Fn(&V) -> &LocalCounts) -> Option<()> {
     let mut times: Vec<i64> = all.values().map(|one| tally(one).last_reply_ms).collect();
     times.sort_unstable();
@@ -263,21 +264,21 @@ fn make_room<K: Eq + Hash, V>(all: &mut QuickMap<K, V>, max: usize, tally: impl 
     (all.len() < max).then_some(())
 }
 
-/// The time for which the store's report of money left is trusted.
+/// How long the store's report that money is left is trusted, in milliseconds.
 const VOUCHED_MS: i64 = 10_000;
 
-/// No limits besides the balance and quota themselves.
+/// Amounts without a limit, so that only the balance and the quota limit a request.
 const UNBOUNDED: GraceLimits = GraceLimits {
     key: NanoUsd::MAX,
     account: NanoUsd::MAX,
 };
 
 impl LastSeen {
-    /// The rate or concurrency limit that any request of the key would exceed now, however small.
+    /// Returns the denial by a rate or concurrency limit that any request of the key would exceed now, however small.
     pub(in crate::money::billing) fn predict_denial(&self, key: &KeyRecord, now_ms: i64) -> Option<Denial> {
         let rates = &key.terms.rates;
         let of_key = || {
-            // Most keys have no limit of their own and need no lookup.
+            // Most keys have no limit of their own, and so need no lookup.
             if *rates == RateLimits::default() {
                 return None;
             }
@@ -293,8 +294,8 @@ impl LastSeen {
         of_key().or_else(of_account)
     }
 
-    /// Whether the store has reported within [`VOUCHED_MS`] that the account has money and the key some of its quota, and this
-    /// node has not spent it since.
+    /// Whether the store has reported within [`VOUCHED_MS`] that the account has money and the key has some of its quota, and
+    /// this node has not spent it since.
     pub(in crate::money::billing) fn has_recent_funds(&self, key: &KeyRecord, now_ms: i64) -> bool {
         let Some(account) = self.accounts.get(&key.account) else {
             return false;
@@ -306,7 +307,7 @@ impl LastSeen {
             && left.is_some_and(|left| left > NanoUsd::ZERO)
     }
 
-    /// Counts a refused request of the key: it takes as much of the key's rate on this node as a served one.
+    /// Records a refused request of the key: it uses as much of the key's rate on this node as a served request.
     pub(in crate::money::billing) fn count_refused(&mut self, key: &KeyRecord, now_ms: i64) {
         if key.terms.rates.rpm.is_none() {
             return;
@@ -318,7 +319,8 @@ impl LastSeen {
 }
 
 impl LastSeen {
-    /// Records that the store has admitted a request. Also returns whether the account's balance has become low.
+    /// Records that the store has admitted a request. Returns the request's part in the counts, and whether the account's balance
+    /// has become low.
     pub(in crate::money::billing) fn on_granted(
         &mut self,
         key: &KeyRecord,
@@ -342,7 +344,7 @@ impl LastSeen {
         (seat, becomes_low)
     }
 
-    /// Records the store's view of account and key. A recorded denial is kept unless the grant `admits` requests: the reply for a
+    /// Records the store's view of account and key. A recorded denial is kept unless `admits` is true, because the reply for a
     /// lease that has ended is a grant even if the account is suspended. Returns whether the balance has become low.
     pub(in crate::money::billing) fn record_grant(
         &mut self,
@@ -358,7 +360,7 @@ impl LastSeen {
         account.is_some_and(|account| account.record_grant(grant, admits, now_ms))
     }
 
-    /// Records that a request was admitted from a lease.
+    /// Records that a request was admitted from a lease. Returns the request's part in the counts.
     pub(in crate::money::billing) fn on_lease_admission(
         &mut self,
         key: &KeyRecord,

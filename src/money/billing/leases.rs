@@ -1,7 +1,7 @@
-//! The leases of this node: which keys have one, the allocations from them, and the calls to the store about them.
+//! The leases of this node: which keys have one, the allocations of requests from them, and the calls to the store about them.
 //!
 //! A key gets a lease when it sends requests often enough, and loses it when it no longer does. A request takes its allocation
-//! under one lock; the calls to the store run in the background, so no request waits for one.
+//! under one lock. The calls to the store run in the background, so no request waits for one.
 
 use std::{collections::HashMap, time::Duration, time::Instant};
 
@@ -21,23 +21,24 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// Maximum number of keys whose demand is counted. Each request of a further key asks the store.
+/// Maximum number of keys whose demand is recorded. Each request of a further key needs a call to the store.
 pub(super) const KEYS_MAX: usize = 100_000;
-/// How long a key has no lease after the last one was denied or taken back.
+/// How long a key has no lease after its last lease was denied or taken back.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often keys without recent requests are forgotten.
+/// How often keys without recent requests are removed.
 const FORGET_EVERY: Duration = Duration::from_secs(2);
 
-/// When a key gets a lease, and the maximum number of leases.
+/// The demand from which a key gets a lease, and the maximum number of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseLimits {
-    /// The rate of requests from which a key gets a lease: it then needs fewer calls than asking for each request.
+    /// The rate from which a key gets a lease, in requests per second. Above it, a lease needs fewer calls than one call per
+    /// request.
     pub(crate) requests_per_second: u64,
-    /// Maximum number of leases at one time, those that are ending included.
+    /// Maximum number of leases at one time, including those that are ending.
     pub(crate) max: usize,
 }
 
-/// Identifies the allocation of a request from a lease.
+/// Identifies a request's allocation from a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AllocationId {
     lease: u64,
@@ -75,16 +76,17 @@ struct LeaseEntry {
     lease: NodeLease,
 }
 
-/// The sums of all leases.
+/// The sums over all leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeaseFigures {
     pub(super) leases: usize,
-    /// The amount that the store holds for them.
+    /// The amount that the store holds for the leases.
     pub(super) amount: NanoUsd,
 }
 
 impl Leases {
-    /// Leases within `limits`; `None` to use no leases. The holder's id is new, since an earlier process may have left leases.
+    /// Creates the table of leases. `None` disables leases. The holder's id is new, since an earlier process may have left leases
+    /// in the store.
     pub(super) fn new(limits: Option<LeaseLimits>) -> Self {
         Self {
             limits,
@@ -99,7 +101,8 @@ impl Leases {
         self.limits.is_some()
     }
 
-    /// Admits a request from its key's lease, if that has all it needs. Otherwise the store decides.
+    /// Admits a request from its key's lease, if the lease has all that the request needs. Returns `None` if the store must
+    /// decide.
     pub(super) fn allocate(
         &self,
         key: &KeyRecord,
@@ -148,7 +151,7 @@ impl Leases {
         None
     }
 
-    /// The id of an allocation's lease.
+    /// Returns the id of the lease to which an allocation belongs.
     pub(super) fn lease_id(&self, part: AllocationId) -> LeaseId {
         LeaseId {
             holder: self.holder.clone(),
@@ -156,8 +159,9 @@ impl Leases {
         }
     }
 
-    /// Gives a running request up to `more` of the lease's free amount. If nothing is free, returns zero and counts `more` as
-    /// requested from the store; the caller then reports the result by [`Leases::on_top_up`].
+    /// Enlarges a running request's allocation by up to `more` of the lease's free amount, and returns the added amount. If
+    /// nothing is free, returns zero and records `more` as requested from the store. The caller then reports the result with
+    /// [`Leases::on_top_up`].
     pub(super) fn enlarge(&self, part: AllocationId, more: NanoUsd, now: Instant) -> NanoUsd {
         let mut state = self.state.lock();
         let Some(entry) = state.leases.get_mut(&part.lease) else {
@@ -177,14 +181,14 @@ impl Leases {
         }
     }
 
-    /// Records that a request has ended. `step` charges it; `None` if it could not be recorded.
+    /// Records that a request has ended. `step` is the step that charges it; `None` if it could not be recorded.
     pub(super) fn on_end(&self, part: AllocationId, cost: NanoUsd, step: Option<u64>) {
         if let Some(entry) = self.state.lock().leases.get_mut(&part.lease) {
             entry.lease.on_request_ended(part.allocation, cost, step);
         }
     }
 
-    /// Ends the leases whose key matches `concerns`: gives back what is free, and admits nothing more from them.
+    /// Ends the leases whose key matches `concerns`: their free parts are returned, and they admit no further request.
     pub(super) fn recall(&self, concerns: impl Fn(&KeyRecord) -> bool) {
         if !self.is_enabled() {
             return;
@@ -196,7 +200,7 @@ impl Leases {
         self.wake.notify_one();
     }
 
-    /// The calls to the store that are due; the caller reports each result by [`Leases::on_reply`].
+    /// Returns the calls to the store that are due. The caller reports each result with [`Leases::on_reply`].
     pub(super) fn due_calls(&self, node: &NodeId, now: Instant) -> Vec<LeaseCall> {
         let Some(limits) = self.limits else { return Vec::new() };
         let mut state = self.state.lock();
@@ -208,7 +212,7 @@ impl Leases {
             let of_key = keys.get_mut(&entry.key.id).filter(|known| known.lease == Some(*number));
             let mut target = LeaseTarget::default();
             if let Some(known) = of_key {
-                // Half the rate, so that a lease does not come and go.
+                // The limit is half the rate, so that a lease does not repeatedly start and end.
                 if known.demand.requests(now) < limits.requests_per_second.div_ceil(2) {
                     entry.lease.end();
                 }
@@ -245,8 +249,8 @@ impl Leases {
         questions
     }
 
-    /// Applies the reply to a call; `None` if there was no reply. If the lease is held, returns the key's record, for the rest of
-    /// the reply, and whether the lease goes on.
+    /// Applies the store's reply to a call; `answer` is `None` if there was no reply. If the reply says that the lease is held,
+    /// returns the key's record, to record the rest of the reply, and whether the lease still admits requests.
     pub(super) fn on_reply(
         &self,
         ask: &LeaseCall,
@@ -259,12 +263,12 @@ impl Leases {
         matches!(answer, Some(LeaseReply::Held(_))).then(|| (entry.key.clone(), !entry.lease.is_over()))
     }
 
-    /// Whether a call may become due without a notification.
+    /// Whether there is a lease, so that a call may become due without a notification.
     pub(super) fn has_leases(&self) -> bool {
         !self.state.lock().leases.is_empty()
     }
 
-    /// The sums, for the metrics.
+    /// The sums over all leases, for the metrics.
     pub(super) fn figures(&self) -> LeaseFigures {
         let state = self.state.lock();
         let amounts = state.leases.values().map(|entry| entry.lease.amount());

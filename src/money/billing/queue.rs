@@ -1,10 +1,10 @@
 //! Queues of requests that wait because running requests hold all that is left of a key's quota or an account's balance, or
-//! because leases have all that is left of a rate or of the slots.
+//! because leases have all that is left of a rate or of the concurrency slots.
 //!
-//! Requests that wait for the same limit are in one queue, in order of arrival. Only the first one asks the store, because what
-//! is denied to it is denied to all. It asks again when the store has applied settlements of the account from this node, and
-//! otherwise after a pause, because holds of other nodes end as well. A request that arrives while there is a queue joins it
-//! without asking.
+//! Requests that wait for the same limit are in one queue, in order of arrival. Only the first one calls the store, because a
+//! limit that denies the first denies all. It calls again when the store has applied settlements of the account from this node.
+//! Otherwise it calls again after a pause, because holds of other nodes end too. A request that arrives while there is a queue
+//! joins it without a call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,9 +24,10 @@ use crate::{
     },
 };
 
-/// The minimum interval between two calls of one queue.
+/// The minimum interval between two calls of the store for one queue.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// How long the first in the queue waits for a hold to end on this node: at first and at most. The pause doubles each time.
+/// The minimum and the maximum time that the first request in a queue waits for a hold to end on this node. The time doubles with
+/// each denial.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
@@ -38,7 +39,7 @@ pub(super) struct Queues {
 
 #[derive(Debug, Default)]
 struct WaitingRequests {
-    /// By account; accounts without waiting requests are not in it.
+    /// The queues by account. Accounts without waiting requests are not in the map.
     accounts: HashMap<SmolStr, AccountQueues>,
     count: usize,
     next_id: u64,
@@ -46,28 +47,29 @@ struct WaitingRequests {
 
 #[derive(Debug, Default)]
 struct AccountQueues {
-    /// By key for a key's limits; `None` for the account's.
+    /// The queues by key, for limits of the key; `None` is the queue for limits of the account.
     queues: HashMap<Option<KeyId>, Queue>,
     count: usize,
 }
 
 #[derive(Debug)]
 struct Queue {
-    /// The last denial that the queue's requests got.
+    /// The last denial that requests of this queue got.
     denial: Denial,
-    /// How long the first request waits before it asks; `None` to ask at once, because the one before it got an answer.
+    /// How long the first request waits before it calls the store; `None` to call at once, because the request before it was
+    /// admitted or refused.
     pause: Option<Duration>,
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
 
-/// A request's position in a queue. It leaves the queue on drop.
+/// A request's position in a queue. The request leaves the queue when this is dropped.
 #[derive(Debug)]
 pub(super) struct QueuePosition {
     queues: Arc<Queues>,
     account: SmolStr,
     queue: Option<KeyId>,
     id: u64,
-    /// Notified when the position becomes the first.
+    /// Notified when this position becomes the first.
     front: Arc<Notify>,
     /// Notified when holds of the account have ended on this node.
     ended: Arc<Notify>,
@@ -75,7 +77,7 @@ pub(super) struct QueuePosition {
 }
 
 impl Queues {
-    /// The denial of the queue that a request must join rather than overtake; `None` if no request waits.
+    /// Returns the denial of the queue that a new request must join; `None` if no request waits.
     pub(super) fn blocking_denial(&self, account: &str, key: &KeyId) -> Option<Denial> {
         let waiting = self.waiting.lock();
         let queues = &waiting.accounts.get(account)?.queues;
@@ -83,8 +85,8 @@ impl Queues {
         Some(queue.denial)
     }
 
-    /// Adds a request to the queue for the denied limit; `None` if `max` are waiting already. `ended` is notified when holds of
-    /// the account have ended.
+    /// Adds a request to the queue for the limit that denied it. Returns `None` if `max` requests are waiting already. `ended` is
+    /// notified when holds of the account have ended.
     pub(super) fn join(
         self: &Arc<Self>,
         (account, key): (&str, &KeyId),
@@ -153,7 +155,7 @@ impl WaitingRequests {
 }
 
 impl QueuePosition {
-    /// Waits until this request may ask the store. After a denial, call [`QueuePosition::on_denied`] and then this again.
+    /// Waits until this request may call the store. After a denial, call [`QueuePosition::on_denied`] and then this again.
     pub(super) async fn wait_for_turn(&mut self) {
         let pause = loop {
             match self.pause_if_first() {
@@ -164,14 +166,14 @@ impl QueuePosition {
         if let Some(pause) = pause {
             tokio::time::sleep(ASK_EVERY).await;
             let news = std::mem::replace(&mut self.news, Arc::clone(&self.ended).notified_owned());
-            // It is time to ask, notified or not.
+            // It is time to call the store, whether holds have ended or the pause is over.
             let _ = tokio::time::timeout(pause, news).await;
         }
-        // A hold that ends during the call counts for the next turn.
+        // A hold that ends during the call to the store is noticed at the next turn.
         self.news = Arc::clone(&self.ended).notified_owned();
     }
 
-    /// Records that the store has denied the request again. If it was for another limit, the request moves to the end of that
+    /// Records that the store has denied the request again. If another limit denied it, the request moves to the end of that
     /// limit's queue.
     pub(super) fn on_denied(&mut self, key: &KeyId, denial: Denial) {
         let queue = queue_for(key, denial);
@@ -187,20 +189,21 @@ impl QueuePosition {
         }
     }
 
-    /// Leaves the queue with an answer. The next request asks at once, since it may get the same.
+    /// Leaves the queue, because the request was admitted or refused. The next request calls the store at once, since it may get
+    /// the same answer.
     pub(super) fn leave_answered(self) {
         if let Some(queue) = self.queues.waiting.lock().queue(&self.account, &self.queue) {
             queue.pause = None;
         }
     }
 
-    /// The last denial that this queue's requests got.
+    /// The last denial that requests of this queue got; `None` if the request is in no queue.
     pub(super) fn denial(&self) -> Option<Denial> {
         let mut waiting = self.queues.waiting.lock();
         waiting.queue(&self.account, &self.queue).map(|queue| queue.denial)
     }
 
-    /// The pause before this request asks; `None` if it is not the first.
+    /// Returns the pause before this request calls the store; `None` if it is not the first in its queue.
     fn pause_if_first(&self) -> Option<Option<Duration>> {
         let mut waiting = self.queues.waiting.lock();
         let queue = waiting.queue(&self.account, &self.queue)?;

@@ -1,4 +1,4 @@
-//! This node's own counts for one key or account: what is running, what was charged since the store's last answer, and what was
+//! This node's own counts for one key or account: what is running, what was charged since the store's last reply, and the money
 //! committed by grace.
 
 use std::{
@@ -19,9 +19,9 @@ use crate::{
     money::billing::Billing,
 };
 
-/// Maximum number of charges remembered one by one. Further ones are added to the last.
+/// Maximum number of charges that are stored separately. Further ones are added to the last.
 pub(super) const CHARGES_MAX: usize = 16;
-/// The shortest wait for a rate, in milliseconds, for which this node predicts a denial.
+/// The minimum wait for a rate limit, in milliseconds, for which this node predicts a denial.
 const PREDICTED_WAIT_MS_MIN: u64 = 250;
 
 /// The counts of one key or account.
@@ -29,30 +29,31 @@ const PREDICTED_WAIT_MS_MIN: u64 = 250;
 pub(super) struct LocalCounts {
     running: u64,
     held: NanoUsd,
-    /// Charges that the store's last answer does not include, by step number.
+    /// Charges that the store's last reply does not include, each with the number of its step.
     charges: VecDeque<(u64, NanoUsd)>,
     buckets: RateBuckets,
-    /// A rate limit that the store reported, and when it ends, in Unix milliseconds.
+    /// A rate limit that the store reported, and when its wait ends, in milliseconds since the Unix epoch; `None` if there is
+    /// none.
     wait: Option<(Denial, i64)>,
     grace_held: NanoUsd,
     grace_spent: NanoUsd,
-    /// When the store last answered for this key or account, in Unix milliseconds.
+    /// When the store last replied for this key or account, in milliseconds since the Unix epoch.
     pub(super) last_reply_ms: i64,
 }
 
-/// What an admitted request adds to the counts.
+/// The amounts that an admitted request adds to the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CountedRequest {
-    /// The hold at admission.
+    /// The request's hold at its admission.
     pub(super) hold: NanoUsd,
-    /// Whether it was admitted by grace.
+    /// Whether the request was admitted by grace.
     pub(super) by_grace: bool,
 }
 
-/// What the end of a request changes in the counts.
+/// The changes that the end of a request makes in the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SettledCharge {
-    /// The number of the step that charges it; `None` if it could not be recorded.
+    /// The number of the step that charges the request; `None` if the step could not be recorded.
     pub(super) step: Option<u64>,
     pub(super) cost: NanoUsd,
     pub(super) tokens_estimated: u64,
@@ -60,7 +61,7 @@ pub(super) struct SettledCharge {
 }
 
 impl LocalCounts {
-    /// Without any request so far; the store last answered at `told_ms`.
+    /// Creates counts without any request; the store last replied at `last_reply_ms`.
     pub(super) fn new(last_reply_ms: i64) -> Self {
         Self {
             last_reply_ms,
@@ -68,7 +69,7 @@ impl LocalCounts {
         }
     }
 
-    /// Records an answer of the store that includes this node's steps up to `watermark`.
+    /// Records a reply of the store that includes this node's steps up to `watermark`.
     pub(super) fn on_reply(&mut self, watermark: u64, now_ms: i64) {
         while self.charges.front().is_some_and(|(step, _)| *step <= watermark) {
             self.charges.pop_front();
@@ -82,7 +83,7 @@ impl LocalCounts {
         (self.wait, self.last_reply_ms) = (Some((denied, now_ms.saturating_add(wait))), now_ms);
     }
 
-    /// Records the start of a request. `buckets` are this node's rate buckets after it.
+    /// Records the start of a request. `buckets` are this node's rate buckets after it; `None` leaves them unchanged.
     pub(super) fn begin(&mut self, seat: CountedRequest, buckets: Option<RateBuckets>) {
         self.running += 1;
         self.held = self.held.saturating_add(seat.hold);
@@ -113,18 +114,18 @@ impl LocalCounts {
         }
     }
 
-    /// Holds and charges of this node that the store's last answer does not include.
+    /// The sum of this node's holds and charges that the store's last reply does not include.
     pub(super) fn owed(&self) -> NanoUsd {
         let charged = self.charges.iter().map(|(_, cost)| *cost);
         charged.fold(self.held, NanoUsd::saturating_add)
     }
 
-    /// The money committed by grace.
+    /// The sum of holds and charges by grace.
     pub(super) fn grace_committed(&self) -> NanoUsd {
         self.grace_held.saturating_add(self.grace_spent)
     }
 
-    /// Whether no request runs.
+    /// Whether no request is running.
     pub(super) fn is_idle(&self) -> bool {
         self.running == 0
     }
@@ -141,7 +142,7 @@ impl LocalCounts {
         }
     }
 
-    /// This node's rate buckets after one more request, or the rate limit that it exceeds.
+    /// Returns this node's rate buckets after one more request, or the denial by the rate limit that the request exceeds.
     pub(super) fn reserve(
         &self,
         scope: LimitScope,
@@ -169,8 +170,9 @@ impl LocalCounts {
         self.buckets.reserve(scope, rates, tokens, RateUse::default(), now_ms)
     }
 
-    /// The limit that any request exceeds now, however small. A wait that ends in a moment is left to the store, whose clock
-    /// may be a little ahead of this node's; a wait for tokens may not apply to a request with fewer.
+    /// Returns the limit that any request exceeds now, however small. If a wait ends within [`PREDICTED_WAIT_MS_MIN`], the store
+    /// decides, because its clock may be slightly ahead of this node's. A wait for tokens is ignored, because it may not apply to
+    /// a request with fewer tokens.
     pub(super) fn predict_denial(&self, scope: LimitScope, rates: &RateLimits, now_ms: i64) -> Option<Denial> {
         if let Err(denied) = self.check_running(scope, rates) {
             return Some(denied);
@@ -195,7 +197,7 @@ impl LocalCounts {
         })
     }
 
-    /// Counts a refused request in the rate, if the rate has room for it.
+    /// Records a refused request in the rate, if the rate has room for it.
     pub(super) fn count_refused(&mut self, rates: &RateLimits, now_ms: i64) {
         if let Ok(buckets) = self
             .buckets
@@ -223,7 +225,7 @@ impl Billing {
         self.engine.running.held()
     }
 
-    /// The money that this node has committed by grace and the store has not counted yet.
+    /// The money that this node has committed by grace and the store has not charged yet.
     pub(crate) fn grace_committed(&self) -> NanoUsd {
         self.engine.grace.committed()
     }
@@ -233,29 +235,29 @@ impl Billing {
         self.engine.grace.can_admit_any()
     }
 
-    /// Rows charged since the start, by the source of their usage.
+    /// The number of rows charged since the start of the process, by the source of their usage.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
         self.engine.counters.rows()
     }
 
-    /// The sum charged since the start.
+    /// The sum charged since the start of the process.
     pub(crate) fn charged(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.cost.load(Ordering::Relaxed))
     }
 
-    /// The maximum amount by which a charge has exceeded its hold since the start. Each running request can exceed a quota that
-    /// is used up by about this much.
+    /// The maximum amount by which a charge has exceeded its hold since the start of the process. Each running request can exceed
+    /// an exhausted quota by about this amount.
     pub(crate) fn excess_max(&self) -> NanoUsd {
         NanoUsd::from_nanos(self.engine.counters.excess_max.load(Ordering::Relaxed))
     }
 
-    /// Records that could not be written, since the start.
+    /// The number of records that could not be written since the start of the process.
     pub(crate) fn failures(&self) -> u64 {
         let failed = self.engine.counters.failed.load(Ordering::Relaxed);
         failed.saturating_add(self.engine.unconfirmed.dropped())
     }
 
-    /// Requests admitted from leases, since the start.
+    /// The number of requests admitted from leases since the start of the process.
     pub(crate) fn lease_admissions(&self) -> u64 {
         self.engine.counters.lease_admissions.load(Ordering::Relaxed)
     }
@@ -266,16 +268,16 @@ impl Billing {
         (figures.leases, figures.amount)
     }
 
-    /// Requests admitted by grace, since the start.
+    /// The number of requests admitted by grace since the start of the process.
     pub(crate) fn grace_admissions(&self) -> u64 {
         self.engine.counters.grace_admissions.load(Ordering::Relaxed)
     }
 }
 
-/// Counts since the start of the process.
+/// Counts of charges, failures and admissions since the start of the process.
 #[derive(Debug, Default)]
 pub(super) struct BillingCounters {
-    /// By the source of the usage, in the order of [`UsageSource::ALL`].
+    /// The number of rows by the source of their usage, in the order of [`UsageSource::ALL`].
     rows: [AtomicU64; UsageSource::ALL.len()],
     pub(super) cost: AtomicI64,
     pub(super) failed: AtomicU64,
@@ -296,12 +298,12 @@ impl BillingCounters {
         self.excess_max.fetch_max(excess, Ordering::Relaxed);
     }
 
-    /// Records that a journal record could not be written.
+    /// Records that a record could not be written to the journal.
     pub(super) fn record_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Rows charged, by the source of their usage.
+    /// The number of rows charged, by the source of their usage.
     pub(super) fn rows(&self) -> impl Iterator<Item = (UsageSource, u64)> {
         self.by_source()
             .map(|(source, count)| (source, count.load(Ordering::Relaxed)))

@@ -1,5 +1,5 @@
-//! Background work: checkpoints in the journal, renewal of holds at the ledger, ending unconfirmed holds, and the calls about
-//! leases.
+//! Background work of billing: checkpoints in the journal, renewal of holds at the ledger, the end of unconfirmed holds, and the
+//! calls about leases.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl BillingEngine {
-    /// Writes checkpoints while something is consumed. Never returns.
+    /// Writes a checkpoint whenever one is due because requests have consumed something. Never returns.
     pub(super) async fn keep_checkpoints(&self) {
         loop {
             let due = self.running.next_checkpoint().await;
@@ -38,13 +38,13 @@ impl BillingEngine {
         }
     }
 
-    /// Renews the holds, then ends the unconfirmed ones wherever the ledger is reachable. The others stay unconfirmed.
+    /// Renews the holds, then ends the unconfirmed holds wherever the ledger is reachable. The others stay unconfirmed.
     pub(super) async fn renew(&self) {
         let accounts: Vec<String> = self.running.by_account().into_keys().map(String::from).collect();
         let unconfirmed = self.unconfirmed.take_all();
         let renewed = self.ledger.renew(&self.node, &accounts).await;
         if let Err(error) = &renewed {
-            tracing::debug!(%error, "the holds of running requests could not be renewed everywhere");
+            tracing::debug!(%error, "cannot renew the holds of all running requests; trying again at the next renewal");
         }
         let mut there = HashMap::new();
         let mut open = Vec::new();
@@ -52,7 +52,7 @@ impl BillingEngine {
             let is_there = match there.get(hold.account()) {
                 Some(is_there) => *is_there,
                 None => {
-                    // One part of the ledger may be unreachable and another not.
+                    // One part of the ledger may be unreachable while another is not.
                     let account = [hold.account().to_owned()];
                     let is_there = renewed.is_ok() || self.ledger.renew(&self.node, &account).await.is_ok();
                     let [account] = account;
@@ -72,7 +72,7 @@ impl BillingEngine {
     }
 }
 
-/// How often due calls are looked for; and without any leases, keys that can be forgotten.
+/// How often the node looks for due calls if it has leases. Without leases, it only looks for keys that can be removed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_EVERY_WITHOUT: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent calls when the process ends, and the timeout for all of them.
@@ -80,7 +80,7 @@ const AT_ONCE: usize = 16;
 const GIVEN_BACK_WITHIN: Duration = Duration::from_millis(500);
 
 impl BillingEngine {
-    /// Admits a request from its key's lease; `None` if the store must be asked.
+    /// Admits a request from its key's lease; returns `None` if the store must be called.
     pub(super) fn allocate(&self, key: &KeyRecord, estimate: NanoUsd, tokens: u64) -> Option<GrantedHold> {
         if !self.leases.is_enabled() {
             return None;
@@ -100,7 +100,7 @@ impl BillingEngine {
         })
     }
 
-    /// Requests and renews leases until `shutdown` turns true, then gives them back.
+    /// Requests and renews leases until `shutdown` becomes true, then gives them back.
     pub(super) async fn keep_leases(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         if !self.leases.is_enabled() {
             return;
@@ -125,7 +125,7 @@ impl BillingEngine {
         let questions = self.leases.due_calls(&self.node, clock::instant());
         let given_back = stream::iter(questions).for_each_concurrent(AT_ONCE, |ask| self.call_lease(ask));
         if tokio::time::timeout(GIVEN_BACK_WITHIN, given_back).await.is_err() {
-            tracing::debug!("leases could not be given back in time; they expire by themselves");
+            tracing::debug!("cannot give all leases back in time; they expire by themselves");
         }
     }
 

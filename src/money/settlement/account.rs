@@ -1,5 +1,5 @@
-//! Settles one account: sends its steps in order until the store has them all. Settlements of requests that were admitted from
-//! leases are collected for a moment, since nobody waits for them; any other step among them has all sent at once. At a start,
+//! Settles one account: sends its steps in order until the store has all of them. Nothing waits for the settlements of requests
+//! that were admitted from leases, so these are collected for a moment; any other step causes all to be sent at once. At a start,
 //! requests that an ended process left open are settled first, and the start waits for the balances.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
@@ -16,21 +16,22 @@ use crate::{
     store::{StoreError, ledger::LedgerStore},
 };
 
-/// The minimum number of steps per call, if there are as many.
+/// The minimum number of steps per call, if that many steps wait.
 const STEPS_MIN: usize = 3;
-/// How long settlements of leases may wait for others, unless there are [`LedgerStore::batch_steps_max`].
+/// How long, in milliseconds, settlements of requests from leases can wait for others, unless [`LedgerStore::batch_steps_max`] of
+/// them wait.
 const GATHER_MS: u32 = 250;
-/// How often the queue is checked for a step that must not wait.
+/// How often, in milliseconds, the account is checked for a step that must not wait.
 const LOOK_EVERY_MS: u32 = 25;
 
 impl Settler {
-    /// Sends the account's steps until all are acknowledged. With `ask`, reads the store's watermark first.
+    /// Sends the account's steps until all are acknowledged. If `ask` is true, reads the store's watermark first.
     pub(super) async fn settle_account(&self, account: &str, ask: bool) {
         let mut ask = ask;
-        // A reply from before the store lost writes may arrive afterwards; its watermark is too high then.
+        // A reply that the store sent before it lost writes may arrive afterwards; then its watermark is too high.
         let mut epochs = self.store.epochs();
         let mut pause = self.pause;
-        // Lost steps are skipped only after the store was asked, and logged once.
+        // Steps lost from the journal are skipped only after the store's watermark was read, and are logged once.
         let mut asked_for_lost = false;
         loop {
             if epochs.has_changed().unwrap_or(false) {
@@ -54,7 +55,7 @@ impl Settler {
             let unsent = match self.unsent(account).await {
                 Ok(unsent) => unsent,
                 Err(error) => {
-                    tracing::error!(account, %error, "steps cannot be read from the journal");
+                    tracing::error!(account, %error, "cannot read the account's steps from the journal; trying again");
                     back_off(&mut pause).await;
                     continue;
                 }
@@ -82,8 +83,12 @@ impl Settler {
                         self.journal.report_lost(account, unsent.lost);
                         asked_for_lost = false;
                     } else if forward {
-                        // A store that applies nothing and has lost nothing is broken; it must not be asked in a loop.
-                        tracing::error!(account, watermark, "the store did not apply the account's next step");
+                        // If the store applies nothing and has lost nothing, it is faulty; calling it in a loop would not help.
+                        tracing::error!(
+                            account,
+                            watermark,
+                            "the store acknowledged a call but did not apply the account's next step; trying again"
+                        );
                         back_off(&mut pause).await;
                     }
                 }
@@ -95,7 +100,7 @@ impl Settler {
         }
     }
 
-    /// Waits a little for more steps, as long as nobody waits for any of them.
+    /// Waits a short time for more steps, as long as nothing waits for any of those that are there.
     async fn gather(&self, account: &str) {
         for _ in 0..GATHER_MS / LOOK_EVERY_MS {
             let waiting = self.journal.patient_steps(account).unwrap_or(0);
@@ -106,7 +111,7 @@ impl Settler {
         }
     }
 
-    /// The next steps, from memory or else from the disk.
+    /// Returns the next steps to send, from memory or otherwise from the disk.
     async fn unsent(&self, account: &str) -> Result<UnsentSteps, JournalError> {
         let most = match self.journal.patient_steps(account) {
             Some(gathered) => gathered.clamp(STEPS_MIN, self.store.batch_steps_max()),
@@ -121,7 +126,7 @@ impl Settler {
 
     /// Reads the account's watermark from the store and records it in the journal.
     pub(super) async fn read_watermark(&self, account: &str) -> Result<(), StoreError> {
-        // The semaphore is never closed.
+        // This cannot fail: the semaphore is never closed.
         let _call = self.calls.acquire().await;
         let watermark = self.store.watermark(self.journal.node(), account).await?;
         self.journal.acknowledge(account, watermark);
@@ -129,8 +134,8 @@ impl Settler {
     }
 }
 
-/// How many of `waiting` steps go into one call. The store runs the calls one by one, and an admission may wait for the longest:
-/// so few steps per call while few wait, and many when the store is behind.
+/// Returns how many of `waiting` steps are sent in one call. The store runs the calls one by one, and an admission may have to
+/// wait for the longest. So a call has few steps while few wait, and many when the store is behind.
 fn steps_at_once(waiting: usize) -> usize {
     (waiting / 8).clamp(STEPS_MIN, APPLY_STEPS_MAX)
 }
@@ -138,7 +143,7 @@ fn steps_at_once(waiting: usize) -> usize {
 fn log_failure(account: &str, error: &StoreError) {
     match error {
         StoreError::Unavailable(_) | StoreError::Busy(_) => {
-            tracing::debug!(account, %error, "settlements wait for the store")
+            tracing::debug!(account, %error, "cannot send settlements to the store yet; they are sent again")
         }
         StoreError::NotFound | StoreError::Duplicate | StoreError::Deleted | StoreError::Corrupt(_) => {
             tracing::error!(account, %error, "the store rejects settlements; they are sent again");
@@ -146,13 +151,13 @@ fn log_failure(account: &str, error: &StoreError) {
     }
 }
 
-/// The timeout for reading a watermark from the store.
+/// The timeout for reading one watermark from the store.
 const WATERMARK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The timeout for ending the holds of these requests at the store.
+/// The timeout for ending the holds of left-over requests in the store.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Charges the requests that are still open in a journal that was just opened, and ends their holds.
+/// Charges the requests that an ended process left open in its journal, which was just opened, and ends their holds.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
@@ -182,20 +187,22 @@ pub(crate) async fn charge_left_over(
     Ok(journal)
 }
 
-/// Ends the holds of requests that died with their process, and the leases that they were admitted from. The nodes in `cut`
-/// hold nothing for other requests yet.
+/// Ends the holds of requests that died with their process, and the leases from which they were admitted. The nodes in `cut` hold
+/// nothing for other requests yet.
 async fn release(ledger: &dyn LedgerStore, cut: &BTreeSet<(NodeId, SmolStr)>) {
     let all = join_all(cut.iter().map(|(node, account)| ledger.release(node, account)));
     match tokio::time::timeout(RELEASE_TIMEOUT, all).await {
         Ok(ended) if ended.iter().all(Result::is_ok) => {}
-        // Their settlements end them as well.
+        // The settlements of these requests end their holds as well.
         Ok(_) | Err(_) => {
-            tracing::debug!("the holds of requests that ended with their process could not be ended at once")
+            tracing::debug!(
+                "cannot end the holds of requests that ended with their process; their settlements end them"
+            )
         }
     }
 }
 
-/// Settles requests by what the journal has of each. Call it once, before anything is admitted.
+/// Settles each request with the consumption that the journal has for it. To be called once, before anything is admitted.
 ///
 /// # Errors
 /// The journal is full. The next start finds the requests that are not settled yet.
@@ -212,8 +219,8 @@ pub(super) fn settle_left_over(
     Ok(count)
 }
 
-/// Settles requests whose settlement may be in a damaged part of the journal. A request that the store has charged, or may have
-/// charged because it cannot be asked, is not charged again; a lost step is reported when it is skipped.
+/// Settles requests whose settlement may be in a damaged part of the journal. A request that the store has charged is not charged
+/// again, and neither is one that it may have charged because it cannot be reached. A lost step is reported when it is skipped.
 ///
 /// # Errors
 /// As for [`settle_left_over`].
@@ -246,7 +253,7 @@ pub(super) async fn settle_possibly_settled(
         tracing::warn!(
             charged,
             charged_now,
-            "requests with their settlements in a damaged part of the journal: `charged` were most likely charged by the store, `charged_now` are charged now"
+            "the settlements of some requests are in a damaged part of the journal: the store has most likely charged `charged` of these requests, and `charged_now` are charged now"
         );
     }
     Ok(())
@@ -254,17 +261,17 @@ pub(super) async fn settle_possibly_settled(
 
 fn settle(journal: &Journal, account: &str, settlement: Settlement) -> Result<(), JournalError> {
     let mut room = journal.reserve(STEP_BYTES_MAX)?;
-    // The store has no step that is not on this disk, so the journal's own number is right.
+    // The store has no step that is not on this disk, so the number that the journal assigns is right.
     journal.append_step(account, AccountChange::Settle(Box::new(settlement)), 0, &mut room)?;
     Ok(())
 }
 
-/// The maximum time that a start waits for [`wait_for_balances`].
+/// The maximum time that a start waits in [`wait_for_balances`].
 pub(super) const BALANCES_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have now; their settlers send them.
-/// A store that writes behind may have lost the last steps that it had applied: until they are sent again, its balances are
-/// slightly out of date.
+/// Waits at most [`BALANCES_WAIT`] until the store has every step that these journals have at present; their settlers send them.
+/// A store that applies steps before they are in its file may have lost the last of them. Until these are sent again, its balances are slightly out
+/// of date.
 pub(crate) async fn wait_for_balances(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
     if tokio::time::timeout(BALANCES_WAIT, wait_until_settled(journals, store))
         .await
@@ -278,7 +285,7 @@ pub(crate) async fn wait_for_balances(journals: &[Arc<Journal>], store: &dyn Led
     }
 }
 
-/// Waits until the store has every step that these journals have now.
+/// Waits until the store has every step that these journals have at present.
 pub(super) async fn wait_until_settled(journals: &[Arc<Journal>], store: &dyn LedgerStore) {
     for journal in journals {
         for (account, last) in journal.last_steps() {
@@ -287,8 +294,8 @@ pub(super) async fn wait_until_settled(journals: &[Arc<Journal>], store: &dyn Le
     }
 }
 
-/// Waits until the store has applied a step of an account. An acknowledgement in the journal is not enough: the store may have
-/// lost the step since.
+/// Waits until the store has applied a step of an account. An acknowledgement in the journal is not enough, because the store may
+/// have lost the step since.
 async fn wait_for_step(journal: &Journal, store: &dyn LedgerStore, account: &str, step: u64) {
     let is_there = async || {
         let applied = store.watermark(journal.node(), account).await;
@@ -300,7 +307,7 @@ async fn wait_for_step(journal: &Journal, store: &dyn LedgerStore, account: &str
     let acknowledgements = journal.acknowledgements(account);
     loop {
         let mut acknowledged = pin!(acknowledgements.notified());
-        // From here on no acknowledgement is missed.
+        // From here on, no acknowledgement is missed.
         acknowledged.as_mut().enable();
         if is_there().await {
             return;

@@ -1,5 +1,5 @@
-//! Chooses the backend that a request is sent to. Pingora's balancer spreads requests by weight; addresses that fail are ejected
-//! for a while.
+//! Chooses the backend to which a request is sent. Pingora's balancer spreads requests by weight. An address that fails is
+//! ejected for a while.
 
 use std::{
     cell::RefCell,
@@ -28,44 +28,45 @@ use crate::{
     providers::pools::{Breaker, CircuitPermit, Probing},
 };
 
-/// How long a backend's other address family goes first after it has answered sooner: about as long as RFC 6555 section 4
-/// recommends to remember it.
+/// The time for which a backend's other address family is preferred after it has answered sooner. RFC 6555 section 4 recommends
+/// to remember it for about as long.
 pub(super) const OTHER_FAMILY_FOR: Duration = Duration::from_secs(600);
-/// The most addresses examined for one choice.
+/// The maximum number of addresses that are examined for one choice.
 const EXAMINED_MAX: usize = 256;
 
-/// A provider's backend: an address to connect to, with its origin.
+/// A backend of a provider: an address for connections, with the origin that the address serves.
 #[derive(Clone, Debug)]
 pub(crate) struct ProviderBackend {
-    /// The address that identifies the backend: successes and failures count for it.
+    /// The address that identifies the backend. Successes and failures are recorded for it.
     pub address: SocketAddr,
-    /// The address to connect to first: `address`, or that of the host's other family if that one has recently answered sooner.
+    /// The address to which weir connects first. This is `address`, or the address of the host's other family if that has
+    /// recently answered sooner.
     pub first: SocketAddr,
-    /// Scheme, host and port: the backend's name for TLS and for the `Host` header.
+    /// The scheme, host and port that name the backend for TLS and in the `Host` header.
     pub origin: Arc<Origin>,
 }
 
-/// The state of an address.
+/// The state of a backend's address.
 #[derive(Clone, Debug)]
 pub(crate) struct BackendState {
     pub address: SocketAddr,
-    /// The first of its origins.
+    /// The first of the origins that the address serves.
     pub origin: Arc<Origin>,
-    /// The time until which it is ejected after failures in a row; `None` if it is not.
+    /// The time until which the address is ejected after consecutive failures; `None` if it is not ejected.
     pub ejected_until: Option<Instant>,
 }
 
 /// The backends of one provider.
 pub(crate) struct ProviderBackends {
     balancer: LoadBalancer<RoundRobin>,
-    /// A circuit for each current address.
+    /// The circuit of each current address.
     breakers: Mutex<QuickMap<SocketAddr, Breaker>>,
     resolver: Arc<Resolver>,
-    /// Addresses whose host answers sooner over the other family, with the time until which that is assumed.
+    /// The addresses whose host answers sooner over its other family, with the time until which that is assumed.
     turned: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
-/// Resolves names for the balancer.
+/// Gives the balancer the addresses to which the resolver has resolved the origins' host names.
 struct Discovery {
     origins: Vec<(Arc<Origin>, u16)>,
     resolver: Arc<Resolver>,
@@ -97,12 +98,12 @@ impl ServiceDiscovery for Discovery {
 }
 
 impl ProviderBackends {
-    /// Whether an address of an origin's host is known.
+    /// Whether an address of the origin's host is known.
     pub(super) fn is_resolved(&self, origin: &Origin) -> bool {
         self.resolver.addresses(&origin.host, origin.port).is_some()
     }
 
-    /// Backends without addresses. [`ProviderBackends::update`] adds them.
+    /// Creates backends without addresses. [`ProviderBackends::update`] adds the addresses.
     pub(crate) fn new(origins: &[WeightedOrigin], resolver: Arc<Resolver>) -> Self {
         let shared: Vec<(Arc<Origin>, u16)> = origins
             .iter()
@@ -121,7 +122,7 @@ impl ProviderBackends {
         }
     }
 
-    /// Takes over the resolver's current addresses.
+    /// Updates the backends to the resolver's current addresses.
     pub(crate) async fn update(&self) {
         // `Discovery` cannot fail.
         let _ = self.balancer.update().await;
@@ -134,8 +135,8 @@ impl ProviderBackends {
         self.turned.lock().retain(|address, _| is_there(address));
     }
 
-    /// Checks the health of every address, if there is more than one. The circuit of an unhealthy one opens, so that after its
-    /// recovery one request probes it before the others.
+    /// Checks the health of every address, if there is more than one. Opens the circuit of an unhealthy address. So after the
+    /// address has recovered, one request probes it before the others use it.
     pub(crate) async fn check(&self, now: Instant) {
         let backends = self.balancer.backends();
         let there = backends.get_backend();
@@ -150,10 +151,10 @@ impl ProviderBackends {
         }
     }
 
-    /// Chooses a backend whose address is healthy and not in `tried`, possibly as a probe; or else one that is ejected or
-    /// unhealthy; or else any. The permit reports whether the address works. It fails without a connection, without an answer in
-    /// time, and with an answer which says that no server behind the front end works. `None` if no host of the provider is
-    /// resolved.
+    /// Chooses a backend for a request. An address that is healthy, not ejected and not in `tried` comes first, possibly as a
+    /// probe. If there is none, an ejected or unhealthy address that is not in `tried` follows, and then any address. The permit
+    /// reports whether the address works. An address has failed if no connection was established, if no answer came in time, or
+    /// if the answer says that no server behind the front end works. Returns `None` if no host name of the provider is resolved.
     pub(crate) fn pick(
         &self,
         tried: &[SocketAddr],
@@ -163,7 +164,7 @@ impl ProviderBackends {
         let there = self.balancer.backends().get_backend();
         let chosen;
         let (backend, permit) = match there.first() {
-            // Without the balancer, which would be the most expensive part.
+            // Without the balancer, whose choice would be the most expensive part.
             Some(only) if there.len() == 1 => (only, self.enter_new(only, tried, probing, now)),
             _ => {
                 let (backend, permit) = self.choose(tried, probing, now)?;
@@ -178,7 +179,7 @@ impl ProviderBackends {
         Some((self.backend(address, origin, now), permit))
     }
 
-    /// The permit for an address that is not in `tried`, unless it is ejected.
+    /// Returns the permit for an address that is not in `tried`; `None` if the address is in `tried` or ejected.
     fn enter_new(
         &self,
         backend: &Backend,
@@ -190,9 +191,9 @@ impl ProviderBackends {
         self.breaker(address).enter(probing, now)
     }
 
-    /// One of several addresses, and the permit if it has one.
+    /// Chooses one of several addresses. Returns the address, and its permit unless it is ejected, unhealthy or in `tried`.
     fn choose(&self, tried: &[SocketAddr], probing: Probing, now: Instant) -> Option<(Backend, Option<CircuitPermit>)> {
-        // One pass in the balancer's order, which advances by one with each pass. It records the second-best choices.
+        // One pass in the balancer's order, which advances by one with each pass. The pass records the second-best choices.
         let (permit, untried, any) = (RefCell::new(None), RefCell::new(None), RefCell::new(None));
         let accept = |backend: &Backend, healthy: bool| {
             if healthy {
@@ -211,7 +212,7 @@ impl ProviderBackends {
         Some((backend, permit.into_inner()))
     }
 
-    /// The backend of an address, with the family that is expected to answer first.
+    /// Returns the backend of an address, with the address family that is expected to answer first.
     fn backend(&self, address: SocketAddr, origin: Arc<Origin>, now: Instant) -> ProviderBackend {
         let is_turned = self.turned.lock().get(&address).is_some_and(|until| *until > now);
         let turned = is_turned.then(|| self.resolver.other_family(&origin.host, origin.port, address));
@@ -222,7 +223,8 @@ impl ProviderBackends {
         }
     }
 
-    /// The address to try in addition if a backend's first one does not answer soon; `None` if its host has only one family.
+    /// Returns the address to try in addition if a backend's first one does not answer soon; `None` if the host has only one
+    /// address family.
     pub(crate) fn second(&self, place: &ProviderBackend) -> Option<SocketAddr> {
         match place.first == place.address {
             true => self
@@ -232,7 +234,7 @@ impl ProviderBackends {
         }
     }
 
-    /// Both families of a backend's host were tried, and `winner` was the first to connect.
+    /// Records that both address families of a backend's host were tried, and that `winner` connected first.
     pub(crate) fn on_family_answered(&self, place: &ProviderBackend, winner: SocketAddr, now: Instant) {
         if winner == place.address {
             self.turned.lock().remove(&place.address);
@@ -245,7 +247,11 @@ impl ProviderBackends {
             .is_none()
         {
             let name = &place.origin.host;
-            tracing::warn!(%name, address = %place.address, used = %winner, "a provider answers only, or sooner, at its other address family");
+            tracing::warn!(
+                %name, address = %place.address, used = %winner,
+                "a provider's host does not answer, or answers later, over the preferred address family: weir connects over the \
+                 other one first"
+            );
         }
     }
 
@@ -262,7 +268,7 @@ impl ProviderBackends {
         all.values().filter(|one| one.open_until(now).is_some()).count()
     }
 
-    /// The current addresses of all hosts, with their state.
+    /// Returns the current addresses of all hosts, with their state.
     pub(crate) fn states(&self, now: Instant) -> Vec<BackendState> {
         let there = self.balancer.backends().get_backend();
         let state = |backend: &Backend| {
@@ -290,16 +296,16 @@ impl std::fmt::Debug for ProviderBackends {
     }
 }
 
-/// The number of equal results in a row that changes a backend's health.
+/// The number of consecutive equal results that changes a backend's health.
 const CHANGES_AFTER: usize = 2;
 
-/// The origins behind one address: more than one if they share a front end.
+/// The origins that share one address: several if their hosts share a front end.
 #[derive(Clone, Debug)]
 pub(super) struct Origins(pub(super) Arc<[Arc<Origin>]>);
 
-/// The health check of each origin of one provider, over either address family of its host: a request to the free path if the
-/// provider's file names one, or else a connect. It does not verify certificates, because it sends nothing secret; connections
-/// that carry requests verify them.
+/// The health check of each origin of one provider, over either address family of its host. The check requests the free path if
+/// the provider's file names one; otherwise it only connects. It does not verify certificates, because it sends nothing secret;
+/// connections that carry requests verify them.
 pub(super) struct BackendCheck {
     checks: Vec<(Origin, Box<dyn HealthCheck + Send + Sync>)>,
     resolver: Arc<Resolver>,
@@ -314,7 +320,7 @@ impl BackendCheck {
         }
     }
 
-    /// The same backend over the other address family of its host.
+    /// Returns the same backend over the other address family of its host; `None` if the host has none.
     fn with_other_family(&self, origin: &Origin, target: &Backend) -> Option<Backend> {
         let address = target.addr.as_inet()?;
         let other = self.resolver.other_family(&origin.host, origin.port, *address)?;
@@ -363,7 +369,7 @@ impl HealthCheck for BackendCheck {
     }
 
     async fn health_status_change(&self, target: &Backend, healthy: bool) {
-        tracing::warn!(address = %target.addr, healthy, "a backend of a provider changed its health");
+        tracing::warn!(address = %target.addr, healthy, "the health check of a provider's backend changed its result");
     }
 
     fn health_threshold(&self, _success: bool) -> usize {

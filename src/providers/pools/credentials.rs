@@ -1,4 +1,4 @@
-//! Chooses the credential that a request is sent with.
+//! Chooses the credential with which a request is sent.
 
 use std::{
     sync::Arc,
@@ -15,12 +15,12 @@ use crate::providers::pools::{Breaker, CircuitPermit, Probing};
 #[derive(Debug, Default)]
 pub(crate) struct Credentials(Vec<Arc<CredentialState>>);
 
-/// One credential and its circuit.
+/// A credential with its circuit.
 #[derive(Debug)]
 pub(crate) struct CredentialState {
-    /// Name, weight and secret, as configured.
+    /// The name, weight and secret, as configured.
     pub credential: Credential,
-    /// Identifies the secret across reloads.
+    /// The digest of the secret, which identifies the secret across reloads.
     digest: [u8; 32],
     breaker: Breaker,
 }
@@ -28,27 +28,27 @@ pub(crate) struct CredentialState {
 /// A credential chosen for a request.
 #[derive(Debug)]
 pub(crate) struct ChosenCredential {
-    /// The credential with its circuit.
+    /// The chosen credential with its circuit.
     pub state: Arc<CredentialState>,
     /// Reports whether the provider accepted the credential.
     pub permit: CircuitPermit,
 }
 
 impl CredentialState {
-    /// Cools the credential down for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is longer already. Afterwards one request
-    /// probes it before the others use it.
+    /// Keeps the credential from being chosen for `pause`, at most [`COOLDOWN_MAX`], unless its cooldown is already longer. After
+    /// the cooldown, one request probes the credential before others use it.
     pub(crate) fn cool_down(&self, pause: Duration, now: Instant) {
         self.breaker.open_for(pause.min(COOLDOWN_MAX), now);
     }
 
-    /// When the credential's cooldown ends; `None` if it has none.
+    /// Returns when the credential's cooldown ends; `None` if it has no cooldown now.
     pub(crate) fn cooldown_end(&self, now: Instant) -> Option<Instant> {
         self.breaker.open_until(now)
     }
 }
 
 impl Credentials {
-    /// The credentials of a provider's file. A secret that is also in `known` keeps its cooldown, even under another name.
+    /// Creates the credentials of a provider. A secret that is also in `known` keeps its cooldown, even under another name.
     pub(crate) fn new(credentials: &[Credential], known: Option<&Self>) -> Self {
         let state = |credential: &Credential| {
             let digest: [u8; 32] = Sha256::digest(credential.secret.expose()).into();
@@ -81,21 +81,24 @@ impl Credentials {
         self.0.iter().any(|one| one.breaker.admits(probing, now))
     }
 
-    /// When the first cooldown ends; `None` if some credential has none.
+    /// Returns when the first cooldown ends; `None` if a credential has no cooldown now.
     pub(crate) fn first_available_at(&self, now: Instant) -> Option<Instant> {
         self.0.iter().map(|one| one.cooldown_end(now)).min().flatten()
     }
 
-    /// The credential with this name, even in its cooldown: for a request that no other credential can serve.
+    /// Chooses the credential with this name, even during its cooldown, because no other credential can serve the request.
+    /// Returns `None` if no credential has this name.
     pub(crate) fn choose_named(&self, name: &str, now: Instant) -> Option<ChosenCredential> {
         self.get(name).map(|one| force(one, now))
     }
 
-    /// Chooses a credential. One in its cooldown is not chosen while another is available. A session keeps its credential:
-    /// weighted rendezvous hashing of the session's number moves only the sessions of a credential that is added or removed. The
-    /// name identifies a credential, so a new secret moves no session; caches and state belong to the account behind it. Without
-    /// a session the weights decide by `dice`, in 0..1. If all are in their cooldown, the one whose cooldown ends first is used,
-    /// because only the provider can say whether it works again.
+    /// Chooses a credential. One that cools down is not chosen while another is available.
+    ///
+    /// A session keeps its credential: weighted rendezvous hashing of the session's number moves only the sessions of a
+    /// credential that is added or removed. The hash uses the credential's name, so a new secret moves no session; caches and
+    /// state belong to the account behind the name. Without a session, the weights and `dice` (in 0..1) decide. If all
+    /// credentials cool down, the one whose cooldown ends first is used, because only the provider can say whether it works
+    /// again.
     pub(crate) fn choose(
         &self,
         session: Option<u64>,
@@ -109,7 +112,8 @@ impl Credentials {
         })
     }
 
-    /// Like [`Credentials::choose`], but only among available credentials that are not in `tried`; `None` if there is none.
+    /// Does the same as [`Credentials::choose`], but only among available credentials that are not in `tried`; returns `None` if
+    /// there is none.
     pub(crate) fn choose_available(
         &self,
         tried: &[Arc<CredentialState>],
@@ -125,7 +129,7 @@ impl Credentials {
                 let state = Arc::clone(best);
                 return Some(ChosenCredential { state, permit });
             }
-            // Another request has taken the probe.
+            // Another request has become the probe of this credential, so the next one is tried.
             passed.push(Arc::clone(best));
         }
     }
@@ -138,7 +142,7 @@ impl Credentials {
         is_awake: impl Fn(&CredentialState) -> bool,
     ) -> Option<&Arc<CredentialState>> {
         let is_passed = |one: &Arc<CredentialState>| passed.iter().any(|other| Arc::ptr_eq(one, other));
-        // Evaluated once, because the result may change in the meantime.
+        // Evaluated once, because the result may change between two evaluations.
         let awake: SmallVec<[&Arc<CredentialState>; 8]> =
             self.0.iter().filter(|one| is_awake(one) && !is_passed(one)).collect();
         let weight = |one: &CredentialState| f64::from(one.credential.weight);
@@ -168,7 +172,7 @@ fn force(state: &Arc<CredentialState>, now: Instant) -> ChosenCredential {
     }
 }
 
-/// A number between 0 and 1, both excluded, derived from the credential's name and the session.
+/// Derives a number between 0 and 1, both excluded, from the credential's name and the session's number.
 fn fraction(credential: &str, session: u64) -> f64 {
     let hash = Sha256::new()
         .chain_update(credential)

@@ -1,4 +1,4 @@
-//! The description of the admin API, generated from its questions: OpenAPI 3.1.
+//! Generates the description of the admin API in OpenAPI 3.1 from its calls.
 
 use http::Method;
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{AdminQuestion, error::AdminError};
 
-/// The general part of the description.
+/// The text at the beginning of the description.
 const ABOUT: &str = "Every change is in the audit record before it is made. Callers with access to the socket, or with a certificate, may \
     make every call; `x-role` is the lowest role of a console session that may make it.\n\n\
     **Versions.** Keys and accounts have a `version`, which is also their `ETag`. A change with `If-Match` is made only if \
@@ -14,13 +14,13 @@ const ABOUT: &str = "Every change is in the audit record before it is made. Call
     **Repetition.** A change of a balance and the creation of an account or key may have an `operation_id`: repeated, they take \
     effect once.";
 
-/// Builds the description, question by question.
+/// Builds the description, one call at a time.
 pub(super) struct Description {
-    /// Generates schemas of what clients send.
+    /// Generates the schemas of what clients send.
     sent: SchemaGenerator,
-    /// Generates schemas of answers.
+    /// Generates the schemas of answers.
     answered: SchemaGenerator,
-    /// The questions, by path and method.
+    /// The described calls, by path and method.
     paths: Map<String, Value>,
 }
 
@@ -37,7 +37,7 @@ impl Description {
         }
     }
 
-    /// Adds a question.
+    /// Adds a call to the description.
     pub(super) fn add<Q: AdminQuestion>(&mut self) {
         let asked = QuestionFields::from_schema(Q::json_schema(&mut self.sent));
         let answer = self.answered.subschema_for::<Q::Answer>();
@@ -64,7 +64,7 @@ impl Description {
         }
     }
 
-    /// The complete document.
+    /// Returns the complete description.
     pub(super) fn document(mut self) -> Value {
         let error = self.answered.subschema_for::<AdminError>();
         let mut schemas = self.sent.take_definitions(true);
@@ -85,7 +85,7 @@ impl Description {
                 "schemas": schemas,
                 "responses": {
                     "error": {
-                        "description": "The call was refused, or failed.",
+                        "description": "The call was refused or has failed.",
                         "content": { "application/json": { "schema": error } },
                     },
                 },
@@ -94,7 +94,7 @@ impl Description {
     }
 }
 
-/// The fields of a question.
+/// The fields of a call, and its description.
 struct QuestionFields {
     about: Value,
     properties: Map<String, Value>,
@@ -120,7 +120,7 @@ impl QuestionFields {
         }
     }
 
-    /// The parameters of path and query, and the body.
+    /// Returns the parameters in the path and the query, and the body's schema. The body is `None` if the call has none.
     fn parameters_and_body<Q: AdminQuestion>(&self) -> (Vec<Value>, Option<Value>) {
         let takes_query = matches!(Q::METHOD, Method::GET | Method::DELETE);
         let (mut parameters, mut body) = (Vec::new(), Map::new());
@@ -159,7 +159,7 @@ impl QuestionFields {
     }
 }
 
-/// Removes null from a schema: a parameter of a path or query is omitted instead.
+/// Removes `null` from a schema. In a path or query, a parameter without a value is omitted instead.
 fn without_null(schema: &mut Value) {
     if let Some(types) = schema.get_mut("type")
         && let Value::Array(list) = types

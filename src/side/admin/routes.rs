@@ -1,4 +1,4 @@
-//! Serves the questions of the admin API over HTTP.
+//! Serves the calls of the admin API over HTTP.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -40,10 +40,10 @@ use crate::{
     },
 };
 
-/// The largest request body.
+/// The maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// The HTTP service: each question at its path, and the description.
+/// Creates the HTTP service with each call at its path, and the description of the API.
 pub(super) fn router(admin: Admin) -> Router {
     let AdminRoutes {
         router,
@@ -62,20 +62,20 @@ pub(super) fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// The path of the description.
+/// The path of the OpenAPI description.
 const DESCRIPTION: &str = "/v1/openapi.json";
 
-/// The routes of questions.
+/// The routes of the calls that were added.
 #[derive(Default)]
 pub(super) struct AdminRoutes {
     router: Router<Admin>,
-    /// Functions that each add one question to the description.
+    /// Functions that each add one call to the description.
     pub(super) describing: Vec<fn(&mut Description)>,
-    /// The methods of each path.
+    /// The supported methods of each path.
     methods: HashMap<&'static str, Vec<Method>>,
 }
 
-/// The routes of all questions.
+/// Returns the routes of all calls.
 pub(super) fn all_routes() -> AdminRoutes {
     let routes = AdminRoutes::default();
     let routes = with_question::<CreateAccount>(routes);
@@ -126,7 +126,7 @@ pub(super) fn all_routes() -> AdminRoutes {
     with_route::<Backup>(routes, get(admin::backup))
 }
 
-/// The description of the given questions.
+/// Returns the description of the given calls.
 pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
     let mut description = Description::new();
     for describe in describing {
@@ -135,7 +135,7 @@ pub(super) fn description(describing: &[fn(&mut Description)]) -> Value {
     description.document()
 }
 
-/// Adds a question.
+/// Adds the route of a call that its handler answers.
 fn with_question<Q: AdminHandler>(routes: AdminRoutes) -> AdminRoutes {
     let method = match Q::METHOD {
         Method::GET => MethodFilter::GET,
@@ -146,7 +146,7 @@ fn with_question<Q: AdminHandler>(routes: AdminRoutes) -> AdminRoutes {
     with_route::<Q>(routes, on(method, answer::<Q>))
 }
 
-/// Adds a question that `answering` answers.
+/// Adds the route of a call that `answering` answers.
 fn with_route<Q: AdminQuestion>(mut routes: AdminRoutes, answering: MethodRouter<Admin>) -> AdminRoutes {
     routes.describing.push(Description::add::<Q>);
     routes.methods.entry(Q::PATH).or_default().push(Q::METHOD);
@@ -156,7 +156,8 @@ fn with_route<Q: AdminQuestion>(mut routes: AdminRoutes, answering: MethodRouter
     }
 }
 
-/// The error of a method that a path does not support. Shows the path's pattern, because an actual segment may be a secret.
+/// Returns the error for a method that a path does not support. The error contains the path's pattern, because the request's own
+/// path may contain a secret.
 fn method_not_allowed(method: &Method, path: &str, methods: &HashMap<&'static str, Vec<Method>>) -> AdminError {
     let allowed = methods.get(path).into_iter().flatten();
     let allowed: Vec<&str> = allowed.map(Method::as_str).collect();
@@ -190,7 +191,7 @@ async fn answer<Q: AdminHandler>(
     Ok((status, tag, Json(answer)).into_response())
 }
 
-/// Why a body could not be read.
+/// Converts the reason why a request body could not be read.
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn body_error(why: BytesRejection) -> AdminError {
     match why.status() {
@@ -202,8 +203,8 @@ fn body_error(why: BytesRejection) -> AdminError {
     }
 }
 
-/// The fields of a body that is empty or a JSON object. JSON is required because a page of another site can send a form, but no
-/// JSON.
+/// Parses a request body that is a JSON object or empty. The media type must be JSON, because a page of another site can make a
+/// browser send a form, but not JSON.
 fn body_fields(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(Map::new());

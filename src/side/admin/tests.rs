@@ -283,7 +283,7 @@ async fn what_cannot_be_set_is_named() {
         ),
         (json!({ "name": "n", "account": "a b" }), "account:"),
         (json!({ "name": "", "account": "a" }), "name:"),
-        (json!({ "name": "n" }), "account: it is missing"),
+        (json!({ "name": "n" }), "account: the field is missing"),
         (
             json!({ "name": "n", "account": "a", "expires_at": "2001-01-01T00:00:00Z" }),
             "in the past",
@@ -298,13 +298,13 @@ async fn what_cannot_be_set_is_named() {
         (json!({ "name": "n", "account": "a", "rpm": 0 }), "revoke the key"),
         (
             json!({ "name": "n", "account": "a", "tpm": 1_000_000_001 }),
-            "tpm: a whole",
+            "tpm: give a whole",
         ),
         (
             json!({ "name": "n", "account": "a", "concurrency": "5" }),
             "concurrency:",
         ),
-        (json!({ "name": "n", "account": "a", "quota_usd": 5 }), "as a text"),
+        (json!({ "name": "n", "account": "a", "quota_usd": 5 }), "as a string"),
         (
             json!({ "name": "n", "account": "a", "quota_usd": "-1" }),
             "zero or more",

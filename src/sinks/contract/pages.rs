@@ -1,4 +1,5 @@
-//! What every home is held to as a reader: pages are those of the rows in memory, whatever is asked for.
+//! The tests that every log backend must pass when it is read. Its pages must be equal to those of rows in memory, for each
+//! query.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -24,7 +25,8 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const ROWS: u64 = 600;
 
-/// The rows of a lane over two days, in batches of an hour. Several ended in the same millisecond, and in that of another lane's.
+/// Returns the rows of a lane over two days, in batches of an hour. Several rows ended in the same millisecond as others of this
+/// or another lane.
 fn batches(lane: u32) -> Vec<Batch> {
     let rows = (1..=ROWS).map(|number| NumberedRow {
         number,
@@ -45,7 +47,7 @@ fn batches(lane: u32) -> Vec<Batch> {
     batches.collect()
 }
 
-/// Asks for each of these, for some with several conditions at once.
+/// Returns filters for each property of a row, and some that combine several properties.
 fn filters(rows: &[Row]) -> Vec<LogFilter> {
     let all = LogFilter::between(BEGIN_MS - DAY_MS, BEGIN_MS + 3 * DAY_MS);
     let some = &rows[rows.len() / 2];
@@ -88,7 +90,7 @@ fn filters(rows: &[Row]) -> Vec<LogFilter> {
     ]
 }
 
-/// The rows of both lanes, in the order of the log.
+/// Returns the rows of both lanes, in the order of the log.
 pub(crate) fn rows() -> Vec<Row> {
     let batches = [batches(1), batches(2)].concat();
     let numbered = batches.into_iter().flat_map(|batch| batch.rows);
@@ -97,7 +99,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// The rows of an account that ended on a day, by pages of so many rows.
+/// Reads the rows of an account that ended on a day, by pages of `limit` rows.
 pub(crate) async fn of_day(home: &dyn LogBackend, account: &str, day: i64, limit: usize) -> Vec<Row> {
     let (mut found, mut ask) = (Vec::new(), LogPageQuery::for_day(account, day, limit));
     loop {
@@ -108,7 +110,7 @@ pub(crate) async fn of_day(home: &dyn LogBackend, account: &str, day: i64, limit
     }
 }
 
-/// Holds an empty home to it.
+/// Appends rows to an empty log backend, and tests all queries of it.
 pub(crate) async fn obeys(home: &dyn FedLogBackend) {
     for batch in [batches(1), batches(2)].concat() {
         home.append(&batch).await.unwrap();
@@ -120,7 +122,7 @@ pub(crate) async fn obeys(home: &dyn FedLogBackend) {
     rows_that_are_there_twice_come_together(home).await;
 }
 
-/// Holds a home that has [`rows`] to it.
+/// Tests queries of a log backend that has the rows `rows`.
 pub(crate) async fn reads(home: &dyn LogBackend, rows: &[Row]) {
     for filter in filters(rows) {
         for limit in [1000, 17] {
@@ -152,7 +154,7 @@ async fn are_those_of(home: &dyn LogBackend, rows: &[Row], filter: &LogFilter, l
     }
 }
 
-/// Brings some rows once more, in a lane of their own.
+/// Appends some rows a second time, in a lane of their own, and tests that both copies are on the same page.
 async fn rows_that_are_there_twice_come_together(home: &dyn FedLogBackend) {
     let (account, day) = ("account-1", BEGIN_MS.div_euclid(DAY_MS));
     let again: Vec<Row> = rows()

@@ -1,4 +1,4 @@
-//! Rows for tests: any number of them, the same every time.
+//! Creates rows for tests. The same arguments always create the same rows.
 
 use std::sync::Arc;
 
@@ -19,16 +19,17 @@ use crate::{
     journal::NumberedRow,
 };
 
-/// When the first row of [`rows`] ended: 2026-11-01T00:00:00Z.
+/// When the first row of [`rows`] ended, in milliseconds since the Unix epoch: 2026-11-01T00:00:00Z.
 pub(crate) const BEGIN_MS: i64 = 1_793_491_200_000;
 const MODELS: [&str; 4] = ["claude-opus-4-8", "claude-haiku-4-5", "gpt-5.2", "gemini-3-pro"];
 
-/// The name of a node.
+/// Returns the name of a lane.
 pub(crate) fn node(number: u32) -> NodeId {
     NodeId::parse(&format!("node_{number:016}")).unwrap()
 }
 
-/// Rows from a number on, a second apart and of one account each in turn, with whatever a row can have.
+/// Creates `count` rows with numbers from `first` on. Consecutive numbers differ by 3, and the rows ended 3 seconds apart. Their
+/// other properties vary.
 pub(crate) fn rows(first: u64, count: usize) -> Vec<Arc<NumberedRow>> {
     let numbers = (first..).step_by(3).take(count);
     let place = |number: u64| i64::try_from(number).unwrap();
@@ -41,7 +42,7 @@ pub(crate) fn rows(first: u64, count: usize) -> Vec<Arc<NumberedRow>> {
         .collect()
 }
 
-/// A row that ended then; what else it says follows from the seed.
+/// Creates a row that ended at `time_ms`. Its other properties are derived from `seed`.
 pub(crate) fn row(seed: u64, time_ms: i64) -> Row {
     let mut rng = StdRng::seed_from_u64(seed);
     let model = MODELS[rng.random_range(0..MODELS.len())];

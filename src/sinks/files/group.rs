@@ -1,4 +1,5 @@
-//! Reads the rows of a group, a few at a time. Of unwanted rows, only the columns that the filter needs are read.
+//! Reads the rows of one row group of a Parquet file, some at a time. Rows that a filter excludes cost little: only the columns
+//! that the filter needs are read for them.
 
 use std::ops::Range;
 
@@ -22,17 +23,17 @@ use crate::{
     sinks::files::schema::{self, COLUMNS, ColumnForm, ParquetColumn},
 };
 
-/// Reads the rows of a group.
+/// Reads the rows of one row group of a Parquet file.
 pub(super) struct RowGroup {
     columns: Vec<ColumnCells>,
     left: usize,
 }
 
-/// The cells of a column.
+/// The cells of one column of a row group.
 struct ColumnCells {
     reader: ColumnReader,
-    /// The number of skipped cells that the reader has yet to skip. They are skipped together: pages without wanted cells are not
-    /// decoded.
+    /// The number of cells that were skipped by the caller and not yet by `reader`. `reader` skips them all together, so that
+    /// pages without wanted cells are not decoded.
     skipped: usize,
 }
 
@@ -55,7 +56,8 @@ impl ColumnCells {
 }
 
 impl RowGroup {
-    /// Reads `rows` rows with the readers of the first columns, in their order. The other columns are missing in this file.
+    /// Creates the reader of `rows` rows. `readers` read the first columns of [`COLUMNS`], in that order. The file has no further
+    /// columns.
     pub(super) fn new(readers: Vec<ColumnReader>, rows: usize) -> Self {
         let columns = readers.into_iter().map(|reader| ColumnCells { reader, skipped: 0 });
         Self {
@@ -64,12 +66,12 @@ impl RowGroup {
         }
     }
 
-    /// The number of unread rows.
+    /// Returns the number of unread rows.
     pub(super) fn remaining(&self) -> usize {
         self.left
     }
 
-    /// Reads up to `max` rows; none at the end.
+    /// Reads the next rows, at most `max`. Returns no rows at the end of the group.
     pub(super) fn read(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
         let mut rows = self.blank(max)?;
         for (cells, column) in std::iter::zip(&mut self.columns, &COLUMNS) {
@@ -78,7 +80,8 @@ impl RowGroup {
         Ok(rows)
     }
 
-    /// Reads the wanted ones of the next `max` rows. Of the others, only the columns that the filter needs are read.
+    /// Reads the next `max` rows and returns those that match a filter. For the other rows, only the columns that the filter
+    /// needs are read.
     pub(super) fn read_matching(&mut self, max: usize, wanted: &RowFilter) -> Result<Vec<NumberedRow>> {
         let mut rows = self.blank(max)?;
         let decides = |column: &ParquetColumn| wanted.is_decided_by(column.name);
@@ -103,7 +106,7 @@ impl RowGroup {
         Ok(rows)
     }
 
-    /// The next rows, with no values.
+    /// Creates as many blank rows as will be read next, at most `max`.
     fn blank(&mut self, max: usize) -> Result<Vec<NumberedRow>> {
         let count = self.left.min(max);
         self.left -= count;
@@ -112,7 +115,7 @@ impl RowGroup {
     }
 }
 
-/// A row to be filled from the columns.
+/// Creates a row without values, to be filled from the columns. `None` if that fails, which is a bug.
 fn blank() -> Option<NumberedRow> {
     let row = Row {
         time_ms: 0,
@@ -142,7 +145,8 @@ fn blank() -> Option<NumberedRow> {
     Some(NumberedRow { number: 0, row })
 }
 
-/// The runs of rows to read and to skip. If at least half are wanted, all are read: that costs less than many short runs.
+/// Divides rows into ranges to be read (`true`) and skipped (`false`). If at least half of the rows are wanted, all are read,
+/// because that costs less than many short ranges.
 fn runs(rows: &[NumberedRow], wanted: &RowFilter) -> Vec<(Range<usize>, bool)> {
     let takes: Vec<bool> = rows.iter().map(|row| wanted.matches(row)).collect();
     let count = takes.iter().filter(|takes| **takes).count();
@@ -159,10 +163,12 @@ fn runs(rows: &[NumberedRow], wanted: &RowFilter) -> Vec<(Range<usize>, bool)> {
 }
 
 fn damaged(column: &str) -> ParquetError {
-    ParquetError::General(format!("column {column} contains values that weir does not write"))
+    ParquetError::General(format!(
+        "the file is damaged: column {column} contains values that weir never writes"
+    ))
 }
 
-/// Values of a column with their levels.
+/// Values of a column with their Parquet definition and repetition levels.
 struct Cells<T> {
     values: Vec<T>,
     definition: Vec<i16>,
@@ -191,7 +197,7 @@ fn read_column(reader: &mut ColumnReader, column: &ParquetColumn, rows: &mut [Nu
     let wrong = || damaged(column.name);
     let count = rows.len();
     match &column.form {
-        // The reader knows the lane from the file's name.
+        // Not read: the caller takes the lane from the file's name.
         ColumnForm::Node => {}
         ColumnForm::Word((_, set)) | ColumnForm::Text((_, set)) => {
             let cells = cells!(reader, ColumnReader::ByteArrayColumnReader, column, count);
@@ -242,16 +248,16 @@ fn read_column(reader: &mut ColumnReader, column: &ParquetColumn, rows: &mut [Nu
     Ok(())
 }
 
-/// The rows that match a filter, from an account and time onwards.
+/// Selects rows that match a filter and are not before an account and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RowFilter {
     pub(super) filter: LogFilter,
-    /// The first account and time. The request id is ignored.
+    /// The first account and time of selected rows. The request id in it is ignored.
     pub(super) from: LogPosition,
 }
 
 impl RowFilter {
-    /// All rows that match a filter.
+    /// Selects all rows that match a filter.
     pub(super) fn for_filter(filter: LogFilter) -> Self {
         Self {
             filter,
@@ -265,7 +271,7 @@ impl RowFilter {
             && (row.account.as_str(), row.time_ms) >= (self.from.account.as_str(), self.from.time_ms)
     }
 
-    /// Whether [`RowFilter::matches`] needs a column.
+    /// Returns whether [`RowFilter::matches`] needs the values of a column.
     pub(super) fn is_decided_by(&self, column: &str) -> bool {
         let filter = &self.filter;
         match column {

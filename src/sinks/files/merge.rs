@@ -1,7 +1,8 @@
-//! Merges consecutive files of a lane and day: many of similar size today, all when the day is over.
+//! Merges consecutive log files of a lane and day: files of similar size while the day lasts, and all files when it is over.
 //!
-//! The merged file is added first. The others stay for a while, so that a program that has listed them can read them, and every
-//! list contains either them or the new one. Until they are removed, each of their rows is in more than one file.
+//! The merged file is added before the files that it replaces are removed. These stay for a while, so that a program that has
+//! listed them can still read them, and every list contains either them or the merged file. Until they are removed, each of their
+//! rows is in more than one file.
 
 use std::{
     collections::BTreeMap,
@@ -25,24 +26,26 @@ use crate::{
     },
 };
 
-/// The maximum number of files merged at once: each takes some memory. If there are more, the results are merged again. Today
-/// fewer files of similar size are not merged: a file every 30 seconds then leaves some 50 a day.
+/// The maximum number of files that are merged at once, because each takes some memory. If a day that is over has more files, the
+/// merged files are merged again. During the day, files are only merged when this many of similar size exist; with a file every
+/// 30 seconds, a day then ends with about 50 files.
 const MERGED_MAX: usize = 24;
-/// Today a file is merged with others if it is at most this many times as large.
+/// During the day, a file is merged with others only if the largest of them is at most this many times its size.
 const ALIKE: u64 = 8;
-/// How long after its end a day is complete.
+/// The time after the end of a day after which the day counts as over, in milliseconds.
 const SLACK_MS: i64 = 2 * 3600 * 1000;
-/// How long a merged file stays, at least.
+/// The minimum time for which a file stays after it was merged into another one, in milliseconds.
 const STAYS_MS: i64 = 60 * 1000;
 
-/// Merges files, and removes those that were merged.
+/// Merges log files, and removes files that were merged into another one.
 pub(super) struct FileMerger {
-    /// The number of files that become one.
+    /// The maximum number of files that are merged at once, which is also the number that is merged during the day.
     count: usize,
-    /// The lanes that this process writes, with the number of files written since [`FileMerger::wait_for_many`] was last notified. No
-    /// other process merges their files of today.
+    /// The lanes whose files this process writes, with the number of files written since the most recent notification of `many`.
+    /// Only this process merges files of these lanes during their day.
     own: Mutex<BTreeMap<NodeId, usize>>,
-    /// The files that were merged into another one, and when that was first seen.
+    /// The files that were merged into another one, with the time at which this was first seen, in milliseconds since the Unix
+    /// epoch.
     merged: Mutex<BTreeMap<FileName, i64>>,
     many: Notify,
 }
@@ -54,7 +57,7 @@ impl Default for FileMerger {
 }
 
 impl FileMerger {
-    /// Merges at most `count` files into one, and today exactly `count`.
+    /// Creates a merger that merges at most `count` files at once, and exactly `count` during the day.
     pub(super) fn with_count(count: usize) -> Self {
         Self {
             count,
@@ -64,8 +67,9 @@ impl FileMerger {
         }
     }
 
-    /// Records that this process has written a file of a lane; from now on it merges the lane's files of today. Copied rows are
-    /// in a lane that any process may write: its files are merged after the end of their day.
+    /// Records that this process has written a file of the lane `node`. From now on this process also merges the lane's files
+    /// during their day. Does nothing for the lane of copied rows: any process may write to it, so its files are merged only
+    /// after their day.
     pub(super) fn record_file(&self, node: &NodeId) {
         if *node == NodeId::none() {
             return;
@@ -79,15 +83,15 @@ impl FileMerger {
         }
     }
 
-    /// Waits until there may be files of today to merge.
+    /// Waits until there may be enough files of today to merge some.
     pub(super) async fn wait_for_many(&self) {
         self.many.notified().await;
     }
 
-    /// Merges what can be merged, and removes files that were merged a while ago.
+    /// Merges all files that can be merged, and removes files that were merged some time ago.
     pub(super) fn merge(&self, workplace: &StagingFolder, storage: &dyn FileStorage, now_ms: i64) -> io::Result<()> {
         let merged = self.merge_days(workplace, storage, now_ms);
-        // Merged files are removed even if a merge fails.
+        // Merged files are removed even if a merge has failed.
         self.remove_merged(storage, now_ms)?;
         merged
     }
@@ -103,24 +107,28 @@ impl FileMerger {
                 match merge(workplace, storage, &run) {
                     Ok(()) => places = storage.unmerged_files(day)?,
                     Err(error) if is_missing(&error) => {
-                        tracing::info!(%day, "another node merges the log's files of this day");
+                        tracing::info!(%day, "another node is merging the log files of this day, so this one leaves them alone");
                         break;
                     }
-                    Err(error) => return Err(io::Error::other(format!("merging files of {day}: {error}"))),
+                    Err(error) => {
+                        return Err(io::Error::other(format!(
+                            "cannot merge the log files of {day}: {error}"
+                        )));
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Removes files that were merged a while ago.
+    /// Removes files that were merged into another one at least [`STAYS_MS`] ago.
     fn remove_merged(&self, storage: &dyn FileStorage, now_ms: i64) -> io::Result<()> {
         let all = storage.all_files()?;
         let counting = staging::without_merged(&all);
         let covered = all.into_iter().filter(|place| counting.binary_search(place).is_err());
         let old: BTreeMap<FileName, i64> = {
             let mut known = self.merged.lock();
-            // A clock that was ahead does not delay the removal.
+            // A clock that was ahead and was set back does not delay the removal.
             let since = |place: &FileName| known.get(place).map_or(now_ms, |since| now_ms.min(*since));
             let seen = covered.map(|place| {
                 let since = since(&place);
@@ -133,7 +141,8 @@ impl FileMerger {
         old.keys().try_for_each(|place| storage.remove(place))
     }
 
-    /// The next files of a day to merge, if any: consecutive or overlapping ones of a lane.
+    /// Returns the next files of a day to be merged: consecutive or overlapping files of one lane. `None` if nothing is to be
+    /// merged. `places` are the day's files; `is_over` says whether the day is over.
     fn next_run(
         &self,
         storage: &dyn FileStorage,
@@ -160,9 +169,10 @@ impl FileMerger {
     }
 }
 
-/// The first `count` files of those up to the last one that is similar in size to the largest. If there are fewer, the same of
-/// the smaller files after them. So a row is rewritten only a few times a day, and fewer than `count` files of each size are
-/// left.
+/// Selects `count` files of similar size out of consecutive ones: the first of those before and including the last file that is
+/// similar in size to the largest. If these are fewer, looks in the same way at the files after them, which are smaller. Thereby
+/// a row is rewritten only a few times a day, and fewer than `count` files of each size remain. Returns `None` if no `count`
+/// files are similar.
 pub(super) fn similar_files(run: &[FileName], bytes: &BTreeMap<FileName, u64>, count: usize) -> Option<Vec<FileName>> {
     let bytes_of = |place: &FileName| bytes.get(place).copied().unwrap_or(0);
     let mut left = run;
@@ -180,7 +190,7 @@ pub(super) fn similar_files(run: &[FileName], bytes: &BTreeMap<FileName, u64>, c
     None
 }
 
-/// Merges consecutive files into one.
+/// Merges consecutive files of a lane into one.
 fn merge(workplace: &StagingFolder, storage: &dyn FileStorage, run: &[FileName]) -> Result<()> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else {
         return Ok(());
@@ -211,7 +221,7 @@ fn merge(workplace: &StagingFolder, storage: &dyn FileStorage, run: &[FileName])
     })
 }
 
-/// Writes a file of the log with the rows that `fill` adds, and puts it into the storage.
+/// Writes a log file with the rows that `fill` adds, and puts it into the storage.
 pub(super) fn write_file(
     workplace: &StagingFolder,
     storage: &dyn FileStorage,

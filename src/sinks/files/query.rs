@@ -1,4 +1,4 @@
-//! Finds and opens the files that may have the wanted rows of a day, and reads pages of them.
+//! Reads pages of a day's rows from the log files that may contain them.
 
 use std::{
     collections::VecDeque,
@@ -32,10 +32,10 @@ use crate::{
     },
 };
 
-/// How often files are listed again because some were merged meanwhile.
+/// The maximum number of attempts to list and open files. An attempt fails if files are merged or removed meanwhile.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Opens the wanted rows of a day in the files that have them now.
+/// Opens the rows of a day that match a filter, in the files that have them now.
 pub(super) fn open(home: &dyn FileStorage, wanted: &RowFilter) -> Result<RowStream> {
     let mut attempts = ATTEMPTS_MAX;
     loop {
@@ -44,7 +44,7 @@ pub(super) fn open(home: &dyn FileStorage, wanted: &RowFilter) -> Result<RowStre
             Ok(Some(tables)) => return RowStream::open(tables, Some(wanted)),
             Ok(None) if attempts > 0 => {}
             Ok(None) => {
-                let what = "its files change faster than they can be opened; try again";
+                let what = "cannot open the log files of the day, because they are merged or removed faster than they can be opened; try again";
                 return Err(ParquetError::General(what.to_owned()));
             }
             Err(error) if attempts > 0 && is_missing(&error) => {}
@@ -53,8 +53,8 @@ pub(super) fn open(home: &dyn FileStorage, wanted: &RowFilter) -> Result<RowStre
     }
 }
 
-/// Opens the files; `None` if they were replaced meanwhile: a list made during a change may have neither the old nor the new
-/// files.
+/// Opens the files that may have matching rows. Returns `None` if the list of files has changed meanwhile, because a list that is
+/// made during a change may contain neither the old nor the new files.
 fn open_tables(home: &dyn FileStorage, wanted: &RowFilter) -> Result<Option<Vec<TableReader>>> {
     let places = candidate_files(home, &wanted.filter)?;
     let tables = places.iter().map(|place| home.open(place));
@@ -62,7 +62,8 @@ fn open_tables(home: &dyn FileStorage, wanted: &RowFilter) -> Result<Option<Vec<
     Ok((candidate_files(home, &wanted.filter)? == places).then_some(tables))
 }
 
-/// The files that may have rows of the filter's day. A file has rows of its day, and late ones of the day before.
+/// Returns the files that may have rows of the filter's day. A file also has late rows of the day before its own, so the files of
+/// the next day are included.
 fn candidate_files(home: &dyn FileStorage, filter: &LogFilter) -> io::Result<Vec<FileName>> {
     let day = staging::day_of(filter.since_ms);
     let mut places = home.unmerged_files(day)?;
@@ -72,7 +73,7 @@ fn candidate_files(home: &dyn FileStorage, filter: &LogFilter) -> io::Result<Vec
     Ok(places)
 }
 
-/// Whether a file does not exist any more: it was merged or too old.
+/// Returns whether an error says that a file no longer exists. The file was merged into another one or was too old.
 pub(super) fn is_missing(error: &ParquetError) -> bool {
     let ParquetError::External(error) = error else {
         return false;
@@ -81,33 +82,35 @@ pub(super) fn is_missing(error: &ParquetError) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The maximum number of readers that stay open for their next page.
+/// The maximum number of day readers that stay open for their next page.
 const KEPT_MAX: usize = 4;
 
-/// Reads pages of a day's rows. Keeps readers in the middle of a day open, the last used at the end.
+/// Reads pages of a day's rows. A reader that has not reached the end of its day stays open for the next page. The most recently
+/// used readers are last.
 #[derive(Default)]
 pub(super) struct PageReader {
     kept: Mutex<Vec<DayReader>>,
-    /// The number of files that this process has added. An older reader lacks their rows.
+    /// The number of files that this process has added. A day reader that was opened when this was lower lacks the rows of newer
+    /// files.
     added: AtomicU64,
 }
 
-/// Reads the rows of a day.
+/// Reads the rows of one day that match a filter.
 struct DayReader {
     filter: LogFilter,
     day: i64,
-    /// The last row that was read.
+    /// The position of the row that was read most recently.
     at: LogPosition,
-    /// The value of `added` of the reader of pages when the files were opened.
+    /// The value of [`PageReader::added`] when this reader opened its files.
     added: u64,
     rows: OrderedRows,
 }
 
 impl PageReader {
-    /// Reads a page of a day. Blocks on the disk.
+    /// Reads one page of the rows of a day. Blocks on the disk.
     pub(super) fn page(&self, home: &dyn FileStorage, ask: &LogPageQuery) -> Result<RowPage> {
         let limit = ask.limit.min(PAGE_ROWS_MAX);
-        // Read before the files are listed: a file added meanwhile makes the reader outdated.
+        // Read before the files are listed, so that a file that is added meanwhile makes the day reader outdated.
         let added = self.added.load(Ordering::SeqCst);
         let mut reader = match self.take_reader(ask, added) {
             Some(reader) => reader,
@@ -122,7 +125,7 @@ impl PageReader {
         let mut found: Vec<(NodeId, NumberedRow)> = Vec::new();
         loop {
             let Some((lane, numbered)) = reader.rows.next()? else {
-                // The last page, even if it is full.
+                // The day has ended. `usize::MAX` makes this the last page even if it is full.
                 return Ok(RowPage::from_rows(found, usize::MAX));
             };
             let row = &numbered.row;
@@ -145,7 +148,7 @@ impl PageReader {
         Ok(page)
     }
 
-    /// Closes all readers, after a file was added: only later readers find its rows.
+    /// Closes all day readers. Called after a file was added, because open readers lack its rows.
     pub(super) fn close_readers(&self) {
         self.added.fetch_add(1, Ordering::SeqCst);
         self.kept.lock().clear();
@@ -172,7 +175,7 @@ impl PageReader {
     }
 }
 
-/// The last rows of a key that ended on one of these days, the latest first, at most `limit`.
+/// Reads the most recent rows of a key that ended on one of `days`, at most `limit`. The most recent row comes first.
 pub(super) fn latest(
     home: &dyn FileStorage,
     (account, key): (&str, &KeyId),
@@ -201,17 +204,17 @@ pub(super) fn latest(
     Ok(found)
 }
 
-/// Orders rows by account, time and request. Files order rows of one account and millisecond by number; these few are sorted
-/// here.
+/// Returns rows in the order of account, time and request id. The files have rows with the same account and time in the order of
+/// their numbers, so these few rows are sorted here.
 struct OrderedRows {
     stream: RowStream,
-    /// Rows of one account and time.
+    /// The unread rows of one account and time, sorted.
     together: VecDeque<(NodeId, NumberedRow)>,
     ahead: Option<(NodeId, NumberedRow)>,
 }
 
 impl OrderedRows {
-    /// Opens the rows of a page in the files that have them now, from the account and time of the page's position onwards.
+    /// Opens the rows of a page, from the account and time of the page's position on, in the files that have them now.
     fn open(home: &dyn FileStorage, ask: &LogPageQuery) -> Result<Self> {
         let wanted = RowFilter {
             from: ask.after.clone(),
@@ -224,7 +227,7 @@ impl OrderedRows {
         })
     }
 
-    /// Puts a row back: it is the next one again.
+    /// Returns a row to the front: it is the next one to be read.
     fn put_back(&mut self, row: (NodeId, NumberedRow)) {
         self.together.push_front(row);
     }

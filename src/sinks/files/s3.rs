@@ -1,4 +1,4 @@
-//! Buckets of S3-compatible servers: signed requests, and reading of objects.
+//! A client for buckets of S3-compatible servers: signs requests, reads and writes objects.
 
 mod object;
 mod requests;
@@ -30,56 +30,56 @@ pub(super) use crate::sinks::files::s3::object::{BucketObject, ObjectReader, obj
 pub(super) use crate::sinks::files::s3::requests::BucketClient;
 pub(crate) use crate::sinks::files::s3::requests::BucketError;
 
-/// `[log.files.bucket]`, with secrets and files read.
+/// The settings of `[log.files.bucket]`. Secrets and files that they name have been read.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketSettings {
-    /// The bucket's name.
+    /// The name of the bucket.
     pub name: String,
-    /// The prefix of all objects' names; empty, or it ends with `/`.
+    /// The prefix of the names of all objects. It ends with `/`, or is empty.
     pub prefix: String,
-    /// The region that requests are signed for.
+    /// The region for which requests are signed.
     pub region: String,
-    /// The server, `http://` or `https://`.
+    /// The URL of the server, which begins with `http://` or `https://`.
     pub endpoint: String,
-    /// Whether the bucket's name is in the path of URLs, and not in their host.
+    /// Whether the bucket's name is in the path of URLs instead of the host name.
     pub path_style: bool,
     pub access_key_id: Secret,
     pub secret_access_key: Secret,
-    /// Authorities trusted in place of the platform's, PEM.
+    /// CA certificates in PEM that are trusted instead of the platform's. `None` for the platform's.
     pub ca: Option<Vec<u8>>,
-    /// The timeout for a connection.
+    /// The timeout for opening a connection.
     pub connect: Duration,
-    /// The timeout for a response, all attempts together.
+    /// The timeout for a response, including all attempts.
     pub answer: Duration,
-    /// The same for putting a file; it grows by one second per MiB.
+    /// The timeout for putting a file, including all attempts. It grows by one second per MiB of the file.
     pub write: Duration,
 }
 
-/// Why a request to a bucket failed. The texts contain no secret.
+/// Why a request to a bucket failed. The messages contain no secret.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::sinks::files) enum BucketRequestError {
-    /// The server has refused the request.
+    /// The server refused the request.
     #[error("{0}")]
     Refused(BucketRefusal),
-    /// No response was received.
+    /// No response was received, because the connection failed.
     #[error("{0}")]
     Connection(#[from] WebError),
     /// The timeout has passed.
     #[error("no answer within {} s", .0.as_secs())]
     Timeout(Duration),
-    /// The request cannot be made, or the response does not fit the request.
+    /// The request cannot be built, or the response does not fit the request. Contains the reason.
     #[error("{0}")]
     Unexpected(String),
-    /// The file to put cannot be read.
-    #[error("the file cannot be read: {0}")]
+    /// The file that is to be put cannot be read.
+    #[error("cannot read the local file to be put: {0}")]
     Local(#[from] io::Error),
-    /// The process is stopping.
-    #[error("weir is stopping")]
+    /// The request was abandoned, because the process is stopping.
+    #[error("weir stopped before there was a response")]
     Stopping,
 }
 
 impl BucketRequestError {
-    /// Whether the same request may succeed if it is made again.
+    /// Returns whether the same request may succeed if it is sent again.
     fn is_transient(&self) -> bool {
         match self {
             Self::Refused(refused) => refused.is_transient(),
@@ -92,31 +92,32 @@ impl BucketRequestError {
         }
     }
 
-    /// Whether the object does not exist.
+    /// Returns whether the request failed because the object does not exist.
     pub(in crate::sinks::files) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(refused) if refused.status == StatusCode::NOT_FOUND && refused.code != "NoSuchBucket")
     }
 }
 
-/// The maximum number of attempts within the timeout, and the pause before the second one, which grows.
+/// The maximum number of attempts within the timeout, and the pause before the second attempt. Each further pause is longer by
+/// the same time.
 const ATTEMPTS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
-/// A file is sent in pieces of this size, at most `PIECES_MAX` of which wait for the network.
+/// The size in bytes of the pieces in which a file is sent, and the maximum number of pieces that are in memory at once.
 const PIECE_BYTES: usize = 64 * 1024;
 const PIECES_MAX: usize = 4;
 
-/// A request to a bucket, with its signature in the URL.
+/// A request to a bucket, whose signature is in the URL.
 struct BucketCall {
     client: WebClient,
     method: Method,
     url: String,
     headers: Vec<(HeaderName, String)>,
-    /// The file to send, with its length.
+    /// The file to be sent as the body, with its length in bytes. `None` for a request without a body.
     file: Option<(File, u64)>,
 }
 
 impl BucketCall {
-    /// Sends the request; returns the response, if it is a success.
+    /// Sends the request, with up to [`ATTEMPTS_MAX`] attempts. Returns the response if its status is a success.
     async fn send(self) -> Result<Response<Bytes>, BucketRequestError> {
         let mut attempt = 1;
         loop {
@@ -157,11 +158,12 @@ impl BucketCall {
         }
         request
             .body(body)
-            .map_err(|error| BucketRequestError::Unexpected(format!("the request cannot be made: {error}")))
+            .map_err(|error| BucketRequestError::Unexpected(format!("cannot build the request: {error}")))
     }
 }
 
-/// Sends a file piece by piece, until its end or until the receiver closes: then the server has responded already.
+/// Sends a file in pieces, until its end or until the receiver is dropped. The receiver is dropped when the server has responded
+/// early.
 async fn send_file(file: File, bytes: u64, mut to: Sender<Bytes, io::Error>) -> io::Result<()> {
     let mut file = tokio::fs::File::from_std(file);
     file.seek(SeekFrom::Start(0)).await?;
@@ -177,15 +179,16 @@ async fn send_file(file: File, bytes: u64, mut to: Sender<Bytes, io::Error>) -> 
     Ok(())
 }
 
-/// The longest code of an error.
+/// The maximum length of an error code, in characters. A longer one is ignored.
 const CODE_CHARS_MAX: usize = 64;
 
-/// A refusal: its status, and the code in its body, which is one of
-/// <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>. The rest of the body may quote the access key.
+/// A response with an error status. The code is read from its body and is one of
+/// <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>. The rest of the body is ignored, because it may quote
+/// the access key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::sinks::files) struct BucketRefusal {
     status: StatusCode,
-    /// Empty if there is none.
+    /// The error code. Empty if the body has no valid code.
     code: String,
 }
 
@@ -204,7 +207,7 @@ impl BucketRefusal {
         }
     }
 
-    /// Whether the same request may succeed soon.
+    /// Returns whether the same request may succeed soon.
     fn is_transient(&self) -> bool {
         let is_own_fault = self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED;
         let is_conflict = self.status == StatusCode::CONFLICT && self.code == "ConditionalRequestConflict";
@@ -213,12 +216,12 @@ impl BucketRefusal {
             || matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
     }
 
-    /// Whether an object of this name exists already: the response to a put of a new object.
+    /// Returns whether a put of a new object was refused because an object of this name exists already.
     pub(in crate::sinks::files) fn is_existing(&self) -> bool {
         self.status == StatusCode::PRECONDITION_FAILED
     }
 
-    /// Whether the server does not support a condition on a put.
+    /// Returns whether the server refused a conditional put because it does not support the condition.
     pub(in crate::sinks::files) fn is_condition_unsupported(&self) -> bool {
         self.status == StatusCode::NOT_IMPLEMENTED
             || (self.status == StatusCode::BAD_REQUEST
@@ -228,7 +231,7 @@ impl BucketRefusal {
                 ))
     }
 
-    /// What the operator has to do.
+    /// Returns what the operator has to do. Empty if nothing helps.
     fn advice(&self) -> &'static str {
         match (self.status.as_u16(), self.code.as_str()) {
             (_, "RequestTimeTooSkewed" | "RequestExpired") => "set this machine's clock",
@@ -251,7 +254,7 @@ impl BucketRefusal {
 
 impl fmt::Display for BucketRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "it answered {}", self.status.as_u16())?;
+        write!(out, "the server responded with {}", self.status.as_u16())?;
         if !self.code.is_empty() {
             write!(out, " {}", self.code)?;
         }
@@ -265,14 +268,15 @@ impl fmt::Display for BucketRefusal {
 /// Some bytes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::sinks::files) struct ObjectPart {
-    /// The offset of the first byte in the object.
+    /// The offset of the first of `bytes` in the object.
     begin: u64,
-    /// The length of the object.
+    /// The length of the complete object, in bytes.
     length: u64,
     bytes: Bytes,
 }
 
-/// The part of an object in a response: the requested one, or the whole object from a server that does not support ranges.
+/// Returns the part of an object that a response contains: the requested part, or the complete object from a server that does not
+/// support ranges. `None` if the response does not say correctly which part it contains.
 fn object_part(answer: Response<Bytes>) -> Option<ObjectPart> {
     let (head, bytes) = answer.into_parts();
     if head.status != StatusCode::PARTIAL_CONTENT {
@@ -310,16 +314,16 @@ mod tests {
             (
                 403,
                 quoting,
-                "it answered 403 SignatureDoesNotMatch; correct access_key_id and secret_access_key, and region",
+                "the server responded with 403 SignatureDoesNotMatch; correct access_key_id and secret_access_key, and region",
             ),
             (
                 404,
                 "<Error><Code>NoSuchBucket</Code></Error>",
-                "it answered 404 NoSuchBucket; create the bucket, or correct its name",
+                "the server responded with 404 NoSuchBucket; create the bucket, or correct its name",
             ),
-            (301, "", "it answered 301; correct region and endpoint"),
-            (500, "<Code>AKIA CANARY\n</Code>", "it answered 500"),
-            (503, "<Code>SlowDown</Code>", "it answered 503 SlowDown"),
+            (301, "", "the server responded with 301; correct region and endpoint"),
+            (500, "<Code>AKIA CANARY\n</Code>", "the server responded with 500"),
+            (503, "<Code>SlowDown</Code>", "the server responded with 503 SlowDown"),
         ] {
             assert_eq!(
                 BucketRefusal::from_response(&answer(status, "", body)).to_string(),

@@ -1,4 +1,4 @@
-//! The columns of the log's files. Names and meanings are fixed (`docs/log.md`); new columns are added at the end.
+//! The columns of the log files. Their names and meanings never change (`docs/log.md`), and new columns are added at the end.
 
 use std::sync::Arc;
 
@@ -25,55 +25,56 @@ use crate::{
     journal::NumberedRow,
 };
 
-/// The rows of a group, which a reader reads or skips as a whole.
+/// The number of rows in a row group. A reader reads or skips a complete row group.
 pub(super) const GROUP_ROWS: usize = 16_384;
-/// The rows of a page, which a reader has in memory for each column.
+/// The number of rows in a page of a column. A reader has one page of each column in memory.
 const PAGE_ROWS: usize = 4_096;
-/// The column with the name of the lane.
+/// The name of the column that contains the lane's name.
 const NODE: &str = "node";
-/// The columns that rows are sorted by, in this order.
+/// The names of the columns by which rows are sorted, in this order.
 const SORTED_BY: [&str; 3] = ["account", "time", "number"];
 
-/// Gets and sets a text of a row.
+/// Two functions that read and set a text in a row.
 pub(super) type TextForm = (fn(&NumberedRow) -> &str, fn(&mut NumberedRow, &str) -> Option<()>);
-/// The same for a text that may be absent.
+/// Two functions that read and set a text that a row may lack.
 pub(super) type OptionalTextForm = (
     fn(&NumberedRow) -> Option<SmolStr>,
     fn(&mut NumberedRow, &str) -> Option<()>,
 );
-/// Gets and sets an integer of a row.
+/// Two functions that read and set an integer in a row.
 pub(super) type IntegerForm = (fn(&NumberedRow) -> i64, fn(&mut NumberedRow, i64) -> Option<()>);
-/// The same for an integer that may be absent.
+/// Two functions that read and set an integer that a row may lack.
 pub(super) type OptionalIntegerForm = (fn(&NumberedRow) -> Option<i64>, fn(&mut NumberedRow, i64) -> Option<()>);
 
-/// How a column is encoded, and how its value is read from a row and set. A value that cannot be set is damage.
+/// How a column is encoded, with the functions that read its value from a row and set it in a row. A value that cannot be set
+/// means that the file is damaged.
 pub(super) enum ColumnForm {
-    /// The same for all rows of a lane.
+    /// A text that is the same in all rows of a file: the lane's name.
     Node,
-    /// A text with few different values.
+    /// A text with few distinct values.
     Word(TextForm),
     /// A text that differs in each row.
     Text(TextForm),
     OptionalText(OptionalTextForm),
     Integer(IntegerForm),
-    /// An integer with few different values.
+    /// An integer with few distinct values.
     Code(IntegerForm),
     OptionalInteger(OptionalIntegerForm),
-    /// Milliseconds since the Unix epoch, UTC.
+    /// A time in milliseconds since the Unix epoch (UTC).
     Time(IntegerForm),
     Flag(fn(&NumberedRow) -> bool, fn(&mut NumberedRow, bool)),
-    /// A list of texts.
+    /// A list of texts: the row's tags.
     Tags,
 }
 
-/// A column.
+/// A column of a log file.
 pub(super) struct ParquetColumn {
     pub(super) name: &'static str,
     pub(super) form: ColumnForm,
 }
 
 impl ParquetColumn {
-    /// Whether a file from before the column was added may lack it. Its rows have no value then.
+    /// Returns whether a file that was written before this column existed may lack it. The file's rows then have no value for it.
     pub(super) fn can_be_missing(&self) -> bool {
         matches!(self.form, ColumnForm::OptionalText(_) | ColumnForm::OptionalInteger(_))
     }
@@ -83,7 +84,7 @@ const fn column(name: &'static str, form: ColumnForm) -> ParquetColumn {
     ParquetColumn { name, form }
 }
 
-/// A column with one of the counts of a row's usage.
+/// Declares a column that contains one count of a row's usage.
 macro_rules! count {
     ($name:ident) => {
         column(
@@ -99,7 +100,7 @@ macro_rules! count {
     };
 }
 
-/// The same as [`count!`] for a column that was added later and is missing in earlier files.
+/// Declares the same column as [`count!`], but for a count that was added in a later version and that earlier files lack.
 macro_rules! later_count {
     ($name:ident) => {
         column(
@@ -115,7 +116,7 @@ macro_rules! later_count {
     };
 }
 
-/// A column with one of a row's texts.
+/// Declares a column that contains a text of a row.
 macro_rules! word {
     ($name:ident) => {
         column(
@@ -131,7 +132,7 @@ macro_rules! word {
     };
 }
 
-/// A column with one of the modifiers of a row's price.
+/// Declares a column that contains one modifier of a row's price.
 macro_rules! modifier {
     ($name:ident) => {
         column(
@@ -147,7 +148,7 @@ macro_rules! modifier {
     };
 }
 
-/// All columns, in their order.
+/// All columns in the order of the file.
 pub(super) static COLUMNS: [ParquetColumn; 44] = [
     column(NODE, ColumnForm::Node),
     column(
@@ -315,23 +316,23 @@ pub(super) static COLUMNS: [ParquetColumn; 44] = [
     later_count!(output_image),
 ];
 
-/// A count as a signed number. It always fits: counts are at most 2^53.
+/// Converts a count to a signed number. It always fits, because counts are at most 2^53.
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Adds a tag to a row.
+/// Parses a tag and adds it to a row. Returns `None` if it is not a valid tag.
 pub(super) fn put_tag(row: &mut NumberedRow, text: &str) -> Option<()> {
     row.row.tags.push(Tag::parse(text)?);
     Some(())
 }
 
-/// The index of a column.
+/// Returns the index of the column with this name in [`COLUMNS`].
 pub(super) fn index_of(name: &str) -> Option<usize> {
     COLUMNS.iter().position(|column| column.name == name)
 }
 
-/// The Parquet schema of files with these columns.
+/// Returns the Parquet schema of a file with these columns.
 pub(super) fn schema(columns: &[ParquetColumn]) -> Result<TypePtr, ParquetError> {
     let fields = columns.iter().map(|ParquetColumn { name, form }| match form {
         ColumnForm::Node | ColumnForm::Word(_) | ColumnForm::Text(_) => format!("required binary {name} (STRING);"),
@@ -348,9 +349,10 @@ pub(super) fn schema(columns: &[ParquetColumn]) -> Result<TypePtr, ParquetError>
     parse_message_type(&text).map(Arc::new)
 }
 
-/// How the columns are written: the same rows always give the same bytes. `sorted`: by [`SORTED_BY`].
+/// Returns the settings of the Parquet writer. With them, the same rows always produce the same bytes. `sorted` says that the
+/// file's rows are sorted by [`SORTED_BY`].
 pub(super) fn properties(sorted: bool) -> Result<WriterProperties, ParquetError> {
-    // The log is kept for months, so it is compressed more; a user waits for an export.
+    // Log files (sorted) are stored for months, so they are compressed more. A user waits for an export (not sorted).
     let level = ZstdLevel::try_new(if sorted { 3 } else { 1 })?;
     let mut properties = WriterProperties::builder()
         .set_created_by("weir".to_owned())

@@ -1,4 +1,4 @@
-//! The staging folder of this machine, with its lock files, and the names of the log's files.
+//! The folder in which this machine prepares log files before they are published, its lock files, and the names of log files.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -12,17 +12,18 @@ use tempfile::NamedTempFile;
 
 use crate::domain::ledger::NodeId;
 
-/// The prefix of the names of files that are being written.
+/// The prefix of the names of partial files, which are still being written.
 const PARTIAL: &str = ".partial-";
-/// A partial file that has not been written to for a day is abandoned: its writer has died.
+/// The age in milliseconds from which on a partial file is abandoned. Nothing was written to it for a day, so its writer has
+/// died.
 const PARTIAL_OLD_MS: i64 = 24 * 3600 * 1000;
 
-/// The folder in which files are written before they are put into the storage. It also has the lock files.
+/// The folder in which log files are written before they are put into the storage. It also contains the lock files.
 #[derive(Debug)]
 pub(super) struct StagingFolder(PathBuf);
 
 impl StagingFolder {
-    /// Creates the folder if it does not exist, and checks that it can be written to.
+    /// Opens the folder, after creating it if it does not exist, and checks that it can be written to.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         make_folder(folder)?;
         let workplace = Self(folder.to_owned());
@@ -34,19 +35,21 @@ impl StagingFolder {
         &self.0
     }
 
-    /// A new partial file, which is removed when it is dropped.
+    /// Creates a partial file in this folder. It is removed when the returned value is dropped.
     pub(super) fn new_partial_file(&self) -> io::Result<NamedTempFile> {
         new_partial_file_in(&self.0)
     }
 
-    /// Locks a lane: no other writer on this machine writes its rows until the returned file is dropped.
+    /// Locks a lane: no other writer on this machine writes the lane's rows until the returned file is dropped. Waits for the
+    /// lock.
     pub(super) fn lock_lane(&self, node: &NodeId) -> io::Result<File> {
         let file = self.lock_file(node.as_str())?;
         file.lock()?;
         Ok(file)
     }
 
-    /// Locks the housekeeping of the files; `None` if another process of this machine does it.
+    /// Locks the housekeeping of the log files until the returned file is dropped. `None` if another process of this machine has
+    /// the lock.
     pub(super) fn try_lock_housekeeping(&self) -> io::Result<Option<File>> {
         let file = self.lock_file("upkeep")?;
         Ok(file.try_lock().is_ok().then_some(file))
@@ -56,7 +59,7 @@ impl StagingFolder {
         File::create(self.0.join(format!(".lock-{what}")))
     }
 
-    /// Removes partial files left by a crash.
+    /// Removes abandoned partial files, which a crash has left.
     pub(super) fn remove_partial(&self, now_ms: i64) -> io::Result<()> {
         for name in file_names(&self.0)? {
             let path = self.0.join(&name);
@@ -68,23 +71,23 @@ impl StagingFolder {
     }
 }
 
-/// A new partial file in a folder, which is removed when it is dropped.
+/// Creates a partial file in a folder. It is removed when the returned value is dropped.
 pub(super) fn new_partial_file_in(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(PARTIAL).tempfile_in(folder)
 }
 
-/// Whether a partial file is abandoned.
+/// Returns whether a partial file is abandoned.
 fn is_old(path: &Path, now_ms: i64) -> bool {
     let modified = fs::metadata(path).map_or(now_ms, |meta| meta.mtime().saturating_mul(1000));
     now_ms.saturating_sub(modified) > PARTIAL_OLD_MS
 }
 
-/// Creates a folder that is private to weir's user: rows name accounts and their usage.
+/// Creates a folder that only weir's user can access, because rows name accounts and their usage.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The names in a folder; none if it does not exist.
+/// Returns the names in a folder. Returns no names if the folder does not exist.
 pub(super) fn file_names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -99,7 +102,8 @@ pub(super) fn file_names(folder: &Path) -> io::Result<Vec<String>> {
 
 const ENDING: &str = ".parquet";
 
-/// A file's name, `DAY/NODE-AFTER-UPTO.parquet`: it has the rows of a lane from `after` to below `upto`, and the first row's day.
+/// The name of a log file, `DAY/NODE-AFTER-UPTO.parquet`. The file has the rows of the lane `node` whose numbers are at least
+/// `after` and less than `upto`. `day` is the day on which the first of them ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileName {
     pub(super) day: Date,
@@ -109,13 +113,13 @@ pub(super) struct FileName {
 }
 
 impl FileName {
-    /// The name as text, relative to the storage.
+    /// Formats the name as a path relative to the storage.
     pub(super) fn name(&self) -> String {
         let Self { day, node, after, upto } = self;
         format!("{day}/{node}-{after:016x}-{upto:016x}{ENDING}")
     }
 
-    /// Parses a name; `None` if it is not that of a log file.
+    /// Parses a path relative to the storage. `None` if it is not the name of a log file.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (day, name) = name.split_once('/')?;
         let day = parse_day(day)?;
@@ -127,7 +131,7 @@ impl FileName {
         (parts.next().is_none() && after < upto && place.name().ends_with(name)).then_some(place)
     }
 
-    /// Whether this file has all rows of another file of its day, and more.
+    /// Returns whether this file has all rows of another file of the same day and lane, and more.
     fn is_superset_of(&self, other: &Self) -> bool {
         (self.day, &self.node) == (other.day, &other.node)
             && self.after <= other.after
@@ -136,22 +140,23 @@ impl FileName {
     }
 }
 
-/// The UTC day of a time.
+/// Returns the day of a time (UTC).
 pub(super) fn day_of(unix_ms: i64) -> Date {
     let time = Timestamp::from_millisecond(unix_ms).unwrap_or_default();
     time.to_zoned(TimeZone::UTC).date()
 }
 
-/// Parses the name of a day's folder.
+/// Parses the name of a day's folder. `None` if it is not one.
 pub(super) fn parse_day(name: &str) -> Option<Date> {
     name.parse().ok().filter(|day: &Date| day.to_string() == name)
 }
 
-/// The files without those that were merged into another one. `all` must be sorted.
+/// Returns the files that were not merged into another one of `all`. `all` must be sorted.
 pub(super) fn without_merged(all: &[FileName]) -> Vec<FileName> {
     let mut counting: Vec<FileName> = Vec::new();
     for place in all {
-        // In the result, both ends of a lane and day ascend, so a file that covers another is next to it.
+        // In the result, `after` and `upto` of the files of a lane and day both ascend. Therefore a file that has all rows of
+        // another one is adjacent to it.
         counting.pop_if(|last| place.is_superset_of(last));
         if !counting.last().is_some_and(|last| last.is_superset_of(place)) {
             counting.push(place.clone());

@@ -1,4 +1,4 @@
-//! The storage of the log's files: a folder of this machine, or a bucket.
+//! Where log files are stored: in a folder of this machine, or in a bucket.
 
 use std::{
     collections::BTreeMap,
@@ -22,78 +22,80 @@ use crate::{
     },
 };
 
-/// The storage of the log's files. All calls block, no longer than the timeouts of the implementation.
+/// The place where log files are stored. All calls block, at most until the timeouts of the implementation.
 ///
-/// A file is complete and immutable once it is visible. Its name says which rows it has, so putting it again puts the same bytes.
+/// A file is complete and never changes once it is visible. Its name says which rows it has, so putting a file again puts the
+/// same bytes.
 pub(super) trait FileStorage: Send + Sync {
-    /// Its name in messages.
+    /// Returns the storage's name in messages: its path or URL.
     fn name(&self) -> String;
 
-    /// The days that may have files, ascending.
+    /// Returns the days that may have files, in ascending order.
     fn days(&self) -> io::Result<Vec<Date>>;
 
-    /// The files of all days, ordered by day, lane and number.
+    /// Returns the files of all days, ordered by day, lane and number.
     fn all_files(&self) -> io::Result<Vec<FileName>>;
 
-    /// All files of a day, ordered by lane and number.
+    /// Returns all files of a day, ordered by lane and number.
     fn day_files(&self, day: Date) -> io::Result<Vec<FileName>>;
 
-    /// The files of a day without those that were merged into another one.
+    /// Returns the files of a day that were not merged into another one.
     fn unmerged_files(&self, day: Date) -> io::Result<Vec<FileName>> {
         Ok(staging::without_merged(&self.day_files(day)?))
     }
 
-    /// The sizes of a day's files, in bytes. Files that are removed meanwhile may be missing.
+    /// Returns the sizes of a day's files, in bytes. Files that are removed during the call may be missing.
     fn file_sizes(&self, day: Date) -> io::Result<BTreeMap<FileName, u64>>;
 
-    /// Opens a file. If it does not exist any more, the error is [`io::ErrorKind::NotFound`] in
-    /// [`parquet::errors::ParquetError::External`].
+    /// Opens a file. If the file no longer exists, the error is [`parquet::errors::ParquetError::External`] and contains
+    /// [`io::ErrorKind::NotFound`].
     fn open(&self, place: &FileName) -> Result<TableReader>;
 
-    /// Adds a complete file atomically; if it exists, that is fine. Durable when it returns.
+    /// Adds a complete file atomically. Succeeds without a change if the file exists. When this returns, the file is durable.
     fn put(&self, place: &FileName, file: NamedTempFile) -> io::Result<()>;
 
-    /// Makes files durable whose [`FileStorage::put`] was interrupted before it could.
+    /// Makes all files durable, including those whose [`FileStorage::put`] was interrupted before it could do so.
     fn sync_files(&self) -> io::Result<()>;
 
-    /// Removes a file, if it exists.
+    /// Removes a file. Succeeds if it does not exist.
     fn remove(&self, place: &FileName) -> io::Result<()>;
 
     /// Removes all files of a day.
     fn remove_day(&self, day: Date) -> io::Result<()>;
 
-    /// The state of removing old days; `None` if it is not known.
+    /// Returns the stored progress of removing old days. `None` if none has been stored.
     fn retention(&self) -> io::Result<Option<RetentionProgress>>;
 
-    /// Stores the state of removing old days.
+    /// Stores the progress of removing old days.
     fn set_retention(&self, retention: &RetentionProgress) -> io::Result<()>;
 }
 
-/// The object with the state of removing old days.
+/// The name of the object that stores the progress of removing old days.
 const RETENTION: &str = "retention.json";
-/// The maximum number of pages of a list; each has up to 1000 names.
+/// The maximum number of pages of a list of objects. Each page has up to 1000 names.
 const PAGES_MAX: usize = 1000;
 
-/// The log's files in an S3-compatible bucket, below a prefix. The objects have the same names as the files of a folder.
+/// Stores log files in an S3-compatible bucket, below a prefix. Objects have the same names as files in a folder.
 ///
-/// A put creates a new object only (`If-None-Match: *`). If it was refused, came late or its reply was lost, it is made again,
-/// and there is one object with the bytes that its name stands for. A put of a process that has ended may still arrive after
-/// another process has put some of the same rows under another name; readers identify rows by node and number.
+/// A put only creates a new object (`If-None-Match: *`). A put that was refused, was slow or got no response is repeated.
+/// Nevertheless there is only one object, because its name determines its bytes. A put of a process that has ended may still
+/// arrive after another process has put some of the same rows under another name. Readers therefore identify rows by node and
+/// number.
 #[derive(Debug)]
 pub(super) struct BucketStorage {
     requests: BucketClient,
-    /// `s3://NAME/PREFIX`
+    /// The storage's name in messages: `s3://BUCKET/PREFIX`.
     name: String,
     prefix: String,
-    /// The staging folder of this machine.
+    /// The staging folder of this machine. Parts of objects are prefetched into it.
     folder: PathBuf,
     footers: FooterCache,
-    /// The server does not support a condition on a put.
+    /// Whether the server has refused a conditional put because it does not support the condition.
     conditions_unsupported: AtomicBool,
 }
 
 impl BucketStorage {
-    /// Creates the storage without connecting: an unreachable bucket does not prevent a start.
+    /// Creates the storage without connecting, so that weir can start while the bucket is unreachable.
     pub(super) fn new(settings: &BucketSettings, folder: &Path, runtime: Handle) -> Result<Self, BucketError> {
         Ok(Self {
             requests: BucketClient::new(settings, runtime)?,
@@ -109,14 +111,14 @@ impl BucketStorage {
         format!("{}{}", self.prefix, place.name())
     }
 
-    /// The names below the prefix that begin with `begin`, without the prefix, each with its size in bytes. With `by_folder`,
-    /// only the folders.
+    /// Lists the objects whose names, after the storage's prefix, begin with `begin`. Returns these names without the storage's
+    /// prefix, each with its object's size in bytes. With `by_folder`, returns the names of folders instead.
     fn list_names(&self, begin: &str, by_folder: bool) -> io::Result<Vec<(String, u64)>> {
         let prefix = format!("{}{begin}", self.prefix);
         let (mut names, mut continued) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = self.requests.list(&prefix, by_folder, continued.as_deref());
-            let page = page.map_err(|error| io::Error::other(format!("listing {prefix}*: {error}")))?;
+            let page = page.map_err(|error| io::Error::other(format!("cannot list {prefix}*: {error}")))?;
             let found: Vec<(String, u64)> = if by_folder {
                 page.common_prefixes.into_iter().map(|one| (one.prefix, 0)).collect()
             } else {
@@ -134,11 +136,11 @@ impl BucketStorage {
             }
         }
         Err(io::Error::other(format!(
-            "{prefix}* has more than {PAGES_MAX} pages of names; give the log its own prefix"
+            "cannot list {prefix}*: there are more than {PAGES_MAX} pages of names; give the log a prefix of its own"
         )))
     }
 
-    /// The files whose names begin with `begin`, with their sizes in bytes.
+    /// Lists the log files whose names begin with `begin`, with their sizes in bytes.
     fn list_files(&self, begin: &str) -> io::Result<BTreeMap<FileName, u64>> {
         let names = self.list_names(begin, false)?.into_iter();
         Ok(names
@@ -154,14 +156,14 @@ impl BucketStorage {
                 done => return done,
             }
         }
-        // A second put in spite of the check puts the same bytes.
+        // If another put comes between the check and this put, both put the same bytes.
         if !self.requests.has_object(key)? {
             self.requests.put(key, file, false)?;
         }
         if !self.conditions_unsupported.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 bucket = self.name,
-                "the server does not support If-None-Match: weir checks whether a file exists before it puts it"
+                "the server of the bucket does not support If-None-Match, so weir checks that a file does not exist before it puts the file"
             );
         }
         Ok(())
@@ -220,7 +222,7 @@ impl FileStorage for BucketStorage {
     }
 
     fn remove_day(&self, day: Date) -> io::Result<()> {
-        // Only weir's own files: others may use the same bucket.
+        // Removes only weir's own files, because the bucket may have others.
         self.day_files(day)?.iter().try_for_each(|place| self.remove(place))
     }
 
@@ -242,7 +244,7 @@ impl FileStorage for BucketStorage {
     }
 }
 
-/// The log's files in a folder, which several machines may share. It has a subfolder for each day.
+/// Stores log files in a folder, which several machines can share. The folder has a subfolder for each day.
 pub(super) struct FolderStorage(PathBuf);
 
 impl FolderStorage {
@@ -344,7 +346,7 @@ impl FileStorage for FolderStorage {
     }
 }
 
-/// Syncs the names in a folder.
+/// Makes the names in a folder durable.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

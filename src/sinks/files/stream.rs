@@ -1,4 +1,4 @@
-//! Merges the rows of several files, ordered by account, time, number and lane, and exports rows as a file.
+//! Merges the rows of several log files in the order of account, time, number and lane. Also exports rows as a Parquet file.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -18,24 +18,25 @@ use crate::{
     },
 };
 
-/// The rows of all files in memory, and the minimum and maximum of one file.
+/// The number of rows that all files together have in memory, and the minimum and maximum number of rows that one file has.
 const ROWS_IN_MEMORY: usize = 8192;
 const READ_ROWS_MIN: usize = 16;
 const READ_ROWS_MAX: usize = 1024;
 
-/// Merges the rows of several files. It keeps the files open, because they may be removed meanwhile.
+/// Merges the rows of several log files. The files stay open, because they may be removed meanwhile.
 pub(super) struct RowStream {
     sources: Vec<RowSource>,
     lanes: Vec<NodeId>,
     heads: BinaryHeap<Reverse<StreamHead>>,
-    /// The only file that still has rows: they need no merging.
+    /// The index of the only file that still has rows, if there is only one. Its rows need no merging.
     alone: Option<usize>,
-    /// The lane and number of the previous row.
+    /// The lane's index in `lanes` and the number of the row that was returned most recently.
     last: Option<(usize, u64)>,
 }
 
 impl RowStream {
-    /// Merges all rows, or the wanted ones. A file is not read before its first row is needed.
+    /// Merges the rows of `tables` that match `wanted`; `None` for all rows. A file is first read when one of its rows may come
+    /// next.
     pub(super) fn open(tables: Vec<TableReader>, wanted: Option<&RowFilter>) -> Result<Self> {
         let read_rows = ROWS_IN_MEMORY.checked_div(tables.len()).unwrap_or(READ_ROWS_MAX);
         let read_rows = read_rows.clamp(READ_ROWS_MIN, READ_ROWS_MAX);
@@ -59,7 +60,7 @@ impl RowStream {
         })
     }
 
-    /// The next row; `None` at the end. A row that several files have is returned once.
+    /// Returns the next row; `None` at the end. A row that is in several files is returned once.
     pub(super) fn next(&mut self) -> Result<Option<NumberedRow>> {
         while let Some(Reverse(head)) = self.heads.pop() {
             let (lane, index) = (head.lane, head.index);
@@ -87,7 +88,7 @@ impl RowStream {
         }
     }
 
-    /// The next row with its lane; `None` at the end.
+    /// Returns the next row with the name of its lane; `None` at the end.
     pub(super) fn next_with_lane(&mut self) -> Result<Option<(NodeId, NumberedRow)>> {
         let Some(row) = self.next()? else { return Ok(None) };
         let lane = self.last.and_then(|(lane, _)| self.lanes.get(lane));
@@ -96,16 +97,18 @@ impl RowStream {
 
     fn source(&mut self, index: usize) -> Result<&mut RowSource> {
         let source = self.sources.get_mut(index);
-        source.ok_or_else(|| ParquetError::General("no such file".to_owned()))
+        source.ok_or_else(|| {
+            ParquetError::General("cannot merge log files: a file's index is out of range, which is a bug".to_owned())
+        })
     }
 
-    /// Whether a row differs from the previous one. Duplicates have the same position in the order, so they are adjacent.
+    /// Returns whether a row differs from the previous one, and remembers it. Duplicates are adjacent in the order of the merge.
     fn is_new(&mut self, lane: usize, number: u64) -> bool {
         self.last.replace((lane, number)) != Some((lane, number))
     }
 }
 
-/// The next row of a file.
+/// The next row of one file, for ordering the files.
 struct StreamHead {
     next: NextRow,
     lane: usize,
@@ -114,7 +117,7 @@ struct StreamHead {
 
 enum NextRow {
     Row(Box<NumberedRow>),
-    /// The file has not been read yet: its first row is not before this account and time.
+    /// The file has not been read yet. Its first row is not before this account and time.
     NotBefore(Vec<u8>, i64),
 }
 
@@ -150,14 +153,14 @@ impl Ord for StreamHead {
     }
 }
 
-/// Reads the rows of a file, a few at a time.
+/// Reads the rows of one file, a few at a time.
 struct RowSource {
     table: TableReader,
-    /// The index of its lane among those of all files, ordered by name.
+    /// The index of the file's lane in the lanes of all files, ordered by name.
     lane: usize,
     wanted: Option<RowFilter>,
     read_rows: usize,
-    /// The groups that may have wanted rows and have not been begun.
+    /// The indexes of the row groups that may have wanted rows and that have not been read yet.
     groups: VecDeque<usize>,
     group: Option<RowGroup>,
     rows: std::vec::IntoIter<NumberedRow>,
@@ -178,7 +181,7 @@ impl RowSource {
         }
     }
 
-    /// A lower bound of the first row, from the statistics of its group. `None` if there are no rows.
+    /// Returns a lower bound of the first row, from the statistics of its row group. `None` if the file has no wanted rows.
     fn lower_bound(&self) -> Option<NextRow> {
         let (account, time_ms) = self.table.lower_bound(*self.groups.front()?);
         Some(NextRow::NotBefore(account, time_ms))
@@ -209,8 +212,8 @@ impl RowSource {
     }
 }
 
-/// Exports rows in any order as a Parquet file in the format of the log's files, piece by piece. Numbers the rows from 1. Up to a
-/// group of rows is in memory.
+/// Writes rows in any order as a Parquet file with the columns of the log files. Its bytes are returned piece by piece. Rows are
+/// numbered from 1. At most one row group is in memory.
 pub(crate) struct ParquetExport {
     out: TableWriter<Vec<u8>>,
     rows: Vec<NumberedRow>,
@@ -218,7 +221,7 @@ pub(crate) struct ParquetExport {
 }
 
 impl ParquetExport {
-    /// Begins a file.
+    /// Begins an export.
     ///
     /// # Errors
     /// The schema is invalid, which is a bug.
@@ -230,7 +233,7 @@ impl ParquetExport {
         })
     }
 
-    /// Adds a row; returns the next bytes of the file, if there are any yet.
+    /// Adds a row. Returns the next bytes of the file, which are often none.
     ///
     /// # Errors
     /// A value does not fit into its column.
@@ -246,7 +249,7 @@ impl ParquetExport {
         Ok(std::mem::take(self.out.output()?))
     }
 
-    /// Completes the file; returns its last bytes.
+    /// Completes the file. Returns its last bytes.
     ///
     /// # Errors
     /// As for [`ParquetExport::add_row`].

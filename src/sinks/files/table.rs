@@ -1,4 +1,4 @@
-//! Writes and reads rows as Parquet, by groups.
+//! Writes rows to Parquet files and reads them back, one row group at a time.
 
 use std::{
     borrow::Borrow,
@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// Writes a file.
+/// Writes a Parquet file of rows.
 pub(super) struct TableWriter<W: Write + Send> {
     out: SerializedFileWriter<W>,
     columns: &'static [ParquetColumn],
@@ -46,12 +46,12 @@ pub(super) struct TableWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    /// Begins a file for sorted rows of a lane.
+    /// Begins a log file. Its rows are of one lane and sorted.
     pub(super) fn new(out: W, place: &FileName) -> Result<Self> {
         Self::with_columns(out, place, &COLUMNS)
     }
 
-    /// The same with the first columns only, as in earlier versions.
+    /// Begins a log file that has only the first columns of [`COLUMNS`], like one of an earlier version.
     pub(super) fn with_columns(out: W, place: &FileName, columns: &'static [ParquetColumn]) -> Result<Self> {
         let schema = schema::schema(columns)?;
         let mut out = SerializedFileWriter::new(out, schema, Arc::new(schema::properties(true)?))?;
@@ -69,7 +69,7 @@ impl<W: Write + Send> TableWriter<W> {
         })
     }
 
-    /// Begins a file for rows in any order.
+    /// Begins a file whose rows are in any order.
     pub(super) fn unsorted(out: W, node: &NodeId) -> Result<Self> {
         let out = SerializedFileWriter::new(out, schema::schema(&COLUMNS)?, Arc::new(schema::properties(false)?))?;
         Ok(Self {
@@ -79,15 +79,18 @@ impl<W: Write + Send> TableWriter<W> {
         })
     }
 
-    /// Adds the next rows, at most [`schema::GROUP_ROWS`]. In a sorted file, the rows of all calls must be ordered by
+    /// Writes the next row group, of at most [`schema::GROUP_ROWS`] rows. In a log file, the rows of all calls must be ordered by
     /// [`sort_key`].
     pub(super) fn write_group<R: Borrow<NumberedRow>>(&mut self, rows: &[R]) -> Result<()> {
         let rows: Vec<&NumberedRow> = rows.iter().map(Borrow::borrow).collect();
         let mut group = self.out.next_row_group()?;
         for column in self.columns {
-            let mut out = group
-                .next_column()?
-                .ok_or_else(|| ParquetError::General(format!("the schema has no column {}", column.name)))?;
+            let mut out = group.next_column()?.ok_or_else(|| {
+                ParquetError::General(format!(
+                    "cannot write a log file: the schema has no column {}",
+                    column.name
+                ))
+            })?;
             write_column(&mut out, column, &rows, &self.node)?;
             out.close()?;
         }
@@ -95,19 +98,19 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(())
     }
 
-    /// The output, with all added groups.
+    /// Returns the output, after writing all added row groups to it.
     pub(super) fn output(&mut self) -> Result<&mut W> {
         self.out.flush()?;
         Ok(self.out.inner_mut())
     }
 
-    /// Completes the file.
+    /// Completes the file and returns the output.
     pub(super) fn finish(self) -> Result<W> {
         self.out.into_inner()
     }
 }
 
-/// The sort key of the rows of a file.
+/// Returns the key by which the rows of a log file are sorted: account, time and number.
 pub(super) fn sort_key(row: &NumberedRow) -> (&str, i64, u64) {
     (&row.row.account, row.row.time_ms, row.number)
 }
@@ -116,7 +119,7 @@ fn text(text: &str) -> ByteArray {
     ByteArray::from(text.as_bytes().to_vec())
 }
 
-/// Texts as cells in one allocation.
+/// Converts texts to cells that share one allocation.
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
     let (mut all, mut ranges) = (Vec::new(), Vec::new());
     for text in texts {
@@ -171,7 +174,7 @@ fn write_column(
             let (mut definition, mut repetition) = (Vec::new(), Vec::new());
             for row in rows {
                 let tags = &row.row.tags;
-                // A row without tags has one empty slot.
+                // For Parquet, a row without tags has one undefined element.
                 definition.extend(std::iter::repeat_n(i16::from(!tags.is_empty()), tags.len().max(1)));
                 repetition.extend((0..tags.len().max(1)).map(|place| i16::from(place > 0)));
             }
@@ -182,7 +185,7 @@ fn write_column(
     Ok(())
 }
 
-/// Reads a file.
+/// Reads a Parquet file of rows.
 pub(super) struct TableReader {
     file: SerializedFileReader<FileSource>,
     near: PartFetcher,
@@ -190,7 +193,7 @@ pub(super) struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a file with rows of a lane.
+    /// Opens a file whose rows are of the lane `node`.
     pub(super) fn open(source: FileSource, node: &NodeId) -> Result<Self> {
         let near = PartFetcher::for_source(&source);
         let file = SerializedFileReader::new(source)?;
@@ -198,7 +201,7 @@ impl TableReader {
         Ok(Self { file, near, node })
     }
 
-    /// The lane of all rows.
+    /// Returns the lane of all rows in this file.
     pub(super) fn node(&self) -> &NodeId {
         &self.node
     }
@@ -207,12 +210,12 @@ impl TableReader {
         self.file.num_row_groups()
     }
 
-    /// The number of rows in a group.
+    /// Returns the number of rows in a row group.
     pub(super) fn rows_in(&self, group: usize) -> usize {
         usize::try_from(self.file.metadata().row_group(group).num_rows()).unwrap_or(0)
     }
 
-    /// Whether a group may have wanted rows, according to its statistics.
+    /// Returns whether a row group may have rows that match a filter, according to the group's statistics.
     pub(super) fn can_match(&self, group: usize, wanted: &RowFilter) -> bool {
         let group = self.file.metadata().row_group(group);
         let LogFilter {
@@ -239,7 +242,7 @@ impl TableReader {
             && !ends_before(group, &wanted.from)
     }
 
-    /// A lower bound of the accounts and times of a group.
+    /// Returns an account and a time that are not greater than those of any row in a row group.
     pub(super) fn lower_bound(&self, group: usize) -> (Vec<u8>, i64) {
         let group = self.file.metadata().row_group(group);
         let account = match statistics(group, "account") {
@@ -253,7 +256,7 @@ impl TableReader {
         (account, time_ms)
     }
 
-    /// The range of a group's bytes.
+    /// Returns the range of a row group's bytes in the file.
     fn byte_range(&self, group: usize) -> Range<u64> {
         let columns = self.file.metadata().row_group(group).columns().iter();
         let ranges = columns.map(|column| {
@@ -265,13 +268,17 @@ impl TableReader {
             .unwrap_or_default()
     }
 
-    /// Reads the rows of a group, in their order. A file from before a column was added has rows without it.
+    /// Reads the rows of a row group, in their order. If the file was written before a column existed, its rows have no value for
+    /// that column.
     pub(super) fn read_group(&self, group: usize) -> Result<RowGroup> {
         self.near.fetch(self.byte_range(group))?;
         let reader = self.file.get_row_group(group)?;
         let there = reader.num_columns();
         if let Some(lacking) = COLUMNS.iter().skip(there).find(|column| !column.can_be_missing()) {
-            return Err(ParquetError::General(format!("column {} is missing", lacking.name)));
+            return Err(ParquetError::General(format!(
+                "the file is damaged: column {} is missing",
+                lacking.name
+            )));
         }
         let columns = (0..COLUMNS.len().min(there)).map(|column| reader.get_column_reader(column));
         Ok(RowGroup::new(columns.collect::<Result<Vec<_>>>()?, self.rows_in(group)))
@@ -279,11 +286,12 @@ impl TableReader {
 }
 
 fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Statistics> {
-    // Each column is one leaf of the schema, also the list of tags.
+    // All columns have one leaf in the schema, even the list of tags, so indexes of columns and leaves are equal.
     group.columns().get(schema::index_of(column)?)?.statistics()
 }
 
-/// Whether a column may have a text. Bounds in the statistics may be shortened, but remain bounds.
+/// Returns whether a column of a row group may contain `text`. Bounds in the statistics may be shortened, but they are still
+/// bounds.
 fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     let Some(Statistics::ByteArray(all)) = statistics(group, column) else {
         return true;
@@ -292,7 +300,8 @@ fn has_text(group: &RowGroupMetaData, column: &str, text: &str) -> bool {
     all.min_bytes_opt().is_none_or(|min| min <= text) && all.max_bytes_opt().is_none_or(|max| max >= text)
 }
 
-/// Whether a row may have a tag: it must be between the smallest and the greatest tag. A group without tags has neither.
+/// Returns whether a row of a group may have a tag. If so, the tag is between the smallest and the greatest tag. A group without
+/// tags has no such bounds.
 fn has_tag(group: &RowGroupMetaData, tag: &Tag) -> bool {
     let Some(Statistics::ByteArray(all)) = statistics(group, "tags") else {
         return true;
@@ -303,7 +312,7 @@ fn has_tag(group: &RowGroupMetaData, tag: &Tag) -> bool {
     !is_empty && has_text(group, "tags", tag.as_str())
 }
 
-/// Whether a column may have a number from `first` to `last`.
+/// Returns whether a column of a row group may contain a number from `first` to `last`.
 fn has_integer(group: &RowGroupMetaData, column: &str, first: i64, last: i64) -> bool {
     let Some(Statistics::Int64(all)) = statistics(group, column) else {
         return true;
@@ -311,7 +320,7 @@ fn has_integer(group: &RowGroupMetaData, column: &str, first: i64, last: i64) ->
     all.min_opt().is_none_or(|min| *min <= last) && all.max_opt().is_none_or(|max| *max >= first)
 }
 
-/// Whether all rows of a group are before a position.
+/// Returns whether all rows of a row group are before a position.
 fn ends_before(group: &RowGroupMetaData, place: &LogPosition) -> bool {
     let Some(Statistics::ByteArray(accounts)) = statistics(group, "account") else {
         return false;
@@ -326,13 +335,13 @@ fn ends_before(group: &RowGroupMetaData, place: &LogPosition) -> bool {
     }
 }
 
-/// The source of a log file's bytes.
+/// Where the bytes of a log file come from: a local file or an object in a bucket.
 pub(super) enum FileSource {
     File(File),
     Object(BucketObject),
 }
 
-/// Reads a source from an offset onwards.
+/// Reads a log file sequentially from an offset on.
 pub(super) enum SourceReader {
     File(BufReader<File>),
     Object(ObjectReader),
@@ -350,11 +359,11 @@ impl From<BucketObject> for FileSource {
     }
 }
 
-/// Fetches parts of an object that are about to be read.
+/// Fetches parts of an object in a bucket that will be read soon. Does nothing for a local file.
 pub(super) struct PartFetcher(Option<BucketObject>);
 
 impl PartFetcher {
-    /// Fetches parts of this source; does nothing for a local file.
+    /// Creates a fetcher of parts of `source`.
     pub(super) fn for_source(source: &FileSource) -> Self {
         match source {
             FileSource::File(_) => Self(None),
@@ -362,7 +371,7 @@ impl PartFetcher {
         }
     }
 
-    /// Fetches a part; it replaces the previous one.
+    /// Fetches a part. It replaces the previously fetched part.
     pub(super) fn fetch(&self, range: Range<u64>) -> Result<()> {
         let brought = self.0.as_ref().map_or(Ok(()), |object| object.prefetch(range));
         Ok(brought?)
@@ -405,16 +414,16 @@ impl Read for SourceReader {
     }
 }
 
-/// The maximum number of ends in memory. Each has at most 64 KiB.
+/// The maximum number of ends of files in memory. Each end has at most 64 KiB.
 const FOOTERS_MAX: usize = 128;
 
-/// The ends of files in a bucket, which describe where in them the rows are. If there are too many, those of the latest days.
-/// They never become invalid, because a file's name determines its bytes.
+/// The ends of log files in a bucket, in memory. A file's end describes where the rows are in the file. If there are too many
+/// ends, those of the oldest days are removed. An end never becomes invalid, because a file's name determines its bytes.
 #[derive(Debug, Default)]
 pub(super) struct FooterCache(Mutex<BTreeMap<FileName, BucketObject>>);
 
 impl FooterCache {
-    /// The object of a file. Its end is read with `open` if it is not known.
+    /// Returns the object of a log file. Calls `open`, which fetches the object's end, if the end is not in memory.
     pub(super) fn object(
         &self,
         place: &FileName,
@@ -428,7 +437,8 @@ impl FooterCache {
         if let Some(end) = object.with_end_only() {
             let mut known = self.0.lock();
             if known.len() >= FOOTERS_MAX {
-                // Removes the oldest day's: reading the same files again and again still finds most, and today's are read most.
+                // Removes the end of the oldest day's file, because the files of today are read most. This also works for
+                // repeated reading of more files than fit: most of them are still found.
                 known.pop_first();
             }
             known.insert(place.clone(), end);
@@ -436,7 +446,7 @@ impl FooterCache {
         Ok(object)
     }
 
-    /// Forgets the other files.
+    /// Removes the ends of all files for which `is_kept` returns `false`.
     pub(super) fn retain(&self, is_kept: impl Fn(&FileName) -> bool) {
         self.0.lock().retain(|place, _| is_kept(place));
     }

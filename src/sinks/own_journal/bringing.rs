@@ -1,4 +1,4 @@
-//! Restores rows of a journal to a log backend that lacks them.
+//! Restores rows of a journal to a log backend that has lost them.
 
 use std::{
     collections::BTreeMap,
@@ -15,23 +15,23 @@ use crate::{
     store::ledger::{LedgerStore, LogLists, PUT_ROWS_MAX},
 };
 
-/// The log backend that lacks rows.
+/// Where missing rows are restored to.
 #[derive(Clone, Copy)]
 pub(super) enum FillTarget<'l> {
-    /// A sink.
+    /// A sink, which is the log backend.
     Home(&'l dyn Sink),
-    /// The lists of a store, with the ledger that knows its settlements.
+    /// The lists of rows in a store, with the ledger that has the watermarks of settlement.
     Store(&'l dyn LogLists, &'l dyn LedgerStore),
 }
 
-/// How often in a row the lane's feeder may come first.
+/// The maximum number of consecutive batches that may fail because the lane's feeder appended rows first.
 const ATTEMPTS_MAX: usize = 5;
 
-/// The number of rows by account and day.
+/// Numbers of rows, by account and day.
 pub(super) type RowsByDay = BTreeMap<(SmolStr, i64), u64>;
 
 impl FillTarget<'_> {
-    /// Restores rows of a lane, and counts them.
+    /// Restores rows of a lane. Returns the number of restored rows.
     pub(super) async fn restore(self, lane: &Weak<Journal>, rows: Vec<Row>) -> Result<RowsByDay, OwnJournalError> {
         let mut brought = RowsByDay::new();
         match self {
@@ -56,8 +56,8 @@ impl FillTarget<'_> {
     }
 }
 
-/// Resends the rows of a lane up to a number to a log backend that has lost them together with its watermark. They keep their
-/// order and numbers, so that the lane's feeder continues after them. Counts the resent rows.
+/// Sends the rows of a lane before the number `upto` again, to a log backend that has lost them together with its watermark. The
+/// rows keep their order and numbers, so the lane's feeder can continue after them. Returns the number of sent rows.
 pub(super) async fn resend(home: &dyn Sink, lane: &Weak<Journal>, upto: u64) -> Result<RowsByDay, OwnJournalError> {
     let (mut brought, mut attempts) = (RowsByDay::new(), ATTEMPTS_MAX);
     loop {
@@ -81,14 +81,15 @@ pub(super) async fn resend(home: &dyn Sink, lane: &Weak<Journal>, upto: u64) -> 
                     *brought.entry(account_day(&numbered.row)).or_default() += 1;
                 }
             }
-            // The feeder has appended rows meanwhile.
+            // The lane's feeder has appended rows since the watermark was read.
             Err(SinkError::OutOfOrder { .. }) if attempts > 0 => attempts -= 1,
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The rows of the batch after `after`, with the number before which it ends; `None` if there are no rows before `upto`.
+/// Reads the rows of the batch that begins at the number `after`. Returns them with the number before which the batch ends.
+/// Returns `None` if there are no rows before `upto`.
 fn next_batch(
     journal: &Journal,
     batching: BatchLimits,
@@ -120,8 +121,9 @@ fn account_day(row: &Row) -> (SmolStr, i64) {
     (row.account.clone(), daily_sums::day_of(row))
 }
 
-/// Puts rows of a day back into the store; returns their number. The store has applied their steps, so its sums count them. If it
-/// has forgotten steps of the account, nothing is put back: settlement sends these steps again, with their rows.
+/// Puts rows of a day back into the store's lists. Returns the number of rows that were put back. The store has applied the steps
+/// of these rows, so its sums include them. If the store has lost steps of the account, nothing is put back, because settlement
+/// sends these steps again with their rows.
 async fn put_back(
     (lists, ledger): (&dyn LogLists, &dyn LedgerStore),
     lane: &Weak<Journal>,

@@ -1,4 +1,4 @@
-//! The columns of `weir.log`, and the conversion of rows to and from them.
+//! The columns of the table `weir.log`, and the conversion between rows of the log and rows of the table.
 
 use std::{fmt::Display, pin::Pin};
 
@@ -26,7 +26,7 @@ use crate::{
     sinks::postgres::PostgresError,
 };
 
-/// The names and types, in the order in which rows are written. New columns are added at the end.
+/// The columns' names and types, in the order in which rows are written. New columns are added at the end.
 const COLUMNS: [(&str, Type); 44] = [
     ("node", Type::TEXT),
     ("number", Type::INT8),
@@ -73,27 +73,28 @@ const COLUMNS: [(&str, Type); 44] = [
     ("output_audio", Type::INT8),
     ("output_image", Type::INT8),
 ];
-/// The number of usage counts before `usage_source`; the others are the last columns.
+/// The number of usage counts in the columns before `usage_source`. The other usage counts are in the last columns.
 const FIRST_COUNTS: usize = 12;
-/// The latest time of a row: 9999-12-30, nearly the last day that the calendar supports.
+/// The latest possible time of a row, in milliseconds since the Unix epoch: 9999-12-30, nearly the last day that the calendar
+/// supports.
 const LATEST_MS: i64 = 253_402_128_000_000;
 
-/// The names as an SQL list.
+/// Returns the columns' names as a list in SQL.
 pub(super) fn names() -> String {
     COLUMNS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// The types, in the order of the names.
+/// Returns the columns' types, in the order of the names.
 pub(super) fn types() -> Vec<Type> {
     COLUMNS.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// A time for the table, limited to days for which a partition can be named.
+/// Converts a time for the table. A time that is too early or late to name a partition becomes the nearest one that is not.
 pub(super) fn moment(unix_ms: i64) -> Timestamp {
     Timestamp::from_millisecond(unix_ms.clamp(0, LATEST_MS)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Writes one row.
+/// Writes one row of the log to a COPY of the table.
 pub(super) async fn write(
     writer: Pin<&mut BinaryCopyInWriter>,
     node: &NodeId,
@@ -138,12 +139,12 @@ pub(super) async fn write(
     Ok(writer.write(&values).await?)
 }
 
-/// A text without zero bytes, which Postgres does not accept.
+/// Replaces zero bytes in a text, because Postgres does not accept them.
 pub(super) fn text(given: &str) -> String {
     given.replace('\0', "\u{fffd}")
 }
 
-/// A count as a signed number. It always fits: counts are at most 2^53, and a journal's numbers are below 2^63.
+/// Converts a count to a signed number. It always fits: counts are at most 2^53, and a journal's numbers are below 2^63.
 fn to_signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -159,7 +160,8 @@ fn parts(parts: &[CostShare]) -> Result<Value, PostgresError> {
     serde_json::to_value(clean).map_err(|error| PostgresError::Row(error.to_string()))
 }
 
-/// The lane and row that [`write()`] has written, in this or an earlier version. `found` must have all columns of its table.
+/// Reads the lane and the row from a row of the table, which this or an earlier version of weir has written by [`write()`].
+/// `found` must have all columns of its table.
 pub(super) fn read(found: &Found) -> Result<(NodeId, NumberedRow), PostgresError> {
     let mut usage = Usage::default().parts();
     for (into, name) in usage.iter_mut().zip(Usage::NAMES) {
@@ -218,7 +220,8 @@ fn get<'a, T: FromSql<'a>>(found: &'a Found, name: &str) -> Result<T, PostgresEr
     found.try_get(name).map_err(|error| unreadable(&error))
 }
 
-/// A number from a column that is missing if `weir log init` has not been run since the column was added.
+/// Returns the number in a column. `None` if it is null, or if the column is missing because `weir log init` has not been run
+/// since the column was added.
 fn optional_integer(found: &Found, name: &str) -> Result<Option<i64>, PostgresError> {
     let is_there = found.columns().iter().any(|column| column.name() == name);
     if is_there { get(found, name) } else { Ok(None) }

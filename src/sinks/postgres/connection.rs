@@ -1,4 +1,4 @@
-//! Connections to the database, with a timeout for each wait.
+//! Opens connections to Postgres. Each wait has a timeout.
 
 use std::{
     future::Future,
@@ -35,9 +35,9 @@ use crate::{
     sinks::postgres::{PostgresError, PostgresSettings},
 };
 
-/// The application name that the server shows.
+/// The application name that the server displays for weir's connections.
 const APPLICATION: &str = "weir";
-/// A connection is lost if the peer acknowledges nothing for this long.
+/// A connection counts as lost if the server acknowledges no sent data for this long.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Opens connections to the database.
@@ -47,7 +47,7 @@ pub(super) struct PostgresDialer {
     limit: Duration,
 }
 
-/// A connection and the task that drives it.
+/// A connection to the database, with the task that drives it. Dropping it ends both.
 pub(super) struct PostgresConnection {
     pub(super) client: Client,
     driver: JoinHandle<()>,
@@ -63,18 +63,20 @@ impl PostgresDialer {
     /// Creates the dialer without connecting.
     ///
     /// # Errors
-    /// The connection string or the authorities cannot be used. The text does not quote them.
+    /// The connection string or the CA certificates cannot be used. The message does not quote them.
     pub(super) fn new(settings: &PostgresSettings) -> Result<Self, PostgresError> {
         let parsed = settings.url.expose().parse::<Config>();
         let mut config = parsed.map_err(|_| {
             let form = "postgres://USER:PASSWORD@HOST:PORT/DATABASE";
-            PostgresError::Settings(format!("url: the value is not a connection string, use {form}"))
+            PostgresError::Settings(format!(
+                "url cannot be used: the value is not a connection string; use {form}"
+            ))
         })?;
         let tls = match settings.tls {
             PostgresTls::Disable => None,
             demand => Some(DatabaseTls::new(demand, settings.ca.as_deref())?),
         };
-        // A unix socket has no TLS and needs none. If there are hosts of both kinds, all must use TLS.
+        // A Unix socket has no TLS and needs none. If there are hosts besides Unix sockets, all connections must use TLS.
         let sockets_only = config.get_hostaddrs().is_empty()
             && !config.get_hosts().is_empty()
             && config
@@ -99,8 +101,8 @@ impl PostgresDialer {
         })
     }
 
-    /// Opens a connection to the primary server, with `statement` as the timeout of each statement. Rows are read from the
-    /// primary, too: a replica may lack rows that have been acknowledged.
+    /// Opens a connection to the primary server. `statement` is the timeout of each statement. Rows are also read from the
+    /// primary, because a replica may lack rows that have been acknowledged.
     pub(super) async fn connect(&self, statement: Duration) -> Result<PostgresConnection, PostgresError> {
         with_timeout(self.limit, self.dial(statement)).await
     }
@@ -117,8 +119,8 @@ impl PostgresDialer {
             }
         };
         let connection = PostgresConnection { client, driver };
-        // Set by statements, because poolers refuse connection options. With these limits the server ends statements that this
-        // process has given up: otherwise the transaction of a lost connection could keep its locks.
+        // These limits are set by statements, because poolers refuse connection options. With them, the server ends statements
+        // that this process has given up. Otherwise the transaction of a lost connection could keep its locks.
         let limit = statement.as_millis();
         let settings = format!(
             "SET statement_timeout = {limit}; SET lock_timeout = {limit}; \
@@ -129,14 +131,14 @@ impl PostgresDialer {
     }
 }
 
-/// Runs until the connection ends. Its users see the error; nothing is reported here.
+/// Drives a connection until it ends. Callers of the connection get the error, so it is only logged for debugging.
 async fn drive<C: Future<Output = Result<(), tokio_postgres::Error>>>(connection: C) {
     if let Err(error) = connection.await {
         tracing::debug!(error = %PostgresError::from(error), "a connection to postgres has ended");
     }
 }
 
-/// The result of `work`; [`PostgresError::Timeout`] after `limit`.
+/// Returns the result of `work`, or [`PostgresError::Timeout`] after `limit`.
 pub(super) async fn with_timeout<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, PostgresError>>,
@@ -146,12 +148,13 @@ pub(super) async fn with_timeout<T>(
         .unwrap_or(Err(PostgresError::Timeout(limit)))
 }
 
-/// Secures connections to a database with TLS. Cheap to clone.
+/// The TLS configuration of connections to the database. Clones share it.
 #[derive(Clone)]
 pub(super) struct DatabaseTls(Arc<ClientConfig>);
 
 impl DatabaseTls {
-    /// Trusts the authorities in a PEM file, or else the platform's.
+    /// Creates the configuration. `demand` says what is verified. It trusts the CA certificates `ca`, in PEM; `None` for the
+    /// platform's.
     pub(super) fn new(demand: PostgresTls, ca: Option<&[u8]>) -> Result<Self, PostgresError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -163,26 +166,26 @@ impl DatabaseTls {
             PostgresTls::VerifyFull => verifier(ca, provider)?,
             PostgresTls::VerifyCa => Arc::new(AnyServerName(verifier(ca, provider)?)),
         };
-        // The weaker modes, libpq's `require` and `verify-ca`, need a custom verifier.
+        // The modes that check less than rustls does, `require` and `verify-ca` as in libpq, need a custom verifier.
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         Ok(Self(Arc::new(builder.with_no_client_auth())))
     }
 }
 
 fn setup_error(error: &dyn std::fmt::Display) -> PostgresError {
-    PostgresError::Settings(format!("TLS cannot be set up: {error}"))
+    PostgresError::Settings(format!("cannot set up TLS: {error}"))
 }
 
 fn verifier(ca: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, PostgresError> {
     let roots = roots(ca).map_err(|error| match ca {
-        Some(_) => PostgresError::Settings(format!("ca_file: {error}")),
+        Some(_) => PostgresError::Settings(format!("ca_file cannot be used: {error}")),
         None => setup_error(&error),
     })?;
     let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
     built.map_err(|error| setup_error(&error))
 }
 
-/// Accepts a certificate of a trusted authority for any name.
+/// Accepts a certificate that is signed by a trusted CA, for any server name.
 #[derive(Debug)]
 struct AnyServerName(Arc<WebPkiServerVerifier>);
 
@@ -197,7 +200,7 @@ impl ServerCertVerifier for AnyServerName {
     ) -> Result<ServerCertVerified, Error> {
         let verified = (self.0).verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The name is checked last, so everything else is valid.
+            // The name is checked last. If only the name is wrong, everything else is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -281,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for D
     }
 }
 
-/// A TLS handshake with a server of this name.
+/// Starts the TLS handshake with the server of this name.
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -297,7 +300,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
     }
 }
 
-/// A connection with TLS.
+/// A TLS connection to the database.
 pub(super) struct DatabaseTlsStream<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for DatabaseTlsStream<S> {

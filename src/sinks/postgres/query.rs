@@ -1,5 +1,5 @@
-//! The queries: pages in the common order of the log, and the latest rows of a key. All filters are parameterised conditions, so
-//! that the database can use partitions and indexes.
+//! The SQL queries of the log: pages in the order of the log, and the most recent rows of a key. Filters become conditions with
+//! parameters, so the database can use partitions and indexes for them.
 
 use std::ops::RangeInclusive;
 
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// Compares texts by their bytes, whatever the database's locale.
+/// Makes SQL compare texts by their bytes, independently of the database's locale.
 const BY_BYTES: &str = "COLLATE \"C\"";
 
-/// A query of the log: its conditions and their parameters.
+/// A query of the log: conditions with their parameters, order and limit.
 #[derive(Default)]
 pub(super) struct LogQuery {
     conditions: Vec<String>,
@@ -39,13 +39,13 @@ pub(super) struct LogQuery {
 }
 
 impl LogQuery {
-    /// Adds a parameter; returns its name.
+    /// Adds a value as a parameter. Returns the parameter's name in SQL.
     fn add_value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
         self.values.push(Box::new(value));
         format!("${}", self.values.len())
     }
 
-    /// A page of a day.
+    /// Creates the query for a page of a day's rows.
     pub(super) fn page(ask: &LogPageQuery) -> Self {
         let mut question = Self::for_filter(&ask.filter.within_day(ask.day));
         question.add_after(&ask.after);
@@ -53,7 +53,8 @@ impl LogQuery {
         question.with_order(order, ask.limit, |limit| format!("FETCH FIRST {limit} ROWS WITH TIES"))
     }
 
-    /// The last rows of a key that ended on one of these days, the latest first; at most `limit` and [`PAGE_ROWS_MAX`].
+    /// Creates the query for the most recent rows of a key that ended on one of `days`, the most recent first. Returns at most
+    /// `limit` and at most [`PAGE_ROWS_MAX`] rows.
     pub(super) fn latest((account, key): (&str, &KeyId), days: &RangeInclusive<i64>, limit: usize) -> Self {
         let filter = LogFilter {
             key: Some(key.clone()),
@@ -64,7 +65,7 @@ impl LogQuery {
         Self::for_filter(&filter).with_order(order, limit, |limit| format!("LIMIT {limit}"))
     }
 
-    /// The rows that match a filter.
+    /// Creates a query for all rows that match a filter, without an order.
     fn for_filter(filter: &LogFilter) -> Self {
         let mut question = Self::default();
         let LogFilter {
@@ -110,28 +111,28 @@ impl LogQuery {
         let account = self.add_value(place.account.to_string());
         let time = self.add_value(columns::moment(place.time_ms));
         let id = self.add_value(columns::text(&place.request_id));
-        // The first half is redundant: it lets the database use the index.
+        // The first half is redundant, but lets the database use the index.
         self.conditions.push(format!(
             "(account, time) >= ({account}, {time}) \
              AND (account, time, request_id {BY_BYTES}) > ({account}, {time}, {id})"
         ));
     }
 
-    /// Sets the order and the limit; `clause` makes the limit's SQL from the name of its parameter.
+    /// Sets the order and the limit. `clause` returns the SQL of the limit for the name of its parameter.
     fn with_order(mut self, order: String, limit: usize, clause: impl FnOnce(&str) -> String) -> Self {
         self.limit = clause(&self.add_value(i64::try_from(limit.min(PAGE_ROWS_MAX)).unwrap_or(i64::MAX)));
         self.order = order;
         self
     }
 
-    /// The statement, with the names of its parameters.
+    /// Returns the SQL statement with the names of the parameters.
     pub(super) fn sql(&self) -> String {
         let conditions = self.conditions.join(" AND ");
         let (order, limit) = (&self.order, &self.limit);
         format!("SELECT * FROM weir.log WHERE {conditions} ORDER BY {order} {limit}")
     }
 
-    /// The values of the parameters.
+    /// Returns the values of the parameters.
     pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
         let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
         values.collect()
@@ -139,7 +140,7 @@ impl LogQuery {
 }
 
 impl PostgresReader {
-    /// Runs a query.
+    /// Runs a query and returns the rows with their lanes.
     pub(super) async fn query(
         &self,
         dialer: &PostgresDialer,
@@ -147,7 +148,7 @@ impl PostgresReader {
         question: &LogQuery,
     ) -> Result<Vec<(NodeId, NumberedRow)>, PostgresError> {
         let found = with_timeout(settings.read, async {
-            // The semaphore is never closed.
+            // The result cannot be an error, because the semaphore is never closed.
             let _turn = self.permits.acquire().await;
             let connection = self.connection(dialer, settings).await?;
             let found = connection.client.query(&question.sql(), &question.values()).await?;
@@ -158,13 +159,13 @@ impl PostgresReader {
     }
 }
 
-/// The maximum number of concurrent queries. Further ones wait; their timeout includes the wait.
+/// The maximum number of concurrent queries. Further queries wait for their turn; the wait is part of their timeout.
 const READERS_MAX: usize = 2;
 
-/// Reads the log of a database.
+/// Runs queries of the log on a few connections.
 pub(super) struct PostgresReader {
     pub(super) permits: Semaphore,
-    /// Idle connections; at most [`READERS_MAX`].
+    /// Connections that are not in use; at most [`READERS_MAX`].
     pub(super) idle: Mutex<Vec<PostgresConnection>>,
 }
 
@@ -178,7 +179,7 @@ impl Default for PostgresReader {
 }
 
 impl PostgresReader {
-    /// An idle connection, or a new one.
+    /// Returns a connection that is not in use, or opens one.
     pub(super) async fn connection(
         &self,
         dialer: &PostgresDialer,

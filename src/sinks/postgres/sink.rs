@@ -1,4 +1,4 @@
-//! The log in a database: writes batches of rows, each in one transaction with its lane's watermark, and reads pages.
+//! The log backend in Postgres: writes each batch of rows in one transaction with its lane's watermark, and reads pages of rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,25 +28,25 @@ use crate::{
     },
 };
 
-/// The name of the sink.
+/// The name of the sink and of the log backend, in settings and messages.
 pub(crate) const NAME: &str = "postgres";
-/// The limits of a batch, which is one transaction.
+/// The limits of a batch of rows. A batch is one transaction.
 const BATCHING: BatchLimits = BatchLimits {
     rows_max: 10_000,
     linger: Linger::For(Duration::from_secs(1)),
 };
 
-/// The consumption log in a database.
+/// The consumption log in a Postgres database.
 pub(crate) struct PostgresLog {
     dialer: PostgresDialer,
     settings: PostgresSettings,
-    /// An idle session. Its user takes it out and puts it back after success: a session that was given up in the middle is never
-    /// used again.
+    /// A session that is not in use. A call takes it out and puts it back after a success. A session whose call was dropped or
+    /// failed is not used again.
     idle: Mutex<Option<WriteSession>>,
     reading: PostgresReader,
 }
 
-/// A connection to a database with all migrations, and the partitions that are known to exist.
+/// A connection for writing to a database that has all migrations, with the partitions that are known to exist there.
 struct WriteSession {
     connection: PostgresConnection,
     partitions: KnownPartitions,
@@ -56,7 +56,7 @@ impl PostgresLog {
     /// Creates the log backend without connecting.
     ///
     /// # Errors
-    /// [`PostgresError::Settings`].
+    /// The settings cannot be used: [`PostgresError::Settings`].
     pub(crate) fn new(settings: PostgresSettings) -> Result<Self, PostgresError> {
         Ok(Self {
             dialer: PostgresDialer::new(&settings)?,
@@ -100,7 +100,7 @@ impl PostgresLog {
         Ok(upto)
     }
 
-    /// The watermark of each lane.
+    /// Reads the watermark of each lane.
     async fn read_watermarks(&self) -> Result<BTreeMap<NodeId, u64>, PostgresError> {
         let session = self.session().await?;
         let client = &session.connection.client;
@@ -118,7 +118,7 @@ impl PostgresLog {
         Ok(reaches)
     }
 
-    /// Inserts a batch, if it begins at the watermark.
+    /// Inserts a batch of rows if it begins at its lane's watermark.
     async fn insert(&self, batch: &Batch) -> Result<InsertOutcome, PostgresError> {
         let mut session = self.session().await?;
         let taken = with_timeout(self.settings.write, session.insert(batch)).await?;
@@ -127,11 +127,11 @@ impl PostgresLog {
     }
 }
 
-/// The result of inserting a batch.
+/// The result of inserting a batch of rows.
 enum InsertOutcome {
-    /// The table has the batch.
+    /// The table contains the batch, because of this or an earlier call.
     Present,
-    /// The batch does not begin at this watermark.
+    /// The batch does not begin at the lane's watermark, which is this number. Nothing was inserted.
     OutOfOrder(u64),
 }
 
@@ -140,7 +140,7 @@ impl WriteSession {
         let client = &mut self.connection.client;
         self.partitions.create_for(client, &batch.rows).await?;
         let transaction = client.transaction().await?;
-        // The watermark is locked from here on: another feeder of the lane waits, and then sees this batch.
+        // The watermark's row is locked from here on. Another feeder of the lane waits and then finds this batch in the table.
         let upto = lock_watermark(&transaction, &batch.node).await?;
         if upto >= batch.upto {
             transaction.rollback().await?;
@@ -163,7 +163,7 @@ impl WriteSession {
     }
 }
 
-/// Locks and reads a lane's watermark.
+/// Reads a lane's watermark and locks it until the end of the transaction.
 async fn lock_watermark(transaction: &Transaction<'_>, node: &NodeId) -> Result<u64, PostgresError> {
     let node = node.as_str();
     transaction
@@ -258,17 +258,18 @@ fn unavailable(error: PostgresError) -> SinkError {
     SinkError::Unavailable(error.to_string())
 }
 
-/// The number of days after the newest row's for which partitions are created ahead.
+/// The number of partitions that are created ahead, for the days after the most recent row's day.
 const AHEAD_DAYS: i64 = 3;
-/// The maximum number of days that are remembered; beyond it all are forgotten, and their partitions are requested again.
+/// The maximum number of days in [`KnownPartitions`]. When it is reached, all days are removed, and their partitions are
+/// requested again.
 const KNOWN_MAX: usize = 1024;
 
-/// The days that are known to have a partition.
+/// The days whose partitions are known to exist.
 #[derive(Debug, Default)]
 pub(super) struct KnownPartitions(BTreeSet<Date>);
 
 impl KnownPartitions {
-    /// Creates the partitions that the rows need, unless they are known to exist.
+    /// Creates the partitions for the days of `rows`, unless they are known to exist.
     pub(super) async fn create_for(&mut self, client: &Client, rows: &[Arc<NumberedRow>]) -> Result<(), PostgresError> {
         for day in self.lacking(rows) {
             client.execute("SELECT weir.make_partition($1)", &[&day]).await?;
@@ -282,7 +283,7 @@ impl KnownPartitions {
 
     fn lacking(&self, rows: &[Arc<NumberedRow>]) -> BTreeSet<Date> {
         let mut days: BTreeSet<Date> = rows.iter().map(|row| day(row.row.time_ms)).collect();
-        // On a new day, the next days' partitions are created as well.
+        // On the first rows of a day, the partitions of the next days are created too.
         if let Some(last) = days.last().copied().filter(|last| !self.0.contains(last)) {
             days.extend((1..=AHEAD_DAYS).filter_map(|ahead| last.checked_add(ahead.days()).ok()));
         }
@@ -295,13 +296,14 @@ fn day(unix_ms: i64) -> Date {
     columns::moment(unix_ms).to_zoned(TimeZone::UTC).date()
 }
 
-/// The interval of dropping a partition, if one is old enough. The server drops one an hour (`weir.drop_oldest`), however many
-/// nodes request it. So weir catches up by 24 days a day, and a clock that is wrong for an hour costs at most one day of rows.
+/// The interval at which the oldest partition is dropped if it is too old. The server drops at most one per hour
+/// (`weir.drop_oldest`), however many nodes request it. So weir can catch up by 24 days a day, and a clock that is wrong for an
+/// hour costs at most one day of rows.
 const EVERY: Duration = Duration::from_secs(3600);
-/// The pause after a failure.
+/// The pause after the database could not be reached or was not set up.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The task that drops old partitions. Each node runs one; only one at a time has an effect.
+/// The task that drops old partitions. Each node runs it; the server makes sure that only one drop per hour takes effect.
 pub(crate) struct PostgresRetention {
     dialer: PostgresDialer,
     settings: PostgresSettings,
@@ -311,7 +313,7 @@ impl PostgresRetention {
     /// Creates the task without connecting.
     ///
     /// # Errors
-    /// [`PostgresError::Settings`].
+    /// The settings cannot be used: [`PostgresError::Settings`].
     pub(crate) fn new(settings: PostgresSettings) -> Result<Self, PostgresError> {
         Ok(Self {
             dialer: PostgresDialer::new(&settings)?,
@@ -319,23 +321,23 @@ impl PostgresRetention {
         })
     }
 
-    /// Runs until `stopped` turns true.
+    /// Drops old partitions, one per hour, until `stopped` turns true.
     pub(crate) async fn run(self, mut stopped: watch::Receiver<bool>) {
         loop {
             let pause = match self.drop_oldest().await {
                 Ok(dropped) => {
                     if let Some(day) = dropped {
-                        tracing::info!(%day, "the rows of a day are no longer in postgres");
+                        tracing::info!(%day, "removed the rows of this day from postgres, because they were older than their retention");
                     }
                     EVERY
                 }
-                // The feeder reports that the database is unreachable or not set up.
+                // Only logged for debugging, because the feeder reports it too.
                 Err(error @ (PostgresError::Unreachable(_) | PostgresError::Timeout(_) | PostgresError::NotReady)) => {
-                    tracing::debug!(%error, "old rows stay in postgres for now");
+                    tracing::debug!(%error, "cannot remove old rows from postgres; weir tries again in a minute");
                     AGAIN
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "old rows stay in postgres, weir tries again in an hour");
+                    tracing::warn!(%error, "cannot remove old rows from postgres; weir tries again in an hour");
                     EVERY
                 }
             };
@@ -346,7 +348,7 @@ impl PostgresRetention {
         }
     }
 
-    /// Drops the oldest partition if it is too old; returns its day.
+    /// Drops the oldest partition if it is too old. Returns its day, or `None` if nothing was dropped.
     pub(super) async fn drop_oldest(&self) -> Result<Option<Date>, PostgresError> {
         let connection = self.dialer.connect(self.settings.write).await?;
         let keep = i32::try_from(self.settings.keep_days).unwrap_or(i32::MAX);
@@ -390,7 +392,7 @@ mod tests {
         known.0 = known.lacking(&at(&[BEGIN_MS]));
         assert!(lacking(&known, &[BEGIN_MS, BEGIN_MS + 3 * day_ms]).is_empty());
         assert_eq!(lacking(&known, &[BEGIN_MS - 1]), ["2026-10-31"]);
-        // Clocks that are off by ages name a day all the same.
+        // Times that are off by ages still have a day that can be named.
         assert_eq!(lacking(&known, &[i64::MIN])[0], "1970-01-01");
         assert_eq!(lacking(&known, &[i64::MAX]), ["9999-12-30", "9999-12-31"]);
     }

@@ -1,4 +1,4 @@
-//! Merges the matching rows of the log backends and of those on their way there.
+//! Merges the matching rows of all log backends and of the tails into one order.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -21,17 +21,17 @@ use crate::{
     },
 };
 
-/// A position in the log, up to which rows have been read. It stays valid while rows come and go.
+/// A position in the log: rows up to it have been read. It remains valid while rows are added and removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogCursor {
-    /// Days since the Unix epoch, UTC.
+    /// The day, in days since the Unix epoch (UTC).
     pub(crate) day: i64,
-    /// The last row of the day that was read, or the position before all rows.
+    /// The position of the day's row that was read most recently, or the position before all rows of the day.
     pub(crate) place: LogPosition,
 }
 
 impl LogCursor {
-    /// The position before all rows that match a filter.
+    /// Returns the position before all rows that match a filter.
     pub(crate) fn before(filter: &LogFilter) -> Self {
         Self {
             day: filter.first_day(),
@@ -40,25 +40,25 @@ impl LogCursor {
     }
 }
 
-/// Reads rows by day, and within a day in the order of [`LogPosition`]. Up to [`PAGE_ROWS_MAX`] rows of each log backend are in
-/// memory, in addition to what finds them and to the rows on their way there.
+/// Reads rows day by day, and within a day in the order of [`LogPosition`]. In memory are up to [`PAGE_ROWS_MAX`] rows of each
+/// log backend, what the log backends need to find rows, and the rows that the log backend has not acknowledged.
 ///
 /// Finds all rows that were on disk when the reading of their day began. A row that moves meanwhile is not missed, because each
-/// place is read before the one to which its rows move.
+/// place is read before the place to which its rows move.
 pub(crate) struct LogRows {
     reading: Arc<LogReader>,
     filter: LogFilter,
     at: LogCursor,
     began: Instant,
-    /// When to stop scanning.
+    /// When to stop scanning; `None` for no deadline.
     until: Option<Instant>,
-    /// The day at the cursor, if its reading has begun.
+    /// The merge of the current day's rows. `None` if it has not begun.
     day: Option<DayMerge>,
     looked_at: usize,
 }
 
 impl LogReader {
-    /// Reads the rows that match a filter, after a position.
+    /// Creates a reader of the rows that match a filter and that are after the position `from`.
     pub(crate) fn rows(self: &Arc<Self>, filter: LogFilter, from: LogCursor) -> LogRows {
         LogRows {
             reading: Arc::clone(self),
@@ -73,23 +73,24 @@ impl LogReader {
 }
 
 impl LogRows {
-    /// Stops scanning soon after this time, even if no row matches the filter; the next call continues from there.
+    /// Makes scanning stop soon after this time, even if no row has matched the filter yet. The next call continues from there.
     pub(crate) fn with_deadline(mut self, until: Instant) -> Self {
         self.until = Some(until);
         self
     }
 
-    /// The scanned rows of the account at the cursor, if there are more; the next call need not scan them again.
+    /// Returns the number of scanned rows of the account at the cursor that the next call need not scan again. 0 if the account
+    /// has no more rows.
     pub(crate) fn looked_at(&self) -> usize {
         self.looked_at
     }
 
-    /// The position of the next rows; `None` at the end.
+    /// Returns the position after which the next rows are read. `None` if all rows have been read.
     pub(crate) fn cursor(&self) -> Option<&LogCursor> {
         (self.at.day <= self.filter.last_day()).then_some(&self.at)
     }
 
-    /// Reads the next rows, at most `limit`. Fewer, or none, do not mean the end: see [`LogRows::cursor`].
+    /// Reads the next rows, at most `limit`. Fewer rows, or none, do not mean that all have been read: see [`LogRows::cursor`].
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Row>, LogReadError> {
         let mut found = Vec::new();
         if self.cursor().is_none() {
@@ -119,7 +120,7 @@ impl LogRows {
                 }
                 return Ok(found);
             };
-            // A row may be in several places, or twice in one.
+            // The same row may be in several places, or twice in one.
             if log_query::row_sort_key(&row) > self.at.place.sort_key() {
                 self.at.place.move_to(&row);
                 found.push(row);
@@ -151,13 +152,13 @@ impl LogRows {
     }
 }
 
-/// The rows of a day that were read and not returned, by place.
+/// The unreturned rows of one day, by the place that they come from.
 struct DayMerge {
     pending: BinaryHeap<Reverse<OrderedRow>>,
     backends: Vec<BackendReader>,
 }
 
-/// A row that is ordered by its position.
+/// A row that is ordered by its position in the log.
 struct OrderedRow(Arc<NumberedRow>);
 
 impl OrderedRow {
@@ -186,19 +187,19 @@ impl Ord for OrderedRow {
     }
 }
 
-/// Reads a day of a log backend.
+/// Reads the rows of one day from a log backend.
 struct BackendReader {
     home: Arc<dyn LogBackend>,
     rows: VecDeque<Row>,
-    /// The position up to which rows were read; `None` if all were.
+    /// The position up to which rows were read. `None` if all were read.
     next: Option<LogPosition>,
-    /// Scanning ran out of time.
+    /// Whether scanning stopped because of its deadline.
     is_late: bool,
     looked_at: usize,
 }
 
 impl BackendReader {
-    /// Begins after a position.
+    /// Begins after the position `after`.
     fn new(home: Arc<dyn LogBackend>, after: &LogPosition) -> Self {
         Self {
             home,
@@ -209,7 +210,7 @@ impl BackendReader {
         }
     }
 
-    /// Reads the next page if no rows are left; returns whether it did.
+    /// Reads the next page if all rows of the previous page were taken. Returns whether it has read a page.
     async fn read(&mut self, ask: &LogPageQuery) -> Result<bool, LogReadError> {
         let Some(after) = self.next.take_if(|_| self.rows.is_empty() && !self.is_late) else {
             return Ok(false);
@@ -225,19 +226,20 @@ impl BackendReader {
         Ok(true)
     }
 
-    /// The position at which reading has stopped, if no rows are left but more may follow.
+    /// Returns the position up to which rows were read, if no rows are in memory and more may follow. Otherwise returns `None`.
     fn stops_at(&self) -> Option<&LogPosition> {
         self.next.as_ref().filter(|_| self.rows.is_empty())
     }
 }
 
 impl DayMerge {
-    /// Reads the next page of each log backend that has no rows left.
+    /// Reads the next page of each log backend of which no rows are in memory.
     async fn read(&mut self, ask: LogPageQuery) -> Result<(), LogReadError> {
         let mut has_read = false;
         for of_home in &mut self.backends {
             if has_read {
-                // Rows that have moved here from the former log backend before it was read now may not have been here earlier.
+                // The reading restarts, because rows may have moved here from the former log backend after the previous page was
+                // read.
                 *of_home = BackendReader::new(Arc::clone(&of_home.home), &ask.after);
             }
             has_read |= of_home.read(&ask).await?;
@@ -245,7 +247,8 @@ impl DayMerge {
         Ok(())
     }
 
-    /// The first row of all. `None` if an earlier one may follow in a log backend that has stopped.
+    /// Removes and returns the first row of all places. Returns `None` if a log backend that has to be read further may have an
+    /// earlier row, or if no rows are left.
     fn pop(&mut self) -> Option<Row> {
         let stops_at = self.stops_at();
         let heads = self.backends.iter().enumerate();
@@ -261,7 +264,8 @@ impl DayMerge {
         }
     }
 
-    /// The position after which no row can be returned until a log backend has been read further.
+    /// Returns the position after which no row can be returned until a log backend has been read further. `None` if there is no
+    /// such limit.
     fn stops_at(&self) -> Option<LogPosition> {
         self.backends.iter().filter_map(BackendReader::stops_at).min().cloned()
     }

@@ -174,7 +174,8 @@ async fn a_home_that_is_away_is_an_error_and_never_a_part_of_the_rows() {
     home.set_away(true);
     let error = read(&reading, &filter, 10, LONG).await.unwrap_err().to_string();
     assert!(
-        error.contains("the log backend cannot be read") && error.contains("weir does not return incomplete results"),
+        error.contains("the log backend cannot be read")
+            && error.contains("no rows are returned, because the result would be incomplete"),
         "{error}"
     );
     home.set_away(false);

@@ -1,5 +1,6 @@
-//! The store's rows of an account and day, ordered by time. The store has them in the order of their settlement, which is nearly
-//! the same. Their positions are sorted in memory, and the rows are read again when they are returned.
+//! Reads the store's rows of an account and day in the order of their end. The store has them in the order of their settlement,
+//! which is nearly the same. The rows' indexes in the store are sorted in memory, and the rows are fetched again when they are
+//! returned.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,41 +24,41 @@ use crate::{
     },
 };
 
-/// The maximum number of rows whose positions are in memory, some 100 bytes each. If a day has more, the first ones are, and
-/// when these have been read, the next ones.
+/// The maximum number of rows whose indexes are in memory; each takes about 100 bytes. If a day has more rows, the first ones are
+/// returned first, and then the day is scanned again for the next ones.
 pub(super) const PLACES_MAX: usize = 200_000;
-/// The maximum number of pieces of up to [`LOG_ROWS_MAX`] rows in memory: a day with fewer is read once.
+/// The maximum number of pieces of up to [`LOG_ROWS_MAX`] rows in memory. A day with fewer pieces is fetched only once.
 const PIECES_MAX: usize = 8;
-/// How often a day is scanned again because rows have left the store meanwhile.
+/// The maximum number of scans of a day for one call. A day is scanned again if rows have left the store meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
-/// How a scan of the store's rows ended.
+/// How a scan of the store's rows of a day ended.
 enum ScanEnd {
     Complete,
-    /// The time was over. The next scan continues.
+    /// The deadline has passed. The next scan continues.
     TimedOut,
-    /// Scanned rows are no longer at their positions.
+    /// Rows that were scanned before are no longer at their indexes.
     Moved,
 }
 
-/// The rows of an account and day that match a filter, by time.
+/// The rows of an account and day that match a filter, in the order of their end.
 pub(super) struct AccountDay {
     filter: LogFilter,
     account: String,
     day: i64,
     places_max: usize,
-    /// All rows after this one are in `places`, unless there are too many.
+    /// The end and the request id of a row. `places` has all rows after this one, unless there are too many.
     from: (i64, SmolStr),
-    /// The last row that was returned.
+    /// The end and the request id of the row that was returned most recently.
     at: (i64, SmolStr),
-    /// The index of each row in the store, by its end and request.
+    /// The index of each row in the store's list, by the row's end and request id.
     places: BTreeMap<(i64, SmolStr), usize>,
-    /// There are further rows after those in `places`.
+    /// Whether there are further rows after those in `places`.
     more: bool,
-    /// The number of scanned rows, and the last of them.
+    /// The number of scanned rows, and the position of the last of them.
     seen: usize,
     last_seen: LogPosition,
-    /// Consecutive rows, with the index of the first.
+    /// Fetched rows: consecutive ones, with the index of the first.
     pieces: VecDeque<(usize, Vec<Row>)>,
 }
 
@@ -79,15 +80,15 @@ impl AccountDay {
         }
     }
 
-    /// Whether it can return the rows of an account and day that match a filter.
+    /// Returns whether this can return the rows of an account and day that match a filter.
     pub(super) fn is_for(&self, filter: &LogFilter, account: &str, day: i64) -> bool {
         self.day == day && self.account == account && filter.is_suffix_of(&self.filter)
     }
 
-    /// Continues after a position with a filter that matches no rows that the previous one did not.
+    /// Moves to the position `place`. `filter` must not match rows that the previous filter did not match.
     pub(super) fn move_to(&mut self, filter: &LogFilter, place: &LogPosition) {
         self.filter = filter.clone();
-        // Rows may have become too old meanwhile.
+        // With the new filter, rows before its beginning are no longer returned.
         self.at = (filter.since_ms, SmolStr::default());
         if place.account == self.account {
             self.at = (place.time_ms, place.request_id.clone()).max(self.at.clone());
@@ -97,8 +98,9 @@ impl AccountDay {
         }
     }
 
-    /// The next rows, at most `limit` and [`LOG_ROWS_MAX`]; empty at the end. `None` if the time is over before the day was
-    /// scanned; the next call continues, and scans some more rows in any case.
+    /// Returns the next rows, at most `limit` and at most [`LOG_ROWS_MAX`]. Returns no rows at the end of the day. Returns `None`
+    /// if the deadline `until` passes before the day is scanned; the next call continues, and scans some rows even if its
+    /// deadline has passed.
     pub(super) async fn next(
         &mut self,
         lists: &dyn LogLists,
@@ -128,17 +130,17 @@ impl AccountDay {
             self.restart();
         }
         Err(StoreError::Busy(format!(
-            "rows of account `{}` move faster than they can be read; try again later",
+            "cannot read the rows of account `{}`: they are removed faster than they can be read; try again later",
             self.account
         )))
     }
 
-    /// The number of scanned rows.
+    /// Returns the number of scanned rows.
     pub(super) fn scanned(&self) -> usize {
         self.seen
     }
 
-    /// Whether there were more rows at the last scan.
+    /// Returns whether there were unreturned rows when the day was scanned most recently.
     pub(super) fn has_more(&self) -> bool {
         self.more || self.remaining().next().is_some()
     }
@@ -147,7 +149,7 @@ impl AccountDay {
         self.places.range((Bound::Excluded(self.at.clone()), Bound::Unbounded))
     }
 
-    /// Starts again after the last returned row.
+    /// Discards all that was scanned. The next scan begins again and skips rows up to the one that was returned most recently.
     fn restart(&mut self) {
         self.from = self.at.clone();
         self.places.clear();
@@ -156,7 +158,7 @@ impl AccountDay {
         self.seen = 0;
     }
 
-    /// Scans the store's rows that have not been scanned.
+    /// Scans the rows of the store's list that have not been scanned.
     async fn scan(&mut self, lists: &dyn LogLists, until: Option<Instant>) -> Result<ScanEnd, StoreError> {
         loop {
             let known = usize::from(self.seen > 0);
@@ -192,7 +194,7 @@ impl AccountDay {
         }
     }
 
-    /// The rows at these indexes; `None` if these rows are no longer there.
+    /// Returns the rows at these indexes. `None` if other rows are at these indexes by now.
     async fn read(
         &mut self,
         lists: &dyn LogLists,
@@ -226,25 +228,25 @@ impl AccountDay {
     }
 }
 
-/// The maximum number of days of a survey: it takes four bytes of memory for an account and day.
+/// The maximum number of days in a survey. Each account and day takes four bytes of memory.
 const DAYS_MAX: i64 = 31;
 /// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
 
-/// The accounts with rows on some days.
+/// Which accounts have rows in the store on which days.
 pub(super) struct AccountSurvey {
-    /// The account; `None` for all accounts.
+    /// The account that was surveyed; `None` for all accounts.
     account: Option<String>,
     covers: RangeInclusive<i64>,
-    /// When it was begun.
+    /// When the survey began.
     taken: Instant,
     accounts: Vec<String>,
-    /// By day, the indexes in `accounts`, ascending.
+    /// For each day, the indexes in `accounts` of the accounts with rows, in ascending order.
     days: BTreeMap<i64, Vec<u32>>,
 }
 
 impl AccountSurvey {
-    /// Surveys the day of a page and some later days.
+    /// Surveys the day of a page and later days, as far as the page's filter and [`DAYS_MAX`] allow.
     pub(super) async fn read(
         (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
         ask: &LogPageQuery,
@@ -274,7 +276,8 @@ impl AccountSurvey {
         }
     }
 
-    /// Whether it can be used for a page.
+    /// Returns whether this survey can be used for a page: it has the page's account and day, and is not older than the page's
+    /// reader.
     pub(super) fn serves(&self, ask: &LogPageQuery) -> bool {
         self.account == ask.filter.account && self.covers.contains(&ask.day) && self.taken >= ask.began
     }
@@ -299,7 +302,7 @@ impl AccountSurvey {
         Ok(())
     }
 
-    /// The accounts with rows on a day, in their order, from a name onwards.
+    /// Returns the accounts with rows on a day, in the order of their names, from the name `from` on.
     pub(super) fn accounts<'s>(&'s self, day: i64, from: &'s str) -> impl Iterator<Item = &'s str> {
         let on_day = self.days.get(&day).map_or(&[][..], Vec::as_slice);
         let names = on_day

@@ -1,8 +1,8 @@
-//! Reads the newest rows, from the end of each account's day backwards: the cost of a page depends on the rows that it shows, not
-//! on the number of rows in the store.
+//! Reads the most recent rows from the store's lists. Each list, of an account and day, is read from its end backwards. So the
+//! cost of a page depends on the number of rows that it returns, and not on the number of rows in the store.
 //!
-//! Rows of an account are returned in the reverse order of their settlement, which is nearly that of their end. Of several
-//! accounts the row that ended last comes next. So each row is returned once, without a search.
+//! The rows of one account are returned in the reverse order of their settlement, which is nearly that of their end. Among
+//! several accounts, the row that ended last comes next. So each row is returned once, without searching for a position.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Instant};
 
@@ -17,26 +17,26 @@ use crate::{
     },
 };
 
-/// The maximum number of accounts of one page: the end of each one's day is read.
+/// The maximum number of accounts with rows that a page can be read of. The end of the day's list is read for each of them.
 const ACCOUNTS_MAX: usize = 1000;
 /// The maximum number of concurrent calls of the store.
 const AT_ONCE: usize = 32;
-/// The maximum number of days in one call.
+/// The maximum number of days for which one call of the store lists the numbers of rows.
 const DAYS_MAX: i64 = 31;
-/// The number of rows scanned before the time is checked.
+/// The deadline is checked each time after this number of scanned rows.
 const STEP: usize = 256;
 
-/// The unread rows of an account's day.
+/// The unread rows in the list of an account and day.
 struct UnreadRows<'a> {
     account: &'a str,
-    /// The number of rows not scanned yet, including those in `rows`.
+    /// The number of rows that have not been scanned yet, including those in `rows`.
     left: usize,
     rows: Vec<Row>,
-    /// The number of rows to read next; it grows.
+    /// The number of rows to be fetched next. It grows with each fetch.
     step: usize,
 }
 
-/// The newest rows after a position in the lists; `None` for all rows.
+/// Returns the most recent rows that are older than the position `from`; `None` for all rows.
 pub(super) async fn newest(
     stores: (&dyn LedgerStore, &dyn LogLists),
     ask: &NewestRowsQuery,
@@ -67,21 +67,21 @@ pub(super) async fn newest(
     Ok(found)
 }
 
-/// The position at the end of a day.
+/// Returns the position after the last row of a day, where no row of the day has been read.
 fn end_of_day(day: i64) -> ListsCursor {
     let left = BTreeMap::new();
     ListsCursor { day, left }
 }
 
-/// Where scanning a day backwards has ended.
+/// How a backward scan of a day's lists ended.
 enum DayScanEnd {
-    /// At its beginning.
+    /// All rows of the day were scanned.
     AtBeginning,
-    /// Before its beginning was reached.
+    /// The scan stopped before the first row of the day, at the limit or the deadline.
     Interrupted,
 }
 
-/// The accounts with rows, by day.
+/// Returns the accounts that have rows, with their numbers of rows, by day.
 async fn accounts_by_day(
     (ledger, lists): (&dyn LedgerStore, &dyn LogLists),
     account: Option<&str>,
@@ -119,7 +119,7 @@ async fn accounts_by_day(
     }
 }
 
-/// Scans the unread rows of a day.
+/// Scans the unread rows of a day from its end backwards, and adds those that match the filter to `found`.
 async fn scan_day(
     lists: &dyn LogLists,
     filter: &LogFilter,
@@ -164,18 +164,19 @@ async fn scan_day(
 }
 
 impl UnreadRows<'_> {
-    /// When its next row ended, with the account to order rows that ended at the same time.
+    /// Returns the sort key of the next row: its end, and its account for rows that ended at the same time. `None` if no row is
+    /// in memory.
     fn sort_key(&self) -> Option<(i64, &str)> {
         self.rows.last().map(|row| (row.time_ms, self.account))
     }
 
-    /// Reads the last unread rows, if none are in memory.
+    /// Fetches the last unread rows of the list if none are in memory.
     async fn fill(&mut self, lists: &dyn LogLists, day: i64) -> Result<(), StoreError> {
         while self.rows.is_empty() && self.left > 0 {
             let count = self.left.min(self.step);
             let first = self.left - count;
             self.rows = lists.rows(self.account, day, first, count).await?;
-            // A store that has lost its last rows returns fewer.
+            // If the store has lost its last rows, it returns fewer rows.
             self.left = first + self.rows.len();
             self.step = self.step.saturating_mul(4).min(LOG_ROWS_MAX);
         }

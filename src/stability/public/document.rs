@@ -1,4 +1,4 @@
-//! A rendered answer in all content codings, each made at its first use.
+//! The rendered documents of the public service, each in all content codings. A coding is produced at its first use.
 
 use std::{
     fmt::Write as _,
@@ -27,13 +27,14 @@ use crate::{
     },
 };
 
-/// Smaller bodies are not compressed: they fit into the first packets anyway.
+/// Size below which a body is not compressed, in bytes: such a body fits into the first packets anyway.
 const SMALL_BYTES: usize = 512;
-/// Of at most 11: a higher quality costs many times the processor time for a few per cent.
+/// The quality of Brotli compression; its maximum is 11. A higher quality needs many times the processor time and saves only a
+/// few per cent.
 const BROTLI_QUALITY: i32 = 5;
-/// A window of 2^18 bytes: no answer is much larger.
+/// The base-2 logarithm of the Brotli window. The window has 2^18 bytes, and no answer is much larger.
 const BROTLI_WINDOW_LOG: i32 = 18;
-/// The part of the digest in an entity tag: 128 bits.
+/// Number of bytes of the digest that an entity tag contains: 16, or 128 bits.
 const TAG_BYTES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +43,12 @@ enum DocumentKind {
     Html,
 }
 
-/// A body in all content codings.
+/// A response body in all content codings.
 #[derive(Debug)]
 pub(super) struct RenderedDocument {
     kind: DocumentKind,
     plain: Bytes,
-    /// The entity tag of the plain bytes, without quotes.
+    /// The entity tag of the uncompressed bytes, without quotes.
     tag: String,
     gzip: OnceLock<Option<Bytes>>,
     brotli: OnceLock<Option<Bytes>>,
@@ -58,7 +59,7 @@ impl RenderedDocument {
         Self::new(DocumentKind::Json, text)
     }
 
-    /// An HTML page.
+    /// Creates the document of an HTML page.
     pub(super) fn html(text: String) -> Self {
         Self::new(DocumentKind::Html, text.into_bytes())
     }
@@ -78,7 +79,7 @@ impl RenderedDocument {
         }
     }
 
-    /// The answer in the coding that the client prefers; 304 if the client already has it.
+    /// Returns the answer in the coding that the client prefers, or 304 if the client already has the document.
     pub(super) fn answer(
         &self,
         asked: &HeaderMap,
@@ -93,12 +94,12 @@ impl RenderedDocument {
             AcceptedCoding::Gzip => (Some("gzip"), self.gzip.get_or_init(|| gzip(&self.plain)).as_ref()),
             AcceptedCoding::Brotli => (Some("br"), self.brotli.get_or_init(|| brotli(&self.plain)).as_ref()),
         };
-        // If compression failed, the plain bytes are sent; in memory it should never fail.
+        // If compression failed, the uncompressed bytes are sent. Compression in memory should never fail.
         let (coding, body) = match (coding, body) {
             (Some(coding), Some(body)) => (Some(coding), body),
             _ => (None, &self.plain),
         };
-        // Each coding is a representation of its own, and a strong tag belongs to one (RFC 9110 section 8.8.3).
+        // Each coding is a separate representation, and a strong tag belongs to only one (RFC 9110 section 8.8.3).
         let tag = match coding {
             Some(coding) => format!("\"{}-{coding}\"", self.tag),
             None => format!("\"{}\"", self.tag),
@@ -159,7 +160,7 @@ fn brotli(plain: &[u8]) -> Option<Bytes> {
     Some(Bytes::from(packed))
 }
 
-/// The answers for one snapshot, catalogue and hour.
+/// All documents for one snapshot, catalogue and hour.
 #[derive(Debug)]
 pub(super) struct Edition {
     snapshot: Arc<Snapshot>,
@@ -167,11 +168,11 @@ pub(super) struct Edition {
     window: StabilityWindow,
     summary: OnceLock<RenderedDocument>,
     index: OnceLock<RenderedDocument>,
-    /// In the order of the window's models.
+    /// The documents of each model, in the order of the window's models.
     models: Vec<ModelDocuments>,
 }
 
-/// The answers about one model.
+/// The documents about one model.
 #[derive(Debug, Default)]
 struct ModelDocuments {
     detail: OnceLock<RenderedDocument>,
@@ -179,7 +180,7 @@ struct ModelDocuments {
 }
 
 impl Edition {
-    /// Covers the models of the catalogue, and those that served in the window.
+    /// Creates an edition of the models in the catalogue, and of those that served requests in the window.
     fn new(snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Self {
         let names = catalogue.served_models().map(|model| model.name.as_str());
         let window = StabilityWindow::new(now, names, &snapshot.buckets);
@@ -203,19 +204,19 @@ impl Edition {
         self.snapshot.read_at_ms.div_euclid(1000)
     }
 
-    /// The JSON of all models.
+    /// The JSON document about all models.
     pub(super) fn summary(&self) -> &RenderedDocument {
         self.summary
             .get_or_init(|| RenderedDocument::json(record::summary(&self.window)))
     }
 
-    /// The page of all models.
+    /// The HTML page about all models.
     pub(super) fn index(&self) -> &RenderedDocument {
         self.index
             .get_or_init(|| RenderedDocument::html(page::index(&self.window, self.updated_at())))
     }
 
-    /// The JSON of one model.
+    /// The JSON document about one model; `None` if no model is named `key`.
     pub(super) fn detail(&self, key: &str) -> Option<&RenderedDocument> {
         let (model, leaves) = self.find(key)?;
         let render = || RenderedDocument::json(record::detail(model, self.updated_at()));
@@ -241,16 +242,16 @@ impl Edition {
     }
 }
 
-/// Holds the current edition.
+/// A cache with the current edition.
 #[derive(Debug, Default)]
 pub(super) struct EditionCache {
     current: ArcSwapOption<Edition>,
-    /// Held while an edition is made, so that concurrent requests make only one.
+    /// Locked while an edition is created, so that concurrent requests create only one.
     making: Mutex<()>,
 }
 
 impl EditionCache {
-    /// The edition for these inputs; makes it if the current one is for others.
+    /// Returns the edition for these inputs. Creates it if the current edition is for other inputs.
     pub(super) fn edition(&self, snapshot: Arc<Snapshot>, catalogue: Arc<Catalogue>, now: Hour) -> Arc<Edition> {
         let fitting = || {
             let current = self.current.load_full();

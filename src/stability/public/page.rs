@@ -1,8 +1,8 @@
-//! The status pages `/status` and `/status/{model}`: the record as HTML.
+//! The status pages `/status` and `/status/{model}`: the stability record as HTML.
 //!
-//! A document contains everything: it has no script, loads nothing else, and its policy forbids both. Names come from an
-//! operator's configuration and may contain anything; the template always escapes them. The pages show what is published: means,
-//! labels and confidence, but neither the number of requests nor any length that would reveal it.
+//! A document is self-contained: it has no script and loads nothing else, and its content security policy forbids both. Names
+//! come from an operator's configuration and can contain anything; the template always escapes them. The pages show only
+//! published figures: means, labels and confidence, but neither the number of requests nor any length that would reveal it.
 
 mod chart;
 mod measure;
@@ -17,18 +17,19 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::domain::faults::stability::{Confidence, Health, ModelWindow, StabilityCounters, StabilityWindow};
 
-/// The `Content-Security-Policy` of every page. A test checks the hash of the style sheet. The only image is the icon, which is a
-/// `data:` URL within the document.
+/// The `Content-Security-Policy` of every page. A test checks the hash of the style sheet. The only image is the icon, a `data:`
+/// URL within the document.
 pub const CSP: &str = "default-src 'none'; style-src 'sha256-wjHYlQhDmCh6DVaXIbIQPJ8V1tIv0A3XEZqDUy1RUH8='; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = concat!(include_str!("look/base.css"), include_str!("page/style.css"));
 
-/// The interval at which a browser reloads an open overview. A model's page is not reloaded, so that opened sections stay open.
+/// The interval at which a browser reloads an open overview, in seconds. A model's page is not reloaded, so that opened sections
+/// stay open.
 const REFRESH_SECONDS: &str = "60";
 
-/// The overview of all models, as a complete HTML document. `updated_at` is the time at which the figures were read, in seconds
-/// since the Unix epoch.
+/// Returns the overview of all models, as a complete HTML document. `updated_at` is the time at which the figures were read, in
+/// seconds since the Unix epoch.
 pub fn index(window: &StabilityWindow, updated_at: i64) -> String {
     let updated = updated(updated_at);
     status_document(
@@ -38,7 +39,7 @@ pub fn index(window: &StabilityWindow, updated_at: i64) -> String {
     )
 }
 
-/// The page of one model, as a complete HTML document. `updated_at` is as in [`index`].
+/// Returns the page of one model, as a complete HTML document. `updated_at` is as in [`index`].
 pub fn model(model: &ModelWindow, updated_at: i64) -> String {
     let updated = updated(updated_at);
     let title = format!("{} \u{b7} Model status", model.name);
@@ -55,7 +56,7 @@ fn status_document(title: &str, refresh: Option<&str>, content: &Markup) -> Stri
     document(title, &head, content).into_string()
 }
 
-/// The time at which the figures were read, for people and machines.
+/// The time at which the figures were read, as text and as a `time` element. `at` is in seconds since the Unix epoch.
 fn updated(at: i64) -> Markup {
     match Timestamp::from_second(at) {
         Ok(at) => html! {
@@ -65,22 +66,23 @@ fn updated(at: i64) -> Markup {
     }
 }
 
-/// Encodes everything in a path segment but the unreserved characters of RFC 3986.
+/// The characters that are percent-encoded in a path segment: all except the unreserved characters of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The address of a model's page or JSON: its encoded name after `before`.
+/// Returns the path of a model's page or JSON: `before`, followed by the encoded name.
 fn address(before: &str, name: &str) -> String {
     format!("{before}{}", utf8_percent_encode(name, SEGMENT))
 }
 
-/// The icon: three rising bars, in a colour that is visible on light and dark tabs.
+/// The pages' icon: three rising bars, in a colour that is visible on light and dark tabs.
 pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
      d='M3 15V9M8 15V5M13 15V1' stroke='%231f9d5c' stroke-width='4'/%3E%3C/svg%3E";
 
 /// The width of a character of an axis label, in the chart's own units, in the widest of the usual fonts.
 const AXIS_CHARACTER: usize = 7;
 
-/// The `viewBox` of a chart of this size, with `room` for the axis labels. It is widened if the longest label needs more.
+/// Returns the `viewBox` of a chart with this size. `room` is the width that the drawing already leaves for the axis labels. The
+/// box is widened if the longest label needs more.
 pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (width, height): (u32, u32)) -> String {
     let widths = labels.into_iter().map(|label| label.chars().count() * AXIS_CHARACTER);
     let widest = widths.max().and_then(|width| u32::try_from(width).ok()).unwrap_or(0);
@@ -88,7 +90,7 @@ pub(crate) fn view_box(labels: impl IntoIterator<Item = String>, room: u32, (wid
     format!("{} 0 {} {height}", -i64::from(more), width.saturating_add(more))
 }
 
-/// A complete document. `head` contains the page's style.
+/// Returns a complete HTML document. `head` contains the page's style.
 pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -106,7 +108,7 @@ pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// All labels, in the order of legends and summaries.
+/// All health labels, in the order of legends and summaries.
 pub(crate) const ALL: [Health; 6] = [
     Health::Operational,
     Health::Healthy,
@@ -116,7 +118,7 @@ pub(crate) const ALL: [Health; 6] = [
     Health::NoData,
 ];
 
-/// The CSS class of a label's colours. One letter, because a page of many models has thousands.
+/// The CSS class with the colours of a health label. It is one letter, because a page about many models contains thousands.
 pub(crate) const fn class(health: Health) -> &'static str {
     match health {
         Health::Operational => "o",
@@ -128,12 +130,12 @@ pub(crate) const fn class(health: Health) -> &'static str {
     }
 }
 
-/// The label as a pill: a dot and its name.
+/// A health label as a pill: a dot and the label's name.
 pub(crate) fn pill(health: Health) -> Markup {
     html! { span class={ "pill " (class(health)) } { (health.as_str()) } }
 }
 
-/// The confidence of the figures, as a word.
+/// The confidence of a model's figures, as a word.
 pub(crate) fn confidence(counters: &StabilityCounters) -> &'static str {
     match counters.stats().confidence {
         Confidence::High => "High",

@@ -1,5 +1,5 @@
-//! The published record as JSON, with exactly the fields in docs/interface.md, The public record. It contains no number of
-//! requests.
+//! The published stability record as JSON, with exactly the fields in docs/interface.md, The public record. It does not contain
+//! the number of requests.
 
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ struct SeriesPoint {
     confidence: Confidence,
 }
 
-/// All models, one row each, by name.
+/// Returns the JSON about all models: one row for each, sorted by name.
 pub(super) fn summary(window: &StabilityWindow) -> Vec<u8> {
     let rows: Vec<SummaryRow<'_>> = window.models.iter().map(row).collect();
     to_json(rows)
@@ -64,7 +64,8 @@ fn row(model: &ModelWindow) -> SummaryRow<'_> {
     }
 }
 
-/// One model, with a point for each hour, the oldest first. `updated_at` is in seconds since the Unix epoch.
+/// Returns the JSON about one model, with a point for each hour, the oldest first. `updated_at` is in seconds since the Unix
+/// epoch.
 pub(super) fn detail(model: &ModelWindow, updated_at: i64) -> Vec<u8> {
     let figures = model.total.stats();
     to_json(ModelDetail {
@@ -93,7 +94,7 @@ fn point((hour, counters): &(Hour, StabilityCounters)) -> SeriesPoint {
     }
 }
 
-/// Writes a reply. Strings, integers and finite numbers can always be written.
+/// Serializes a successful reply. This cannot fail, because strings, integers and finite numbers can always be serialized.
 fn to_json<T: Serialize>(data: T) -> Vec<u8> {
     serde_json::to_vec(&PublicReply { success: true, data }).unwrap_or_default()
 }

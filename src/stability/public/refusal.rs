@@ -1,4 +1,4 @@
-//! The service's errors, in the format that `openapi.json` describes.
+//! The refusals of the public service, as JSON in the format that `openapi.json` describes.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use serde_json::json;
 
 use crate::stability::public::{ALLOW, PublicResponse, open_headers};
 
-/// A refusal. It repeats nothing of the request.
+/// A refusal. Its text contains nothing of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PublicRefusal {
-    /// `hours` is not exactly 24.
+    /// The query parameter `hours` is given, but is not exactly 24, or is given twice.
     HoursNotSupported,
-    /// No model has that name.
+    /// No model has the requested name.
     ModelNotFound,
     /// The path does not exist.
     PathNotFound,
-    /// The path is read-only.
+    /// The method is not GET or HEAD.
     MethodNotAllowed,
     /// The client accepts none of the content codings.
     EncodingNotAvailable,
-    /// The client sends too many requests.
+    /// The client's address sends too many requests.
     RateLimited {
         /// The exact time until its next request is accepted.
         wait: Duration,
     },
-    /// Nothing has been read from the store yet.
+    /// The stability record has not been read from the store yet.
     NotReady,
 }
 
-/// The `retry-after` before the first read: the store is read every few seconds.
+/// The `retry-after` before the first read, in seconds. The store is read every few seconds.
 const NOT_READY_SECONDS: u64 = 5;
 
 impl PublicRefusal {
@@ -61,19 +61,21 @@ impl PublicRefusal {
         match self {
             Self::HoursNotSupported => "only a window of 24 hours is supported: omit `hours`, or use hours=24 once",
             Self::ModelNotFound => {
-                "no model has that name: GET /web/v1/model-stability/summary lists them; encode a name for the path"
+                "no model has that name: GET /web/v1/model-stability/summary lists all names; percent-encode the name in the path"
             }
-            Self::PathNotFound => "nothing is served here: the page is /status, the description /web/v1/openapi.json",
+            Self::PathNotFound => {
+                "this path does not exist: the page is /status, the API's description is /web/v1/openapi.json"
+            }
             Self::MethodNotAllowed => "this path is read-only: use GET or HEAD",
             Self::EncodingNotAvailable => "Accept-Encoding refuses every available coding: allow identity, gzip or br",
             Self::RateLimited { .. } => {
-                "too many requests from your address: wait for the seconds of retry-after; an answer is valid for those of max-age"
+                "too many requests from your address: wait for the seconds in retry-after; an answer stays valid for the seconds in max-age"
             }
-            Self::NotReady => "the record has not been read yet: try again after the seconds of retry-after",
+            Self::NotReady => "the stability record has not been read yet: try again after the seconds in retry-after",
         }
     }
 
-    /// The answer. It must not be cached, because the next one may differ.
+    /// Returns the answer. It must not be cached, because the next answer may differ.
     pub(super) fn answer(self) -> PublicResponse {
         let mut headers = open_headers();
         headers.insert(
@@ -95,7 +97,8 @@ impl PublicRefusal {
         }
     }
 
-    /// Whole seconds, rounded up so that a client that waits that long is not too early.
+    /// Returns the seconds for `retry-after`, rounded up so that a client that waits that long is not too early. `None` for
+    /// refusals that a repetition does not change.
     fn retry_after(self) -> Option<u64> {
         match self {
             Self::RateLimited { wait } => {

@@ -1,5 +1,5 @@
-//! The backup file: JSON lines. A header, the items, and a last line with their number and the SHA-256 of all bytes
-//! before it.
+//! The format of a backup file: JSON lines. The file consists of a header, the items, and a last line with the number of items
+//! and the SHA-256 of all bytes before that line.
 
 use std::{
     fs::File,
@@ -15,36 +15,36 @@ use tokio::sync::mpsc;
 use super::{Archive, ArchiveItem};
 use crate::store::StoreError;
 
-/// The format that is written and read. Other formats are refused, not guessed at: in earlier ones, the sums were those of
+/// The number of the backup format that is written and read. Other formats are refused: in earlier ones, the sums included only
 /// the backup's rows.
 pub(crate) const FORMAT: u32 = 4;
-/// The maximum length of a line. No item comes near it: a key, an account, sums by model, a row, or the hour of a node.
+/// Maximum length of a line, in bytes. Every item is much shorter.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// Items that wait to be written: a client that reads slowly slows the store down.
+/// Maximum number of items that wait to be written. If a client reads slowly, the store sends slowly too.
 const ITEMS_WAITING: usize = 256;
-/// The size from which a piece is sent.
+/// The size from which a piece of a backup is sent, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The first line.
+/// The first line of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BackupHeader {
-    /// The format of the backup.
+    /// The number of the backup format.
     pub weir_backup: u32,
-    /// When the backup was begun, in RFC 3339.
+    /// When the backup was started, in RFC 3339.
     pub time: String,
-    /// The engine that wrote it, for people: any engine reads it.
+    /// The engine that wrote the backup, as information for operators. Any engine can read it.
     pub engine: String,
-    /// The generation, by which nodes recognise the store; `None` for an engine without one.
+    /// The generation of the store, by which nodes recognise it; `None` for an engine without one.
     pub generation: Option<String>,
 }
 
-/// The last line.
+/// The last line of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BackupTrailer {
-    /// The number of items.
+    /// The number of items in the backup.
     pub items: u64,
-    /// SHA-256 of all bytes before this line, in hexadecimal digits.
+    /// The SHA-256 of all bytes before this line, in hexadecimal digits.
     pub sha256: String,
 }
 
@@ -53,32 +53,32 @@ struct TrailerLine {
     end: BackupTrailer,
 }
 
-/// Why a backup cannot be read. None of its content has been used.
+/// Why a backup cannot be read. After such an error, nothing of the backup has been used.
 #[derive(Debug, Error)]
 pub(crate) enum BackupError {
     /// The file could not be read.
     #[error("cannot read the backup: {0}")]
     Io(#[from] io::Error),
-    /// It is not a backup.
-    #[error("this is not a weir backup: its first line is not a header")]
+    /// The file is not a backup.
+    #[error("this file is not a weir backup: its first line is not a backup header")]
     NoBackup,
-    /// It was written by an earlier or a later weir.
+    /// The backup was written by an earlier or a later weir, in another format.
     #[error(
         "the backup has format {0}, but this weir reads only format {FORMAT}: restore it with the weir that wrote it"
     )]
     Format(u32),
-    /// The last line is missing.
+    /// The last line of the backup is missing.
     #[error("the backup is incomplete: its last line is missing")]
     CutShort,
     /// The last line does not match the lines before it.
     #[error("the backup is damaged: its checksum or its number of items does not match")]
     Damaged,
-    /// A line cannot be read.
-    #[error("line {0} of the backup is unreadable")]
+    /// A line is not valid JSON of an item, or too long.
+    #[error("cannot read line {0} of the backup")]
     Line(u64),
 }
 
-/// Encodes the lines of a backup, and counts and hashes them.
+/// Encodes the lines of a backup; counts the items and hashes the lines.
 #[derive(Default)]
 pub(crate) struct BackupEncoder {
     hash: Sha256,
@@ -86,7 +86,7 @@ pub(crate) struct BackupEncoder {
 }
 
 impl BackupEncoder {
-    /// The first line.
+    /// Returns the first line.
     ///
     /// # Errors
     /// Never in practice: every header can be written as JSON.
@@ -94,7 +94,7 @@ impl BackupEncoder {
         self.line(header)
     }
 
-    /// The line of an item.
+    /// Returns the line of an item.
     ///
     /// # Errors
     /// Never in practice: every item can be written as JSON.
@@ -103,7 +103,7 @@ impl BackupEncoder {
         self.line(item)
     }
 
-    /// The last line.
+    /// Returns the last line.
     ///
     /// # Errors
     /// Never in practice.
@@ -125,10 +125,10 @@ impl BackupEncoder {
     }
 }
 
-/// Reads a backup to its end and checks that it is complete and undamaged. In constant memory.
+/// Reads a backup to its end in constant memory, and checks that it is complete and undamaged. Returns its first and last lines.
 ///
 /// # Errors
-/// When it is not.
+/// The backup is incomplete, damaged, or not readable by this weir.
 pub(crate) fn check(bytes: impl Read) -> Result<(BackupHeader, BackupTrailer), BackupError> {
     let mut lines = BackupLines::new(bytes);
     let first = lines.next_line()?.ok_or(BackupError::NoBackup)?;
@@ -167,23 +167,23 @@ impl BackupItems {
     /// Opens the file and skips the header.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self, BackupError> {
         let mut lines = BackupLines::new(File::open(path)?);
         lines.next_line()?;
         Ok(Self { lines })
     }
 
-    /// The next items, at most `most`; empty at the end of the backup.
+    /// Returns the next items, at most `most`; empty at the end of the backup.
     ///
     /// # Errors
-    /// When the file has changed since it was checked.
+    /// The file has changed since it was checked.
     pub(crate) fn next_batch(&mut self, most: usize) -> Result<Vec<ArchiveItem>, BackupError> {
         let mut batch = Vec::new();
         while batch.len() < most {
             let line = self.lines.next_line()?.ok_or(BackupError::CutShort)?;
             if parse_trailer(&line).is_some() {
-                // The next call reads it again and finds the end.
+                // The last line is kept, so that the next call returns no items.
                 self.lines.end_line = Some(line);
                 break;
             }
@@ -196,14 +196,14 @@ impl BackupItems {
 /// Sends a complete backup, in pieces of about `PIECE_BYTES`.
 ///
 /// # Errors
-/// When the store does not send everything; then the last line is missing.
+/// The store does not send everything. Then the last line is missing.
 pub(crate) async fn send_backup(
     archive: &dyn Archive,
     header: &BackupHeader,
     to: mpsc::Sender<Vec<u8>>,
 ) -> Result<(), StoreError> {
     let (items_to, mut items) = mpsc::channel(ITEMS_WAITING);
-    let unwritable = |_| StoreError::Corrupt("an item cannot be written".to_owned());
+    let unwritable = |_| StoreError::Corrupt("cannot encode an item of the backup".to_owned());
     let encoding = async move {
         let mut encoder = BackupEncoder::default();
         let mut piece = encoder.header(header).map_err(unwritable)?;
@@ -220,7 +220,7 @@ pub(crate) async fn send_backup(
     if dumped.is_ok() {
         piece.extend(encoder.end().map_err(unwritable)?);
     }
-    // A receiver that is gone does not need it.
+    // If the receiver was dropped, it does not need the last piece.
     let _ = to.send(piece).await;
     dumped
 }
@@ -251,7 +251,7 @@ impl<R: Read> BackupLines<R> {
         }
     }
 
-    /// The next line with its line feed; `None` at the end of the file. A line without a line feed is an error.
+    /// Returns the next line with its line feed; `None` at the end of the file. A line without a line feed is an error.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, BackupError> {
         if self.end_line.is_some() {
             return Ok(self.end_line.clone());

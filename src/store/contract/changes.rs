@@ -1,4 +1,4 @@
-//! The contract of changes that were decided on a state of the key.
+//! Tests of changes that are made only if the key is still in a certain state.
 
 use async_trait::async_trait;
 
@@ -9,7 +9,7 @@ use crate::domain::keys::key::Rotation;
 use crate::domain::ledger::{KeyTermsChange, RateLimitsChange};
 use crate::store::{ChangeError, KeyStore, KeyView, StoreError};
 
-/// Changes of a key by an operator, whatever its state.
+/// Changes of a key that are made in any state of the key, as an operator makes them.
 #[async_trait]
 pub(crate) trait Changing: KeyStore {
     async fn make(&self, id: &KeyId, change: KeyChange) -> Result<KeyView, StoreError> {
@@ -84,7 +84,7 @@ pub(crate) async fn a_change_from_another_state_does_nothing(store: &dyn KeyStor
         },
         _ => KeyChangeError::OldText,
     };
-    // The former text is valid, and changes nothing.
+    // The former secret is still valid, and using it changes nothing.
     for from in [ChangePrecondition::Version(old), ChangePrecondition::Text(digest(1))] {
         for change in [
             rpm(ChangeAuthor::Operator, 10),

@@ -1,4 +1,4 @@
-//! The contract of repeating to a store what it may have lost.
+//! Tests of sending records to a store again that it may have lost.
 
 use super::{Changing, digest, found, id, record, version};
 use crate::domain::keys::key::{KeyRecord, KeyState};
@@ -31,7 +31,7 @@ pub(crate) async fn a_later_revision_is_taken_over_and_an_earlier_one_is_not(sto
     store.create(&digest(1), &record(1, 100)).await.unwrap();
     store.record_uses(&[(id(1), 150)]).await.unwrap();
     let start = version(store).await;
-    // The later one has another text as well.
+    // The later record also has another secret.
     let later = at_revision(4, "desk");
     store.heal(&digest(2), &later).await.unwrap();
     assert_eq!(found(store, 1).await, None);
@@ -56,7 +56,7 @@ pub(crate) async fn a_revocation_holds_whatever_a_store_is_told(store: &dyn KeyS
         assert_eq!((key.name.as_str(), key.revision), ("desk", 6));
         assert_eq!(key.state, KeyState::Revoked { at: 700 });
     }
-    // And the other way round: the store was changed after it had lost the revocation.
+    // The reverse case: the store was changed after it had lost the revocation.
     store.create(&digest(2), &record(2, 100)).await.unwrap();
     for name in ["desk", "lap", "desk"] {
         store.rename(&id(2), name).await.unwrap();

@@ -1,4 +1,4 @@
-//! The simplest form of the contract: a store that is a list in memory, with which the real ones are compared.
+//! The reference model of a key store: a list in memory, with which the real stores are compared.
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use crate::domain::keys::key::{KeyId, KeyRecord};
 use crate::domain::keys::secret::KeyDigest;
 use crate::store::{ChangeError, Changes, KeyHealer, KeyLookup, KeyStore, KeyView, LIST_KEYS_MAX, StoreError};
 
-/// A store without any engine.
+/// A key store in memory, without an engine.
 pub(crate) struct ModelStore {
     state: Mutex<ModelState>,
     nudge: watch::Sender<u64>,
@@ -30,7 +30,7 @@ impl ModelStore {
         }
     }
 
-    /// The key changed from one state to another: the change names all digests of both, each once.
+    /// Records that a key has changed from one state to another. The change contains all digests of both states, each once.
     fn changed(&self, state: &mut ModelState, before: Option<&KeyView>, after: Option<&KeyView>) {
         let mut digests = Vec::new();
         for digest in before.into_iter().chain(after).flat_map(KeyView::digests) {
@@ -96,7 +96,7 @@ impl ModelState {
         keys.find(|view| view.record.id == *id).ok_or(StoreError::NotFound)
     }
 
-    /// The key that has or had a text with this digest.
+    /// Returns the key that has or had the secret with this digest.
     fn holder(&self, digest: &KeyDigest) -> Option<&KeyView> {
         self.keys.iter().find(|view| view.digests().any(|one| one == *digest))
     }

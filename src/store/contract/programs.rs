@@ -1,4 +1,4 @@
-//! Random programs: in any order of operations, each store answers as the simple model does.
+//! Random programs: for any order of operations, each store must answer like the reference model.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::store::{ChangeError, Changes, KeyLookup, KeyStore, KeyView, LIST_KEYS
 
 const PROGRAMS: u32 = 24;
 const OPERATIONS_MAX: usize = 40;
-/// Few keys, so that operations meet.
+/// The number of keys in a program. It is small, so that several operations concern the same key.
 const KEYS: u8 = 5;
 const DIGESTS: u8 = 7;
 
@@ -60,13 +60,13 @@ enum Operation {
     ChangesSince(u64),
 }
 
-/// The state of the key from which a change is made.
+/// The state in which a key must be for a change.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
     Anything,
-    /// Its current version.
+    /// The key has its current version.
     Present,
-    /// A version that it never has.
+    /// The key has a version that it never has.
     Stale,
     Text(u8),
 }
@@ -133,7 +133,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0..KEYS, from()).prop_map(|(key, from)| Operation::Delete { key, from }),
         2 => (0..KEYS, 0..DIGESTS, option::of(1..DIGESTS), 0..5_u64, any::<bool>()).prop_map(
             |(key, digest, apart, revision, revoked)| {
-                // A key's two texts always differ.
+                // The two secrets of a key always differ.
                 let former = apart.map(|apart| (digest + apart) % DIGESTS);
                 Operation::Heal { key, digest, former, revision, revoked }
             }),
@@ -143,7 +143,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// When a key is created, which never changes; some are created at the same time.
+/// Returns when a key is created, which never changes. Some keys are created at the same time.
 fn created_at(key: u8) -> i64 {
     i64::from(key % 3) - 1
 }
@@ -219,7 +219,7 @@ async fn compare(name: &str, store: &dyn KeyStore, program: &[Operation]) {
     same_keys(name, store, &model).await;
 }
 
-/// Whether two stores have the same content, however they got there.
+/// Checks that two stores have the same content, even if they reached it differently.
 async fn same_keys(name: &str, store: &dyn KeyStore, model: &dyn KeyStore) {
     let [given, expected] = [
         store.list(None, LIST_KEYS_MAX).await,

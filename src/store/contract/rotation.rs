@@ -1,11 +1,11 @@
-//! The contract of rotations: a key gets a new text.
+//! Tests of rotations, with which a key gets a new secret.
 
 use super::{Changing, digest, found, id, record, version};
 use crate::domain::keys::key::Rotation;
 use crate::domain::keys::key::{KeyInvalid, KeyRecord, KeyState};
 use crate::store::{KeyStore, StoreError};
 
-/// The rotation to this text.
+/// Returns the rotation to the secret with this number.
 pub(crate) fn to(number: u8, hint: &str, overlap_until: Option<i64>) -> Rotation {
     Rotation {
         digest: digest(number),
@@ -31,7 +31,7 @@ pub(crate) async fn a_rotated_key_is_found_by_its_new_text_alone(store: &dyn Key
     assert_eq!(view.digest, digest(2));
     assert_eq!(found(store, 1).await, None);
     assert_eq!(found(store, 2).await, Some(expected));
-    // The old text is free again.
+    // The old secret can be used for another key again.
     store.rotate(&id(1), &to(1, "wxyz", None)).await.unwrap();
     assert_eq!(found(store, 2).await, None);
     assert!(found(store, 1).await.is_some());
@@ -43,7 +43,7 @@ pub(crate) async fn a_rotated_key_needs_a_digest_of_its_own(store: &dyn KeyStore
     let before = version(store).await;
     let refused = store.rotate(&id(1), &to(2, "abcd", None)).await;
     assert_eq!(refused, Err(StoreError::Duplicate));
-    // A rotation to its own current text has already happened.
+    // A rotation to the key's own current secret changes nothing.
     let same = store.rotate(&id(1), &to(1, "abcd", None)).await.unwrap();
     assert_eq!(same.record, record(1, 100));
     assert_eq!(version(store).await, before);
@@ -62,21 +62,21 @@ pub(crate) async fn the_text_before_finds_its_key_until_the_next_rotation(store:
     assert_eq!(view.record.check(&digest(1), 899), Ok(()));
     assert_eq!(view.record.check(&digest(1), 900), Err(KeyInvalid::Replaced));
     assert!(view.has_text(&digest(1), 899) && !view.has_text(&digest(1), 900) && view.has_text(&digest(2), 900));
-    // Neither text can belong to another key, nor can the former one become this key's again.
+    // Neither secret can belong to another key, and the former one cannot become this key's current secret again.
     for taken in [1, 2] {
         let made = store.create(&digest(taken), &record(2, 100)).await;
         assert_eq!(made, Err(StoreError::Duplicate));
     }
     let again = store.rotate(&id(1), &to(1, "h", None)).await;
     assert_eq!(again, Err(StoreError::Duplicate));
-    // A change of the key keeps both texts, and reaches the caches of either.
+    // A change of the key keeps both secrets, and caches of both learn of it.
     store.rename(&id(1), "desk").await.unwrap();
     assert_eq!(found(store, 1).await.unwrap().name, "desk");
     store.rotate(&id(1), &to(3, "efgh", Some(950))).await.unwrap();
     assert_eq!(found(store, 1).await, None, "of three texts the first has ended");
     assert!(found(store, 2).await.is_some() && found(store, 3).await.is_some());
     store.create(&digest(1), &record(2, 100)).await.unwrap();
-    // A rotation without an overlap ends both.
+    // A rotation without an overlap ends both secrets.
     store.rotate(&id(1), &to(4, "ijkl", None)).await.unwrap();
     assert!(found(store, 2).await.is_none() && found(store, 3).await.is_none());
     store.rotate(&id(1), &to(5, "mnop", Some(950))).await.unwrap();
@@ -131,7 +131,7 @@ pub(crate) async fn a_key_is_put_back_with_both_texts(store: &dyn KeyStore) {
     // A store that has lost the end of the overlap.
     store.heal(&digest(4), &later.overlap_ended()).await.unwrap();
     assert_eq!(found(store, 3).await, None);
-    // Another key's text is not accepted, neither as the current nor as the former one.
+    // Another key's secret is not accepted, neither as the current nor as the former one.
     let stranger = KeyRecord {
         revision: 9,
         ..record(2, 100).rotated(&digest(1), &to(5, "abcd", Some(900)))

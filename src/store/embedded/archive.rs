@@ -1,4 +1,4 @@
-//! The embedded store's keys in a backup.
+//! Backup and restore of the embedded store's keys.
 
 use std::{fs::File, io, path::Path, sync::Arc};
 
@@ -21,19 +21,19 @@ use crate::{
 };
 
 impl EmbeddedStore {
-    /// Marks the store as being restored: until [`EmbeddedStore::finish_restore`] it cannot be opened again.
+    /// Marks the store as being restored. Until [`EmbeddedStore::finish_restore`], it cannot be opened again.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// The mark cannot be written to the folder.
     pub(crate) fn begin_restore(folder: &Path) -> io::Result<()> {
         File::create(folder.join(UNFINISHED))?.sync_all()?;
         File::open(folder)?.sync_all()
     }
 
-    /// Removes the mark.
+    /// Removes the mark of [`EmbeddedStore::begin_restore`].
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// The mark cannot be removed from the folder.
     pub(crate) fn finish_restore(folder: &Path) -> io::Result<()> {
         std::fs::remove_file(folder.join(UNFINISHED))?;
         File::open(folder)?.sync_all()
@@ -41,7 +41,8 @@ impl EmbeddedStore {
 }
 
 impl StoreFile {
-    /// Sends the content of `snapshot`; changes made meanwhile do not wait for it. Ends early when the receiver is gone.
+    /// Sends the content of `snapshot`. Changes of the store do not have to wait until it is sent. Ends early if the receiver is
+    /// dropped.
     fn dump(snapshot: &redb::ReadTransaction, to: &mpsc::Sender<ArchiveItem>) -> Result<(), String> {
         let failed = |error: redb::Error| error.to_string();
         let keys = snapshot.open_table(KEYS).map_err(|error| failed(error.into()))?;
@@ -96,7 +97,7 @@ impl StoreFile {
 #[async_trait]
 impl Archive for EmbeddedStore {
     async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
-        // The guard is dropped: other calls, and a handover that waits for them to end, do not wait for the client.
+        // The guard is dropped, so that other calls, and a handover that waits for them, need not wait for the backup's client.
         let inner = Arc::clone(&*self.ownership.here().await?);
         blocking(move || {
             let snapshot = inner.file.lock().snapshot().map_err(unavailable)?;

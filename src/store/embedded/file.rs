@@ -1,4 +1,4 @@
-//! The durable form of the embedded store: one redb file, and how redb files are opened. Every commit is on disk when it returns.
+//! The file of the embedded store's keys and sessions, and how redb files are opened. A commit is on disk when it returns.
 
 use std::{
     collections::HashSet,
@@ -26,30 +26,30 @@ use crate::{
     store::{KeyView, StoreError, StoreOpenError, embedded::key_index::KeyMutation},
 };
 
-/// Key id to a [`StoredKey`] as JSON.
+/// Maps a key id to a [`StoredKey`] as JSON.
 pub(super) const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
-/// Key id to the last use in seconds since the Unix epoch. Apart from the record, because it changes all the time.
+/// Maps a key id to the key's last use, in seconds since the Unix epoch. It is separate from the record because it changes often.
 pub(super) const USED: TableDefinition<'_, &str, i64> = TableDefinition::new("used");
-/// The ids of deleted keys. Ids are never drawn again, so these few bytes stay.
+/// The ids of deleted keys. An id is never used again, so these few bytes are kept forever.
 pub(super) const GONE: TableDefinition<'_, &str, ()> = TableDefinition::new("gone");
-/// State at a provider to the end of its lifetime here, in seconds since the Unix epoch, and the provider and credential that
+/// Maps state at a provider to the time when weir drops it, in seconds since the Unix epoch, and the provider and credential that
 /// serve it.
 const SESSIONS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("sessions");
-/// The name of a sign-in document to its end, in seconds since the Unix epoch, and its text.
+/// Maps the name of a sign-in document to its expiry, in seconds since the Unix epoch, and its text.
 pub(super) const DOCUMENTS: TableDefinition<'_, &[u8], (i64, &str)> = TableDefinition::new("documents");
-/// The digest of a browser session to its end if nobody visits it, in milliseconds since the Unix epoch, and its data as
-/// JSON.
+/// Maps the digest of a browser session to its expiry without a further visit, in milliseconds since the Unix epoch, and the
+/// session's data as JSON.
 pub(super) const WEB_SESSIONS: TableDefinition<'_, &[u8], (i64, &[u8])> = TableDefinition::new("web_sessions");
-/// The layout written here. A file with another one is refused, not guessed at.
+/// The number of the format that is written here. A file with another format is refused.
 const FORMAT: u64 = 1;
 const FILE_NAME: &str = "keys.redb";
-/// Exists in the folder while a backup is being restored: the files of an unfinished restore are not a store.
+/// Name of a file that exists in the folder while a backup is being restored. The files of an unfinished restore are not a store.
 pub(super) const UNFINISHED: &str = "restore-unfinished";
-/// Memory that redb may use to cache pages. All keys are in memory anyway, so only writes pass through it.
+/// Memory that redb can use to cache pages, in bytes. All keys are in memory anyway, so only writes use it.
 const PAGE_CACHE_BYTES: usize = 2 << 20;
 
 pub(super) struct StoreFile {
-    /// `None` once it is closed.
+    /// The open database; `None` once it is closed.
     database: Option<Database>,
 }
 
@@ -60,16 +60,16 @@ struct StoredKey {
 }
 
 impl StoreFile {
-    /// Opens `folder/keys.redb`, creating both if necessary, readable by the owner only, and reads everything in it: the
-    /// keys, and the ids of deleted keys.
+    /// Opens `folder/keys.redb`, creating both if necessary, with access for their owner only. Reads and returns all keys, and
+    /// the ids of deleted keys.
     pub(super) fn open(folder: &Path) -> Result<(Self, Vec<KeyView>, HashSet<KeyId>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         catch_damage(&path, || {
             let mut database = open(&path, PAGE_CACHE_BYTES)?;
-            // redb verifies the checksums of its pages only on request. It repairs its map of free pages here; damage to the
-            // keys is an error, because all commits are two-phase.
+            // redb verifies the checksums of its pages only on request. It repairs its map of free pages here. Damage to the keys
+            // is an error, because all commits are two-phase.
             if !database.check_integrity().map_err(|error| open_error(&path, error))? {
-                tracing::warn!(path = %path.display(), "the key store's map of free pages was damaged and has been rebuilt");
+                tracing::warn!(path = %path.display(), "the map of free pages in the key store's file was damaged and has been rebuilt; no key is lost");
             }
             let this = Self {
                 database: Some(database),
@@ -81,7 +81,7 @@ impl StoreFile {
         })
     }
 
-    /// Closes the file for good.
+    /// Closes the file. It cannot be used after that.
     pub(super) fn close(&mut self) {
         self.database = None;
     }
@@ -90,20 +90,20 @@ impl StoreFile {
         self.database.as_ref().ok_or(redb::Error::DatabaseClosed)
     }
 
-    /// A transaction that commits in two phases. With one phase, redb would take damage to the last commit for an interrupted
-    /// commit and return to the one before, which would make a revoked key valid again.
+    /// Begins a transaction that commits in two phases. With one phase, redb would treat damage to the last commit like an
+    /// interrupted commit and return to the previous one, which could make a revoked key valid again.
     pub(super) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
         let mut transaction = self.database()?.begin_write()?;
         transaction.set_two_phase_commit(true);
         Ok(transaction)
     }
 
-    /// The current content, for reading at leisure.
+    /// Returns the current content as a snapshot, which can be read without blocking writes.
     pub(super) fn snapshot(&self) -> Result<ReadTransaction, redb::Error> {
         Ok(self.database()?.begin_read()?)
     }
 
-    /// Makes one mutation durable.
+    /// Writes one mutation to the file.
     pub(super) fn commit(&self, step: &KeyMutation) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
@@ -129,7 +129,7 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Makes a batch of last uses durable.
+    /// Writes a batch of last uses to the file.
     pub(super) fn commit_uses(&self, batch: &[(KeyId, i64)]) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let transaction = self.begin_write()?;
@@ -147,7 +147,8 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// For each state, the text that names who serves it, if it is remembered at `now`.
+    /// Returns, for each state, the text with the provider and credential that serve it; `None` if it is not stored or has
+    /// expired at `now`.
     pub(super) fn sessions<'s>(
         &self,
         states: impl Iterator<Item = &'s [u8]>,
@@ -169,8 +170,8 @@ impl StoreFile {
         read().map_err(unavailable)
     }
 
-    /// Remembers until `until` who serves the states; on disk when it returns. Beyond `most` entries, removes those that
-    /// ended before `now`, and the older half.
+    /// Stores until `until` which provider and credential serve the states. They are on disk when this returns. If there are more
+    /// than `most` entries, removes those that expired before `now`, and the older half.
     pub(super) fn commit_sessions(
         &self,
         served: &[(StateKey, String)],
@@ -200,7 +201,7 @@ impl StoreFile {
         write().map_err(unavailable)
     }
 
-    /// Ensures that the file has the format that is read here, and all tables.
+    /// Checks that the file has the format that is read here, and creates missing tables.
     fn settle_format(&self) -> Result<(), String> {
         let tables = || -> Result<WriteTransaction, redb::Error> {
             let transaction = self.begin_write()?;
@@ -225,7 +226,8 @@ impl StoreFile {
             }
             Ok(ids)
         };
-        let parse = |id: String| KeyId::parse(&id).map_err(|_| "the id of a deleted key is invalid".to_owned());
+        let parse =
+            |id: String| KeyId::parse(&id).map_err(|_| "the file contains an invalid id of a deleted key".to_owned());
         read()
             .map_err(|error| error.to_string())?
             .into_iter()
@@ -233,7 +235,7 @@ impl StoreFile {
             .collect()
     }
 
-    /// All keys. `Err` describes what cannot be read, and never the content.
+    /// Returns all keys. The error describes what cannot be read, and never contains a key's data.
     fn read_all(&self) -> Result<Vec<KeyView>, String> {
         let read = || -> Result<Vec<Result<KeyView, String>>, redb::Error> {
             let transaction = self.database()?.begin_read()?;
@@ -273,7 +275,7 @@ pub(super) fn decode(id: &str, stored: &[u8], last_used: Option<i64>) -> Result<
     })
 }
 
-/// Opens `path`, creating it and its folder if necessary.
+/// Opens the redb file `path`, creating it and its folder if necessary.
 pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, StoreOpenError> {
     let file = open_file(path).map_err(|error| StoreOpenError::File {
         path: path.to_owned(),
@@ -284,14 +286,14 @@ pub(super) fn open(path: &Path, page_cache_bytes: usize) -> Result<Database, Sto
     builder.create_file(file).map_err(|error| open_error(path, error))
 }
 
-/// Runs `work`, which opens and reads a file at the start. redb panics on some damaged pages; such a panic is returned as an
+/// Runs `work`, which opens and reads a file at the start. redb panics on some damaged pages. Such a panic is returned as an
 /// error, and nothing of the database is used after it.
 pub(super) fn catch_damage<T>(
     path: &Path,
     work: impl FnOnce() -> Result<T, StoreOpenError>,
 ) -> Result<T, StoreOpenError> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
-    outcome.unwrap_or_else(|_| Err(corrupt(path, "its pages are damaged".to_owned())))
+    outcome.unwrap_or_else(|_| Err(corrupt(path, "pages of the file are damaged".to_owned())))
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
@@ -302,7 +304,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path)?;
     if let Some(folder) = path.parent() {
-        // A power cut must not lose the name of a file that others rely on.
+        // A power cut must not lose the name of a file on which other files depend.
         File::open(folder)?.sync_all()?;
     }
     Ok(file)
@@ -328,7 +330,9 @@ pub(super) fn settle_format(transaction: WriteTransaction, format: u64) -> Resul
     };
     match settle().map_err(|error| error.to_string())? {
         found if found == format => Ok(()),
-        found => Err(format!("its format is {found}, this weir reads format {format}")),
+        found => Err(format!(
+            "the file has format {found}, but this weir reads only format {format}"
+        )),
     }
 }
 
@@ -356,5 +360,5 @@ pub(super) fn corrupt(path: &Path, reason: String) -> StoreOpenError {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the mapper of map_err")]
 pub(super) fn unavailable(error: redb::Error) -> StoreError {
-    StoreError::Unavailable(format!("the store file cannot be used: {error}"))
+    StoreError::Unavailable(format!("cannot read or write the store's file: {error}"))
 }

@@ -1,9 +1,9 @@
-//! The embedded store of a process that may hand it over to its successor while its own requests still run.
+//! Handover of the embedded store's files to a successor process, while requests of this process still run.
 //!
-//! To hand the files over, the process waits for running calls to end, makes later ones wait, writes all pending changes and
-//! closes the files. The successor opens them and receives the state that no file keeps ([`HandoverState`]). From then on the
-//! process calls the successor for what its last requests need. If the successor does not come up, the process opens the
-//! files again: it reads what the successor may have changed, and [`LedgerStore::epochs`] advances.
+//! To hand the files over, the process waits for running calls to end, makes later calls wait, writes all pending changes and
+//! closes the files. The successor opens them and receives the state that is only in memory ([`HandoverState`]). From then on,
+//! the process calls the successor for everything that its last requests need. If the successor does not start, the process opens
+//! the files again: it reads the changes that the successor may have made, and [`LedgerStore::epochs`] advances.
 //!
 //! [`LedgerStore::epochs`]: crate::store::ledger::LedgerStore::epochs
 
@@ -40,7 +40,7 @@ use crate::store::{
 
 pub(crate) use super::ledger::HandoverState;
 
-/// How long running calls may take to end before the files are closed.
+/// The maximum time to wait for running calls to end before the files are closed.
 const CALLS_WAIT: Duration = Duration::from_secs(10);
 
 /// The two parts of the embedded store, whose files are handed over together.
@@ -48,13 +48,13 @@ pub(crate) struct EmbeddedFiles {
     folder: PathBuf,
     /// Keys, sign-ins and sessions.
     pub(crate) keys: Arc<EmbeddedStore>,
-    /// Accounts, daily sums and the public record.
+    /// Accounts, daily sums and the stability record.
     pub(crate) ledger: Arc<EmbeddedLedger>,
-    /// Held by a backup, which reads the files at its client's pace: they are not closed meanwhile.
+    /// Locked by a backup, which reads the files as slowly as its client, so that they are not closed meanwhile.
     backup: Mutex<()>,
 }
 
-/// Closed files. Calls wait until their new owner is decided. If this is dropped before that, nobody owns them.
+/// Closed files. Calls wait until their new owner is decided. If this is dropped before that, no process owns the files.
 pub(crate) struct ClosedFiles<'s> {
     files: &'s EmbeddedFiles,
     keys: RwLockWriteGuard<'s, FilesOwner<StoreInner>>,
@@ -64,11 +64,11 @@ pub(crate) struct ClosedFiles<'s> {
 }
 
 impl EmbeddedFiles {
-    /// Opens the files in `folder`, creating them if necessary, and takes over the state that a predecessor had only in
+    /// Opens the files in `folder`, creating them if necessary. `carried` is the state that a predecessor process had only in
     /// memory.
     ///
     /// # Errors
-    /// When another process has them open, the file system refuses, or weir did not write them.
+    /// Another process has the files open, they cannot be opened, or weir did not write them.
     pub(crate) fn open(folder: &Path, now_ms: NowMs, carried: HandoverState) -> Result<Self, StoreOpenError> {
         Ok(Self {
             folder: folder.to_owned(),
@@ -78,18 +78,20 @@ impl EmbeddedFiles {
         })
     }
 
-    /// Waits for running calls to end, writes all pending changes, and closes the files. Later calls wait.
+    /// Waits for running calls to end, writes all pending changes, and closes the files. Later calls wait. Returns the closed
+    /// files and the state that is only in memory.
     ///
     /// # Errors
-    /// If the files are not this process's, stay in use for too long, or cannot be written: they stay as they are.
+    /// This process does not own the files, they stay in use for too long, or they cannot be written. Then nothing has changed.
     pub(crate) async fn close(&self) -> Result<(ClosedFiles<'_>, HandoverState), StoreError> {
         let no_backup = self.backup.try_lock();
         let no_backup = no_backup
             .map_err(|_| StoreError::Busy("a backup is in progress: try again when it is finished".to_owned()))?;
-        // No call uses both.
+        // The order of the two locks does not matter: no call uses both.
         let idle = join(self.keys.ownership.lock(), self.ledger.ownership.lock());
         let idle = timeout(CALLS_WAIT, idle).await;
-        let (mut keys, mut books) = idle.map_err(|_| StoreError::Busy("running calls do not end".to_owned()))?;
+        let (mut keys, mut books) =
+            idle.map_err(|_| StoreError::Busy("running calls of the store did not end in time: try again".to_owned()))?;
         let (FilesOwner::Here(inner), FilesOwner::Here(open)) = (&*keys, &*books) else {
             return Err(not_owner_error());
         };
@@ -109,7 +111,7 @@ impl EmbeddedFiles {
 }
 
 impl ClosedFiles<'_> {
-    /// Gives the files to the successor, which has opened them and serves.
+    /// Gives the files to the successor, which has opened them and serves requests.
     pub(crate) fn give_to(mut self, successor: Successor) {
         *self.keys = FilesOwner::At(successor.clone());
         *self.books = FilesOwner::At(successor);
@@ -118,14 +120,14 @@ impl ClosedFiles<'_> {
     /// Opens the files again after the successor has failed and its process has ended.
     ///
     /// # Errors
-    /// If they cannot be opened: the store is unavailable until weir is started again.
+    /// The files cannot be opened. Then the store is unavailable until weir is started again.
     pub(crate) fn take_back(mut self) -> Result<(), StoreOpenError> {
         let files = self.files;
         let inner = StoreInner::open(&files.folder, files.keys.nudge.clone())?;
         let books = files.ledger.open_again(std::mem::take(&mut self.carried))?;
         *self.keys = FilesOwner::Here(Arc::new(inner));
         *self.books = FilesOwner::Here(Arc::new(books));
-        // The successor may have changed something that is not in the files: settlements check, and caches are flushed.
+        // The successor may have changed something that is not in the files, so settlements are checked and caches are flushed.
         files.ledger.epochs.send_modify(|epoch| *epoch += 1);
         Ok(())
     }
@@ -138,7 +140,7 @@ impl Drop for ClosedFiles<'_> {
     }
 }
 
-/// Keys first, then accounts with their daily sums.
+/// Sends the keys first, then the accounts with their daily sums.
 #[async_trait]
 impl Archive for EmbeddedFiles {
     async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
@@ -158,7 +160,7 @@ impl Archive for EmbeddedFiles {
 }
 
 impl EmbeddedFiles {
-    /// Answers the calls of the predecessor at the other end of `stream`. Returns when it has ended.
+    /// Answers the calls of the predecessor at the other end of `stream`. Returns when the predecessor has ended.
     pub(crate) async fn serve_predecessor(self: Arc<Self>, stream: UnixStream) {
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
@@ -175,9 +177,9 @@ impl EmbeddedFiles {
         let call = match serde_json::from_slice::<SuccessorCall>(call) {
             Ok(call) => call,
             Err(error) => {
-                tracing::error!(%error, "cannot understand a call of the predecessor process");
+                tracing::error!(%error, "cannot parse a call of the predecessor process");
                 let said = StoreError::Unavailable(
-                    "the process that has taken over the store does not know this call".to_owned(),
+                    "the process that has taken over the store cannot parse this call".to_owned(),
                 );
                 return encode_answer(&Err::<(), _>(said));
             }
@@ -203,7 +205,7 @@ impl EmbeddedFiles {
     }
 }
 
-/// An answer as JSON, which contains no line feeds.
+/// Returns an answer as JSON, which contains no line feeds.
 fn encode_answer<T: Serialize>(answer: &Result<T, StoreError>) -> Vec<u8> {
     serde_json::to_vec(answer).unwrap_or_else(|error| {
         tracing::error!(%error, "cannot encode an answer to the predecessor process");

@@ -1,4 +1,4 @@
-//! The keys in memory. The embedded store answers from them and checks changes against them.
+//! All keys of the embedded store, in memory. The store answers from them and checks changes against them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -9,14 +9,15 @@ use crate::domain::keys::secret::KeyDigest;
 use crate::store::ledger::Feed;
 use crate::store::{ChangeError, Changes, KeyLookup, KeyView, LIST_KEYS_MAX, StoreError};
 
-/// A change to one key. Deciding it changes nothing, so that it can be made durable before it is applied.
+/// A change of one key that has been decided. Deciding it changes nothing, so that it can be written to the file before it is
+/// applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyMutation {
-    /// Store the key in this form, as a new key or in place of its old form.
+    /// The key is stored with these contents, as a new key or in place of the old contents.
     Put(Box<KeyView>),
-    /// Remove the key, if it exists, and remember that it was deleted.
+    /// The key is removed, if it exists, and recorded as deleted.
     Remove(KeyId),
-    /// Everything is as requested already.
+    /// Nothing changes, because the key already is as requested.
     Nothing(KeyId),
 }
 
@@ -25,13 +26,14 @@ pub(super) struct KeyIndex {
     keys: HashMap<KeyId, KeyView>,
     by_digest: HashMap<KeyDigest, KeyId>,
     by_creation: BTreeSet<(i64, KeyId)>,
-    /// The deleted keys.
+    /// The ids of deleted keys.
     gone: HashSet<KeyId>,
     feed: Feed,
 }
 
 impl KeyIndex {
-    /// Builds the index from the keys of the file and the deleted ones. `Err` names a key of which another key has a digest.
+    /// Builds the index from the keys in the file and the ids of deleted keys. The error is the id of a key with a digest that
+    /// another key has too.
     pub(super) fn load(keys: impl IntoIterator<Item = KeyView>, gone: HashSet<KeyId>) -> Result<Self, KeyId> {
         let mut index = Self {
             gone,
@@ -122,7 +124,7 @@ impl KeyIndex {
         }
     }
 
-    /// The mutation that replaces a key.
+    /// Returns the mutation that replaces a key.
     fn decide_replace(&self, before: &KeyView, after: KeyView) -> Result<KeyMutation, StoreError> {
         let id = &before.record.id;
         let is_anothers = |digest| self.by_digest.get(&digest).is_some_and(|holder| holder != id);
@@ -147,14 +149,14 @@ impl KeyIndex {
         }
     }
 
-    /// Applies a mutation decided on this very state, and returns the new version; `None` if nothing changed.
+    /// Applies a mutation that was decided from exactly this state. Returns the new version; `None` if nothing changed.
     pub(super) fn apply(&mut self, step: KeyMutation) -> Option<u64> {
         let (before, after) = match step {
             KeyMutation::Nothing(_) => return None,
             KeyMutation::Remove(id) => {
                 let before = self.remove(&id);
                 self.gone.insert(id);
-                // The deletion of a key that did not exist concerns nobody.
+                // The deletion of a key that did not exist need not be announced in the feed.
                 before.as_ref()?;
                 (before, Vec::new())
             }
@@ -182,7 +184,7 @@ impl KeyIndex {
         self.feed.version()
     }
 
-    /// The uses to record: of known keys, each once, later than the recorded one.
+    /// Returns the uses to record: each existing key once, and only uses that are later than the recorded one.
     pub(super) fn later_uses(&self, used: &[(KeyId, i64)]) -> Vec<(KeyId, i64)> {
         let mut latest: HashMap<&KeyId, i64> = HashMap::new();
         for (id, at) in used {

@@ -1,10 +1,10 @@
-//! The ledger of a single node: served from memory, written behind to one file.
+//! The ledger of a single node, with all accounts in memory. Changes are written to one file later, in batches.
 //!
-//! Admission waits for no disk. Changes are written in batches ([`CommitSignals`]), each in one transaction, so that
-//! counters, watermarks and daily sums on disk always agree. A crash loses the last batch, and the journal sends it again
-//! from the watermark. Holds and rate limits are never written: after a start no request runs. All accounts are in memory,
-//! with the sums of the days that receive rows (`OpenDays`). Other sums and the hourly buckets are only in the file. Rows are
-//! not stored here: they go from the journal to the log backend.
+//! Admission does not wait for the disk. Each batch of changes ([`CommitSignals`]) is one transaction, so that counters,
+//! watermarks and daily sums in the file always agree. A crash loses the last batch, and the journal sends its steps again from
+//! the watermark on. Holds and rate limits are never written, because no request runs after a start. The memory contains all
+//! accounts and the sums of the days that receive rows (`OpenDays`). Other sums and the hourly stability counters are only in the
+//! file. Rows are not stored here: they are sent from the journal to the log backend.
 
 pub(crate) mod accounts;
 mod file;
@@ -56,10 +56,10 @@ use crate::{
 
 pub(crate) use crate::store::embedded::ledger::accounts::{AccountTable, HandoverState};
 
-/// The clock of a ledger: milliseconds since the Unix epoch.
+/// The clock of a ledger, in milliseconds since the Unix epoch.
 pub(crate) type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The embedded ledger. Opening it locks its file: it has one owner.
+/// The ledger of the embedded store. Opening it locks its file, which only one process can use at a time.
 pub(crate) struct EmbeddedLedger {
     folder: PathBuf,
     pub(super) ownership: Ownership<AccountTable>,
@@ -69,11 +69,11 @@ pub(crate) struct EmbeddedLedger {
 }
 
 impl EmbeddedLedger {
-    /// Opens the ledger in `folder`, creating the folder if necessary. Blocks while it reads all accounts; call it before
+    /// Opens the ledger in `folder`, creating the folder if necessary. Blocks while it reads all accounts, so call it before
     /// serving.
     ///
     /// # Errors
-    /// When another process has it open, the file system refuses, or weir did not write the file.
+    /// Another process has the file open, the file cannot be opened, or weir did not write it.
     pub(crate) fn open(folder: &Path, now_ms: NowMs) -> Result<Self, StoreOpenError> {
         Self::open_with(folder, now_ms, Vec::new())
     }
@@ -92,19 +92,19 @@ impl EmbeddedLedger {
         })
     }
 
-    /// Opens the file again; another process may have written it meanwhile.
+    /// Opens the file again. Another process may have changed it meanwhile.
     pub(super) fn open_again(&self, carried: HandoverState) -> Result<AccountTable, StoreOpenError> {
         let books = AccountTable::open(&self.folder, Arc::clone(&self.signals))?;
         books.take_over(carried, (self.now_ms)());
         Ok(books)
     }
 
-    /// Takes the ledger into use beside a journal that knows `accounts_known` accounts. A ledger without any accounts must
-    /// have been in use before, as after a crash before its first write: a new file in place of a lost one would lack what
-    /// the journal no longer keeps.
+    /// Begins to use the ledger with a journal that contains `accounts_known` accounts. A ledger without any accounts must have
+    /// been in use before, as after a crash before its first write. Otherwise it is a new file in place of a lost one, and lacks
+    /// what the journal no longer has.
     ///
     /// # Errors
-    /// [`StoreOpenError::Emptied`], or the file system refuses. Nothing has changed then.
+    /// [`StoreOpenError::Emptied`], or the file cannot be written. Then nothing has changed.
     pub(crate) fn begin(&self, accounts_known: usize) -> Result<(), StoreOpenError> {
         let Some(books) = self.ownership.here_now() else {
             return Ok(());
@@ -127,11 +127,12 @@ impl EmbeddedLedger {
         file.begin().map_err(refused)
     }
 
-    /// Writes all changes, if the file is this process's. When it returns, everything applied before the call is on disk.
+    /// Writes all changes, if this process owns the file. When it returns, everything that was applied before the call is on
+    /// disk.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the disk refuses. The changes are tried again with the next batch, and the journal has
-    /// them.
+    /// [`StoreError::Unavailable`] if the file cannot be written. The changes are written with the next batch, and are in the
+    /// journal.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         match &*self.ownership.owner().await {
             FilesOwner::Here(books) => flush(books, (self.now_ms)()).await,
@@ -140,7 +141,7 @@ impl EmbeddedLedger {
     }
 
     /// Writes all changes and closes the file, so that another process can open it. Calls that still use it get
-    /// [`StoreError::Unavailable`]. Returns the state that the accounts have only in memory.
+    /// [`StoreError::Unavailable`]. Returns the state of the accounts that is only in memory.
     pub(super) async fn close(&self, books: &Arc<AccountTable>) -> Result<HandoverState, StoreError> {
         flush(books, (self.now_ms)()).await?;
         let carried = books.handover_state();
@@ -148,11 +149,11 @@ impl EmbeddedLedger {
         Ok(carried)
     }
 
-    /// Removes all daily sums and hours before a day (since the Unix epoch, UTC) on an operator's order, and returns the
-    /// number of sums. `Ok(None)` if that would remove days within the retention period.
+    /// Removes all daily sums and stability hours before a day (since the Unix epoch, UTC), because an operator requested it.
+    /// Returns the number of removed sums, or `Ok(None)` if that would remove days within the retention period.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the disk refuses.
+    /// [`StoreError::Unavailable`] if the file cannot be written.
     pub(crate) async fn prune(&self, day: i64) -> Result<Option<usize>, StoreError> {
         self.run_blocking(move |books, now_ms| {
             if day > accounts::first_kept_day(now_ms) {
@@ -347,7 +348,7 @@ impl LedgerStore for EmbeddedLedger {
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
-        // A successor runs on this machine, too.
+        // A successor runs on the same machine, so its clock is the same.
         Ok((self.now_ms)())
     }
 
@@ -359,7 +360,7 @@ impl LedgerStore for EmbeddedLedger {
 #[async_trait]
 impl Archive for EmbeddedLedger {
     async fn dump(&self, to: mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
-        // The guard is dropped: other calls, and a handover that waits for them to end, do not wait for the client.
+        // The guard is dropped, so that other calls, and a handover that waits for them, need not wait for the backup's client.
         let books = Arc::clone(&*self.ownership.here().await?);
         flush(&books, (self.now_ms)()).await?;
         blocking(move || books.file().dump(&to)).await
@@ -369,7 +370,7 @@ impl Archive for EmbeddedLedger {
         Ok(self.accounts(None, 1).await?.is_empty())
     }
 
-    /// Loaded items are visible when the ledger is opened again. Rows are not loaded: this store never keeps the log.
+    /// Loaded items are visible only when the ledger is opened again. Rows are not loaded: this store never keeps the log.
     async fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         let is_own = |item: &&ArchiveItem| {
             !matches!(
@@ -413,15 +414,15 @@ impl StabilityStore for EmbeddedLedger {
 }
 
 const HOUR_MS: i64 = 3600 * 1000;
-/// How long a change may wait to be written together with others.
+/// How long a change can wait so that it is written together with others.
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
-/// How long writing may fail before no further steps are applied, in milliseconds. The journal keeps them.
+/// How long writing can fail before no further steps are applied, in milliseconds. The steps stay in the journal.
 const FAILING_MAX_MS: i64 = 60 * 1000;
 
-/// Wakes the task that writes the file. Outlives the file, which may be opened again.
+/// Wakes the task that writes the file. It exists longer than the open file, which can be closed and opened again.
 #[derive(Debug, Default)]
 struct CommitSignals {
-    /// Something has changed, after everything was written.
+    /// Notified when something changes after everything was written.
     changed: Notify,
 }
 

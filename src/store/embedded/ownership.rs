@@ -1,9 +1,9 @@
-//! The owner of the embedded store's files: this process, or the one that has taken its place.
+//! Which process owns the embedded store's files: this process, or its successor, to which it has handed them over.
 //!
-//! Keys and ledger each have an [`Ownership`], which contains their files. A call reaches them through a guard that it holds
-//! to its end, so that the files are closed only when no call runs, and later calls wait until the new owner is decided. A
-//! call that holds a guard must not take a second one: somebody who waits for the first one to end may be queued between the
-//! two.
+//! Keys and ledger each have an [`Ownership`], which contains their files. A call accesses the files through a guard that it
+//! holds until its end. So the files are closed only when no call runs, and later calls wait until the new owner is decided. A
+//! call that holds a guard must not take a second one: a task that waits for the first guard to be released may be queued between
+//! the two, and then both wait forever.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,22 +27,22 @@ use crate::{
 
 /// The owner of the files `F`.
 pub(super) enum FilesOwner<F> {
-    /// This process.
+    /// This process owns the files.
     Here(Arc<F>),
-    /// The process that has taken this one's place. It answers the calls that this one's last requests need.
+    /// The process that has taken this one's place owns the files. It answers the calls that this process's last requests need.
     At(Successor),
-    /// They were closed, and could not be opened again.
+    /// The files were closed and could not be opened again.
     Nobody,
 }
 
-/// The files `F` and their owner.
+/// The files `F` with their owner.
 pub(super) struct Ownership<F>(RwLock<FilesOwner<F>>);
 
 impl<F> FilesOwner<F> {
-    /// Forwards a call to the successor.
+    /// Forwards a call to the successor, and returns its answer.
     ///
     /// # Errors
-    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor is gone, or if there is none.
+    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor has ended, or if there is none.
     pub(super) async fn forward<T: DeserializeOwned>(&self, call: &SuccessorCall) -> Result<T, StoreError> {
         match self {
             Self::At(successor) => successor.call(call).await,
@@ -59,25 +59,25 @@ impl<F> FilesOwner<F> {
 }
 
 impl<F> Ownership<F> {
-    /// For files that this process has opened.
+    /// Creates the ownership of files that this process has opened.
     pub(super) fn new(files: F) -> Self {
         Self(RwLock::new(FilesOwner::Here(Arc::new(files))))
     }
 
-    /// The owner, for a call that a successor answers as well.
+    /// Returns the owner, for a call that can also be forwarded to a successor.
     pub(super) async fn owner(&self) -> RwLockReadGuard<'_, FilesOwner<F>> {
         self.0.read().await
     }
 
-    /// The files, for a call that only their owner answers.
+    /// Returns the files, for a call that only their owner can answer.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if they are not this process's.
+    /// [`StoreError::Unavailable`] if this process does not own the files.
     pub(super) async fn here(&self) -> Result<RwLockReadGuard<'_, Arc<F>>, StoreError> {
         RwLockReadGuard::try_map(self.0.read().await, FilesOwner::files).map_err(|_| not_owner_error())
     }
 
-    /// The files, without waiting; `None` if they are not this process's, or if that is being decided.
+    /// Returns the files without waiting; `None` if this process does not own them, or if the owner is being decided.
     pub(super) fn here_now(&self) -> Option<RwLockReadGuard<'_, Arc<F>>> {
         RwLockReadGuard::try_map(self.0.try_read().ok()?, FilesOwner::files).ok()
     }
@@ -88,15 +88,15 @@ impl<F> Ownership<F> {
     }
 }
 
-/// The error of a call that only the owner of the files answers.
+/// Returns the error of a call that only the owner of the files can answer.
 pub(super) fn not_owner_error() -> StoreError {
     StoreError::Unavailable(
-        "another weir process has taken over this store: run the command again to reach that one".to_owned(),
+        "another weir process has taken over this store: run the command again, and that process answers it".to_owned(),
     )
 }
 
-/// One call, named after its method in the traits of [`crate::store`]. A process that is stopping needs no others: it accepts
-/// nothing new from operators, and an embedded ledger grants no leases.
+/// A call to the successor. Each is named after a method of the traits in [`crate::store`]. A process that is stopping needs no
+/// other calls: it accepts nothing new from operators, and an embedded ledger grants no leases.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::store::embedded) enum SuccessorCall {
@@ -116,34 +116,35 @@ pub(in crate::store::embedded) enum SuccessorCall {
     Buckets(Hour, Hour),
 }
 
-/// The maximum length of a call or an answer, in bytes: hundreds of steps, or all hours of the public record.
+/// Maximum length of a call or an answer, in bytes. That is enough for hundreds of steps, or for all hours of the stability
+/// record.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-/// The maximum number of calls that wait for their turn.
+/// Maximum number of calls that wait to be sent.
 const CALLS_WAITING_MAX: usize = 1024;
-/// The timeout of a call, including the wait for its turn.
+/// The timeout of a call, including the wait until it is sent.
 const CALL_WAIT: Duration = Duration::from_secs(5);
 
-/// A call on its way, with the channel for its answer.
+/// A call to be sent, with the channel for its answer.
 type PendingCall = (Vec<u8>, oneshot::Sender<Vec<u8>>);
 
-/// The connection to the successor process. It ends when the last of its clones is dropped.
+/// The connection to the successor process. It is closed when its last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Successor {
     calls: mpsc::Sender<PendingCall>,
 }
 
 impl Successor {
-    /// Uses a stream on which the successor answers. Must be called on a runtime.
+    /// Creates the connection from a stream on which the successor answers. Must be called on a runtime.
     pub(crate) fn new(stream: UnixStream) -> Self {
         let (calls, waiting) = mpsc::channel(CALLS_WAITING_MAX);
         tokio::spawn(carry(stream, waiting));
         Self { calls }
     }
 
-    /// Makes a call, and waits for the answer.
+    /// Sends a call and waits for its answer.
     ///
     /// # Errors
-    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor is gone.
+    /// The error of the successor's store; [`StoreError::Unavailable`] if the successor has ended.
     async fn call<T: DeserializeOwned>(&self, call: &SuccessorCall) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable("the process that has taken over the store does not answer".to_owned());
         let garbled = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
@@ -158,7 +159,7 @@ impl Successor {
     }
 }
 
-/// Carries calls and answers, one after another. Ends with the stream; later calls fail.
+/// Sends calls and receives their answers, one after another. Ends when the stream is closed; then later calls fail.
 async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<PendingCall>) {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
@@ -170,12 +171,12 @@ async fn carry(stream: UnixStream, mut waiting: mpsc::Receiver<PendingCall>) {
         let Some(answer) = read_line(&mut read).await else {
             return;
         };
-        // The caller may have stopped waiting.
+        // The send fails if the caller has stopped waiting.
         let _ = to.send(answer);
     }
 }
 
-/// One line without its line feed; `None` at the end of the stream.
+/// Reads one line, without its line feed; returns `None` at the end of the stream.
 pub(in crate::store::embedded) async fn read_line<R: AsyncBufReadExt + Unpin>(read: &mut R) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     read.take(LINE_BYTES_MAX).read_until(b'\n', &mut text).await.ok()?;

@@ -1,4 +1,4 @@
-//! The sign-in documents in the embedded store: changed first in its file, then in memory.
+//! The sign-in documents and browser sessions of the embedded store. A change is first written to the file, then made in memory.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ impl StoreInner {
             let going = documents.obsolete(change, now);
             let added = documents.count_added(change);
             if added > 0 && documents.kept.len() + added > most + going.len() {
-                let why = format!("the maximum of {most} sign-in documents is reached");
+                let why = format!("the maximum of {most} sign-in documents is reached: try again later");
                 return Err(StoreError::Busy(why));
             }
             going
@@ -57,7 +57,7 @@ impl StoreInner {
 }
 
 impl StoreFile {
-    /// Makes a change durable.
+    /// Writes a change of documents to the file.
     fn commit_documents(
         &self,
         going: &[KeyDigest],
@@ -97,14 +97,14 @@ impl SignInStore for EmbeddedStore {
     }
 }
 
-/// The documents by name, each with the second in which it ends.
+/// The documents by name, each with the Unix time in seconds at which it expires.
 #[derive(Debug, Default)]
 pub(super) struct DocumentTable {
     pub(super) kept: HashMap<KeyDigest, (i64, String)>,
 }
 
 impl DocumentTable {
-    /// Loads all documents of a file. `Err` describes what cannot be read.
+    /// Loads all documents of a file. The error describes what cannot be read.
     pub(super) fn load(file: &StoreFile) -> Result<Self, String> {
         let read = || -> Result<Self, redb::Error> {
             let table = file.snapshot()?.open_table(DOCUMENTS)?;
@@ -112,7 +112,7 @@ impl DocumentTable {
             for entry in table.iter()? {
                 let (name, document) = entry?;
                 let (until, text) = document.value();
-                // An entry with any other name is not weir's.
+                // weir does not write entries whose name has another length.
                 if let Ok(name) = name.value().try_into() {
                     kept.insert(KeyDigest::from_bytes(name), (until, text.to_owned()));
                 }
@@ -122,13 +122,13 @@ impl DocumentTable {
         read().map_err(|error| error.to_string())
     }
 
-    /// The text of a document that has not ended at `now`.
+    /// Returns the text of a document that has not expired at `now`.
     pub(super) fn text(&self, name: &KeyDigest, now: i64) -> Option<&str> {
         let (until, text) = self.kept.get(name)?;
         (now < *until).then_some(text.as_str())
     }
 
-    /// Whether everything that a change depends on is as it expects.
+    /// Whether all documents on which a change depends are as the change expects.
     pub(super) fn is_as_expected(&self, change: &DocumentChange, now: i64) -> bool {
         let mut expected = change.expected.iter();
         expected.all(|(name, text)| self.text(name, now) == text.as_deref())
@@ -140,7 +140,7 @@ impl DocumentTable {
         put.filter(|(name, ..)| !self.kept.contains_key(name)).count()
     }
 
-    /// The documents that a change removes: those it names, and those that have ended.
+    /// Returns the documents that a change removes: those that it names, and those that have expired.
     pub(super) fn obsolete(&self, change: &DocumentChange, now: i64) -> Vec<KeyDigest> {
         let over = self.kept.iter().filter(|(_, (until, _))| *until <= now);
         let named = change.removed.iter().chain(&change.ended).copied();
@@ -153,14 +153,14 @@ type WebSessionTable<'t> = Table<'t, &'static [u8], (i64, &'static [u8])>;
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredSession {
     who: String,
-    /// Its lifetime without a visit, in milliseconds.
+    /// The session's lifetime without a visit, in milliseconds.
     idle_ms: i64,
-    /// When it ends in any case, in milliseconds since the Unix epoch.
+    /// When the session expires even with visits, in milliseconds since the Unix epoch.
     ends_ms: i64,
 }
 
 impl StoredSession {
-    /// When it ends after a visit at `now`.
+    /// Returns when the session expires after a visit at `now`, in milliseconds since the Unix epoch.
     fn end_after_visit(&self, now: i64) -> i64 {
         now.saturating_add(self.idle_ms).min(self.ends_ms)
     }
@@ -199,7 +199,7 @@ fn put_session(
 }
 
 impl StoreFile {
-    /// Changes sessions; on disk when it returns.
+    /// Changes browser sessions. The change is on disk when this returns.
     fn change_web_sessions<T>(
         &self,
         change: impl FnOnce(&mut WebSessionTable<'_>) -> Result<T, redb::Error>,

@@ -233,7 +233,7 @@ async fn a_file_of_a_later_format_is_left_alone() {
         transaction.commit().unwrap();
     }
     let refused = EmbeddedStore::open(folder.path()).err().unwrap();
-    assert!(refused.to_string().contains("format is 2"), "{refused}");
+    assert!(refused.to_string().contains("has format 2"), "{refused}");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! One shard of the cache, under one lock: existing keys and access tokens, and in a second table digests that belong to
-//! neither. Made-up keys fill only the second table, so they never displace a real key.
+//! One shard of the key cache, under one lock. One table has existing keys and access tokens, and a second one has digests that
+//! belong to neither. Made-up keys fill only the second table, so they never displace a real key.
 //!
-//! A record read at version v is kept only if no later version has been processed. The rule holds for each digest
-//! because it holds for its shard: a change and its version take effect here in one step.
+//! A record read at version v is kept only if no later version has been processed. This rule holds for each digest because it
+//! holds for the digest's shard: a change and its version take effect here in one step.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::{
     store::key_cache::{KeyCache, KeyLookupError},
 };
 
-/// The owner of a digest, as the store knows it.
+/// The owner of a digest, as the store reported it.
 #[derive(Clone, Debug)]
 pub(super) enum DigestOwner {
     /// A key.
@@ -37,32 +37,34 @@ pub(super) struct KeyCacheShard {
     /// The version up to which the feed was processed; `None` before its first read.
     version: Option<u64>,
     epoch: FlushEpoch,
-    /// `None` if the key was changed since, or the store was replaced. Least recently used last.
+    /// Existing keys and tokens, the least recently used last. The value is `None` if the key has changed since it was read, or
+    /// if the store was replaced.
     keys: LruCache<KeyDigest, Option<CachedRead>>,
-    /// Digests that belong to no key, with the time of that answer of the store.
+    /// Digests that belong to no key, each with the time at which the store said so.
     unknown: LruCache<KeyDigest, Instant>,
     sizes: ShardSizes,
 }
 
-/// Counts the flushes. Versions from before a flush are not comparable, because the store may have gone back.
+/// The number of flushes so far. Versions from before and after a flush cannot be compared, because the store may have lost
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlushEpoch(u64);
 
-/// The maximum number of entries of the two tables.
+/// Maximum numbers of entries of the two tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShardSizes {
     pub(super) keys_max: usize,
     pub(super) unknown_max: usize,
 }
 
-/// How long entries of the two tables are used.
+/// The maximum ages at which entries of the two tables are used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryLifetimes {
     pub(super) key: Duration,
     pub(super) unknown: Duration,
 }
 
-/// A key's record, or a token's grant, as it was read.
+/// A key's record or a token's grant, with the time at which it was read.
 struct CachedRead {
     known: DigestOwner,
     at: Instant,
@@ -71,9 +73,9 @@ struct CachedRead {
 /// Why the cache has no answer for a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheMiss {
-    /// It recently belonged to a key, which must be read again.
+    /// The digest recently belonged to a key, which must be read again.
     Outdated,
-    /// Nothing is known of it; any made-up text looks like this.
+    /// The digest is not in the cache, like that of any made-up key.
     Unseen,
 }
 
@@ -82,14 +84,14 @@ impl KeyCacheShard {
         Self {
             version: None,
             epoch: FlushEpoch(0),
-            // They grow with their content, instead of reserving their limit.
+            // The tables grow with their content, instead of reserving their maximum size.
             keys: LruCache::unbounded(),
             unknown: LruCache::unbounded(),
             sizes,
         }
     }
 
-    /// The cached answer for a digest, within the `lifetimes`: its owner, or `None` if it has none.
+    /// Returns the cached answer for a digest, if it is within `lifetimes`: the digest's owner, or `None` if it has none.
     pub(super) fn lookup(
         &mut self,
         digest: &KeyDigest,
@@ -108,7 +110,7 @@ impl KeyCacheShard {
         }
     }
 
-    /// The owner of an outdated digest, if it was read within `lifetime`.
+    /// Returns the owner of an outdated digest, if it was read within `lifetime`.
     pub(super) fn last_read(&self, digest: &KeyDigest, now: Instant, lifetime: Duration) -> Option<DigestOwner> {
         let read = self.keys.peek(digest)?.as_ref()?;
         (now.saturating_duration_since(read.at) <= lifetime).then(|| read.known.clone())
@@ -124,7 +126,8 @@ impl KeyCacheShard {
         self.epoch
     }
 
-    /// Caches what was read at `version`, from the store of `epoch`.
+    /// Caches the owner of a digest that was read at a version of the store. The entry is ignored if the read is older than the
+    /// processed version, or if there was a flush since.
     pub(super) fn insert(
         &mut self,
         digest: KeyDigest,
@@ -133,7 +136,7 @@ impl KeyCacheShard {
         read: (u64, FlushEpoch),
     ) {
         let (version, epoch) = read;
-        // Without a version the feed is not followed yet, and nothing would remove a wrong entry.
+        // Before its first read, the feed is not followed yet, and nothing would remove a wrong entry.
         let late = self.version.is_none_or(|processed| version < processed);
         if late || epoch != self.epoch {
             return;
@@ -162,8 +165,8 @@ impl KeyCacheShard {
         }
     }
 
-    /// Marks the keys of these digests as changed, up to `version`. Unknown digests are those of new keys, and are
-    /// remembered as such while there is room.
+    /// Marks the keys with these digests as changed, up to `version`. Digests that are not in the cache belong to new keys, and
+    /// are added while there is room.
     pub(super) fn mark_changed<'a>(&mut self, digests: impl Iterator<Item = &'a KeyDigest>, version: u64) {
         for digest in digests {
             self.unknown.pop(digest);
@@ -174,7 +177,7 @@ impl KeyCacheShard {
         self.version = Some(version);
     }
 
-    /// Drops all records, because anything may have changed. Which digests belong to keys stays known.
+    /// Marks all records as outdated, because anything may have changed. It stays known which digests belong to keys.
     pub(super) fn flush(&mut self, version: u64) {
         for (_, read) in &mut self.keys {
             *read = None;
@@ -184,14 +187,14 @@ impl KeyCacheShard {
         self.version = Some(version);
     }
 
-    /// The number of entries in the two tables.
+    /// The numbers of entries in the two tables.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> (usize, usize) {
         (self.keys.len(), self.unknown.len())
     }
 }
 
-/// Adds an entry in front, and drops the least recently used one if there are too many.
+/// Adds an entry in front, and drops the least recently used entry if there are too many.
 fn put<V>(table: &mut LruCache<KeyDigest, V>, digest: KeyDigest, value: V, max: usize) {
     table.put(digest, value);
     if table.len() > max {
@@ -199,18 +202,19 @@ fn put<V>(table: &mut LruCache<KeyDigest, V>, digest: KeyDigest, value: V, max: 
     }
 }
 
-/// The caller that a presented digest belongs to.
+/// The caller to which a presented digest belongs.
 #[derive(Clone, Debug)]
 pub(crate) enum PresentedCaller {
-    /// The key of this digest, presented itself or through an access token.
+    /// The key with this digest, which was presented directly or through an access token.
     Key(KeyDigest, Arc<KeyRecord>),
     /// The presented access token has expired.
     TokenExpired,
 }
 
 impl KeyCache {
-    /// Like [`KeyCache::find`], for a digest that may also be that of an access token: then returns the key that the token
-    /// stands for at `now_unix`. `None` if the digest is unknown, or the key has another text by now.
+    /// Like [`KeyCache::find`], for a digest that may also be that of an access token. For a token, returns the key for which it
+    /// was issued, as of `now_unix` in seconds. Returns `None` if the digest is unknown, or if that key has another secret by
+    /// now.
     pub(crate) async fn lookup(
         &self,
         digest: &KeyDigest,
@@ -230,24 +234,25 @@ impl KeyCache {
     }
 }
 
-/// Counts of events since the start.
+/// Numbers of events since the start of the process.
 #[derive(Debug, Default)]
 pub(super) struct KeyCacheCounters {
     pub(super) hits: AtomicU64,
     pub(super) negative_hits: AtomicU64,
-    /// Lookups in the store.
+    /// The number of lookups in the store.
     pub(super) misses: AtomicU64,
     pub(super) offline_hits: AtomicU64,
     pub(super) flushes: AtomicU64,
-    /// Lookups in the store that found nothing.
+    /// The number of lookups in the store that found nothing.
     pub(super) unknown: AtomicU64,
-    /// Lookups that were refused because too many found nothing: from one address, and in all.
+    /// The number of lookups that were refused because too many found nothing, from one address (`limited_address`) and from all
+    /// together (`limited_all`).
     pub(super) limited_address: AtomicU64,
     pub(super) limited_all: AtomicU64,
 }
 
 impl KeyCacheCounters {
-    /// The name and the count of each event.
+    /// The name and the number of each event.
     pub(super) fn events(&self) -> [(&'static str, u64); 8] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
@@ -267,26 +272,26 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Limits on the cost of made-up keys.
+/// The limits that bound the cost of made-up keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownKeySettings {
-    /// The maximum number of digests remembered as unknown.
+    /// Maximum number of digests that are stored as unknown.
     pub entries_max: usize,
-    /// The failing lookups that one client may cause.
+    /// The rate of failing lookups that is allowed to one client.
     pub per_address: RateAllowance,
-    /// The failing lookups that all clients together may cause; `clients_max` is not used.
+    /// The rate of failing lookups that is allowed to all clients together; `clients_max` is not used.
     pub in_all: RateAllowance,
 }
 
-/// Limits lookups of unknown keys, per client address and for the whole node. Only failed lookups count, so many real keys
-/// may come from one address. Beyond the limit an unknown digest is not looked up until time has passed.
+/// Limits the lookups of unknown keys, per client address and for the whole node. Only failing lookups are counted, so that many
+/// real keys can be used from one address. Beyond the limit, unknown digests are not looked up until enough time has passed.
 #[derive(Debug)]
 pub(super) struct UnknownKeyLimits {
     per_address: Limiter<ClientAddress>,
     in_all: Limiter<()>,
 }
 
-/// The limit that is reached, and the time until it allows a lookup.
+/// The limit that is reached, with the time until it allows a lookup again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReachedLimit {
     Address(Duration),
@@ -294,7 +299,7 @@ pub(super) enum ReachedLimit {
 }
 
 impl UnknownKeyLimits {
-    /// Limits without any lookup yet. `start` is a time before the first use.
+    /// Creates limits without any lookup so far. `start` is a time before the first use.
     pub(super) fn new(settings: &UnknownKeySettings, start: Instant) -> Self {
         let in_all = RateAllowance {
             clients_max: 1,
@@ -306,7 +311,7 @@ impl UnknownKeyLimits {
         }
     }
 
-    /// Checks that the store may be asked for an unknown digest.
+    /// Checks that the store may be called for an unknown digest.
     pub(super) fn check(&self, asker: ClientAddress, now: Instant) -> Result<(), ReachedLimit> {
         self.per_address.check(asker, now).map_err(ReachedLimit::Address)?;
         self.in_all.check((), now).map_err(ReachedLimit::All)

@@ -1,4 +1,4 @@
-//! The contract of every ledger: one suite, which the tests of each engine run by `ledger_suite!`, and a random program.
+//! The tests that every ledger must pass, and a random program. Each engine runs them with the macro `ledger_suite!`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -58,10 +58,10 @@ pub(crate) use crate::store::ledger::contract::sums::{
     what_was_used_is_summed_by_day_model_key_and_tag,
 };
 
-/// Saturday 2026-11-21, 12:00 UTC.
+/// The time at which tests start: Saturday 2026-11-21, 12:00 UTC, in milliseconds since the Unix epoch.
 pub(crate) const START_MS: i64 = 1_795_262_400_000;
 
-/// A clock that stands still until it is moved.
+/// A test clock that changes only when a test moves it.
 #[derive(Clone, Debug)]
 pub(crate) struct TestClock(Arc<AtomicI64>);
 
@@ -78,36 +78,36 @@ impl TestClock {
         self.0.fetch_add(by_ms, Ordering::SeqCst);
     }
 
-    /// The clock for an engine that accepts one.
+    /// Returns the clock as a function, for an engine that accepts one.
     pub(crate) fn source(&self) -> Arc<dyn Fn() -> i64 + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now_ms())
     }
 }
 
-/// Makes an engine lose acknowledged writes, as a failover does.
+/// Makes an engine lose acknowledged writes, like a failover.
 #[async_trait]
 pub(crate) trait Failover: Send + Sync {
-    /// Takes a snapshot of all its state, which replaces the one before.
+    /// Takes a snapshot of the engine's complete state, which replaces the previous one.
     async fn remember(&self);
 
-    /// Returns to the last snapshot; `false` if there is none.
+    /// Returns the engine to the last snapshot. Returns `false` if there is none.
     async fn roll_back(&self) -> bool;
 }
 
-/// A fresh, empty, connected ledger that uses `clock`, and everything that has to live as long as it.
+/// A new, empty, connected ledger that uses `clock`, and everything that must exist as long as the ledger.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn LedgerStore>,
-    /// `None` for an engine that keeps no rows.
+    /// The ledger's lists of rows; `None` for an engine that keeps no rows.
     pub(crate) lists: Option<Arc<dyn LogLists>>,
     pub(crate) clock: TestClock,
-    /// `None` for an engine that loses nothing while it runs.
+    /// Simulates failovers; `None` for an engine that loses nothing while it runs.
     pub(crate) failover: Option<Box<dyn Failover>>,
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
 impl Fixture {
-    /// The reply to a request for admission, `at_once` if the engine can.
+    /// Returns the reply to a request for admission. If `at_once` is true, `admit_now` is tried first.
     async fn admission(&self, ask: &AdmitCall, at_once: bool) -> Result<AdmitReply, StoreError> {
         if at_once && let Some(answer) = self.store.admit_now(ask) {
             return Ok(answer);
@@ -115,7 +115,7 @@ impl Fixture {
         self.store.admit(ask).await
     }
 
-    /// All rows of an account and day, if the engine keeps rows.
+    /// Returns all rows of an account and day; `None` if the engine keeps no rows.
     async fn rows(&self, account: &str, day: i64) -> Option<Vec<Row>> {
         let lists = self.lists.as_ref()?;
         let mut rows = Vec::new();
@@ -129,8 +129,9 @@ impl Fixture {
     }
 }
 
-/// The suite for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip with a message.
-/// `in_turn $join`: all of it within one test, each behaviour with the fixture that the async closure returns for its name.
+/// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
+/// message. `in_turn $join` runs all behaviours within one test, each with the fixture that the async closure returns for its
+/// name.
 macro_rules! ledger_suite {
     ($open:path) => {
         $crate::store::ledger::contract::ledger_suite! { @all tests $open }
@@ -188,7 +189,7 @@ macro_rules! ledger_suite {
 }
 pub(crate) use ledger_suite;
 
-/// The suite for an engine that keeps rows, in addition to the other one and in the same forms.
+/// Declares the additional tests for an engine that keeps rows. The macro has the same forms as `ledger_suite!`.
 macro_rules! lists_suite {
     ($open:path) => {
         $crate::store::ledger::contract::lists_suite! { @all tests $open }
@@ -214,7 +215,7 @@ pub(crate) fn key_id(number: u8) -> KeyId {
     KeyId::parse(&format!("key_{number:016}")).unwrap()
 }
 
-/// An active key of `acme` without limits.
+/// Returns an active key of `acme` without limits.
 pub(crate) fn record(number: u8) -> KeyRecord {
     KeyRecord {
         id: key_id(number),
@@ -232,7 +233,7 @@ pub(crate) fn record(number: u8) -> KeyRecord {
     }
 }
 
-/// Changes an account's record as `decide` decides.
+/// Changes an account's record with the function `decide`.
 pub(crate) async fn change_record(
     store: &dyn LedgerStore,
     account: &str,
@@ -243,7 +244,7 @@ pub(crate) async fn change_record(
     assert_eq!(store.set_terms(account, &from, &decide(&from)).await, Ok(true));
 }
 
-/// Gives an account these limits.
+/// Sets the limits of an account.
 pub(crate) async fn limit(store: &dyn LedgerStore, account: &str, terms: AccountTerms) {
     change_record(store, account, |record| record.with_terms(terms, record.suspended)).await;
 }
@@ -253,7 +254,7 @@ pub(crate) async fn suspend(store: &dyn LedgerStore, account: &str, suspended: b
     change_record(store, account, |record| record.with_terms(record.terms, suspended)).await;
 }
 
-/// A row whose every text could be mistaken for something else by a careless engine.
+/// Returns a row in which every text could be confused with something else by a careless engine.
 pub(crate) fn row(account: &str, key: u8, request: &str, time_ms: i64, cost: NanoUsd) -> Row {
     Row {
         time_ms,

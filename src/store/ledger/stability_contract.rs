@@ -1,4 +1,4 @@
-//! The contract of every store of hourly buckets: one suite, which the tests of each engine run by `stability_suite!`.
+//! The tests that every store of hourly stability counters must pass. Each engine runs them with the macro `stability_suite!`.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use crate::domain::faults::stability::{Hour, ModelCounters, NodeHourCounters, St
 use crate::edges::clock;
 use crate::store::ledger::contract::node;
 
-/// The number of random programs.
+/// The number of random programs that are run.
 const PROGRAMS: i64 = 24;
 
-/// A fresh, empty, connected store, and everything that has to live as long as it.
+/// A new, empty, connected store, and everything that must exist as long as the store.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn StabilityStore>,
     pub(crate) kept: Box<dyn Any + Send>,
 }
 
-/// The suite for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip with a message.
-/// `in_turn $join`: all of it within one test, each behaviour with the store that the async closure returns for its name.
+/// Declares the tests for one engine. `$open` is an async function that returns a [`Fixture`], or `None` to skip the tests with a
+/// message. `in_turn $join` runs all behaviours within one test, each with the store that the async closure returns for its name.
 macro_rules! stability_suite {
     ($open:path) => {
         $crate::store::ledger::stability_contract::stability_suite! { @all tests $open }
@@ -61,12 +61,12 @@ macro_rules! stability_suite {
 }
 pub(crate) use stability_suite;
 
-/// The current hour, as a hash of it would expire: tests may run in any year.
+/// Returns the current hour. Tests use it because a hash of an old hour would expire at once.
 pub(crate) fn this_hour() -> Hour {
     Hour::from_unix_ms(clock::unix_millis())
 }
 
-/// Counters that differ in every field.
+/// Returns counters that differ in every field.
 pub(crate) fn counters(requests: u64) -> StabilityCounters {
     StabilityCounters {
         requests,
@@ -227,7 +227,7 @@ pub(crate) async fn watermarks_and_counters_are_exact_to_the_last(store: Arc<dyn
             .unwrap();
         assert_eq!(of_hour(&*store, now).await, told.bucket, "{requests} requests");
     }
-    // Sums stay at the greatest number.
+    // Sums are limited to the greatest number.
     let two = share(now, &[("a", u64::MAX), ("b", u64::MAX)]);
     assert_eq!(two.watermark(), u64::MAX);
     store.put_shares(&node(2), &[two]).await.unwrap();
@@ -238,7 +238,7 @@ pub(crate) async fn watermarks_and_counters_are_exact_to_the_last(store: Arc<dyn
 pub(crate) async fn many_shares_are_told_and_many_hours_read_at_once(store: Arc<dyn StabilityStore>) {
     let now = this_hour();
     let first = now.plus(1 - i64::try_from(SHARES_MAX).unwrap());
-    // So many models in one share that a careless script would run out of stack.
+    // One share has so many models that a careless script would run out of stack.
     let names: Vec<String> = (0..5_000).map(|number| format!("model-{number}")).collect();
     let models: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
     let mut shares = vec![share(first, &models)];
@@ -249,7 +249,7 @@ pub(crate) async fn many_shares_are_told_and_many_hours_read_at_once(store: Arc<
     for share in &shares {
         assert_eq!(read[&share.hour], share.bucket);
     }
-    // Of more hours than the maximum, the last ones.
+    // If there are more hours than the maximum, the last ones are returned.
     assert_eq!(i64::try_from(SHARES_MAX).unwrap(), HOURS_MAX);
     let read = store.buckets(Hour::from_number(i64::MIN), now.plus(1)).await.unwrap();
     assert_eq!(read.keys().next(), Some(&first.plus(1)));
@@ -257,7 +257,7 @@ pub(crate) async fn many_shares_are_told_and_many_hours_read_at_once(store: Arc<
     assert_eq!(read, BTreeMap::new());
 }
 
-/// A share to be stored: the node, how many hours ago, and how far its counting had come.
+/// A share to be stored: the node, how many hours ago the hour is, and how many requests the node has counted.
 type Telling = (u8, i64, u64);
 
 pub(crate) async fn any_order_of_telling_leaves_the_sum_of_the_greatest(store: Arc<dyn StabilityStore>) {
@@ -271,7 +271,7 @@ pub(crate) async fn any_order_of_telling_leaves_the_sum_of_the_greatest(store: A
 }
 
 async fn program(store: &dyn StabilityStore, latest: Hour, tellings: &[Telling]) {
-    // The counts of a node that has come so far: `a` first, then `b` as well.
+    // The counters of a node that has counted this many requests: first those of `a`, then those of `b` as well.
     let counted = |hour, to: u64| match to {
         0 => share(hour, &[]),
         1..=3 => share(hour, &[("a", to)]),

@@ -1,5 +1,5 @@
-//! The Redis store's keys and hours in a backup. While it is being filled, a store has no generation, so that no node takes a
-//! part of it for all.
+//! Backup and restore of the Redis store's keys and stability hours. During a restore the store has no generation, so that no
+//! node treats an incomplete store as complete.
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -13,14 +13,14 @@ use crate::{
     },
 };
 
-/// The maximum number of keys that one script restores, so that it does not block the server.
+/// Maximum number of keys that one script restores, so that it does not block the server for long.
 const LOAD_KEYS_MAX: usize = 200;
 
 impl RedisStore {
-    /// The generation; `None` until the store is set up.
+    /// Reads the generation; returns `None` if the store is not set up yet.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// Redis does not answer.
     pub async fn known_generation(&self) -> Result<Option<String>, StoreError> {
         let mut call = self.prepare(&self.scripts.view);
         call.arg("");
@@ -28,10 +28,11 @@ impl RedisStore {
         Ok(Some(reply.generation).filter(|generation| !generation.is_empty()))
     }
 
-    /// Ends the restore of a backup, so that nodes accept the store: under the generation that they knew, or a new one.
+    /// Ends the restore of a backup, so that nodes accept the store. `generation` is the one that nodes knew; `None` for a new
+    /// one.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// Redis does not answer.
     pub async fn finish_restore(&self, generation: Option<&str>) -> Result<InitOutcome, StoreError> {
         match generation {
             Some(word) => self.set_generation(word, AdoptPolicy::Data).await,
@@ -48,7 +49,7 @@ impl Archive for RedisStore {
             let page = match self.list(after.as_ref(), LIST_KEYS_MAX).await {
                 Err(StoreError::NotFound) => {
                     return Err(StoreError::Unavailable(
-                        "a key was deleted during the backup, start it again".to_owned(),
+                        "a key was deleted during the backup: start the backup again".to_owned(),
                     ));
                 }
                 page => page?,
@@ -134,5 +135,7 @@ impl Archive for RedisStore {
 }
 
 pub(super) fn set_up_meanwhile() -> StoreError {
-    StoreError::Unavailable("the store has been set up in the meantime".to_owned())
+    StoreError::Unavailable(
+        "the store was set up by another command during the restore: empty it and restore again".to_owned(),
+    )
 }

@@ -1,4 +1,5 @@
--- ARGV: generation, version. -> version, then either 'behind', or 'changes' and the feed after that version.
+-- Reads the feed of changes. ARGV: generation, version. Reply: the current version, then either 'behind', if the feed does not
+-- reach back to that version, or 'changes' and the entries of the feed after that version.
 local now = version()
 local behind = tonumber(now) - tonumber(ARGV[2])
 if behind < 0 or behind > redis.call('LLEN', FEED) then

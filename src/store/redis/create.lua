@@ -1,5 +1,6 @@
--- KEYS after those of the prelude: deleted keys, former texts.
--- ARGV: generation, feed limit, digest, id, record, created_at, revision.
+-- Adds a key.
+-- KEYS after those of the prelude: the deleted keys, the digests of former secrets.
+-- ARGV: generation, maximum length of the feed, digest, id, record, created_at, revision.
 if ARGV[7] == '0' and redis.call('HEXISTS', KEYS[9], ARGV[4]) == 1 then
   return {'deleted', generation}
 end

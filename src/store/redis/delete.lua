@@ -1,6 +1,6 @@
 -- Deletes a key.
--- KEYS after those of the prelude: deleted keys, former texts.
--- ARGV: generation, feed limit, id, the record that must exist, '' for none.
+-- KEYS after those of the prelude: the deleted keys, the digests of former secrets.
+-- ARGV: generation, maximum length of the feed, id, the record that must exist ('' if none must exist).
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record and redis.call('HEXISTS', KEYS[9], ARGV[3]) == 1 then
   return {'ok', generation}

@@ -1,4 +1,4 @@
-//! Creates clients for servers, with login, protocol and TLS.
+//! Creates clients for Redis servers, with login, protocol and TLS.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::io::tcp::TcpSettings;
@@ -13,28 +13,28 @@ use crate::domain::keys::secret::Secret;
 use crate::store::StoreOpenError;
 use crate::store::redis::settings::RedisAddress;
 
-/// The maximum number of concurrent calls to one server, including queued ones. Further calls are refused at once.
+/// Maximum number of concurrent calls to one server, including waiting ones. Further calls are refused at once.
 pub(super) const CALLS_MAX: usize = 4096;
 
-/// The login, TLS, scripts and required rights for servers. RESP3 everywhere: it reports a closed connection before the next
-/// call is sent on it.
+/// The login, TLS settings, scripts and required rights for all servers. The protocol is always RESP3, which reports a closed
+/// connection before the next call is sent on it.
 pub(super) struct RedisDialer {
     data: RedisConnectionInfo,
     sentinel: RedisConnectionInfo,
     tls: Option<TlsCertificates>,
-    /// Loads the scripts into a server, so that each call of one is a single round trip, even the first.
+    /// The commands that load the scripts into a server, so that each call of a script needs only one round trip, even the first.
     pub(super) scripts: Pipeline,
     pub(super) rights: RequiredRights,
 }
 
 impl RedisDialer {
-    /// Reads the CA file and checks the TLS settings.
+    /// Creates the dialer: reads the CA file and checks the TLS settings.
     pub(super) fn new(settings: &RedisSettings, scripts: Pipeline) -> Result<Self, StoreOpenError> {
         let fault = |text: String| StoreOpenError::Settings(format!("store.redis: {text}"));
         let root_cert = match &settings.ca_file {
             Some(path) if settings.tls => Some(
                 std::fs::read(path)
-                    .map_err(|error| fault(format!("ca_file {} cannot be read: {error}", path.display())))?,
+                    .map_err(|error| fault(format!("cannot read ca_file {}: {error}", path.display())))?,
             ),
             _ => None,
         };
@@ -54,17 +54,17 @@ impl RedisDialer {
         };
         for address in settings.addresses()? {
             let tried = dialer.data_client(&address);
-            tried.map_err(|error| fault(format!("the TLS settings do not work: {error}")))?;
+            tried.map_err(|error| fault(format!("cannot use the TLS settings: {error}")))?;
         }
         Ok(dialer)
     }
 
-    /// A client for a server that holds data. It does not connect yet.
+    /// Returns a client for a server that holds data. It does not connect yet.
     pub(super) fn data_client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.client(address, &self.data)
     }
 
-    /// A client that asks such a server about rights: it selects no database, which may need a right.
+    /// Returns a client that checks rights at such a server. It selects no database, because that may need a right.
     fn rights_client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.client(address, &self.data.clone().set_db(0))
     }
@@ -73,7 +73,7 @@ impl RedisDialer {
         self.client(address, &self.sentinel)
     }
 
-    /// The rights that the user lacks at a server that holds data; `None` if the server cannot be asked.
+    /// Returns the rights that the user lacks at a server that holds data; `None` if the server does not answer the check.
     pub(super) async fn missing_rights(&self, address: &RedisAddress) -> Option<MissingUserRights> {
         let client = self.rights_client(address).ok()?;
         let connection = connect(&client, |_| {}).await.ok()?;
@@ -97,7 +97,7 @@ impl RedisDialer {
         } else {
             ConnectionAddr::Tcp(host, port)
         };
-        // Other calls may be on their way when one is sent: it must not wait until those have arrived.
+        // Nagle's algorithm is off: a call must not wait until previous calls have been acknowledged.
         let at_once = TcpSettings::default().set_nodelay(true);
         let info = place
             .into_connection_info()?
@@ -110,7 +110,7 @@ impl RedisDialer {
     }
 }
 
-/// A connection without timeouts, which reports the server's pushes, and its own closing, to `on_push`.
+/// Opens a connection without timeouts. It calls `on_push` with the kind of each push of the server, and when it is closed.
 pub(super) async fn connect(
     client: &Client,
     on_push: impl Fn(PushKind) + Send + Sync + 'static,
@@ -128,7 +128,7 @@ pub(super) async fn connect(
 }
 
 fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
-    // Without the crate's name and version, which older servers refuse and which would need a right.
+    // The crate's name and version are not sent: older servers refuse the command, and it would need a right.
     let mut login = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name();

@@ -1,2 +1,2 @@
--- KEYS after those of the prelude: a document. -> its text, or ''
+-- Reads a sign-in document. KEYS after those of the prelude: the document. Reply: its text, or '' if it does not exist.
 return {'ok', generation, redis.call('GET', KEYS[9]) or ''}

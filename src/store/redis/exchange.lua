@@ -1,6 +1,7 @@
--- KEYS after those of the prelude: documents. ARGV: generation, feed limit, the numbers of documents that are expected, put
--- and removed, and of digests that have ended; for each expected document '' or '=' and its text; for each document to put
--- its seconds and text; the digests. Those that have ended are among the removed.
+-- Changes sign-in documents, if those that the change depends on are as expected. KEYS after those of the prelude: the documents,
+-- in the order of ARGV. ARGV: generation, maximum length of the feed, the numbers of documents that are expected, put and
+-- removed, and the number of digests that end; for each expected document '' if it must not exist, or '=' and its text; for each
+-- document to put its lifetime in seconds and its text; the digests that end, whose documents are among the removed ones.
 local expected, put, removed, ended = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local at = 7
 for i = 1, expected do

@@ -1,2 +1,2 @@
--- ARGV: generation. Runs only the checks of the prelude.
+-- Runs only the checks of the prelude. ARGV: generation.
 return {'ok', generation}

@@ -1,5 +1,5 @@
--- Remembers that a key was deleted that does not exist here.
--- KEYS after those of the prelude: deleted keys. ARGV: generation, id.
+-- Records the id of a key as deleted, if there is no such key here.
+-- KEYS after those of the prelude: the deleted keys. ARGV: generation, id.
 if redis.call('HEXISTS', RECORDS, ARGV[2]) == 1 then
   return {'conflict', generation}
 end

@@ -1,6 +1,6 @@
 -- Restores a key that the store has lost, unless it was deleted.
--- KEYS after those of the prelude: deleted keys, former texts.
--- ARGV: generation, feed limit, digest, id, record, created_at, revision.
+-- KEYS after those of the prelude: the deleted keys, the digests of former secrets.
+-- ARGV: generation, maximum length of the feed, digest, id, record, created_at, revision.
 if redis.call('HEXISTS', KEYS[9], ARGV[4]) == 1 then
   return {'ok', generation}
 end

@@ -1,5 +1,6 @@
--- Gives a store its generation, by which nodes accept it. Used without the prelude, which refuses without a generation.
--- KEYS: those of the prelude. ARGV: generation, 'adopt' or ''.
+-- Gives a store its generation, without which nodes do not accept it. Used without the prelude, which refuses if there is no
+-- generation. KEYS: those of the prelude. ARGV: the new generation, then 'adopt' to accept existing keys, or ''. Reply: 'there'
+-- if the store had a generation, 'data' if it has keys, or 'made'.
 local there = redis.call('GET', KEYS[1])
 if there then
   return {'ok', there, 'there'}

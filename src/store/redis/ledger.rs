@@ -1,27 +1,27 @@
-//! The ledger that all nodes share: accounts, quotas, holds and daily sums in Redis, every operation one script; and the rows
-//! of the consumption log, if it is kept there.
+//! The ledger that all nodes share: accounts, quotas, holds and daily sums in Redis, with every operation as one script. Also the
+//! rows of the consumption log, if the log is kept in Redis.
 //!
-//! All keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about it is one atomic step in a
-//! cluster too. Scripts get the name of the first key and derive the others from it, so while a cluster moves the slot they
-//! run only where all keys that they touch are:
-//! - `:state` the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see below),
-//!   `wm:<node>` the watermark of each node, `sum:<node>` its last row in the sums, `k:<key>` the last seen terms of each key,
-//!   `b:...` the used part of each rate limit, `recall`, `near`, `near:<key>`, `near_pace` and `near_pace:<key>` when leases
-//!   have to be returned (`recalls.lua`); `restored` instead of `balance` while a backup is being restored: the account does
-//!   not exist yet,
-//! - `:nodes` the nodes that have holds, `:held:<node>` their holds and the end of their lease,
-//! - `:spent:<period>` key to nano-USD, removed some days after the period,
-//! - `:operations` the operations on the balance that are remembered,
-//! - `:notices` the waiting notices (`notices.lua`),
-//! - `:sums:<day>` the sums of the rows of a day (`daily_sums.lua`),
-//! - `:log:<day>` the rows of a day as JSON, in the order in which they were applied, if the log is kept in Redis.
+//! All Redis keys of an account have one hash tag, `{<namespace>:a:<account>}`, so that a script about the account is one atomic
+//! step in a cluster too. Scripts get the name of the first key and derive the other names from it. So while a cluster moves the
+//! hash slot, they run only where all keys that they use are:
+//! - `:state` is the account: `balance`, `spent`, `created`, its record (`revision`, `suspended` and its terms), `gen` (see
+//!   below), `wm:<node>` the watermark of each node, `sum:<node>` the node's last row in the sums, `k:<key>` the last seen terms
+//!   of each key, `b:...` the used part of each rate limit. `recall`, `near`, `near:<key>`, `near_pace` and `near_pace:<key>` say
+//!   when leases have to be returned (`recalls.lua`). While a backup is being restored, there is `restored` instead of `balance`,
+//!   and the account does not exist yet,
+//! - `:nodes` contains the nodes that have holds, `:held:<node>` their holds and when these expire,
+//! - `:spent:<period>` maps a key to nano-USD; it is removed some days after the period,
+//! - `:operations` contains the stored operations on the balance,
+//! - `:notices` contains the waiting notices (`notices.lua`),
+//! - `:sums:<day>` contains the sums of the rows of a day (`daily_sums.lua`),
+//! - `:log:<day>` contains the rows of a day as JSON, in the order in which they were applied, if the log is kept in Redis.
 //!
-//! `{<namespace>:accounts}:index` has the names of all accounts, in order. It is written after the account, and repaired
+//! `{<namespace>:accounts}:index` contains the names of all accounts, in order. It is written after the account, and repaired
 //! whenever a process first changes an account in an epoch.
 //!
-//! A Redis that was emptied must not report that an account does not exist, or that nothing was spent. The key store's
-//! generation tells them apart: an account remembers the generation it belongs to, and before an account counts as missing
-//! the generation is checked.
+//! A Redis that was emptied must not report that an account does not exist, or that nothing was spent. The key store's generation
+//! shows the difference: an account stores the generation to which it belongs, and before an account is reported as missing, the
+//! generation is checked.
 
 mod answer;
 mod archive;
@@ -71,9 +71,10 @@ use crate::{
     },
 };
 
-/// The maximum number of settlements of leases per call if no rows are kept: they cost Redis little more than their groups.
+/// Maximum number of settlements of requests from leases per call if no rows are kept: these cost Redis little more than their
+/// groups.
 const BATCH_STEPS_MAX: usize = 2048;
-/// The maximum number of accounts that are queried at once.
+/// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 32;
 
 /// The ledger on a Redis store's connections, which [`crate::store::KeyStore::run`] maintains.
@@ -82,19 +83,19 @@ pub struct RedisLedger {
     entered: KnownAccounts,
     /// Whether it was logged that the accounts are not those of this installation.
     alarmed: AtomicBool,
-    /// Whether settlements append their rows, and the rows of a backup are restored.
+    /// Whether settlements append their rows to the log in Redis, and the rows of a backup are restored.
     keeps_rows: bool,
     #[cfg(test)]
     clock: Option<TestTime>,
 }
 
-/// Tells the time in a test, in milliseconds since the Unix epoch.
+/// Returns the time in a test, in milliseconds since the Unix epoch.
 #[cfg(test)]
 pub(super) type TestTime = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 impl RedisLedger {
-    /// The ledger in the same Redis as the keys. With `keeps_rows`, the log is kept there. Otherwise Redis gets no row;
-    /// existing lists can be read all the same ([`crate::store::ledger::LogLists`]).
+    /// Creates the ledger in the same Redis as the keys. If `keeps_rows` is true, the log is kept there. Otherwise no rows are
+    /// written; existing lists can still be read ([`crate::store::ledger::LogLists`]).
     pub fn new(store: Arc<RedisStore>, keeps_rows: bool) -> Self {
         Self {
             store,
@@ -106,7 +107,7 @@ impl RedisLedger {
         }
     }
 
-    /// A ledger with rows whose time is in the test's hands.
+    /// Creates a ledger that keeps rows and whose time a test sets.
     #[cfg(test)]
     pub(super) fn with_clock(store: Arc<RedisStore>, clock: TestTime) -> Self {
         Self {
@@ -115,7 +116,7 @@ impl RedisLedger {
         }
     }
 
-    /// A call of a script about an account, with the arguments that every such script takes.
+    /// Prepares a call of a script about an account, with the arguments that every such script takes.
     fn prepare<'a>(&self, script: &'a RedisScript, account: &str) -> ScriptCall<'a> {
         let mut call = script.call();
         call.key(format!("{{{}:a:{account}}}:state", self.store.namespace))
@@ -145,14 +146,14 @@ impl RedisLedger {
             .map(LedgerReply::new)
     }
 
-    /// The status of an answer, and the rest of it. An account counts as missing only if the Redis is the one that this node
-    /// knows.
+    /// Makes a call; returns the status of the answer, and the rest of it. The status "missing" for an account is accepted only
+    /// if this is the Redis that the node knows.
     async fn call(&self, call: &ScriptCall<'_>, effort: CallPolicy) -> Result<(String, LedgerReply), StoreError> {
         let mut answer = self.send(call, effort).await?;
         let status = answer.text()?;
         let known = match status.as_str() {
             "lost" => Err(StoreError::Unavailable(
-                "redis holds an account of another installation; restore the data of this one".to_owned(),
+                "redis contains an account of another installation; restore this installation's data".to_owned(),
             )),
             "missing" => self.store.check_generation().await,
             _ => Ok(()),
@@ -161,7 +162,7 @@ impl RedisLedger {
             Ok(()) => self.alarmed.store(false, Ordering::Relaxed),
             Err(error) => {
                 if !self.alarmed.swap(true, Ordering::Relaxed) {
-                    tracing::error!(%error, "redis does not have the accounts of this installation, nothing is admitted");
+                    tracing::error!(%error, "redis does not have the accounts of this installation, so no request is admitted; restore a backup");
                 }
                 return Err(error);
             }
@@ -169,7 +170,8 @@ impl RedisLedger {
         Ok((status, answer))
     }
 
-    /// Queries an account and reads the answer; the default value for an account that does not exist.
+    /// Makes a call that reads an account, and evaluates the answer with `read`. Returns the default value for an account that
+    /// does not exist.
     async fn read<T: Default>(
         &self,
         call: &ScriptCall<'_>,
@@ -193,7 +195,7 @@ impl RedisLedger {
         let mut call = self.prepare(&self.scripts().apply, account);
         call.arg(node.as_str()).arg(u8::from(may_create)).arg(upto);
         batch::add_arguments(&mut call, pieces, self.keeps_rows)?;
-        // Steps that are sent twice have one effect.
+        // Steps that are sent twice have only one effect.
         self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await
     }
 
@@ -201,7 +203,7 @@ impl RedisLedger {
         &self.store.ledger_scripts
     }
 
-    /// Calls a script about a node and an account; nothing is read from the answer.
+    /// Calls a script about a node and an account. Of the answer, only errors are used.
     async fn call_for_node(&self, script: &RedisScript, node: &NodeId, account: &str) -> Result<(), StoreError> {
         let mut call = self.prepare(script, account);
         call.arg(node.as_str());
@@ -214,7 +216,7 @@ impl LedgerStore for RedisLedger {
     async fn admit(&self, ask: &AdmitCall) -> Result<AdmitReply, StoreError> {
         let mut call = self.prepare(&self.scripts().admit, &ask.key.account);
         arguments::admit(&mut call, ask);
-        // A request that is admitted twice has one hold.
+        // If a request is admitted twice, it has only one hold.
         let (status, answer) = self.call(&call, CallPolicy::Read(self.store.budget)).await?;
         match status.as_str() {
             "granted" => answer.grant().map(AdmitReply::Granted),
@@ -235,7 +237,7 @@ impl LedgerStore for RedisLedger {
     async fn lease(&self, ask: &LeaseCall) -> Result<LeaseReply, StoreError> {
         let mut call = self.prepare(&self.scripts().lease, &ask.account);
         arguments::lease(&mut call, ask);
-        // A lease call that is made twice has one effect.
+        // A lease call that is sent twice has only one effect.
         let (status, answer) = self.call(&call, CallPolicy::Read(self.store.budget)).await?;
         match (status.as_str(), ask.change) {
             ("held", _) => answer.lease_grant().map(LeaseReply::Held),
@@ -258,7 +260,7 @@ impl LedgerStore for RedisLedger {
         let (mut status, mut answer) = self.apply_items(at, &pieces, upto, false).await?;
         let is_new = status == "missing";
         if is_new {
-            // The account may be created: the Redis is the one that this node knows.
+            // The account may be created, because this is the Redis that the node knows.
             (status, answer) = self.apply_items(at, &pieces, upto, true).await?;
         }
         if status == "each" {
@@ -302,7 +304,7 @@ impl LedgerStore for RedisLedger {
             .iter()
             .map(|account| self.call_for_node(renew, node, account))
             .collect();
-        // Wait for all of them, even if some fail: the others may be at another master.
+        // All calls are awaited even if some fail, because the others may go to another master.
         let told: Vec<Result<(), StoreError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
         told.into_iter().collect()
     }
@@ -320,7 +322,7 @@ impl LedgerStore for RedisLedger {
         let limit = limit.min(LIST_ACCOUNTS_MAX);
         let mut after = after.unwrap_or_default().to_owned();
         let mut views = Vec::new();
-        // A name may belong to an account that a failover lost; others then take its place on the page.
+        // A name may belong to an account that a failover lost. Then another account takes its place on the page.
         while views.len() < limit {
             let names = self.names(&after, limit - views.len()).await?;
             let Some(last) = names.last() else { break };
@@ -388,12 +390,12 @@ impl LedgerStore for RedisLedger {
         for of in told {
             call.arg(of.store_name());
         }
-        // Removing a notice twice has one effect.
+        // If a notice is removed twice, that has only one effect.
         self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await.map(drop)
     }
 
     async fn now_ms(&self) -> Result<i64, StoreError> {
-        // A test's clock is the store's.
+        // In a test, the test's clock is the store's.
         match self.now().parse() {
             Ok(now_ms) => Ok(now_ms),
             Err(_) => self.store.now_ms().await,
@@ -405,11 +407,11 @@ impl LedgerStore for RedisLedger {
     }
 }
 
-/// How many accounts are remembered. Beyond that all are forgotten, and entered again.
+/// Maximum number of accounts that are stored as entered. Beyond it, all are dropped, and entered into the index again.
 const ENTERED_MAX: usize = 100_000;
 
-/// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two
-/// round trips. In the next epoch they may be missing again.
+/// The accounts that this process has entered into the index in one epoch of the store, so that not every change needs two round
+/// trips. In the next epoch, they may be missing from the index again.
 #[derive(Default)]
 struct KnownAccounts(Mutex<(u64, HashSet<String>)>);
 
@@ -433,7 +435,7 @@ impl RedisLedger {
         format!("{{{}:accounts}}:index", self.store.namespace)
     }
 
-    /// Enters an account into the index, unless it is not new and this process knows that it is there.
+    /// Enters an account into the index, unless the account is not new and this process has entered it already.
     async fn enter(&self, account: &str, is_new: bool) -> Result<(), StoreError> {
         let epoch = *self.store.link.epochs().borrow();
         if !is_new && self.entered.contains(account, epoch) {
@@ -446,7 +448,7 @@ impl RedisLedger {
         Ok(())
     }
 
-    /// Up to `limit` names after `after`.
+    /// Returns up to `limit` names of accounts after `after`.
     async fn names(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut call = self.scripts().names.call();
         call.key(self.index()).arg(after).arg(limit);

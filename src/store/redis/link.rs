@@ -1,12 +1,12 @@
-//! Sends calls to the store's Redis in any mode: one server, a master watched by sentinels, or a cluster.
+//! Sends calls to the store's Redis, in any mode: one server, a master watched by sentinels, or a cluster.
 //!
-//! A call is one script whose keys share one slot. It is sent once. It is repeated only if it is known not to have run
-//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within its
-//! [`CallTimeout`]: the budget limits Redis's silence, not the queue in front of it. Each master has its own connection and
-//! breaker ([`MasterLane`]).
+//! A call is one script whose keys share one hash slot. It is sent once. It is repeated only if it certainly did not run
+//! (redirected, script unknown, server no longer the master), or if it changes nothing. All tries together stay within the call's
+//! [`CallTimeout`]: the budget limits how long Redis may be silent, not the wait behind other calls. Each master has its own
+//! connection and circuit breaker ([`MasterLane`]).
 //!
-//! The crate's own clients for sentinels and clusters are not used: they split accounts, hang, and do not leave a silent
-//! master (docs/redis.md, "Why weir has a link of its own").
+//! The redis crate's own clients for sentinels and clusters are not used: they can split accounts between masters, hang, and keep
+//! using a silent master (docs/redis.md, "Why weir has a link of its own").
 
 mod breaker;
 mod cluster;
@@ -58,60 +58,61 @@ use crate::{
 pub(super) use crate::store::redis::link::connection::CALLS_MIN as RUNTIME_CALLS_MIN;
 pub(super) use crate::store::redis::link::connection::{CONNECT_WAIT_MAX, RetryPauses};
 
-/// The maximum number of redirects of one call.
+/// Maximum number of redirects of one call.
 const REDIRECTS_MAX: usize = 8;
-/// The pause before a call is repeated whose slot is being moved.
+/// The pause before a call is repeated because its hash slot is being moved.
 const SLOT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Sends calls to Redis, in any of its modes.
+/// The connections to Redis, in any mode. Calls are sent through them.
 pub(super) struct Link {
     route: LinkTopology,
     dialer: Arc<RedisDialer>,
-    /// Changes at every reconnect and every change of a master, whichever task notices it.
+    /// The epoch, which changes at every reconnect and every change of a master, whichever task notices it.
     epochs: watch::Sender<u64>,
-    /// The timeout of a call in total, including the queue in front of it.
+    /// The timeout of a call in total, including the wait behind other calls.
     queue: Duration,
 }
 
 enum LinkTopology {
-    /// All keys are at one master.
+    /// All keys are on one master.
     One {
         lane: Arc<MasterLane>,
         finder: MasterFinder,
     },
-    /// The first key determines the master.
+    /// The first key of a call determines the master.
     Cluster(Cluster),
 }
 
 /// How long a call may wait, and whether it may be repeated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallPolicy {
-    /// For calls that change nothing: at most this long without any answer; repeated once if the connection broke.
+    /// For calls that change nothing. The duration is how long Redis may answer nothing. Repeated once if the connection broke.
     Read(Duration),
-    /// As for a read, but sent once: after a broken connection it is unknown whether the call ran.
+    /// For calls that change something. The duration is as for a read, but the call is sent only once: after a broken connection,
+    /// it is unknown whether it ran.
     Write(Duration),
 }
 
-/// Which keys that its script touches a call names. All are in one slot.
+/// Which of the keys that its script uses a call names. All of them are in one hash slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyNaming {
-    /// All of them. While the slot is being moved, Redis itself runs the script only where all of them are.
+    /// All of them. While the hash slot is being moved, Redis itself runs the script only where all of them are.
     Named,
-    /// Only the first one; the script derives the names of the others. While a cluster moves the slot, the call waits until
-    /// all keys that the script touches are at one server again. It must not go to the server that the slot is being moved
-    /// to: there the script would create again what is still at the other one.
+    /// Only the first one; the script derives the names of the others. While a cluster moves the hash slot, the call waits until
+    /// all keys that the script uses are on one server again. It must not be sent to the server to which the slot is being moved:
+    /// there, the script would create data again that still is on the other server.
     Made,
 }
 
-/// The answer that a call is waiting for, once it is sent.
+/// The state of a call that has been sent.
 #[derive(Default)]
 struct CallProgress {
     awaited: Mutex<Option<AwaitedAnswer>>,
-    /// Whether the last answer was that the slot is being moved.
+    /// Whether the last answer was that the hash slot is being moved.
     moving: AtomicBool,
 }
 
-/// Where an answer is awaited: on which of a lane's connections.
+/// The connection on which an answer is awaited.
 #[derive(Clone)]
 struct AwaitedAnswer {
     lane: Arc<MasterLane>,
@@ -120,7 +121,7 @@ struct AwaitedAnswer {
 }
 
 impl Link {
-    /// Checks the settings. Does not connect yet. `scripts` loads the scripts into a server.
+    /// Checks the settings. Does not connect yet. `scripts` are the commands that load the scripts into a server.
     pub(super) fn new(settings: &RedisSettings, scripts: Pipeline) -> Result<Self, StoreOpenError> {
         let nodes = settings.addresses()?;
         let dialer = Arc::new(RedisDialer::new(settings, scripts)?);
@@ -156,7 +157,7 @@ impl Link {
         })
     }
 
-    /// Runs a script within the call's timeout.
+    /// Runs a script within the call's timeout, and returns its answer.
     pub(super) async fn call(
         &self,
         call: &ScriptCall<'_>,
@@ -184,14 +185,14 @@ impl Link {
             }
             if progress.moving.load(Ordering::Relaxed) {
                 return Err(StoreError::Unavailable(
-                    "redis is still moving the slot of the call's keys to another master".to_owned(),
+                    "redis is still moving the hash slot of the call's keys to another master".to_owned(),
                 ));
             }
             return Err(call_timeout.error(&check));
         }
     }
 
-    /// The lane of a call, and whether to send it with ASKING.
+    /// Returns the master lane for a call, and whether the call must be sent with ASKING.
     async fn lane_for(
         &self,
         call: &ScriptCall<'_>,
@@ -246,7 +247,7 @@ impl Link {
                     redirects += 1;
                     redirect = RedisAddress::from_report(&target, &live.address).map(|address| (address, false));
                     if redirects > 1 {
-                        // The servers do not agree yet.
+                        // The servers do not agree yet on who owns the hash slot.
                         sleep(SLOT_PAUSE).await;
                     }
                 }
@@ -259,7 +260,7 @@ impl Link {
                     return Err(StoreError::Unavailable(text.to_owned()));
                 }
                 (_, RedisErrorMeaning::Wait) => {
-                    // Without a limit: the call's timeout ends it.
+                    // There is no limit here: the call's timeout ends the tries.
                     redirects = 0;
                     sleep(SLOT_PAUSE).await;
                 }
@@ -282,11 +283,11 @@ impl Link {
             }
         }
         Err(StoreError::Unavailable(format!(
-            "redis redirected a call {REDIRECTS_MAX} times"
+            "redis redirected a call {REDIRECTS_MAX} times, so the call was given up"
         )))
     }
 
-    /// Keeps all connections up. Cancel this to stop; established connections then stay usable.
+    /// Maintains all connections. Cancel this to stop; established connections can still be used after that.
     pub(super) async fn maintain(&self) {
         match &self.route {
             LinkTopology::Cluster(cluster) => cluster.maintain().await,
@@ -297,12 +298,12 @@ impl Link {
         }
     }
 
-    /// Starts a new epoch: acknowledged changes may be lost for a reason that the link cannot see.
+    /// Starts a new epoch, because acknowledged changes may be lost for a reason that the link cannot detect.
     pub(super) fn advance_epoch(&self) {
         self.epochs.send_modify(|epoch| *epoch += 1);
     }
 
-    /// The number of runtimes that have their own connection to the one master.
+    /// The number of runtimes that have their own connection to the single master.
     #[cfg(test)]
     pub(super) fn runtime_connections(&self) -> usize {
         match &self.route {
@@ -311,7 +312,8 @@ impl Link {
         }
     }
 
-    /// Changes at every reconnect and every change of a master, since acknowledged changes may be lost then.
+    /// Returns a receiver that changes at every reconnect and every change of a master, since acknowledged changes may be lost
+    /// then.
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
     }
@@ -324,7 +326,7 @@ impl Link {
         }
     }
 
-    /// Whether every known master is connected, and the sentinels, if any, have answered.
+    /// Whether every known master is connected, and, if there are sentinels, one of them has answered.
     pub(super) fn is_connected(&self) -> bool {
         match &self.route {
             LinkTopology::One { lane, finder } => {
@@ -340,7 +342,7 @@ impl Link {
         matches!(self.route, LinkTopology::Cluster(_))
     }
 
-    /// The master of a key, as far as known.
+    /// The master that has a key; `None` if it is unknown.
     pub(super) fn master_of(&self, key: &str) -> Option<RedisAddress> {
         match &self.route {
             LinkTopology::One { lane, .. } => Some(lane.live_now()?.address.clone()),
@@ -348,7 +350,7 @@ impl Link {
         }
     }
 
-    /// Waits until a key is at another master than `master`.
+    /// Waits until a key is on another master than `master`.
     pub(super) async fn wait_until_elsewhere(&self, key: &str, master: &RedisAddress) {
         let is_elsewhere = || self.master_of(key).is_some_and(|now| now != *master);
         match &self.route {
@@ -357,7 +359,7 @@ impl Link {
         }
     }
 
-    /// A client for a server that holds data.
+    /// Returns a client for a server that holds data. It does not connect yet.
     pub(super) fn client(&self, address: &RedisAddress) -> RedisResult<Client> {
         self.dialer.data_client(address)
     }
@@ -366,19 +368,20 @@ impl Link {
 /// What an error means for the call.
 #[derive(Debug, PartialEq, Eq)]
 enum RedisErrorMeaning {
-    /// Not run: this server owns the slot for good.
+    /// The call did not run: the server with this address owns the hash slot permanently.
     Moved(String),
-    /// Not run: the slot is being moved to this server, which has to be asked with ASKING.
+    /// The call did not run: the hash slot is being moved to the server with this address, to which the call must be sent with
+    /// ASKING.
     Ask(String),
-    /// Not run: the slot is being moved, and one of its keys is not, or no longer, at this server; try again in a moment.
+    /// The call did not run: the hash slot is being moved, and one of its keys is not on this server. Try again soon.
     Wait,
-    /// Not run: the server is no longer a master.
+    /// The call did not run: the server is no longer a master.
     NotMaster,
     /// The connection is lost, so it is unknown whether the call ran.
     Broken,
-    /// Refused because a right is missing, perhaps in the middle of a script.
+    /// The call was refused because a right is missing, perhaps in the middle of a script.
     Denied,
-    /// Refused. A script's first write is refused before anything is written.
+    /// The call was refused. Redis refuses a script's first write before anything is written.
     Refused,
 }
 
@@ -390,7 +393,7 @@ impl RedisErrorMeaning {
             ErrorKind::Server(ServerErrorKind::Ask) => redirect().map_or(Self::Refused, Self::Ask),
             ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Wait,
             ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => Self::NotMaster,
-            // A script met a key whose name it had derived. It does so before it writes.
+            // A script tried to use a key whose name it had derived. It does so before it writes.
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if error
                     .detail()
@@ -398,7 +401,7 @@ impl RedisErrorMeaning {
             {
                 Self::Wait
             }
-            // Before Redis 7 a script's error contains the real one in its text.
+            // Before Redis 7, a script's error contains the real error in its text.
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if error
                     .detail()

@@ -1,4 +1,5 @@
--- ARGV: generation, the id after which to begin or '', limit. -> record, last use or '', digest, record, ...
+-- Lists keys by creation time. ARGV: generation, the id after which the list begins or '', maximum number of keys. Reply: for
+-- each key its record, its last use or '', and its digest.
 local from = 0
 if ARGV[2] ~= '' then
   local rank = redis.call('ZRANK', ORDER, ARGV[2])

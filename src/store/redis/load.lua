@@ -1,6 +1,6 @@
--- Puts keys of a backup into a store that has no generation yet. Used without the prelude, which refuses without one.
--- KEYS: those of the prelude, deleted keys, former texts.
--- ARGV: digest or '' for a deleted key, id, record, created_at, last use or '', ...
+-- Adds keys of a backup to a store that has no generation yet. Used without the prelude, which refuses if there is no generation.
+-- KEYS: those of the prelude, the deleted keys, the digests of former secrets.
+-- ARGV: for each key its digest ('' for a deleted key), its id, its record, created_at, and its last use or ''.
 local GENERATION, _, _, IDS, DIGESTS, RECORDS, ORDER, USED, GONE, FORMER = unpack(KEYS)
 if redis.call('EXISTS', GENERATION) == 1 then
   return {'conflict', ''}

@@ -1,5 +1,5 @@
-//! The generation: a random word by which a node recognises that a Redis still has its data. Also repeats keys to a Redis that
-//! may have lost them.
+//! The generation: a random word with which a node recognises that a Redis still has its data. Also sends records of keys again
+//! to a Redis that may have lost them.
 
 use async_trait::async_trait;
 
@@ -19,32 +19,32 @@ const GENERATION_CHARS: usize = 22;
 /// How to treat keys in a Redis that has no generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdoptPolicy {
-    /// Refuse: part of the data was lost.
+    /// Refuse to set up the Redis, because part of the data was lost.
     Refuse,
-    /// Take them over as they are.
+    /// Use the keys as they are.
     Data,
 }
 
 /// The result of [`RedisStore::init`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitOutcome {
-    /// The store has been set up.
+    /// The store has been set up now.
     Made,
-    /// It was set up before.
+    /// The store was set up before.
     Already,
     /// There are keys but no generation; nothing was changed.
     HasData,
 }
 
 impl RedisStore {
-    /// Sets up a new Redis: until then every other call returns [`StoreError::Unavailable`]. A Redis that is already set up
-    /// does not change. [`crate::store::KeyStore::run`] must be running, and the connection must be up.
+    /// Sets up a new Redis; until then, every other call returns [`StoreError::Unavailable`]. A Redis that is already set up is
+    /// not changed. [`crate::store::KeyStore::run`] must be running, and the connection must be established.
     pub async fn init(&self, adopt: AdoptPolicy) -> Result<InitOutcome, StoreError> {
         self.set_generation(&random_base62(GENERATION_CHARS, &mut rand::rng()), adopt)
             .await
     }
 
-    /// The same with a given word, by which nodes recognise a Redis with restored data.
+    /// Like [`Self::init`], but with the given generation, by which nodes recognise a Redis with restored data.
     pub(super) async fn set_generation(&self, word: &str, adopt: AdoptPolicy) -> Result<InitOutcome, StoreError> {
         let mut call = self.call_with_keys(&self.scripts.init);
         call.arg(word)

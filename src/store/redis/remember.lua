@@ -1,4 +1,5 @@
--- KEYS after those of the prelude: one per session. ARGV: generation, lifetime in seconds, who served each.
+-- Stores which provider and credential serve states. KEYS after those of the prelude: one for each state. ARGV: generation,
+-- lifetime in seconds, then for each state the provider and credential.
 for i = 9, #KEYS do
   redis.call('SET', KEYS[i], ARGV[i - 6], 'EX', ARGV[2])
 end

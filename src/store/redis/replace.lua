@@ -1,6 +1,7 @@
--- Replaces the record that the new one was made from.
--- KEYS after those of the prelude: former texts.
--- ARGV: generation, feed limit, id, old record, new record, its digest, whether this ends a text.
+-- Replaces the record of a key, if the key still has the record from which the new one was derived.
+-- KEYS after those of the prelude: the digests of former secrets.
+-- ARGV: generation, maximum length of the feed, id, old record, new record, digest of the new secret, '1' if a secret stops
+-- being valid.
 local FORMER = KEYS[9]
 local record = redis.call('HGET', RECORDS, ARGV[3])
 if not record then

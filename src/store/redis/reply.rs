@@ -1,4 +1,4 @@
-//! The answers of the scripts: a status, the generation, and the results, all as text.
+//! The replies of the store's scripts: a status, the generation, and the results, all as text.
 
 use std::vec::IntoIter;
 
@@ -13,7 +13,7 @@ pub(super) struct ScriptReply {
 }
 
 impl ScriptReply {
-    /// Reads an answer; a refusal becomes an error.
+    /// Reads a reply. A status that says why the script refused becomes an error.
     pub(super) fn read(texts: Vec<String>) -> Result<Self, StoreError> {
         let mut texts = texts.into_iter();
         let status = texts.next().unwrap_or_default();
@@ -38,11 +38,11 @@ impl ScriptReply {
                     .to_owned(),
             )),
             "corrupt" => Err(StoreError::Corrupt(texts.next().unwrap_or_default())),
-            _ => Err(StoreError::Corrupt("a script returned an unknown answer".to_owned())),
+            _ => Err(StoreError::Corrupt("a script in redis returned a reply with an unknown status".to_owned())),
         }
     }
 
-    /// Whether somebody else has changed the record meanwhile.
+    /// Whether another call has changed the record meanwhile.
     pub(super) fn is_conflict(&self) -> bool {
         self.conflict
     }
@@ -50,7 +50,7 @@ impl ScriptReply {
     pub(super) fn text(&mut self) -> Result<String, StoreError> {
         self.rest
             .next()
-            .ok_or_else(|| StoreError::Corrupt("a script's answer is too short".to_owned()))
+            .ok_or_else(|| StoreError::Corrupt("a script in redis returned a reply that is too short".to_owned()))
     }
 
     pub(super) fn texts(self) -> IntoIter<String> {
@@ -60,10 +60,10 @@ impl ScriptReply {
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
         self.text()?
             .parse()
-            .map_err(|_| StoreError::Corrupt("the version is not a number".to_owned()))
+            .map_err(|_| StoreError::Corrupt("the store's version in redis is not a number".to_owned()))
     }
 
-    /// Keys, each from a record, a last use and a digest.
+    /// Reads keys, each from a record, a last use and a digest.
     pub(super) fn views(mut self) -> Result<Vec<KeyView>, StoreError> {
         let mut views = Vec::new();
         while let Some(text) = self.rest.next() {
@@ -72,7 +72,8 @@ impl ScriptReply {
         Ok(views)
     }
 
-    /// The feed after the version `asked`. With a gap in it, nothing cached can be trusted.
+    /// Reads the feed's changes after the version `asked`. If one is missing, the digests are `None`, because no cached entry can
+    /// be trusted.
     pub(super) fn changes(mut self, asked: u64) -> Result<Changes, StoreError> {
         let version = self.number()?;
         if self.text()? == "behind" {
@@ -88,9 +89,11 @@ impl ScriptReply {
             }
             for word in words {
                 let digest = KeyDigest::from_hex(word);
-                digests.push(
-                    digest.ok_or_else(|| StoreError::Corrupt("an entry of the feed is not a digest".to_owned()))?,
-                );
+                digests.push(digest.ok_or_else(|| {
+                    StoreError::Corrupt(
+                        "an entry of the change feed in redis contains a word that is not a digest".to_owned(),
+                    )
+                })?);
             }
         }
         let whole = expected == version;
@@ -106,10 +109,11 @@ pub(super) fn view(record_text: &str, used: &str, digest: &str) -> Result<KeyVie
         "" => None,
         at => Some(
             at.parse()
-                .map_err(|_| StoreError::Corrupt("a last use is not a number".to_owned()))?,
+                .map_err(|_| StoreError::Corrupt("the last use of a key in redis is not a number".to_owned()))?,
         ),
     };
-    let digest = KeyDigest::from_hex(digest).ok_or_else(|| StoreError::Corrupt("a key has no digest".to_owned()))?;
+    let digest = KeyDigest::from_hex(digest)
+        .ok_or_else(|| StoreError::Corrupt("a key in redis has no valid digest".to_owned()))?;
     Ok(KeyView {
         digest,
         record: record(record_text)?,
@@ -117,11 +121,11 @@ pub(super) fn view(record_text: &str, used: &str, digest: &str) -> Result<KeyVie
     })
 }
 
-/// Reads a record. The error names a position, never the content.
+/// Parses a record. The error contains a position, never the content.
 pub(super) fn record(text: &str) -> Result<KeyRecord, StoreError> {
     serde_json::from_str(text).map_err(|error| {
         StoreError::Corrupt(format!(
-            "a record cannot be read (line {}, column {})",
+            "cannot parse a key's record (line {}, column {})",
             error.line(),
             error.column()
         ))
@@ -129,7 +133,7 @@ pub(super) fn record(text: &str) -> Result<KeyRecord, StoreError> {
 }
 
 pub(super) fn record_text(record: &KeyRecord) -> Result<String, StoreError> {
-    serde_json::to_string(record).map_err(|_| StoreError::Corrupt(format!("{} cannot be written", record.id)))
+    serde_json::to_string(record).map_err(|_| StoreError::Corrupt(format!("cannot encode the record of {}", record.id)))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! The rights of the ACL user at a server, checked without using them: after MULTI a server reports for each command whether
-//! the user may run it, and runs none of them, because the connection is closed then. Rights are checked before memory, role
-//! and the owner of a key's slot, so any server can be asked in any state.
+//! Checks the rights of the ACL user at a server without using them. After MULTI, a server reports for each command whether the
+//! user may run it. It runs none of them, because the connection is closed before EXEC. Rights are checked before memory, role
+//! and the owner of a key's hash slot, so the check works with any server in any state.
 //!
-//! A script that may not run one of its commands stops in the middle, and scripts do not roll back: a server at which one of
-//! those rights is missing is not used at all.
+//! If a script may not run one of its commands, it stops in the middle, and scripts do not roll back. So a server at which one of
+//! the rights for scripts is missing is not used at all.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::settings::{RedisMode, RedisSettings};
 
-/// The commands of the scripts, each with its number of arguments in the check: a server counts them first. All arguments are
-/// keys.
+/// The commands that the scripts use, each with the number of arguments for the check, since a server first checks that number.
+/// All arguments are keys.
 const SCRIPTED: [(&str, usize); 31] = [
     ("del", 1),
     ("exists", 1),
@@ -45,20 +45,20 @@ const SCRIPTED: [(&str, usize); 31] = [
     ("zrank", 2),
     ("zrem", 2),
 ];
-/// The command by which the other rights are checked.
+/// The command with which the other rights are checked.
 const CHECK_COMMAND: &str = "multi";
 /// The end of the name of a key that is used in a check. No other key has it.
 const PROBE: &str = "rights";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RightUse {
-    /// Nothing works without it.
+    /// Nothing works without this right.
     Vital,
-    /// weir works without it; this text names the restriction.
+    /// weir works without this right; the text names the restriction.
     Useful(&'static str),
 }
 
-/// A right, and the command that checks it.
+/// A right, and the command with which it is checked.
 struct AclRight {
     name: &'static str,
     words: Vec<String>,
@@ -68,17 +68,17 @@ struct AclRight {
 /// The rights that weir needs at a server that holds data.
 pub(super) struct RequiredRights {
     user: String,
-    /// The prefix of all keys.
+    /// The prefix of all of weir's Redis keys.
     prefix: String,
     rights: Vec<AclRight>,
 }
 
-/// The rights that are missing, as "user ... may not ...: grant ...".
+/// The rights that are missing, as text of the form "user ... may not ...: grant ...".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MissingUserRights {
-    /// Why the server is not used, with the remedy.
+    /// Why the server is not used, and what to grant; `None` if it can be used.
     pub(super) refusal: Option<String>,
-    /// The restrictions of a server that is used all the same, with the remedy.
+    /// The restrictions of a server that is used nevertheless, and what to grant; `None` if there are none.
     pub(super) complaint: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl RequiredRights {
             useful(
                 "info",
                 words(&["info"]),
-                "its role, its settings and its memory are not visible",
+                "weir cannot check the server's role, settings and memory",
             ),
             useful(
                 "client|tracking",
@@ -159,7 +159,7 @@ impl RequiredRights {
 
     /// Checks all rights. The connection cannot be used afterwards.
     pub(super) async fn check(&self, mut connection: MultiplexedConnection) -> RedisResult<MissingUserRights> {
-        // Sent alone: if it is refused, the commands after it would run.
+        // MULTI is sent alone: if it is refused, the commands after it would run.
         let begun: RedisResult<Value> = ::redis::cmd(CHECK_COMMAND).query_async(&mut connection).await;
         match begun {
             Ok(_) => {}
@@ -176,14 +176,14 @@ impl RequiredRights {
     }
 
     fn unknown_rights(&self) -> MissingUserRights {
-        let missed = "the other missing rights are not visible";
+        let missed = "weir cannot check which other rights are missing";
         MissingUserRights {
             refusal: None,
             complaint: Some(self.describe(&[(CHECK_COMMAND, RightUse::Useful(missed))], false)),
         }
     }
 
-    /// Reads the answers, one to each right.
+    /// Evaluates the answers, one for each right.
     fn missing(&self, answers: &[RedisResult<Value>]) -> MissingUserRights {
         let (mut vital, mut useful, mut keys) = (Vec::new(), Vec::new(), false);
         for (right, answer) in self.rights.iter().zip(answers) {
@@ -194,7 +194,7 @@ impl RequiredRights {
                 (Some(DeniedRight::Command), RightUse::Useful(_)) => useful.push((right.name, right.usage)),
             }
         }
-        // Some are checked with several keys.
+        // Some rights are checked with several keys, so the same name can occur repeatedly.
         let mut seen = std::collections::BTreeSet::new();
         vital.retain(|(name, _)| seen.insert(*name));
         MissingUserRights {
@@ -203,7 +203,7 @@ impl RequiredRights {
         }
     }
 
-    /// The text for missing rights, with the words of `ACL SETUSER` that grant them.
+    /// Returns the text for missing rights, with the words of `ACL SETUSER` that grant them.
     fn describe(&self, missing: &[(&str, RightUse)], keys: bool) -> String {
         let name = |(name, of): &(&str, RightUse)| match of {
             RightUse::Vital => format!("{name:?}"),
@@ -227,7 +227,7 @@ impl RequiredRights {
         )
     }
 
-    /// The error text of a call that was refused because a right is missing.
+    /// Returns the error text of a call that was refused because a right is missing.
     pub(super) fn refusal_text(&self) -> String {
         format!(
             "redis user {:?} lacks a right that this call needs: the log and /readyz name it",
@@ -245,8 +245,8 @@ enum DeniedRight {
 impl DeniedRight {
     fn of(error: &RedisError) -> Option<Self> {
         (error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)).then(|| {
-            // In the words of Redis 6 to 8: "no permissions to run the 'get' command", "to access one of the keys",
-            // "to access the 'k' key", "to access a key".
+            // The messages of Redis 6 to 8 are: "no permissions to run the 'get' command", "to access one of the keys", "to
+            // access the 'k' key", "to access a key".
             let is_key = error.detail().is_some_and(|detail| detail.contains("to access"));
             if is_key { Self::Key } else { Self::Command }
         })
@@ -256,7 +256,7 @@ impl DeniedRight {
 /// Whether a call, or a command of its script, was refused because a right is missing.
 pub(super) fn is_refused(error: &RedisError) -> bool {
     let in_script = |detail: &str| {
-        // Redis 6 and 7.0, then later ones.
+        // The first text is that of Redis 6 and 7.0, the second that of later versions.
         detail.contains("The user executing the script can't ") || detail.contains("ACL failure in script")
     };
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) || error.detail().is_some_and(in_script)
@@ -292,7 +292,7 @@ mod tests {
             .unwrap_err()
     }
 
-    /// What is missing where these are denied.
+    /// Returns the missing rights if the server denies these.
     fn missing(denied: &[(&str, &str)]) -> MissingUserRights {
         let rights = rights(RedisMode::Cluster);
         let answer = |right: &AclRight| {
@@ -311,8 +311,7 @@ mod tests {
         let said = "user \"weir\" may not run \"hget\", \"asking\": grant +hget +asking";
         assert_eq!((lacking.refusal.as_deref(), lacking.complaint), (Some(said), None));
         let lacking = missing(&[("info", none)]);
-        let said =
-            "user \"weir\" may not run \"info\" (its role, its settings and its memory are not visible): grant +info";
+        let said = "user \"weir\" may not run \"info\" (weir cannot check the server's role, settings and memory): grant +info";
         assert_eq!((lacking.refusal, lacking.complaint.as_deref()), (None, Some(said)));
     }
 

@@ -1,15 +1,15 @@
-//! The scripts: each is one atomic operation.
+//! The Lua scripts of the store and the ledger. Each is one atomic operation.
 
 use ::redis::{Cmd, Pipeline, ToRedisArgs};
 
-/// A script made of these parts.
+/// A script that consists of the given parts.
 macro_rules! alone {
     ($($file:literal)*) => {
         RedisScript::new(concat!($(include_str!($file)),*))
     };
 }
 
-/// The same after the part with which most scripts begin.
+/// A script that consists of `prelude.lua`, with which most scripts begin, and the given parts.
 macro_rules! script {
     ($($file:literal)*) => {
         alone!("prelude.lua" $($file)*)
@@ -46,14 +46,14 @@ script_table! { Scripts,
     web_session_list: script!("web_sessions/head.lua" "web_sessions/list.lua"),
 }
 
-/// A script made of these parts.
+/// A script of the ledger that consists of the given parts.
 macro_rules! alone {
     ($($file:literal)*) => {
         RedisScript::new(concat!($(include_str!(concat!("ledger/", $file))),*))
     };
 }
 
-/// The same after the part with which most scripts begin.
+/// A script of the ledger that consists of `prelude.lua`, with which most of them begin, and the given parts.
 macro_rules! script {
     ($($file:literal)*) => {
         alone!("prelude.lua" $($file)*)
@@ -101,14 +101,14 @@ impl RedisScript {
         Self { text, digest }
     }
 
-    /// The command that loads it into a server.
+    /// Returns the command that loads the script into a server.
     pub(super) fn load(&self) -> Cmd {
         let mut command = ::redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.text);
         command
     }
 
-    /// A call of it, without keys and arguments yet.
+    /// Returns a call of the script, without keys and arguments so far.
     pub(super) fn call(&self) -> ScriptCall<'_> {
         ScriptCall {
             script: self,
@@ -118,7 +118,7 @@ impl RedisScript {
     }
 }
 
-/// The commands that load scripts into a server, for one round trip.
+/// Returns the commands that load scripts into a server, as one pipeline for a single round trip.
 pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a RedisScript>) -> Pipeline {
     let mut pipe = ::redis::pipe();
     for script in scripts {
@@ -127,7 +127,7 @@ pub(super) fn load<'a>(scripts: impl Iterator<Item = &'a RedisScript>) -> Pipeli
     pipe
 }
 
-/// A call of a script, with its keys and arguments in the order in which they were given.
+/// A call of a script, with its keys and arguments in the order in which they were added.
 pub(super) struct ScriptCall<'a> {
     pub(super) script: &'a RedisScript,
     keys: Vec<Vec<u8>>,
@@ -149,7 +149,7 @@ impl ScriptCall<'_> {
         self.keys.first().map(Vec::as_slice)
     }
 
-    /// The command that runs the script where it has been loaded.
+    /// Returns the command that runs the script on a server into which it has been loaded.
     pub(super) fn command(&self) -> Cmd {
         let (keys, arguments) = (&self.keys, &self.arguments);
         let bytes: usize = keys.iter().chain(arguments).map(Vec::len).sum();
@@ -173,7 +173,7 @@ macro_rules! script_table {
                 Self { $($name: $script,)* }
             }
 
-            /// All scripts.
+            /// Iterates over all scripts of the table.
             pub(super) fn all(&self) -> impl Iterator<Item = &RedisScript> {
                 [$(&self.$name),*].into_iter()
             }

@@ -1,56 +1,56 @@
-//! The addresses of Redis and how to connect to it.
+//! The settings of the connections to Redis.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 use crate::{domain::keys::secret::Secret, store::StoreOpenError};
 
-/// The `[store.redis]` settings, with secrets resolved.
+/// The settings of `[store.redis]`, with secrets resolved.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// How the servers are organised.
+    /// How the servers are organised: alone, with sentinels, or as a cluster.
     pub mode: RedisMode,
-    /// `host:port` of the server, of the sentinels, or of some nodes of the cluster.
+    /// The `host:port` of the server, of the sentinels, or of some nodes of the cluster.
     pub nodes: Vec<String>,
     /// The ACL user; `None` for Redis' default user.
     pub username: Option<String>,
-    /// The user's password.
+    /// The password of the ACL user; `None` if it needs none.
     pub password: Option<Secret>,
-    /// The database number, 0 by default and in every cluster.
+    /// The number of the database; 0 by default, and always in a cluster.
     pub database: i64,
-    /// Whether to use TLS.
+    /// Whether connections use TLS.
     pub tls: bool,
-    /// The certificate authorities to trust, as PEM; `None` for the system's.
+    /// The file with the CA certificates to trust, as PEM; `None` for the system's.
     pub ca_file: Option<PathBuf>,
-    /// The prefix of all key names, so that installations can share a server. 1 to 64 of `a-zA-Z0-9_.-`.
+    /// The prefix of all Redis keys, so that several installations can share a server. 1 to 64 characters of `a-zA-Z0-9_.-`.
     pub namespace: String,
-    /// How long Redis may be silent before a call on the request path is given up, including reconnects.
+    /// How long Redis may be silent before a call on the request path fails, including the time for reconnects.
     pub budget: Duration,
-    /// The timeout of a call in all: the maximum wait behind other calls that are answered.
+    /// The timeout of a call in total, even if Redis answers other calls that were sent before it.
     pub queue: Duration,
 }
 
-/// How the servers are organised.
+/// How the Redis servers are organised.
 #[derive(Clone, Debug)]
 pub enum RedisMode {
     /// A single server.
     Standalone,
     /// A master and its replicas, watched by sentinels.
     Sentinel {
-        /// The sentinels' name for the master.
+        /// The name by which the sentinels know the master.
         master_name: String,
-        /// The ACL user at the sentinels.
+        /// The ACL user for the sentinels; `None` for the default user.
         username: Option<String>,
-        /// That user's password; `None` if the sentinels require none.
+        /// The password of the ACL user for the sentinels; `None` if they require none.
         password: Option<Secret>,
     },
-    /// Masters that share the slots.
+    /// A cluster: masters that share the hash slots.
     Cluster,
 }
 
 const NAMESPACE_CHARS_MAX: usize = 64;
 
 impl RedisSettings {
-    /// The name of one of the store's keys. The braces put all of them into one slot of a cluster.
+    /// Returns the name of one of the store's Redis keys. The braces put all of them into one hash slot of a cluster.
     pub(super) fn key(&self, name: &str) -> Result<String, StoreOpenError> {
         let fits = (1..=NAMESPACE_CHARS_MAX).contains(&self.namespace.len());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
@@ -59,13 +59,13 @@ impl RedisSettings {
         } else {
             let rule = format!("give 1 to {NAMESPACE_CHARS_MAX} of a-z, A-Z, 0-9, `_`, `.` and `-`");
             Err(StoreOpenError::Settings(format!(
-                "store.redis.namespace {:?} is not usable: {rule}",
+                "store.redis.namespace {:?} cannot be used: {rule}",
                 self.namespace
             )))
         }
     }
 
-    /// The nodes: exactly one for a standalone server, at least one otherwise.
+    /// Returns the addresses of the nodes: exactly one for a standalone server, at least one otherwise.
     pub(super) fn addresses(&self) -> Result<Vec<RedisAddress>, StoreOpenError> {
         let count = self.nodes.len();
         if count == 0 {
@@ -75,11 +75,11 @@ impl RedisSettings {
         }
         if matches!(self.mode, RedisMode::Standalone) && count != 1 {
             return Err(StoreOpenError::Settings(format!(
-                "store.redis.nodes has {count} entries, but a standalone server is one; set store.redis.mode for sentinel or cluster"
+                "store.redis.nodes has {count} entries, but mode standalone has one server; set store.redis.mode to sentinel or cluster"
             )));
         }
         if matches!(self.mode, RedisMode::Cluster) && self.database != 0 {
-            let text = "store.redis.database: a cluster has database 0 only";
+            let text = "store.redis.database: a cluster has only database 0; remove this setting";
             return Err(StoreOpenError::Settings(text.to_owned()));
         }
         self.nodes.iter().map(|node| address(node)).collect()
@@ -89,23 +89,24 @@ impl RedisSettings {
 fn address(node: &str) -> Result<RedisAddress, StoreOpenError> {
     // A URL may contain a password, so the text is repeated only if it cannot be one.
     if node.contains('@') || node.contains("://") {
-        let text = "store.redis.nodes takes host:port; username, password, database and tls are keys of their own";
+        let text =
+            "store.redis.nodes takes only host:port; give username, password, database and tls as separate settings";
         return Err(StoreOpenError::Settings(text.to_owned()));
     }
     RedisAddress::parse(node)
         .ok_or_else(|| StoreOpenError::Settings(format!("store.redis.nodes: {node:?} is not host:port")))
 }
 
-/// A host name or IP address with a port, written `host:port`, an IPv6 address in brackets.
+/// A host name or IP address with a port, written `host:port`. An IPv6 address is in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RedisAddress {
-    /// Never empty; an IPv6 address without its brackets.
+    /// The host name or IP address; never empty. An IPv6 address is without brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
 impl RedisAddress {
-    /// Reads `host:port`. The host may be an IPv6 address, in brackets or, as Redis writes it, without.
+    /// Parses `host:port`. The host can be an IPv6 address, in brackets or, as Redis writes it, without.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host
@@ -115,7 +116,7 @@ impl RedisAddress {
         Self::new(host, port.parse().ok()?)
     }
 
-    /// `None` without a host.
+    /// Returns the address; `None` if the host is empty.
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         (!host.is_empty()).then(|| Self {
             host: host.to_owned(),
@@ -123,7 +124,7 @@ impl RedisAddress {
         })
     }
 
-    /// Reads the address of a node as a cluster reports it: without a host, it is that of the node that reports it.
+    /// Parses the address of a node as the cluster node `asked` reports it. If the text has no host, the host is that of `asked`.
     pub(super) fn from_report(text: &str, asked: &Self) -> Option<Self> {
         match text.rsplit_once(':')? {
             ("" | "?", port) => Self::new(&asked.host, port.parse().ok()?),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl RedisStore {
-    /// The key of a document.
+    /// Returns the Redis key of a document.
     pub(super) fn document_key(&self, name: &KeyDigest) -> String {
         format!("{{{}:keys}}:sign-in:{}", self.namespace, name.to_hex())
     }
@@ -79,7 +79,7 @@ impl RedisStore {
     }
 }
 
-/// A session as the script that lists them returns it: `<digest> <end> <who>`, and its end without a visit.
+/// Parses a session as the script that lists them returns it: `<digest> <expiry> <user>`, and the expiry without a visit.
 fn parse_listed(entry: &str, idle_ends: &str) -> Option<ListedWebSession> {
     let mut parts = entry.splitn(3, ' ');
     Some(ListedWebSession {
@@ -105,7 +105,7 @@ impl WebSessionStore for RedisStore {
 
     async fn visit(&self, id: &SessionDigest) -> Result<Option<String>, StoreError> {
         let call = self.session_call(&self.scripts.web_session_visit, id);
-        // Repeating it has the same effect.
+        // A visit that is sent twice has only one effect.
         read_who(self.call(&call, CallPolicy::Read(self.budget)).await?)
     }
 
@@ -121,9 +121,11 @@ impl WebSessionStore for RedisStore {
         let mut sessions = Vec::new();
         while let (Some(entry), Some(idle_ends)) = (texts.next(), texts.next()) {
             let session = parse_listed(&entry, &idle_ends);
-            sessions.push(
-                session.ok_or_else(|| StoreError::Corrupt("redis lists something that is not a session".to_owned()))?,
-            );
+            sessions.push(session.ok_or_else(|| {
+                StoreError::Corrupt(
+                    "redis returned an entry of the list of browser sessions that is not a session".to_owned(),
+                )
+            })?);
         }
         Ok(sessions)
     }

@@ -1,11 +1,11 @@
-//! The hourly buckets in Redis: one hash per hour, under the hash tag of the keys, so that one script can read several hours
-//! in a cluster too, and can detect an emptied Redis.
+//! The hourly stability counters in Redis: one hash for each hour. The hashes have the hash tag of the keys, so that one script
+//! can read several hours in a cluster too, and can detect an emptied Redis.
 //!
-//! `{<namespace>:keys}:stability:<hour>`, the hour counted from the Unix epoch, has for each node
-//! - `<node>`: its watermark,
-//! - `<node>:<model>`: its counters of the model, as seven numbers separated by spaces.
+//! `{<namespace>:keys}:stability:<hour>`, with the number of hours since the Unix epoch, has for each node
+//! - `<node>`: the watermark of the node's counters,
+//! - `<node>:<model>`: the node's counters of the model, as seven numbers separated by spaces.
 //!
-//! Numbers are added here: in Lua they are doubles. An hour's hash expires [`RETENTION_DAYS`] after its end.
+//! Numbers are added in Rust, because numbers in Lua are doubles. An hour's hash expires [`RETENTION_DAYS`] after its end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -29,13 +29,14 @@ use crate::store::{
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of models in the shares of one script, so that it does not block the server. A share is never divided.
+/// Maximum number of models in the shares of one script call, so that it does not block the server for long. A share is never
+/// divided.
 const MODELS_MAX: usize = 2_000;
 const DAY_SECONDS: i64 = 24 * 3600;
 const HOURS_A_DAY: i64 = 24;
 /// The last moment at which a hash may expire, in seconds since the Unix epoch: the year 9999.
 const LAST_SECOND: i64 = 253_402_300_799;
-/// How far ahead of the server a node's clock may have been that has since been corrected.
+/// How many hours in the future there can be counters from a node whose clock was ahead of the server's.
 const AHEAD_HOURS: i64 = 48;
 
 /// The counters of one node, model and hour.
@@ -47,7 +48,7 @@ struct NodeShare {
 }
 
 impl RedisStore {
-    /// A call of a script that takes these shares; at least one.
+    /// Prepares a call of a script that takes these shares, of which there must be at least one.
     fn shares_call<'a>(&self, script: &'a RedisScript, shares: &[(&NodeId, &NodeHourCounters)]) -> ScriptCall<'a> {
         let mut call = self.prepare(script);
         for (node, share) in shares {
@@ -67,7 +68,7 @@ impl RedisStore {
         format!("{}:{}", self.stability_key, hour.number())
     }
 
-    /// The counters of all nodes in these hours. Fields that weir did not write are skipped.
+    /// Reads the counters of all nodes in these hours. Fields that weir did not write are skipped.
     async fn fetch_shares(&self, hours: &[Hour]) -> Result<Vec<NodeShare>, StoreError> {
         if hours.is_empty() {
             return Ok(Vec::new());
@@ -85,13 +86,13 @@ impl RedisStore {
             tracing::warn!(
                 fields = junk,
                 key = %format!("{}:*", self.stability_key),
-                "the hours of the stability record have fields that weir did not write; they are skipped, remove them"
+                "the stability record in redis has fields that weir did not write; they are skipped; remove them"
             );
         }
         Ok(told)
     }
 
-    /// Sends all stored hours.
+    /// Sends all stored hours to `to`.
     pub(super) async fn dump_hours(&self, to: &mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let now = Hour::from_unix_ms(self.now_ms().await?);
         let last = now.plus(AHEAD_HOURS);
@@ -113,7 +114,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Restores the hours among these items, into a store that has no generation yet.
+    /// Restores the hours among these items into a store that has no generation yet.
     pub(super) async fn load_hours(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         let of = |item: &ArchiveItem| match item {
             ArchiveItem::Stability { node, hour, bucket } => {
@@ -145,7 +146,7 @@ impl StabilityStore for RedisStore {
         let shares: Vec<_> = shares.iter().take(SHARES_MAX).map(|share| (node, share)).collect();
         for part in parts(&shares) {
             let call = self.shares_call(&self.scripts.stability_tell, part);
-            // Shares that are sent twice have one effect.
+            // Shares that are sent twice have only one effect.
             self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         }
         Ok(())
@@ -166,7 +167,7 @@ impl StabilityStore for RedisStore {
     }
 }
 
-/// Divides shares into parts for one script each; usually there is one part.
+/// Divides shares into parts, each for one script call. Usually there is only one part.
 fn parts<'a, 'b>(
     mut shares: &'a [(&'b NodeId, &'b NodeHourCounters)],
 ) -> impl Iterator<Item = &'a [(&'b NodeId, &'b NodeHourCounters)]> {
@@ -184,9 +185,9 @@ fn parts<'a, 'b>(
     })
 }
 
-/// Reads the script's answer for one hour, and returns the number of fields that weir did not write.
+/// Reads the script's reply for one hour into `told`. Returns the number of fields that weir did not write.
 fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<NodeShare>) -> Result<usize, StoreError> {
-    let cut = || StoreError::Corrupt("a script's answer is too short".to_owned());
+    let cut = || StoreError::Corrupt("a script in redis returned a reply that is too short".to_owned());
     let count: usize = words.next().and_then(|count| count.parse().ok()).ok_or_else(cut)?;
     let mut junk = 0;
     for _ in 0..count / 2 {
@@ -212,7 +213,7 @@ fn read_hour(hour: Hour, words: &mut IntoIter<String>, told: &mut Vec<NodeShare>
     Ok(junk)
 }
 
-/// When the hash of an hour expires, in seconds since the Unix epoch.
+/// Returns when the hash of an hour expires, in seconds since the Unix epoch.
 fn expires_at(hour: Hour) -> i64 {
     let kept = DAY_SECONDS * i64::from(RETENTION_DAYS);
     let ends = hour.plus(1).start_seconds().saturating_add(kept);
@@ -232,7 +233,7 @@ fn to_text(counters: &StabilityCounters) -> String {
     format!("{requests} {successes} {latency_ms} {ttft_ms} {ttft_count} {output_tokens} {generation_ms}")
 }
 
-/// Reads the text that [`to_text`] writes. Further numbers are a later weir's.
+/// Parses the text that [`to_text`] returns. Further numbers, which a later weir may have added, are ignored.
 fn from_text(text: &str) -> Option<StabilityCounters> {
     let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
     let mut next = || numbers.next().flatten();

@@ -1,4 +1,4 @@
-//! A real Redis for tests, alone on its port, ended with the test.
+//! A real Redis server for tests, with its own port. It ends with the test.
 
 use std::env;
 use std::net::TcpListener;
@@ -22,16 +22,16 @@ pub(crate) mod sentinel;
 
 const PROGRAM: &str = "redis-server";
 const FILE: &str = "redis.conf";
-/// How often another port is tried, if the free one is taken before the server has it.
+/// How often another port is tried because another process took the free one before the server did.
 const PORTS_MAX: usize = 5;
-/// The timeout of a read in tests that are not about time.
+/// The timeout of a read in tests that do not test timeouts.
 pub(crate) const AMPLE_BUDGET: Duration = Duration::from_secs(10);
-/// The timeout of a call that waits for its turn.
+/// The timeout of a call that waits behind others.
 const QUEUE: Duration = Duration::from_secs(5);
-/// The timeout of a running process's answer.
+/// The timeout of an answer of a running process.
 const ASK_MAX: Duration = Duration::from_secs(5);
 
-/// A running `redis-server`.
+/// A running `redis-server` process.
 pub(crate) struct TestServer {
     child: Child,
     port: u16,
@@ -39,7 +39,7 @@ pub(crate) struct TestServer {
     folder: TempDir,
 }
 
-/// A store on a test server; its connections are maintained until it is dropped.
+/// A store on a test server. Its connections are maintained until it is dropped.
 pub(crate) struct Joined {
     pub(crate) store: Arc<RedisStore>,
     running: JoinHandle<()>,
@@ -53,19 +53,19 @@ impl Drop for Joined {
 }
 
 impl TestServer {
-    /// A server that loses everything when it ends; `None`, with a message, if Redis cannot be started.
+    /// Starts a server that loses all data when it ends. Returns `None`, with a message, if Redis cannot be started.
     pub(crate) async fn start() -> Option<Self> {
         Self::start_with(&["--appendonly", "no"]).await
     }
 
-    /// A server that has its data again after [`TestServer::restart`].
+    /// Starts a server that still has its data after [`TestServer::restart`].
     pub(crate) async fn start_durable() -> Option<Self> {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await
     }
 
-    /// A server with these arguments in addition to the default ones.
+    /// Starts a server with these arguments in addition to the default ones.
     pub(crate) async fn start_with(more: &[&str]) -> Option<Self> {
-        // Uncompressed, so that a test can look for a text in the output of DUMP.
+        // Rows are not compressed, so that a test can search for a text in the output of DUMP.
         let defaults = [
             "--save",
             "",
@@ -78,7 +78,7 @@ impl TestServer {
         Self::launch(arguments, "").await
     }
 
-    /// A process with these arguments, and with a configuration file if there is text for it.
+    /// Starts a process with these arguments, and with a configuration file if `file` is not empty.
     async fn launch(arguments: Vec<String>, file: &str) -> Option<Self> {
         if !is_installed() {
             let required = [("CI", "true"), ("WEIR_REQUIRE_TOOLS", "1")];
@@ -115,7 +115,7 @@ impl TestServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Waits until this very process answers; `false` if it has ended because the port was taken.
+    /// Waits until this process answers. Returns `false` if it has ended because its port was taken.
     async fn is_ready(&mut self) -> bool {
         let mut ended = false;
         until("redis-server answers", async || {
@@ -131,31 +131,31 @@ impl TestServer {
         self.info_has("server", &line).await
     }
 
-    /// Ends the process as a crash does.
+    /// Kills the process, like a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again on the same port, with the data that it had written.
+    /// Starts the server again on the same port, with the data that it had written.
     pub(crate) async fn restart(&mut self) {
         self.child = spawn(self.port, &self.arguments, &self.folder);
         assert!(self.is_ready().await, "the port was taken in the meantime");
     }
 
-    /// Sends a signal to the process, by id.
+    /// Sends a signal to the process, by its id.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Sends the server a command over a new connection.
+    /// Sends the server a command over a new connection, and returns the answer.
     pub(crate) async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).await.unwrap()
     }
 
-    /// Whether a section of INFO contains this; `false` if the server cannot be asked: sentinels cut the connections of a
-    /// server whose role they change.
+    /// Whether a section of INFO contains this line. Returns `false` if the server does not answer, because sentinels close the
+    /// connections of a server whose role they change.
     pub(crate) async fn info_has(&self, section: &str, line: &str) -> bool {
         let info: RedisResult<String> = self.try_ask(&["INFO", section]).await;
         info.is_ok_and(|info| info.contains(line))
@@ -175,7 +175,7 @@ impl TestServer {
         timeout(ASK_MAX, asked).await.expect("the test's Redis hangs")
     }
 
-    /// Sends a command that is not answered soon, if at all.
+    /// Sends a command that is answered late or not at all.
     pub(crate) fn ask_in_background(&self, words: &[&str]) -> JoinHandle<()> {
         let client = Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let (name, rest) = words.split_first().unwrap();
@@ -183,12 +183,12 @@ impl TestServer {
         command.arg(rest);
         tokio::spawn(async move {
             let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-            // Whether it answers, and what, does not matter.
+            // The result of the command does not matter.
             let _ = command.exec_async(&mut connection).await;
         })
     }
 
-    /// The ids of the connections that get pushes.
+    /// Returns the ids of the connections that get pushes.
     pub(crate) async fn push_clients(&self) -> Vec<String> {
         let clients: String = self.ask(&["CLIENT", "LIST"]).await;
         let word = |line: &str, name: &str| {
@@ -203,17 +203,17 @@ impl TestServer {
         settings(RedisMode::Standalone, vec![self.node()], namespace, budget)
     }
 
-    /// A connected store without tight timeouts.
+    /// Returns a connected store without tight timeouts.
     pub(crate) async fn join(&self, namespace: &str) -> Joined {
         self.join_within(namespace, AMPLE_BUDGET).await
     }
 
-    /// A connected store whose reads have this timeout.
+    /// Returns a connected store whose reads have this timeout.
     pub(crate) async fn join_within(&self, namespace: &str, budget: Duration) -> Joined {
         Joined::with(&self.settings(namespace, budget)).await
     }
 
-    /// A connected store without tight timeouts, through another listener on 127.0.0.1.
+    /// Returns a connected store without tight timeouts, which uses another listener on 127.0.0.1.
     pub(crate) async fn join_at(&self, namespace: &str, port: u16) -> Joined {
         let settings = self.settings(namespace, AMPLE_BUDGET);
         let nodes = vec![format!("127.0.0.1:{port}")];
@@ -222,7 +222,7 @@ impl TestServer {
 }
 
 impl Joined {
-    /// A store that is being connected.
+    /// Returns a store that is being connected.
     pub(crate) fn begin(settings: &RedisSettings) -> Self {
         let store = Arc::new(RedisStore::open(settings).unwrap());
         let (shutdown, stop) = watch::channel(false);
@@ -235,7 +235,7 @@ impl Joined {
         }
     }
 
-    /// A connected store.
+    /// Returns a connected store.
     pub(crate) async fn with(settings: &RedisSettings) -> Self {
         let joined = Self::begin(settings);
         let connected = timeout(
@@ -251,7 +251,7 @@ impl Joined {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // The process may have ended already, which is equally good.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

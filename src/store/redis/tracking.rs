@@ -1,4 +1,4 @@
-//! The push connection, on which Redis reports changes at once. Only speed depends on it.
+//! The push connection, on which Redis reports changes at once. If it fails, changes are only noticed later, by polling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::{sleep, timeout};
 use super::dialer::connect;
 use super::link::{CONNECT_WAIT_MAX, Link, RetryPauses};
 
-/// How often the connection is asked for a sign of life.
+/// How often a PING is sent on the push connection.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// The timeout of that answer.
+/// The timeout of the answer to a PING.
 const PING_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Follows the key that counts changes at the master that has it. Nudges at each change, and whenever one may have been
-/// missed.
+/// Tracks the key with the number of changes, at the master that has it. Notifies `nudge` at each change, and whenever one may
+/// have been missed.
 pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Sender<u64>>) {
     let mut pauses = RetryPauses::new();
     loop {
@@ -28,13 +28,15 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
             let connected = timeout(CONNECT_WAIT_MAX, subscribe(&client, version_key, nudge, &lost)).await;
             if let Ok(Ok(connection)) = connected {
                 pauses.reset();
-                // Changes before the subscription were not announced.
+                // Changes before the subscription were not pushed.
                 nudge_once(nudge);
                 tokio::select! {
                     () = until_lost(connection, &lost) => {}
                     () = link.wait_until_elsewhere(version_key, &master) => {}
                 }
-                tracing::info!("redis push connection lost, changes are found by polling until it is back");
+                tracing::info!(
+                    "lost the redis push connection; changes are found by polling until it is connected again"
+                );
                 nudge_once(nudge);
             }
         }
@@ -42,7 +44,7 @@ pub(super) async fn follow(link: &Link, version_key: &str, nudge: &Arc<watch::Se
     }
 }
 
-/// Nudges after every change of epoch: cached entries must be checked again.
+/// Notifies `nudge` at every change of epoch, because cached entries must be checked again.
 pub(super) async fn follow_epochs(mut epochs: watch::Receiver<u64>, nudge: &watch::Sender<u64>) {
     while epochs.changed().await.is_ok() {
         nudge_once(nudge);

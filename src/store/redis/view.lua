@@ -1,4 +1,4 @@
--- ARGV: generation, id. -> record or '', last use or '', digest or ''
+-- Reads a key by its id. ARGV: generation, id. Reply: the key's record or '', its last use or '', its digest or ''.
 return {
   'ok', generation,
   redis.call('HGET', RECORDS, ARGV[2]) or '',

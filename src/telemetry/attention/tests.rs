@@ -251,8 +251,8 @@ fn a_sentence_has_value_age_and_labels_and_the_gravest_fact_of_a_series_is_enoug
         "the store's memory is full: 96 % of it is used (WeirStoreMemoryExhausted)",
     ];
     let ends = [
-        "the certificate for a.test (ecdsa) of [gateway] ends today, or has ended (WeirCertificateEnded)",
-        "the certificate for {ago} (rsa) of [console] ends within two weeks (WeirCertificateEnds)",
+        "the certificate for a.test (ecdsa) of [gateway] expires today, or has expired (WeirCertificateEnded)",
+        "the certificate for {ago} (rsa) of [console] expires within two weeks (WeirCertificateEnds)",
     ];
     let panic = |ago: &str| format!("a panic was caught {ago} (2 since the start): the log says where (WeirPanics)");
     let now_said = panic("less than a minute ago");

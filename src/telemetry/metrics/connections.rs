@@ -1,4 +1,4 @@
-//! Metrics of clients' connections: how many are open, and why weir closed others.
+//! Metrics of clients' connections: how many are open, and for which reasons weir closed connections.
 
 use super::{
     declared::ConnectionMetrics,
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::domain::wire::http1::head::HeadFault;
 
-/// The listeners that clients connect to.
+/// The listeners to which clients connect.
 const LISTENERS: [&str; 3] = ["gateway", "stability", "redirect"];
 
 impl ConnectionMetrics {
-    /// Creates the metrics of each listener and reason at zero, so that rates see them before the first event.
+    /// Creates the metrics of each listener and reason at zero, so that rates have a value before the first event.
     pub(super) fn create_at_zero(&self) {
         for listener in LISTENERS {
             self.open.with_labels([listener.into()]).set(0);
@@ -32,8 +32,8 @@ impl ConnectionMetrics {
         }
     }
 
-    /// Sets the ends of all certificates in use; for use in a sampler. Of several certificates with one name and kind, the first
-    /// end counts.
+    /// Sets the metric of the expiry of all certificates in use. Call it in a sampler. If several certificates have the same name
+    /// and kind of key, the earliest expiry counts.
     pub(crate) fn set_certificate_ends(&self, all: impl Iterator<Item = CertificateEnd>) {
         self.certificate_end.clear();
         for one in all {
@@ -43,45 +43,45 @@ impl ConnectionMetrics {
     }
 }
 
-/// The end of a certificate that a listener uses.
+/// The expiry of a certificate that a listener uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateEnd {
-    /// The listener's section.
+    /// The configuration section of the listener.
     pub listener: &'static str,
-    /// The first of its names.
+    /// The first of the certificate's names.
     pub name: String,
-    /// The kind of its key.
+    /// The kind of the certificate's key.
     pub key: &'static str,
-    /// The last second of its validity, since the Unix epoch.
+    /// The last second in which the certificate is valid, in seconds since the Unix epoch.
     pub until: i64,
 }
 
-/// Why weir closes a client's connection.
+/// The reason why weir closes a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// The maximum number of connections is open.
+    /// The maximum number of connections is open already.
     TooMany,
-    /// It carried no request, and made room for a new connection.
+    /// The connection carried no request, and made room for a new connection.
     GaveWay,
-    /// Its address has the maximum number of connections.
+    /// The client's address already has its maximum number of connections.
     TooManyOfAddress,
     /// The TLS handshake or the PROXY header failed or took too long.
     Handshake,
-    /// Its first byte did not arrive in time.
+    /// The first byte of the connection did not arrive in time.
     Silent,
-    /// No further request arrived in time.
+    /// No further request arrived on the connection in time.
     Idle,
-    /// A head did not arrive in time.
+    /// The head of a request was not complete in time.
     HeadLate,
     /// An incomplete head was dropped, because the memory for heads was used up.
     HeadBudgetExhausted,
-    /// A head was refused.
+    /// The head of a request was refused.
     Head(HeadFault),
-    /// A chunked body had invalid framing.
+    /// The chunked framing of a body was malformed.
     ChunksInvalid,
-    /// The client did not read an answer, or too slowly.
+    /// The client did not read an answer, or read it too slowly.
     AnswerUntaken,
-    /// It carried the maximum number of requests.
+    /// The connection carried its maximum number of requests.
     Requests,
 }
 
@@ -127,12 +127,12 @@ pub(crate) struct ListenerFigures {
 }
 
 impl ListenerFigures {
-    /// Counts a connection as open until the guard is dropped.
+    /// Counts a connection as open until the returned guard is dropped.
     pub(crate) fn on_open(&self) -> GaugeGuard {
         self.open.with_labels([self.listener.into()]).guard()
     }
 
-    /// Counts a connection that weir closes.
+    /// Counts a connection that weir closes for this reason.
     pub(crate) fn record_close(&self, reason: CloseReason) {
         self.closed
             .with_labels([self.listener.into(), reason.as_str().into()])

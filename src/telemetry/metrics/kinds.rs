@@ -1,10 +1,10 @@
-//! The kinds of metrics, and the macro that declares each metric once: its name, its help, its labels and its kind.
+//! The kinds of metrics, and the macro that declares each metric once, with its name, help, labels and kind.
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricType;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// Declares a group of metrics: a struct with a handle for each; the doc comment is the metric's help.
+/// Declares a group of metrics as a struct with a handle for each metric. The doc comment of a handle is the metric's help.
 macro_rules! metrics {
     ($(#[$about:meta])* $visible:vis struct $group:ident {$(
         $(#[doc = $help:literal])+
@@ -21,7 +21,7 @@ macro_rules! metrics {
             #[cfg(test)]
             pub(super) const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// Makes the metrics of the group and registers them.
+            /// Creates the metrics of the group and registers them.
             pub(super) fn register(registry: &prometheus::Registry) -> Result<Self, prometheus::Error> {
                 Ok(Self {$(
                     $field: $crate::telemetry::metrics::kinds::MetricKind::register(
@@ -46,7 +46,7 @@ pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) help: &'a str,
     pub(super) labels: &'a [&'a str],
-    /// The upper bounds of a histogram: one list, or none for other kinds of metrics.
+    /// The upper bounds of a histogram's buckets as one list; empty for other kinds of metrics.
     pub(super) buckets: &'a [&'a [f64]],
 }
 
@@ -59,7 +59,7 @@ impl Declaration<'_> {
         HistogramOpts::new(self.name, self.help).buckets(self.buckets.concat())
     }
 
-    /// The labels, for a kind with `N` of them.
+    /// Returns the labels for a kind of metric that has `N` of them. Fails if the declaration has another number.
     fn labels<const N: usize>(&self) -> Result<&[&str], prometheus::Error> {
         if self.labels.len() == N {
             return Ok(self.labels);
@@ -76,9 +76,9 @@ impl Declaration<'_> {
     }
 }
 
-/// A kind of metric.
+/// A kind of metric, such as a counter or a gauge.
 pub(super) trait MetricKind: Sized {
-    /// Makes a metric of this kind and registers it.
+    /// Creates a metric of this kind and registers it.
     fn register(declared: &Declaration<'_>) -> Result<Self, prometheus::Error>;
 }
 
@@ -90,16 +90,16 @@ pub(crate) struct MetricReading {
     pub(crate) series: Vec<MetricSeries>,
 }
 
-/// One series of a metric.
+/// One series of a metric, with its value.
 #[derive(Debug)]
 pub(crate) struct MetricSeries {
-    /// Names and values, sorted by name.
+    /// The names and values of the series' labels, sorted by name.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) value: f64,
 }
 
 impl MetricReading {
-    /// Reads a counter or gauge, or a family of them.
+    /// Reads a counter or gauge, or a family of counters or gauges.
     fn collect(metric: &impl Collector) -> Self {
         let mut reading = Self {
             metric: String::new(),
@@ -125,7 +125,7 @@ impl MetricReading {
         reading
     }
 
-    /// The series with this value of a label.
+    /// Retains only the series in which this label has this value.
     pub(crate) fn with_label(mut self, label: &str, value: &str) -> Self {
         let wanted = |one: &MetricSeries| one.labels.iter().any(|(name, of)| name == label && of == value);
         self.series.retain(wanted);
@@ -134,12 +134,13 @@ impl MetricReading {
     }
 }
 
-/// The value of a label: a text of the program, or a name from the configuration. Nothing that a client sends can become one.
+/// The value of a label: a string of the program, or a name from the configuration. No text that a client sends can become a
+/// label.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label<'a>(&'a str);
 
 impl<'a> Label<'a> {
-    /// A name from the configuration.
+    /// Creates a label from a name in the configuration.
     pub(crate) const fn configured(name: &'a str) -> Self {
         Self(name)
     }
@@ -157,27 +158,27 @@ impl AsRef<str> for Label<'_> {
     }
 }
 
-/// A total that only grows.
+/// A counter: a whole number that only grows.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter(IntCounter);
 
 impl Counter {
-    /// Counts one.
+    /// Adds 1.
     pub(crate) fn inc(&self) {
         self.0.inc();
     }
 
-    /// Counts several.
+    /// Adds `count`.
     pub(crate) fn add(&self, count: u64) {
         self.0.inc_by(count);
     }
 
-    /// Raises it to a total that is counted elsewhere; for use in a sampler.
+    /// Raises the counter to a total that is counted elsewhere. Call it in a sampler.
     pub(crate) fn raise_to(&self, total: u64) {
         self.0.inc_by(total.saturating_sub(self.0.get()));
     }
 
-    /// Reads the total.
+    /// Reads the counter.
     pub(crate) fn read(&self) -> MetricReading {
         MetricReading::collect(&self.0)
     }
@@ -189,17 +190,17 @@ impl MetricKind for Counter {
     }
 }
 
-/// Counters by `N` labels.
+/// The counters of one metric, one for each combination of its `N` labels.
 #[derive(Clone, Debug)]
 pub(crate) struct CounterFamily<const N: usize>(IntCounterVec);
 
 impl<const N: usize> CounterFamily<N> {
-    /// The counter with these labels, created if it is missing.
+    /// Returns the counter with these labels. Creates it if it is missing.
     pub(crate) fn with_labels(&self, labels: [Label<'_>; N]) -> Counter {
         Counter(self.0.with_label_values(&labels))
     }
 
-    /// Reads all of them.
+    /// Reads all counters of the metric.
     pub(crate) fn read(&self) -> MetricReading {
         MetricReading::collect(&self.0)
     }
@@ -212,12 +213,12 @@ impl<const N: usize> MetricKind for CounterFamily<N> {
     }
 }
 
-/// A total with fractions.
+/// A counter with fractions.
 #[derive(Clone, Debug)]
 pub(crate) struct FloatCounter(prometheus::Counter);
 
 impl FloatCounter {
-    /// Raises it to a total that is counted elsewhere; for use in a sampler.
+    /// Raises the counter to a total that is counted elsewhere. Call it in a sampler.
     pub(crate) fn raise_to(&self, total: f64) {
         self.0.inc_by((total - self.0.get()).max(0.0));
     }
@@ -230,29 +231,29 @@ impl MetricKind for FloatCounter {
     }
 }
 
-/// A value at this moment.
+/// A gauge: a whole number that can rise and fall.
 #[derive(Clone, Debug)]
 pub(crate) struct Gauge(IntGauge);
 
 impl Gauge {
-    /// Sets the value; one that is too large becomes the maximum.
+    /// Sets the value. A value that is too large becomes `i64::MAX`.
     pub(crate) fn set(&self, value: impl TryInto<i64>) {
         self.0.set(value.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Adds one for as long as the guard lives.
+    /// Adds 1 until the returned guard is dropped.
     pub(crate) fn guard(&self) -> GaugeGuard {
         self.0.inc();
         GaugeGuard(self.0.clone())
     }
 
-    /// Sets the value if it is less than the current one, or if that is 0.
+    /// Sets the value if it is less than the current one, or if the current one is 0.
     pub(crate) fn lower_to(&self, value: i64) {
         let shown = self.0.get();
         self.0.set(if shown == 0 { value } else { shown.min(value) });
     }
 
-    /// Reads the value.
+    /// Reads the gauge.
     pub(crate) fn read(&self) -> MetricReading {
         MetricReading::collect(&self.0)
     }
@@ -264,7 +265,7 @@ impl MetricKind for Gauge {
     }
 }
 
-/// Counts as one in a gauge until it is dropped.
+/// Counts as 1 in a gauge until it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard subtracts its one again"]
 pub(crate) struct GaugeGuard(IntGauge);
@@ -275,22 +276,22 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// Gauges by `N` labels.
+/// The gauges of one metric, one for each combination of its `N` labels.
 #[derive(Clone, Debug)]
 pub(crate) struct GaugeFamily<const N: usize>(IntGaugeVec);
 
 impl<const N: usize> GaugeFamily<N> {
-    /// The gauge with these labels, created if it is missing.
+    /// Returns the gauge with these labels. Creates it if it is missing.
     pub(crate) fn with_labels(&self, labels: [Label<'_>; N]) -> Gauge {
         Gauge(self.0.with_label_values(&labels))
     }
 
-    /// Removes all of them.
+    /// Removes all gauges of the metric.
     pub(crate) fn clear(&self) {
         self.0.reset();
     }
 
-    /// Reads all of them.
+    /// Reads all gauges of the metric.
     pub(crate) fn read(&self) -> MetricReading {
         MetricReading::collect(&self.0)
     }
@@ -303,19 +304,19 @@ impl<const N: usize> MetricKind for GaugeFamily<N> {
     }
 }
 
-/// A value at this moment with fractions.
+/// A gauge with fractions.
 #[derive(Clone, Debug)]
 pub(crate) struct FloatGauge(prometheus::Gauge);
 
 impl FloatGauge {
-    /// Sets a time in seconds, from milliseconds.
+    /// Sets the value to a time in seconds. `time` is in milliseconds.
     pub(crate) fn set_milliseconds(&self, time: i64) {
         #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
         let milliseconds = time as f64;
         self.0.set(milliseconds / 1000.0);
     }
 
-    /// Reads the value.
+    /// Reads the gauge.
     pub(crate) fn read(&self) -> MetricReading {
         MetricReading::collect(&self.0)
     }
@@ -328,12 +329,12 @@ impl MetricKind for FloatGauge {
     }
 }
 
-/// The distribution of values.
+/// A histogram: the distribution of observed values over buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram(prometheus::Histogram);
 
 impl Histogram {
-    /// Counts a value.
+    /// Adds a value to the distribution.
     pub(crate) fn observe(&self, value: f64) {
         self.0.observe(value);
     }
@@ -346,12 +347,12 @@ impl MetricKind for Histogram {
     }
 }
 
-/// Histograms by `N` labels.
+/// The histograms of one metric, one for each combination of its `N` labels.
 #[derive(Clone, Debug)]
 pub(crate) struct HistogramFamily<const N: usize>(HistogramVec);
 
 impl<const N: usize> HistogramFamily<N> {
-    /// The histogram with these labels, created if it is missing.
+    /// Returns the histogram with these labels. Creates it if it is missing.
     pub(crate) fn with_labels(&self, labels: [Label<'_>; N]) -> Histogram {
         Histogram(self.0.with_label_values(&labels))
     }

@@ -1,5 +1,5 @@
-//! Metrics of finished requests. The requests of an endpoint are counted through handles, so that a label is hashed once, not for
-//! each request.
+//! Metrics of finished requests. The requests of an endpoint are counted through stored handles, so labels are hashed once and
+//! not for each request.
 
 use std::sync::OnceLock;
 
@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// The end of an answer that was to be read to its end although its client had left.
+/// How an answer ended that was to be read to its end although its client had disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetachedEnd {
     /// The answer was read to its end.
     Complete,
-    /// It broke: by the provider, or by a timeout.
+    /// The answer broke off, because of the provider or a timeout.
     Broken,
-    /// Too many detached answers were running, so the provider's answer was ended when the client left.
+    /// Too many detached answers were running, so the answer was ended when the client disconnected.
     NoPermit,
 }
 
@@ -41,38 +41,38 @@ impl DetachedEnd {
 }
 
 impl RequestMetrics {
-    /// Creates the counter of each end at zero, so that rates see it before the first event.
+    /// Creates the counter of each end at zero, so that rates have a value before the first event.
     pub(super) fn create_at_zero(&self) {
         for end in DetachedEnd::ALL {
             self.unattended_ended.with_labels([end.as_str().into()]).raise_to(0);
         }
     }
 
-    /// Counts an answer that was to be read to its end although its client had left.
+    /// Counts an answer that was to be read to its end although its client had disconnected.
     pub(crate) fn record_detached(&self, end: DetachedEnd) {
         self.unattended_ended.with_labels([end.as_str().into()]).inc();
     }
 }
 
-/// The time series of the requests that one endpoint serves. Each is created when it is first fed, and the registry keeps it when
-/// the endpoint is gone.
+/// The time series of the requests that one endpoint serves. Each series is created when it gets its first value. The registry
+/// keeps it after the endpoint has been removed.
 #[derive(Debug)]
 pub(crate) struct EndpointSeries {
     protocol: &'static str,
     model: SmolStr,
     provider: SmolStr,
-    /// Requests that ended well.
+    /// The counter of requests that ended without an error.
     complete: OnceLock<Counter>,
-    /// Tokens, by [`Usage::NAMES`].
+    /// The counters of tokens, in the order of [`Usage::NAMES`].
     tokens: [OnceLock<Counter>; Usage::NAMES.len()],
-    /// Of requests that name the model as the catalogue does.
+    /// The series of requests whose model name is that of the catalogue.
     asked: GenAiSeries,
-    /// Of requests with a model name that cannot be a label.
+    /// The series of requests whose model name cannot be a label.
     asked_otherwise: GenAiSeries,
 }
 
 impl EndpointSeries {
-    /// The series of an operation of a model at a provider, both by their names in the catalogue.
+    /// Creates the series for an operation of a model at a provider. `model` and `provider` are names of the catalogue.
     pub(crate) fn new(operation: Operation, model: &str, provider: &str) -> Self {
         Self::labelled(operation.protocol().as_str(), model, provider)
     }
@@ -90,7 +90,7 @@ impl EndpointSeries {
     }
 }
 
-/// Counts a finished request. `served` are the series of the endpoint that the last attempt went to; `None` if there was no
+/// Records a finished request in the metrics. `served` are the series of the endpoint of the last attempt; `None` if there was no
 /// attempt.
 pub(super) fn record(
     into: (&RequestMetrics, &GenAiMetrics),
@@ -171,10 +171,10 @@ fn status_class(status: u16) -> &'static str {
     }
 }
 
-/// The time series of requests with the same operation, provider and models, each created when it is first fed.
+/// The time series of requests with the same operation, provider and models. Each series is created when it gets its first value.
 #[derive(Debug, Default)]
 pub(super) struct GenAiSeries {
-    /// The durations of requests without an error.
+    /// The durations of requests that ended without an error.
     duration: OnceLock<Histogram>,
     first_token: OnceLock<Histogram>,
     input_tokens: OnceLock<Histogram>,
@@ -182,8 +182,8 @@ pub(super) struct GenAiSeries {
 }
 
 impl GenAiMetrics {
-    /// Records a request. `provider`, `asked` and `served` are bounded labels; `series` belong to them and the record's
-    /// operation.
+    /// Records a request. `provider`, `asked` (the requested model) and `served` (the catalogue's model) are bounded labels.
+    /// `series` are the time series for these labels and the record's operation.
     pub(super) fn record(
         &self,
         record: &RequestRecord,
@@ -202,7 +202,7 @@ impl GenAiMetrics {
             "ok" => series.duration.get_or_init(|| duration("")).observe(seconds),
             error_type => duration(error_type).observe(seconds),
         }
-        // In an answer that is not streamed, the first token arrives with the last.
+        // In an answer that is not streamed, the client gets the first token together with the last.
         if let Some(ttft_ms) = record.ttft_ms.filter(|_| record.stream) {
             let labels = [operation, provider, asked, served];
             let first_token = || self.first_token.with_labels(labels);
@@ -225,12 +225,12 @@ impl GenAiMetrics {
     }
 }
 
-/// A count as a float. Exact below 2^53; above, the nearest float is good enough for a graph.
+/// Converts a count to a float. Exact below 2^53; above that, the nearest float is precise enough for a graph.
 pub(super) fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The conventions' well-known operation for each of weir's.
+/// Returns the OpenTelemetry conventions' name for one of weir's operations, or weir's own name if they define none.
 fn operation_name(operation: Option<&'static str>) -> &'static str {
     match operation {
         Some("messages" | "responses") => "chat",
@@ -241,7 +241,7 @@ fn operation_name(operation: Option<&'static str>) -> &'static str {
     }
 }
 
-/// The conventions' well-known name of a provider, where it differs from the name of its rule file.
+/// Returns the OpenTelemetry conventions' name for a provider, or the name of the provider's file if they define no other.
 fn provider_name(provider: Label<'_>) -> Label<'_> {
     match provider.as_ref() {
         "gemini" | "google" => "gcp.gemini".into(),

@@ -1,15 +1,16 @@
-//! The messages of an upgrade, and the predecessor as its successor sees it on the standard input. Two processes exchange one
-//! line of JSON each, in turns, over a socket that is the successor's standard input:
+//! The messages of an upgrade, and the predecessor as its successor sees it. The two processes are connected by a socket, which
+//! is the successor's standard input. They take turns in sending one line of JSON:
 //!
 //! | predecessor | successor |
 //! |---|---|
 //! | [`UpgradeOffer`], with the listening sockets | |
-//! | | [`SuccessorMessage::Prepared`]: everything but the store is read and bound |
+//! | | [`SuccessorMessage::Prepared`]: everything but the store has been read and bound |
 //! | [`StoreHandover`]: the store's files are closed | |
-//! | | [`SuccessorMessage::Serving`]: it serves |
+//! | | [`SuccessorMessage::Serving`]: the successor serves |
 //!
-//! In place of each message, the successor may send [`SuccessorMessage::Failed`], or end. After [`SuccessorMessage::Serving`], the predecessor calls the
-//! successor's store ([`crate::store::embedded::handover`]) until it ends.
+//! Instead of each of its messages, the successor can send [`SuccessorMessage::Failed`] or end. After
+//! [`SuccessorMessage::Serving`], the predecessor calls the store through the successor ([`crate::store::embedded::handover`])
+//! until the predecessor ends.
 
 use std::{
     io::{self, BufRead, IoSlice, IoSliceMut, Read, Write},
@@ -36,7 +37,7 @@ use crate::{
     wiring::{StartError, listeners::InheritedSocket, upgrade::kept_in},
 };
 
-/// The process that this one replaces.
+/// The process that this one replaces, with its offer.
 pub(in crate::wiring) struct Predecessor {
     line: UnixStream,
     offer: UpgradeOffer,
@@ -47,10 +48,10 @@ pub(in crate::wiring) struct Predecessor {
 pub(in crate::wiring) struct FailureReporter(UnixStream);
 
 impl Predecessor {
-    /// Takes over the connection on the standard input, and reads the offer from it.
+    /// Takes over the connection on standard input, and reads the predecessor's offer from it.
     ///
     /// # Errors
-    /// This process was not started by a serving one, or by one with another protocol.
+    /// This process was not started by a serving weir, or that weir uses another version of the protocol.
     pub(in crate::wiring) fn from_stdin() -> Result<Self, StartError> {
         let line = io::stdin().as_fd().try_clone_to_owned().map_err(connection_error)?;
         let line = UnixStream::from(line);
@@ -58,7 +59,7 @@ impl Predecessor {
         let this = Self { line, offer, sockets };
         if this.offer.protocol != PROTOCOL {
             let why = format!(
-                "this version cannot replace the running one (protocol {PROTOCOL}, not {}): restart weir",
+                "this version cannot replace the running one (it has protocol {PROTOCOL}, not {}): restart weir instead",
                 this.offer.protocol
             );
             this.failure_reporter()?.report(&why);
@@ -67,15 +68,15 @@ impl Predecessor {
         Ok(this)
     }
 
-    /// A handle for reporting a failure.
+    /// Returns a handle for reporting that this process does not start.
     pub(in crate::wiring) fn failure_reporter(&self) -> Result<FailureReporter, StartError> {
         self.line.try_clone().map(FailureReporter).map_err(connection_error)
     }
 
-    /// Checks that the predecessor has its store and journal at the same locations as `config`.
+    /// Checks that the predecessor has its store and its journal where `config` has them.
     ///
     /// # Errors
-    /// It does not: its unsettled charges would be lost.
+    /// They are elsewhere. Without a restart, unsettled charges of the predecessor would be lost.
     pub(in crate::wiring) fn check_locations(&self, config: &Config) -> Result<(), StartError> {
         let (before, now) = (&self.offer.kept_in, kept_in(config));
         if *before == now {
@@ -86,7 +87,7 @@ impl Predecessor {
         )))
     }
 
-    /// Takes its listening sockets.
+    /// Takes the listening sockets that the predecessor has sent.
     pub(in crate::wiring) fn take_sockets(&mut self) -> Vec<InheritedSocket> {
         let sockets = std::mem::take(&mut self.sockets).into_iter().map(TcpListener::from);
         let listeners = std::mem::take(&mut self.offer.sockets).into_iter();
@@ -96,11 +97,11 @@ impl Predecessor {
         inherited.collect()
     }
 
-    /// Reports that only the store is missing, and waits for it. Returns the predecessor's state that is not in the store's
-    /// files.
+    /// Reports to the predecessor that this process needs only the store, and waits until the predecessor hands it over. Returns
+    /// the predecessor's state that no file has.
     ///
     /// # Errors
-    /// The predecessor goes on serving.
+    /// The predecessor has not handed over the store, and continues to serve.
     pub(in crate::wiring) fn take_store(&self) -> Result<HandoverState, StartError> {
         tracing::info!("everything but the store is ready; requesting the store");
         fail::fail_point!("successor_prepared");
@@ -111,14 +112,16 @@ impl Predecessor {
         Ok(take.carried.unwrap_or_default())
     }
 
-    /// Reports that this process serves. From then on, the predecessor's calls to the store come over the returned connection.
+    /// Reports to the predecessor that this process serves. From then on, the predecessor's calls of the store arrive on the
+    /// returned connection.
     ///
     /// # Errors
     /// The connection cannot be used.
     pub(in crate::wiring) fn report_serving(self) -> Result<UnixStream, StartError> {
         if let Err(error) = send(&self.line, &SuccessorMessage::Serving) {
-            // A predecessor that gives up the upgrade kills this process: so it is dead, and no other process serves.
-            tracing::warn!(%error, "the previous process has ended and cannot be told that this one serves");
+            // A predecessor that gives up the upgrade kills this process. As this process lives, the predecessor has ended, and
+            // no other process serves.
+            tracing::warn!(%error, "cannot report to the previous process that this one serves: it has ended");
         }
         self.line.set_nonblocking(true).map_err(connection_error)?;
         Ok(self.line)
@@ -128,49 +131,51 @@ impl Predecessor {
 impl FailureReporter {
     /// Reports why this process does not start.
     pub(in crate::wiring) fn report(&self, why: &str) {
-        // A predecessor that has ended needs no message.
+        // A failure is ignored, because a predecessor that has ended needs no message.
         let _ = send(&self.0, &SuccessorMessage::Failed(why.to_owned()));
     }
 }
 
 fn connection_error(error: io::Error) -> StartError {
     StartError::failed(
-        "the running process, which --successor expects at the standard input",
+        "cannot talk to the running process, which --successor expects on standard input",
         error,
     )
 }
 
-/// The version of the protocol; raised with each incompatible change.
+/// The version of the protocol. Each incompatible change increases it.
 pub(super) const PROTOCOL: u32 = 1;
-/// Maximum number of sockets: one for each listener.
+/// The maximum number of handed-over sockets. There is one for each listener.
 pub(super) const SOCKETS_MAX: usize = 16;
-/// Maximum length of an offer, in bytes.
+/// The maximum length of an offer, in bytes.
 const OFFER_BYTES_MAX: usize = 16 * 1024;
-/// Maximum length of any other message, in bytes: one contains the holds of all running requests.
+/// The maximum length of any other message, in bytes. It is large, because [`StoreHandover`] contains the holds of all running
+/// requests.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// The predecessor's offer; the sockets come with it, in the same order.
+/// The predecessor's offer. The listening sockets are sent with it, in the same order as in `sockets`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct UpgradeOffer {
-    /// [`PROTOCOL`].
+    /// The version of the predecessor's protocol.
     pub(super) protocol: u32,
-    /// Each socket's listener, and its configured address.
+    /// The name of each socket's listener, and its configured address.
     pub(super) sockets: Vec<(String, SocketAddr)>,
-    /// The locations of its store and journal, which the successor must share.
+    /// Where the predecessor has its store and its journal. The successor must have them there too.
     pub(super) kept_in: String,
 }
 
-/// Hands over the closed store, with the state that is not in its files; `None` for a shared store.
+/// Hands over the store, whose files the predecessor has closed, with the state that no file has. `None` for a store that several
+/// processes share.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoreHandover {
     pub(super) carried: Option<HandoverState>,
 }
 
-/// A message of the successor.
+/// A message from the successor to the predecessor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SuccessorMessage {
-    /// Only the store is missing.
+    /// The successor is ready except for the store.
     Prepared,
     /// The successor serves.
     Serving,
@@ -178,7 +183,7 @@ pub(super) enum SuccessorMessage {
     Failed(String),
 }
 
-/// Sends an offer with its sockets.
+/// Sends an offer together with its sockets.
 pub(super) fn send_offer(to: &UnixStream, offer: &UpgradeOffer, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -215,24 +220,24 @@ pub(super) fn receive_offer(from: &UnixStream) -> io::Result<(UpgradeOffer, Vec<
     Ok((offer, sockets))
 }
 
-/// A message as a line.
+/// Encodes a message as a line of JSON.
 pub(super) fn message_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// Sends a message.
+/// Sends a message of the upgrade as a line of JSON.
 pub(super) fn send(to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     send_line(to, &message_line(message)?)
 }
 
-/// Sends a line from [`message_line`].
+/// Sends a line that [`message_line`] has returned.
 pub(super) fn send_line(mut to: &UnixStream, line: &[u8]) -> io::Result<()> {
     to.write_all(line)
 }
 
-/// Waits for one message. The other side sends nothing more before it is answered, so nothing is lost by buffering.
+/// Waits for one message. Buffered reading loses nothing, because the other process sends nothing more until it gets an answer.
 pub(super) fn receive<T: DeserializeOwned>(from: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     io::BufReader::new(from.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;

@@ -49,7 +49,7 @@ struct Spent {
 const SPENT: [Spent; 3] = [
     Spent {
         reason: "quota_exhausted",
-        words: "This API key has used up its quota of 0.00001 USD for the day. Have it raised or cleared, or ",
+        words: "This API key has used up its quota of 0.00001 USD for the day. Have it raised or removed, or ",
         key: |weir| spent(weir, weir.key_with(&["--quota-usd", "0.00001", "--reset", "daily"])),
     },
     Spent {
@@ -108,7 +108,7 @@ fn screen(finished: &Finished) -> String {
 }
 
 /// With what is spent `agent` makes one request and tells its user why it stops; `comes_back` stands behind weir's words
-/// about a quota that begins anew.
+/// about a quota that is reset.
 #[track_caller]
 fn stops_at_once(agent: &Agent, comes_back: &str) {
     if !is_installed() {
@@ -222,12 +222,12 @@ fn stops_when_cut(agent: &Agent, requests_max: usize, words: &str) {
 
 #[test]
 fn claude_code_stops_at_once_when_money_is_spent_and_shows_why() {
-    stops_at_once(&CLAUDE_CODE, "wait until it begins anew at 20");
+    stops_at_once(&CLAUDE_CODE, "wait until it resets at 20");
 }
 
 #[test]
 fn claude_code_signed_in_stops_at_once_when_money_is_spent_and_shows_why() {
-    stops_at_once(&CLAUDE_CODE_SIGNED_IN, "wait until it begins anew at 20");
+    stops_at_once(&CLAUDE_CODE_SIGNED_IN, "wait until it resets at 20");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn codex_stops_at_once_when_money_is_spent_and_shows_why() {
 
 #[test]
 fn gemini_cli_stops_at_once_when_money_is_spent_and_shows_why() {
-    stops_at_once(&GEMINI_CLI, "wait until it begins anew at 20");
+    stops_at_once(&GEMINI_CLI, "wait until it resets at 20");
 }
 
 #[test]

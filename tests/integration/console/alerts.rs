@@ -72,7 +72,7 @@ fn a_prometheus_that_is_away_is_said_to_be() {
         .local_addr()
         .unwrap();
     let (_weir, text) = attention(&format!("http://{closed}"));
-    assert_unknown(&text, "no connection: ");
+    assert_unknown(&text, "cannot connect: ");
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn an_answer_that_is_none_is_said_to_be_without_its_words() {
         answer.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"status\"");
         answer.cut();
     });
-    assert_unknown(&broken, "no answer: ");
+    assert_unknown(&broken, "the connection broke off or the answer is not HTTP: ");
 }

@@ -102,7 +102,7 @@ fn rotated(tab: &mut Tab, path: &str, first: &str, works: impl Fn(&str) -> bool)
         .fill(&page, &format!("{path}/rotate"), &[("overlap_seconds", "3600")])
         .text();
     let second = shown_key(&rotated);
-    assert!(rotated.contains("The old text, which ends in") && second != first);
+    assert!(rotated.contains("The old secret, which ends in") && second != first);
     assert!(works(&second) && works(first), "both work for an hour");
     let page = tab.page(path);
     assert!(page.contains("works until"), "{page}");
@@ -344,7 +344,7 @@ fn names_of_accounts_and_keys_can_be_seen_and_addressed() {
         let said = weir.cli(&["key", "create", "--account", "tests", "--name", name], &[]);
         let error = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(
-            !said.status.success() && error.contains("'--name <NAME>': 1 to 128 characters, one of them visible"),
+            !said.status.success() && error.contains("'--name <NAME>': give 1 to 128 characters, one of them visible"),
             "{name:?}: {error}"
         );
     }

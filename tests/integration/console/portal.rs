@@ -190,7 +190,7 @@ fn whoever_has_the_old_text_looks_and_changes_nothing() {
     let mut stranger = signed_in(&weir, &key.text);
     let page = tab.page("/portal");
     let made = tab.fill(&page, "/portal/rotate", &[("overlap_seconds", "3600")]).text();
-    assert!(made.contains("The old text, which ends in"), "{made}");
+    assert!(made.contains("The old secret, which ends in"), "{made}");
     let rotated = shown_key(&made);
     signed_in(&weir, &key.text);
     let seen = stranger.page("/portal");
@@ -213,7 +213,12 @@ fn whoever_has_the_old_text_looks_and_changes_nothing() {
     let page = tab.page("/portal");
     assert!(!page.contains("/portal/end-overlap"), "{page}");
     let refused = tab.fill(&page, "/portal/rotate", &[("overlap_seconds", "2592001")]);
-    assert!(refused.status == 400 && refused.text().contains("overlap_seconds: a whole number up to"));
+    assert!(
+        refused.status == 400
+            && refused
+                .text()
+                .contains("overlap_seconds: give a whole number of seconds up to")
+    );
     signed_in(&weir, &rotated);
 }
 

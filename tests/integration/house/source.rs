@@ -30,27 +30,26 @@ impl Source {
         suite || self.path.ends_with("tests.rs") || self.path.contains("tests/")
     }
 
-    /// How many lines have code: neither a comment alone nor an item for tests.
-    pub(super) fn code_lines(&self) -> usize {
+    /// The numbers of the lines that have code: neither a comment alone nor an item for tests.
+    fn numbers_of_code_lines(&self) -> BTreeSet<usize> {
         if self.is_for_tests() {
-            return 0;
+            return BTreeSet::new();
         }
         let (code, _) = without_tests(&tokens(&self.text));
-        let lines: BTreeSet<usize> = code.iter().flat_map(|token| token.line..=token.last).collect();
-        lines.len()
+        code.iter().flat_map(|token| token.line..=token.last).collect()
+    }
+
+    /// How many lines have code.
+    pub(super) fn code_lines(&self) -> usize {
+        self.numbers_of_code_lines().len()
     }
 
     /// Code lines with their numbers, an import of several lines as one: without comments and what is only for tests.
     fn code(&self) -> Vec<(usize, String)> {
-        let only_tests = self.is_for_tests();
-        let text = self
-            .text
-            .split("#[cfg(test)]\nmod ")
-            .next()
-            .filter(|_| !only_tests)
-            .unwrap_or_default();
+        let numbers = self.numbers_of_code_lines();
+        let lines = self.text.lines().enumerate();
         let mut code: Vec<(usize, String)> = Vec::new();
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines.filter(|(index, _)| numbers.contains(&(index + 1))) {
             let line = line.split("//").next().unwrap_or(line);
             match code.last_mut() {
                 Some((_, before)) if import_root(before).is_some() && !before.contains(';') => {
@@ -164,4 +163,15 @@ fn the_rules_see_what_they_are_for() {
     );
     assert_eq!(import_root("let user = 1;"), None);
     assert!(has_word("// XXX: later", "XXX") && !has_word("tmp.XXXXXX", "XXX"));
+}
+
+#[test]
+fn code_behind_the_declaration_of_a_test_module_is_seen() {
+    let source = Source {
+        path: "src/domain/example.rs".to_owned(),
+        text: "mod child;\n#[cfg(test)]\nmod tests;\n\nuse tokio::{\n    net,\n};\n#[cfg(test)]\nmod more {\n    use redis;\n}\n".to_owned(),
+    };
+    let lines: Vec<(usize, String)> = source.code();
+    let seen: Vec<(usize, &str)> = lines.iter().map(|(number, line)| (*number, line.as_str())).collect();
+    assert_eq!(seen, [(1, "mod child;"), (5, "use tokio::{net,};")]);
 }

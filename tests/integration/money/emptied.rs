@@ -122,7 +122,7 @@ fn a_lost_embedded_ledger_is_refused_until_a_backup_is_put_back() {
         for _ in 0..2 {
             let told = refused(&weir);
             assert!(
-                told.contains("has no accounts, but the journal knows 1") && told.contains("weir store restore"),
+                told.contains("has no accounts, but the journal has 1") && told.contains("weir store restore"),
                 "{told}"
             );
         }

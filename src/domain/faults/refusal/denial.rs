@@ -1,4 +1,4 @@
-//! Refusals for denials of the ledger and for invalid keys.
+//! Converts the ledger's denials, and errors of keys, to refusals.
 
 use super::{LimitRefusal, Refusal};
 use crate::domain::{
@@ -7,7 +7,8 @@ use crate::domain::{
 };
 
 impl Refusal {
-    /// The refusal for a denial. `reset` is the reset of the key's quota; `now_unix` is in seconds since the Unix epoch.
+    /// Returns the refusal for a denial. `reset` is the period of the key's quota, and `now_unix` is in seconds since the Unix
+    /// epoch.
     pub(crate) fn from_denial(denial: Denial, reset: QuotaReset, now_unix: i64) -> Self {
         Self::Limited(match denial {
             Denial::KeyRevoked => return Self::KeyRevoked,

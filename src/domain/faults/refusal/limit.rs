@@ -1,5 +1,5 @@
-//! The limits that a request can reach, and their form in each protocol: agents shall stop and show the reason where only an
-//! operator or a new period helps, and wait where waiting helps. ARCHITECTURE.md describes how agents react.
+//! The refusals because a limit is reached, in each protocol. Where waiting helps, agents should wait. Where only an operator or
+//! a new period helps, they should stop and display the reason. ARCHITECTURE.md describes how agents react.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,56 +12,57 @@ use crate::domain::{
 #[cfg(test)]
 mod tests;
 
-/// A limit of a key or of its account.
+/// The limit of a key or its account that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitRefusal {
-    /// The account has no balance left.
+    /// The account's balance is used up.
     Balance,
     /// The account is suspended.
     Suspended,
     /// The key's account does not exist.
     NoAccount,
-    /// The key's quota is spent.
+    /// The key's quota is used up.
     Quota {
-        /// The quota and its spending.
+        /// The quota and the amount that is spent.
         standing: QuotaUse,
-        /// The quota's period.
+        /// The period after which the quota resets.
         reset: QuotaReset,
-        /// Seconds until the next period, at least 1; `None` for a quota that does not reset.
+        /// The number of seconds until the next period, at least 1; `None` if the quota does not reset.
         resets_in: Option<u64>,
     },
     /// Running requests hold the rest of the key's quota or of the account's balance.
     Held {
-        /// The key's quota or the account's balance.
+        /// Whether it is the key's quota or the account's balance.
         scope: LimitScope,
     },
     /// The limit of concurrent requests is reached.
     Concurrency {
-        /// The key's limit or the account's.
+        /// Whether it is the key's limit or the account's.
         scope: LimitScope,
-        /// Maximum number of concurrent requests.
+        /// The maximum number of concurrent requests.
         limit: u64,
     },
     /// A limit per minute is reached.
     Rate {
-        /// The key's limit or the account's.
+        /// Whether it is the key's limit or the account's.
         scope: LimitScope,
-        /// Requests or tokens.
+        /// Whether it limits requests or tokens.
         counted: RateKind,
-        /// Maximum number of requests or tokens per minute.
+        /// The maximum number of requests or tokens per minute.
         limit: u64,
-        /// Seconds until a retry makes sense, at least 1.
+        /// The number of seconds until a retry can succeed, at least 1.
         retry_after_seconds: u64,
-        /// The time of that retry, in seconds since the Unix epoch.
+        /// The time at which a retry can succeed, in seconds since the Unix epoch.
         retry_at: i64,
     },
 }
 
-/// Seconds until a running request may have ended. Some agents wait exactly this long.
+/// The number of seconds after which a client should retry because a running request may have ended. Some agents wait exactly
+/// this long.
 const CONCURRENCY_RETRY_SECONDS: u64 = 1;
 
 impl LimitRefusal {
-    /// Whether the limit passes soon by itself. Otherwise, an operator has to act or a period has to end.
+    /// Whether the request can succeed soon without anybody's help. Otherwise an operator has to act, or a period has to end.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. })
     }
@@ -81,7 +82,7 @@ impl LimitRefusal {
         }
     }
 
-    /// `error.type` of the Messages protocol.
+    /// Returns `error.type` for the Messages protocol.
     pub(super) fn messages_type(&self) -> &'static str {
         if self.is_temporary() {
             "rate_limit_error"
@@ -90,8 +91,8 @@ impl LimitRefusal {
         }
     }
 
-    /// `error.type` of the Responses protocol. Codex stops at `usage_limit_reached` and shows the text of a header
-    /// ([`LimitRefusal::headers`]); it would also stop at the code `insufficient_quota`, but show its own text
+    /// Returns `error.type` for the Responses protocol. At `usage_limit_reached` Codex stops and displays the text of a header
+    /// ([`LimitRefusal::headers`]). At the code `insufficient_quota` it would also stop, but display its own text
     /// (<https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs>).
     pub(super) fn responses_type(&self) -> &'static str {
         if self.is_temporary() {
@@ -101,7 +102,7 @@ impl LimitRefusal {
         }
     }
 
-    /// `error.code` of the Responses protocol: SDKs stop at `insufficient_quota` and retry after `rate_limit_exceeded`.
+    /// Returns `error.code` for the Responses protocol. SDKs stop at `insufficient_quota`, and retry after `rate_limit_exceeded`.
     pub(super) fn responses_code(&self) -> &'static str {
         if self.is_temporary() {
             "rate_limit_exceeded"
@@ -110,8 +111,8 @@ impl LimitRefusal {
         }
     }
 
-    /// When a used-up quota resets, in seconds since the Unix epoch: `error.resets_at` of the Responses protocol, which Codex
-    /// shows in its user's time zone.
+    /// Returns the time at which a used-up quota resets, in seconds since the Unix epoch, for `error.resets_at` of the Responses
+    /// protocol. Codex displays it in its user's time zone. `None` for other limits and for a quota that does not reset.
     pub(super) fn resets_at(&self) -> Option<i64> {
         match self {
             Self::Quota { standing, .. } => standing.resets_at,
@@ -119,17 +120,17 @@ impl LimitRefusal {
         }
     }
 
-    /// The message for the client: what is wrong, and what to do.
+    /// Returns the message for the client: what is wrong, and what to do.
     pub(super) fn message(&self) -> String {
         match (self.remedy(), self.resets_at().and_then(time)) {
-            (Some(act), Some(time)) => format!("{act}, or wait until it begins anew at {time}."),
+            (Some(act), Some(time)) => format!("{act}, or wait until it resets at {time}."),
             (Some(act), None) => format!("{act}."),
             (None, _) => self.wait_message(),
         }
     }
 
-    /// The message in the Gemini form. Gemini CLI repeats a 429 several times unless its message says that the limit is zero. A
-    /// retry delay above five minutes would also stop it, but only a quota that resets has one
+    /// Returns the message in the Gemini form. Gemini CLI repeats a request after 429 several times unless the message says that
+    /// the limit is zero. A retry delay above five minutes would also stop it, but only a quota that resets has one
     /// (<https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts>).
     pub(super) fn gemini_message(&self) -> String {
         let message = self.message();
@@ -140,7 +141,7 @@ impl LimitRefusal {
         }
     }
 
-    /// What is used up or forbidden, and what to do about it, without a final full stop; `None` if waiting helps.
+    /// Returns what is used up or forbidden, and what to do about it, without a final full stop; `None` if waiting helps.
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Balance => "The account of this API key has no balance left. Have credit added to it".to_owned(),
@@ -159,24 +160,24 @@ impl LimitRefusal {
                     QuotaReset::Weekly => " for the week",
                     QuotaReset::Monthly => " for the month",
                 };
-                format!("This API key has used up its quota of {quota} USD{period}. Have it raised or cleared")
+                format!("This API key has used up its quota of {quota} USD{period}. Have it raised or removed")
             }
             Self::Held { .. } | Self::Concurrency { .. } | Self::Rate { .. } => return None,
         })
     }
 
-    /// Which limit is reached and when to retry; empty if waiting does not help.
+    /// Returns which limit is reached and when to retry; an empty text if waiting does not help.
     fn wait_message(&self) -> String {
         match self {
             Self::Held { scope } => format!(
-                "Requests that are running hold what is left of {}. Try again when one has ended.",
+                "Running requests hold the rest of {}. Try again when one of them has ended.",
                 match scope {
                     LimitScope::Key => "the quota of this API key",
                     LimitScope::Account => "the balance of the account of this API key",
                 }
             ),
             Self::Concurrency { scope, limit } => format!(
-                "{} has {limit} requests running, which is all it may have at one time. Try again when one has ended.",
+                "{} has reached its limit of {limit} concurrent requests. Try again when one of them has ended.",
                 scope_subject(*scope)
             ),
             Self::Rate {
@@ -197,8 +198,8 @@ impl LimitRefusal {
         }
     }
 
-    /// The headers that say when to retry, or not to retry. Only Messages clients get a long `retry-after`, because others
-    /// would wait that long silently.
+    /// Returns the headers that tell the client when to retry, or not to retry. Only Messages clients get a long `retry-after`,
+    /// because others would wait that long without telling their user.
     pub(super) fn headers(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
         match self {
@@ -228,7 +229,7 @@ impl LimitRefusal {
                 headers.push(("x-should-retry", "false".to_owned()));
                 match protocol {
                     Protocol::Messages => headers.extend(self.spend_limit()),
-                    // Codex inserts the text into its own: "You've hit your usage limit. ..., or try again at ...".
+                    // Codex inserts this text into its own: "You've hit your usage limit. ..., or try again at ...".
                     Protocol::Responses => headers.extend(self.remedy().map(|act| ("x-codex-promo-message", act))),
                     Protocol::Gemini => {}
                 }
@@ -237,7 +238,7 @@ impl LimitRefusal {
         headers
     }
 
-    /// The headers by which Claude Code recognises a spending limit.
+    /// Returns the headers by which Claude Code recognises that a spend limit is reached.
     fn spend_limit(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Quota {
@@ -255,7 +256,7 @@ impl LimitRefusal {
         }
     }
 
-    /// `error.details` of the Gemini form: google.rpc's `RetryInfo` and `QuotaFailure`.
+    /// Returns `error.details` in the Gemini form: google.rpc's `RetryInfo` and `QuotaFailure`.
     pub(super) fn gemini_details(&self) -> Value {
         let violations = json!({
             "@type": "type.googleapis.com/google.rpc.QuotaFailure",
@@ -277,7 +278,8 @@ pub(super) fn retry_info(seconds: u64) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{seconds}s") })
 }
 
-/// The protocol's header names for limit, remaining and reset; `None` for Gemini, which has them in the body instead.
+/// Returns the names of the protocol's headers for limit, remaining and reset; `None` for Gemini, which has these values in the
+/// body.
 fn rate_headers(protocol: Protocol, counted: RateKind) -> Option<[&'static str; 3]> {
     match (protocol, counted) {
         (Protocol::Messages, RateKind::Requests) => Some([
@@ -311,7 +313,7 @@ fn scope_subject(scope: LimitScope) -> &'static str {
     }
 }
 
-/// The time in RFC 3339 and UTC.
+/// Formats a time according to RFC 3339, in UTC.
 fn time(unix_seconds: i64) -> Option<String> {
     Timestamp::from_second(unix_seconds).ok().map(|time| time.to_string())
 }

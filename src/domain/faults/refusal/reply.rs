@@ -1,4 +1,4 @@
-//! Turns a refusal into an HTTP answer.
+//! Converts refusals to HTTP answers.
 
 mod body;
 
@@ -12,22 +12,23 @@ use crate::domain::wire::http1::head::HeadFault;
 use crate::domain::wire::protocol::{ErrorForm, Protocol, gemini, messages, responses};
 use crate::domain::wire::provider_state::StateKind;
 
-/// Seconds until a retry after a lack of memory or an unreachable store. Short, because some clients wait exactly this long.
+/// The number of seconds after which a client should retry because memory was short or the store unreachable. It is short,
+/// because some clients wait exactly this long.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A complete answer by weir itself, ready to send.
+/// A complete answer of weir's own, ready to send: a refusal, and also a model list, a key's usage or another small answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusalReply {
-    /// The HTTP status.
+    /// The HTTP status of the answer.
     pub status: u16,
-    /// Header names in lower case, and values. The sender adds `content-length`.
+    /// The answer's headers, with names in lower case. The sender adds `content-length`.
     pub headers: Vec<(&'static str, String)>,
-    /// The JSON body.
+    /// The JSON body of the answer.
     pub body: Vec<u8>,
 }
 
 impl Refusal {
-    /// The refusal as an answer in this form, with the request id where the protocol has it.
+    /// Converts the refusal to an answer in this form. The answer includes the request id where the protocol has a place for it.
     pub(crate) fn reply(&self, form: impl Into<ErrorForm>, request_id: &str) -> RefusalReply {
         let form = form.into();
         let message = message(self);
@@ -52,7 +53,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     let mut headers = vec![
         ("content-type", "application/json".to_owned()),
         (protocol.request_id_header(), request_id.to_owned()),
-        // Messages repeat text from the client, which a browser must not interpret as a page.
+        // Error messages repeat text from the client, which a browser must not interpret as a page.
         ("x-content-type-options", "nosniff".to_owned()),
     ];
     if let Refusal::MethodNotAllowed { allow } = refusal {
@@ -62,7 +63,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
         headers.push(("allow", "GET, HEAD, POST, OPTIONS".to_owned()));
     }
     if *refusal == Refusal::UpgradeUnavailable {
-        // RFC 9110 section 15.5.22 requires the protocol to use instead.
+        // RFC 9110 section 15.5.22 requires this header with the protocol to use instead.
         headers.push(("upgrade", "HTTP/1.1".to_owned()));
     }
     if matches!(
@@ -85,8 +86,8 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     if let Refusal::Limited(limit) = refusal {
         headers.extend(limit.headers(protocol));
     }
-    // Otherwise agents repeat a 401 for more than a minute. A provider that is switched off, has moved, or refuses all its
-    // credentials needs an operator.
+    // Without this header, agents repeat the request for more than a minute. A provider that is switched off, has moved, or
+    // refuses all its credentials needs an operator's help.
     let until_operator_acts = matches!(
         refusal,
         Refusal::ProviderDisabled { .. } | Refusal::ProviderRedirected { .. } | Refusal::ProviderCredentialRefused
@@ -98,7 +99,7 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
 }
 
 fn messages_body(refusal: &Refusal, message: &str, request_id: &str) -> Value {
-    // The protocol's own codes (docs/interface.md, Errors).
+    // These codes are the protocol's own (docs/interface.md, Errors).
     let code = match refusal {
         Refusal::BodyEncodingUnsupported { .. } => Some("request_body_encoding_unsupported"),
         Refusal::BodyEncodingInvalid { .. } => Some("request_body_encoding_invalid"),
@@ -170,28 +171,28 @@ fn gemini_body(refusal: &Refusal, message: &str) -> Value {
     body
 }
 
-/// Adds a field to the error of a body.
+/// Adds a member to the object `error` of a body.
 fn add_error_field(body: &mut Value, name: &str, value: Value) {
     if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
         error.insert(name.to_owned(), value);
     }
 }
 
-/// The wait in whole seconds, rounded up, at least 1.
+/// Rounds a wait up to whole seconds, at least 1.
 fn whole_seconds(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis().div_ceil(1000))
         .unwrap_or(u64::MAX)
         .max(1)
 }
 
-/// The message for the client: what is wrong, with what, and what to do.
+/// Returns the message for the client: what is wrong with which part of the request, and what to do.
 fn message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::UnknownPath => "There is nothing at this path. Send POST /v1/messages, POST /v1/responses or \
             POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
             .to_owned(),
-        Refusal::MethodNotAllowed { allow } => format!("This path does not take this method. Use {allow}."),
-        Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
+        Refusal::MethodNotAllowed { allow } => format!("This path does not support this method. Use {allow}."),
+        Refusal::ChatCompletionsRemoved => "Chat completions are not served here. Use POST /v1/responses: \
             put the messages into `input`."
             .to_owned(),
         Refusal::CredentialMissing
@@ -203,7 +204,7 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyExpired => key_message(refusal),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::OwnUsageLimited { wait } => format!(
-            "Your address asks for its usage too often. Ask again in {} seconds.",
+            "Too many requests for usage came from your network. Try again in {} seconds.",
             whole_seconds(*wait)
         ),
         Refusal::TagsInvalid(fault) => format!("The `x-weir-tag` header cannot be used: {fault}."),
@@ -236,16 +237,16 @@ fn message(refusal: &Refusal) -> String {
         Refusal::ProviderTimeout => "The model's provider did not answer in time. Try again, or ask for a shorter answer.".to_owned(),
         Refusal::ProviderBroken => "The model's provider broke off its answer. Try again.".to_owned(),
         Refusal::ProviderRedirected { status } => format!(
-            "The model's provider answered with a redirect (status {status}), and redirects are not followed here. Use another \
-             model; the operator of this service has to set the provider's address to the one it has now."
+            "The model's provider answered with a redirect (status {status}), which this service does not follow. Use another \
+             model until the operator of this service has changed the provider's address."
         ),
         Refusal::ProviderCredentialRefused => {
-            "The model's provider does not accept this service at the moment. The operator has been told; try again later.".to_owned()
+            "The model's provider refused the credential of this service. The operator has been notified; try again later.".to_owned()
         }
         Refusal::Stopping => "The service is being restarted. Send the request again.".to_owned(),
-        Refusal::Internal => "The service failed. Try again; if it goes on, report the request id.".to_owned(),
+        Refusal::Internal => "The service failed. Try again; if it fails again, report the request id.".to_owned(),
         Refusal::CountTokensBusy { concurrency } => format!(
-            "This API key is counting tokens {concurrency} times at once, which is all it may. Try again in a second."
+            "This API key has reached its limit of {concurrency} concurrent token counts. Try again in a second."
         ),
         Refusal::ModelPathInvalid
         | Refusal::ModelNotAllowed { .. }
@@ -257,14 +258,14 @@ fn message(refusal: &Refusal) -> String {
     }
 }
 
-/// The message of a refusal that concerns the transfer of the request, not its content.
+/// Returns the message of a refusal that concerns the transfer of the request rather than its content.
 fn transfer_message(refusal: &Refusal) -> &'static str {
     match refusal {
-        Refusal::UpgradeUnavailable => "WebSockets are not offered here. Send POST /v1/responses over HTTP.",
+        Refusal::UpgradeUnavailable => "WebSockets are not supported. Send POST /v1/responses over HTTP.",
         Refusal::LengthRequired => "The length of the body is missing. Send a content-length header.",
         Refusal::BodyTimeout => "The request body did not arrive in time. Send the request again.",
         Refusal::ExpectationUnknown => {
-            "The expect header asks for something unknown. Only `Expect: 100-continue` is understood."
+            "The expect header has an unknown value. Send `Expect: 100-continue`, or no such header."
         }
         Refusal::HeadInvalid(fault) => fault.message(),
         Refusal::HeadTimeout => "The request's head did not arrive in time. Send the request again.",
@@ -272,7 +273,7 @@ fn transfer_message(refusal: &Refusal) -> &'static str {
             "The service has no room for request headers of this size now. Try again shortly, or send fewer or shorter headers."
         }
         Refusal::BodyFramingInvalid => {
-            "The chunks of the request body do not follow their framing. Send the body with a content-length."
+            "The chunked encoding of the request body is invalid. Send the body with a content-length."
         }
         _ => HeadFault::TooLarge.message(),
     }
@@ -280,12 +281,12 @@ fn transfer_message(refusal: &Refusal) -> &'static str {
 
 fn usage_message(place: &str) -> String {
     format!(
-        "`{place}` is not offered here: an answer has to come on the connection that asks for it, with its usage. Leave it out; \
-         with `stream` the answer comes piece by piece."
+        "`{place}` is not supported, because an answer and its usage must arrive on the connection of the request. Leave it out; \
+         with `stream` the answer arrives piece by piece."
     )
 }
 
-/// The message for unknown state. It begins with the vendors' own words, because some clients react to them.
+/// Returns the message for unknown state. It begins with the vendors' own words, because some clients react to them.
 fn state_message(kind: StateKind, id: &str) -> String {
     let what = match kind {
         StateKind::Response => "Previous response".to_owned(),
@@ -296,31 +297,31 @@ fn state_message(kind: StateKind, id: &str) -> String {
         }
     };
     format!(
-        "{what} with id '{id}' not found. `{}` can name only what was made through this service with a key of the same account. \
-         Send what it holds in the request itself.",
+        "{what} with id '{id}' not found. `{}` can name only state that a key of the same account has created through this \
+         service. Send the content of that state in the request itself.",
         kind.field_path()
     )
 }
 
 fn key_message(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::CredentialMissing => "No API key came with the request. Send it as `Authorization: Bearer KEY` \
+        Refusal::CredentialMissing => "The request has no API key. Send it as `Authorization: Bearer KEY` \
             (Messages also `x-api-key: KEY`, Gemini-style `x-goog-api-key: KEY`)."
             .to_owned(),
         Refusal::CredentialAmbiguous => {
-            "One place of the request has more than one API key. Send one key in one header.".to_owned()
+            "The request has more than one API key in the same place. Send one key in one header.".to_owned()
         }
         Refusal::KeyUnknown => {
-            "The API key is not valid. Check that it was copied whole, or create a new one.".to_owned()
+            "The API key is not valid. Check that it was copied completely, or create a new one.".to_owned()
         }
         Refusal::KeyNotLookedUp { wait } => format!(
             "This API key was not looked up, because too many keys that do not exist were sent from your network, or to this \
-            service as a whole. It may well be valid. Please try again in {}s.",
+            service as a whole. It may be valid. Please try again in {}s.",
             whole_seconds(*wait)
         ),
         Refusal::KeyRevoked => "The API key was revoked. Use another key.".to_owned(),
         Refusal::KeyReplaced => {
-            "The API key was rotated, and this old text of it has ended. Use the new one.".to_owned()
+            "The API key was rotated, and this old secret no longer works. Use the new one.".to_owned()
         }
         _ => "The API key has expired. Have its expiry extended, or use another key.".to_owned(),
     }
@@ -373,7 +374,7 @@ fn model_message(refusal: &Refusal) -> String {
             )
         }
         Refusal::ProviderDisabled { model } => format!(
-            "The provider of the {} is not in use here. Use another model; GET /v1/models lists what is available.",
+            "The provider of the {} is switched off. Use another model; GET /v1/models lists the available models.",
             model_phrase(model)
         ),
         _ => "The model in the path cannot be read. Use /v1beta/models/{model}:generateContent.".to_owned(),

@@ -1,6 +1,9 @@
 //! Tests of `refusal`.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -270,13 +273,36 @@ fn limits_of_this_service_are_told_as_clients_know_them() {
 #[test]
 fn reasons_are_snake_case_and_differ() {
     let reasons: HashSet<&str> = all().iter().map(Refusal::reason).collect();
-    // Two refusals are there twice, with and without what they list.
-    assert_eq!(reasons.len(), all().len() - 2);
+    // Three refusals are there twice: two with and without what they list, one with two kinds of state.
+    assert_eq!(reasons.len(), all().len() - 3);
     assert!(
         reasons
             .iter()
             .all(|reason| reason.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
     );
+}
+
+/// `Refusal::reason` has an arm for each variant, because it has no catch-all.
+#[test]
+fn these_tests_see_every_refusal() {
+    let (_, code) = include_str!("../refusal.rs").split_once("fn reason").unwrap();
+    let is_name = |character: char| character.is_ascii_alphanumeric();
+    let name = |text: &str| text.split(|character| !is_name(character)).next().unwrap().to_owned();
+    let declared: HashSet<String> = code.split("Self::").skip(1).map(name).collect();
+    let tested: HashSet<String> = all().iter().map(|refusal| name(&format!("{refusal:?}"))).collect();
+    assert!(declared.len() > 40);
+    assert_eq!(declared, tested);
+}
+
+/// The functions for groups of messages end with a catch-all: a variant without an arm of its own would get the words of another.
+#[test]
+fn no_two_refusals_have_the_same_message() {
+    let mut messages: HashMap<String, Refusal> = HashMap::new();
+    for refusal in all() {
+        let message = body(&refusal, Protocol::Messages)["error"]["message"].to_string();
+        let other = messages.insert(message, refusal.clone());
+        assert_eq!(other, None, "has the same message as {refusal:?}");
+    }
 }
 
 #[test]

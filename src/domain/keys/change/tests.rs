@@ -125,7 +125,9 @@ fn a_change_from_another_version_or_text_is_refused() {
     let (id, from, now) = (&key.record.id, key.version(), after.version());
     assert_eq!(
         stale.to_string(),
-        format!("{id} has changed since version {from} and is at {now}: nothing was changed; weir key show {id}")
+        format!(
+            "key {id} has changed since version {from} and is at {now}: nothing was changed; `weir key show {id}` shows it"
+        )
     );
     for from in [
         ChangePrecondition::Anything,

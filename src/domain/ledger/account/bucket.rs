@@ -1,19 +1,20 @@
-//! Rate limits: one bucket each for the requests and the tokens of a key and of an account.
+//! Rate limits. A key and an account each have one bucket for requests and one for tokens.
 //!
-//! A bucket is a level and the time of that level. Its unit is 1/60000 of a request or a token, so that a limit of `n` per
-//! minute refills by `n` per millisecond. Its capacity is `limit * 60000`, and it starts full with the first request admitted
-//! under the limit. Limits are capped at [`RateLimits::MAX`], so that every figure stays below 2^53.
+//! A bucket consists of a level and the time of that level. The unit of a level is 1/60000 of a request or a token, so that a
+//! limit of `n` per minute refills by `n` per millisecond. The capacity of a bucket is `limit * 60000`, and it is full when the
+//! first request is admitted under the limit. Limits are capped at [`RateLimits::MAX`], so that every number stays below 2^53.
 //!
-//! - The level at `now` is `level + limit * dt`, clamped to `-capacity` and `capacity` of the present limit, where `dt` is
-//!   `now - at`, clamped to 0 and 120,000 ms (the time from the lowest level to full).
-//! - A request costs 60000; its tokens cost `min(tokens, limit) * 60000`. It passes if the level is at least the cost. If not,
-//!   it would pass in `ceil((cost - level) / limit)` ms. A limit of 0 lets nothing pass, and reports 60,000 ms.
-//! - A granted request writes all levels, with `at = max(at, now)`; where no limit is set it removes the bucket. A refused
+//! - The level at `now` is `level + limit * dt`, clamped to `-capacity` and `capacity` of the current limit. `dt` is `now - at`,
+//!   clamped to 0 and 120,000 ms, which is the time from the lowest level to full.
+//! - A request costs 60000, and its tokens cost `min(tokens, limit) * 60000`. A request passes if the level is at least the cost.
+//!   If not, it would pass in `ceil((cost - level) / limit)` ms. A limit of 0 lets nothing pass, and reports 60,000 ms.
+//! - A granted request writes all levels, with `at = max(at, now)`, and removes the bucket of a limit that is not set. A refused
 //!   request writes nothing.
-//! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` more tokens from a token bucket that exists and has
-//!   a limit, clamped to `-capacity` and `capacity`; the bucket's time stays. It does not create a bucket.
-//! - The unused part of leases is lent: it is taken from the bucket, and the bucket refills up to `capacity` less the lent part,
-//!   not below zero. So bucket and leases together never have more than `capacity`.
+//! - A settlement takes `min(used, 3 * limit) - min(estimated, limit)` more tokens from a token bucket that exists and has a
+//!   limit. The level is clamped to `-capacity` and `capacity`, and its time does not change. A settlement does not create a
+//!   bucket.
+//! - The unused part of leases is lent. It is taken from the bucket, and the bucket refills only up to `capacity` less the lent
+//!   part, but not less than zero. So the bucket and the leases together never have more than `capacity`.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,10 +43,10 @@ struct RateBucket {
 }
 
 impl RateBuckets {
-    /// The buckets after one request with its tokens, while leases have `lent`.
+    /// Returns the buckets after one request with its tokens, while leases have `lent`.
     ///
     /// # Errors
-    /// [`Denial::RateLimited`]: a bucket's level is too low.
+    /// [`Denial::RateLimited`]: the level of a bucket is too low.
     pub(crate) fn reserve(
         &self,
         scope: LimitScope,
@@ -71,7 +72,7 @@ impl RateBuckets {
         })
     }
 
-    /// Corrects the tokens taken at admission to the tokens used.
+    /// Corrects the tokens that were taken at admission to the tokens that were used.
     pub(crate) fn correct(&mut self, rates: &RateLimits, estimated: u64, used: u64) {
         if let (Some(bucket), Some(limit)) = (&mut self.tokens, rates.tpm) {
             let most = limit.min(RateLimits::MAX);
@@ -80,7 +81,7 @@ impl RateBuckets {
         }
     }
 
-    /// The buckets of these limits, refilled to a time, while leases have `lent`.
+    /// Returns the buckets of these limits, refilled to `now_ms`, while leases have `lent`.
     pub(super) fn refilled_at(&self, rates: &RateLimits, lent: RateUse, now_ms: i64) -> Self {
         let at =
             |bucket, limit: Option<u64>, lent| limit.map(|limit| RateBucket::refilled_at(bucket, limit, lent, now_ms));
@@ -90,8 +91,8 @@ impl RateBuckets {
         }
     }
 
-    /// How many more requests and tokens one lease may get from refilled buckets; `None` without a limit. Zero unless at least
-    /// half of the limit remains.
+    /// Returns how many more requests and tokens one lease can get from refilled buckets; `None` if there is no limit. The number
+    /// is zero unless at least half of the limit remains.
     pub(super) fn lendable(&self, rates: &RateLimits, lent: RateUse) -> (Option<u64>, Option<u64>) {
         let part = |bucket: Option<RateBucket>, limit: Option<u64>, lent| Some(bucket?.lendable(limit?, lent));
         (
@@ -107,7 +108,7 @@ impl RateBuckets {
         is_near(self.requests, lent.requests) || is_near(self.tokens, lent.tokens)
     }
 
-    /// Takes `more` out of the buckets for leases, and puts `back` what leases return.
+    /// Takes `more` out of the buckets for leases, and puts `back`, which leases return, into them.
     pub(super) fn lend(&mut self, rates: &RateLimits, more: RateUse, back: RateUse) {
         let lend = |bucket: &mut Option<RateBucket>, limit: Option<u64>, more, back| {
             if let (Some(bucket), Some(limit)) = (bucket, limit) {
@@ -120,7 +121,7 @@ impl RateBuckets {
 }
 
 impl RateBucket {
-    /// The bucket refilled to a time, while leases have `lent` of it. `None` is a bucket that is full.
+    /// Returns the bucket refilled to `now_ms`, while leases have `lent` of it. If `bucket` is `None`, it is full.
     fn refilled_at(bucket: Option<Self>, limit: u64, lent: u64, now_ms: i64) -> Self {
         let most = limit.min(RateLimits::MAX);
         let (per_ms, capacity) = (units(most) / MINUTE_MS, units(most));
@@ -137,7 +138,8 @@ impl RateBucket {
         }
     }
 
-    /// The bucket without `amount`, or the number of milliseconds until it has that much.
+    /// Returns the bucket after `amount` was taken out. If it has less, the error is the number of milliseconds until it has that
+    /// much.
     fn reserve(self, limit: u64, amount: u64) -> Result<Self, u64> {
         let most = limit.min(RateLimits::MAX);
         if most == 0 {
@@ -170,7 +172,7 @@ impl RateBucket {
     }
 }
 
-/// Requests or tokens in the unit of a level.
+/// Converts requests or tokens to the unit of a level.
 fn units(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX).saturating_mul(MINUTE_MS)
 }

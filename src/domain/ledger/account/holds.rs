@@ -1,20 +1,20 @@
-//! The holds of an account, by node, with the sums that admission needs: nothing here iterates over the holds.
+//! The holds of an account, by node, with the sums that admission needs, so that admission never iterates over the holds.
 //!
-//! Kept for each node that has holds, and removed as a whole when its lease lapses:
+//! For each node that has holds, the account has the following. When the node lease lapses, all of it is removed:
 //!
-//! - `until_ms`: the end of its lease; it has lapsed when `until_ms <= now`;
-//! - request -> key, amount, time of admission;
-//! - the sum of all amounts, and the number of running requests;
-//! - by key: the number of running requests, and the sums of the amounts by the day of their admission. A request runs for a day
-//!   at most, and so does a lease: what is held in a week or a month is the sum of a few days.
+//! - `until_ms`: the end of the node lease. It has lapsed when `until_ms <= now`.
+//! - for each request, the key, the amount, and the time of admission.
+//! - the sum of all amounts, and the number of running requests.
+//! - for each key, the number of running requests, and the sums of the amounts by the day of their admission. A request runs for
+//!   a day at most, and so does a lease, so the amount held in a week or a month is the sum of a few days.
 //!
-//! A lease ([`crate::domain::ledger::lease`]) is a hold like that of a request, with these differences: it counts as many
-//! running requests as its holder reports; charges may be taken from it; and the amounts of leases are summed separately, in
-//! total and by key. So are the rates and slots that leases have and do not use.
+//! A lease ([`crate::domain::ledger::lease`]) is a hold like that of a request, with these differences: It stands for as many
+//! running requests as its holder reports. Charges can be taken from it. The amounts of leases are also summed separately, in
+//! total and by key, and so are the rates and slots that leases have and do not use.
 //!
-//! `drop_lapsed` is called first wherever the time is known and something may change (admit, top-up, renew). A node is removed
-//! together with its last hold, unless it has asked about leases of budget: then it is kept until its node lease lapses, with the
-//! highest lease number of each key.
+//! `drop_lapsed` is called first wherever the time is available and something may change (admission, top-up, renewal). A node is
+//! removed together with its last hold, unless it has sent calls about leases of budget. In that case it stays until its node
+//! lease lapses, with the highest lease number of each key.
 
 use std::collections::BTreeMap;
 
@@ -37,26 +37,26 @@ use crate::domain::{
 pub(super) struct Hold {
     pub(super) key: KeyId,
     pub(super) amount: NanoUsd,
-    /// When it was admitted, in milliseconds since the Unix epoch.
+    /// The time at which the request was admitted or the lease began, in milliseconds since the Unix epoch.
     pub(super) at_ms: i64,
-    /// Its further state if it is a lease.
+    /// The further state of a lease; `None` for the hold of a request.
     pub(super) lease: Option<LeaseHold>,
 }
 
-/// What a lease has in addition to a request's hold.
+/// The state of a lease in addition to that of a request's hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseHold {
-    /// The number of requests that run in it.
+    /// The number of requests that run in the lease.
     pub(super) running: u64,
-    /// The sequence number of the last question about it.
+    /// The sequence number of the last call about the lease.
     pub(super) turn: u64,
-    /// The requests and tokens admitted from it since it began.
+    /// The requests and tokens that were admitted from the lease since it began.
     #[serde(default)]
     pub(super) used: RateUse,
-    /// The requests and tokens that may be admitted from it since it began: at least `used`.
+    /// The requests and tokens that the lease has got since it began, which is at least `used`.
     #[serde(default)]
     pub(super) given: RateUse,
-    /// Its slots: how many requests may run in it at once.
+    /// The slots of the lease: the maximum number of requests that may run in it concurrently.
     #[serde(default)]
     pub(super) places: u64,
 }
@@ -69,7 +69,7 @@ pub(super) struct LentRates {
 }
 
 impl LeaseHold {
-    /// The part of its rates and slots that it does not use.
+    /// Returns the part of the lease's rates and slots that it does not use.
     pub(super) const fn lent(self) -> LentRates {
         LentRates {
             rated: self.given.saturating_sub(self.used),
@@ -126,18 +126,18 @@ struct NodeHolds {
     lent: LentRates,
     running: u64,
     keys: QuickMap<KeyId, KeyHolds>,
-    /// For each key, the highest number of a lease that the node has asked about.
+    /// For each key, the highest number of a lease about which the node has sent a call.
     lease_numbers: QuickMap<KeyId, u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KeyHolds {
-    /// The number of holds.
+    /// The number of the key's holds.
     holds: u64,
     running: u64,
     leased: NanoUsd,
     lent: LentRates,
-    /// Held amounts by the day of admission, counted from the Unix epoch, without days of which nothing is held.
+    /// The held amounts by the day of admission, in days since the Unix epoch. Days on which nothing is held are left out.
     held: BTreeMap<i32, NanoUsd>,
 }
 
@@ -150,7 +150,7 @@ impl Holds {
         self.nodes.get(node)?.by_request.get(request)
     }
 
-    /// Adds the hold of a request that has none, and renews the node's lease.
+    /// Adds the hold of a request that has none, and renews the node lease.
     pub(super) fn insert(&mut self, node: &NodeId, request: &str, hold: Hold, now_ms: i64) {
         let node = self.nodes.entry(node.clone()).or_default();
         node.until_ms = now_ms.saturating_add(LEASE_MS);
@@ -158,7 +158,7 @@ impl Holds {
         node.by_request.insert(request.into(), hold);
     }
 
-    /// All holds, with their nodes and requests.
+    /// Returns all holds, each with its node and its request.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, &SmolStr, &Hold)> {
         let nodes = self.nodes.iter();
         nodes.flat_map(|(id, node)| node.by_request.iter().map(move |(request, hold)| (id, request, hold)))
@@ -170,7 +170,7 @@ impl Holds {
         node.change(request, |hold| hold.amount = hold.amount.saturating_add(more));
     }
 
-    /// Subtracts an amount from a lease, down to zero; does nothing if the hold is not a lease or does not exist.
+    /// Subtracts an amount from a lease, down to zero. Does nothing if the hold is not a lease or does not exist.
     pub(super) fn draw(&mut self, holder: &NodeId, lease: &str, amount: NanoUsd) {
         let Some(node) = self.nodes.get_mut(holder) else { return };
         node.change(lease, |hold| {
@@ -180,8 +180,8 @@ impl Holds {
         });
     }
 
-    /// Records that a holder asks about a lease that does not exist. Returns whether it may begin: whether its number is above
-    /// all those of its holder and key.
+    /// Records a call of `holder` about a lease that does not exist. Returns whether the lease may begin, which is the case if
+    /// its number is higher than all earlier ones of this holder and key.
     pub(super) fn register_lease(&mut self, holder: &NodeId, key: &KeyId, number: u64, now_ms: i64) -> bool {
         let known = self.nodes.get(holder).and_then(|node| node.lease_numbers.get(key));
         if known.is_some_and(|known| number <= *known) {
@@ -193,13 +193,13 @@ impl Holds {
         true
     }
 
-    /// Replaces the state of a lease after a question about it.
+    /// Replaces the state of a lease after a call about it.
     pub(super) fn update_lease(&mut self, holder: &NodeId, lease: &str, known: LeaseHold) {
         let Some(node) = self.nodes.get_mut(holder) else { return };
         node.change(lease, |hold| hold.lease = hold.lease.map(|_| known));
     }
 
-    /// Ends a hold, if there is one.
+    /// Ends a hold, if it exists.
     pub(super) fn end(&mut self, id: &NodeId, request: &str) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         let Some(hold) = node.by_request.remove(request) else {
@@ -221,23 +221,23 @@ impl Holds {
         self.nodes.remove(node);
     }
 
-    /// The sum of all holds.
+    /// Returns the sum of all holds.
     pub(super) fn held(&self) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held))
     }
 
-    /// The sum of all leases.
+    /// Returns the sum of all leases.
     pub(super) fn leased(&self) -> NanoUsd {
         total(self.nodes.values().map(|node| node.leased))
     }
 
-    /// The sum of a key's leases.
+    /// Returns the sum of a key's leases.
     pub(super) fn leased_key(&self, key: &KeyId) -> NanoUsd {
         let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
         total(of_key.map(|of_key| of_key.leased))
     }
 
-    /// The part of the account's rates and slots that leases have and do not use.
+    /// Returns the part of the account's rates and slots that leases have and do not use.
     pub(super) fn lent(&self) -> LentRates {
         self.nodes
             .values()
@@ -245,7 +245,7 @@ impl Holds {
             .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// The part of a key's rates and slots that its leases have and do not use.
+    /// Returns the part of a key's rates and slots that its leases have and do not use.
     pub(super) fn lent_key(&self, key: &KeyId) -> LentRates {
         let of_key = self.nodes.values().filter_map(|node| node.keys.get(key));
         of_key
@@ -253,17 +253,17 @@ impl Holds {
             .fold(LentRates::default(), LentRates::saturating_add)
     }
 
-    /// The sum of a key's holds that were admitted in a period.
+    /// Returns the sum of a key's holds that were admitted in a period.
     pub(super) fn held_in(&self, key: &KeyId, period: Period) -> NanoUsd {
         total(self.nodes.values().map(|node| node.held_in(key, period)))
     }
 
-    /// The number of running requests, without `ended` of the asking node.
+    /// Returns the number of running requests. `ended` is subtracted from those of the calling node `asking`.
     pub(super) fn running(&self, asking: &NodeId, ended: u64) -> u64 {
         self.sum_running(asking, ended, |node| node.running)
     }
 
-    /// The number of a key's running requests, without `ended` of the asking node.
+    /// Returns the number of a key's running requests. `ended` is subtracted from those of the calling node `asking`.
     pub(super) fn running_key(&self, asking: &NodeId, key: &KeyId, ended: u64) -> u64 {
         self.sum_running(asking, ended, |node| node.running_key(key))
     }
@@ -276,7 +276,7 @@ impl Holds {
         counted.sum()
     }
 
-    /// The sum and the number of the live holds at a time.
+    /// Returns the sum of all holds that are live at `now_ms`, and the number of their running requests.
     pub(super) fn live_totals(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
@@ -285,7 +285,7 @@ impl Holds {
         )
     }
 
-    /// The sum and the number of one key's live holds at a time.
+    /// Returns the sum of one key's holds that are live at `now_ms`, and the number of their running requests.
     pub(super) fn live_key_totals(&self, key: &KeyId, now_ms: i64) -> (NanoUsd, u64) {
         let live = || self.nodes.values().filter(|node| node.until_ms > now_ms);
         (
@@ -296,7 +296,7 @@ impl Holds {
 }
 
 impl NodeHolds {
-    /// Changes an existing hold, and the sums with it.
+    /// Changes an existing hold, and the sums accordingly.
     fn change(&mut self, request: &str, change: impl FnOnce(&mut Hold)) {
         let Some(mut hold) = self.by_request.remove(request) else {
             return;
@@ -371,7 +371,7 @@ fn total(amounts: impl Iterator<Item = NanoUsd>) -> NanoUsd {
 
 #[cfg(test)]
 impl Holds {
-    /// The held amount and the number of running requests, counted one by one.
+    /// Returns the held amount and the number of running requests, counted hold by hold.
     pub(super) fn counted(&self, now_ms: i64) -> (NanoUsd, u64) {
         let live = self.nodes.values().filter(|node| node.until_ms > now_ms);
         let holds: Vec<&Hold> = live.flat_map(|node| node.by_request.values()).collect();

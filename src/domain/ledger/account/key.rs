@@ -1,4 +1,4 @@
-//! One key as its account knows it: a mirror of its record, and its spending.
+//! A key as its account has it: a mirror of the key's record, and the key's spending.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// One key of an account. Its rate buckets are not stored: they start full.
+/// One key of an account. Its rate buckets are not stored: they are full after a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccountKey {
-    /// The mirror of its record; `None` if the account knows the key from settlements only.
+    /// The mirror of the key's record; `None` if the account has the key only from settlements.
     pub mirror: Option<KeyMirror>,
-    /// Spending by period, without periods in which nothing was spent.
+    /// The spending by period. Periods in which nothing was spent are left out.
     pub spent: BTreeMap<Period, NanoUsd>,
     #[serde(skip)]
     buckets: RateBuckets,
-    /// The day on which old counters were dropped last, counted from the Unix epoch.
+    /// The day on which old counters were last dropped, in days since the Unix epoch.
     #[serde(skip)]
     cleaned: Option<i32>,
 }
@@ -35,13 +35,13 @@ pub(crate) struct AccountKey {
 /// The part of a key's record that admission checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyMirror {
-    /// The record's revision.
+    /// The revision of the key's record.
     pub revision: u64,
     /// Whether the key was revoked.
     pub revoked: bool,
-    /// When it expires, in seconds since the Unix epoch; `None` if it does not.
+    /// The time at which the key expires, in seconds since the Unix epoch; `None` if it never expires.
     pub expires_at: Option<i64>,
-    /// Its limits. For a running answer, the terms in the caller's record apply.
+    /// The key's limits. For a running answer, the terms in the caller's record apply instead.
     pub terms: KeyTerms,
 }
 
@@ -55,7 +55,7 @@ impl KeyMirror {
         }
     }
 
-    /// Checks the key at a time in seconds since the Unix epoch. Revocation is reported before expiry.
+    /// Checks the key at `now_unix`, in seconds since the Unix epoch. A revocation takes precedence over expiry.
     pub(super) fn check(&self, now_unix: i64) -> Result<(), Denial> {
         match self.expires_at {
             _ if self.revoked => Err(Denial::KeyRevoked),
@@ -66,8 +66,8 @@ impl KeyMirror {
 }
 
 impl AccountKey {
-    /// The mirror that applies to a request with this record: the known one or the record's, whichever is later. `None` if the
-    /// record is out of date.
+    /// Returns the mirror that applies to a request with this record: the account's mirror or that of the record, whichever is
+    /// later. `None` if the record is out of date.
     pub(super) fn current_mirror(known: Option<&Self>, record: &KeyRecord) -> Option<KeyMirror> {
         match known.and_then(|key| key.mirror) {
             Some(known) if known.revision > record.revision => None,
@@ -92,7 +92,7 @@ impl AccountKey {
         &self.buckets
     }
 
-    /// Replaces its buckets.
+    /// Replaces the key's buckets.
     pub(super) fn set_buckets(&mut self, buckets: RateBuckets) {
         self.buckets = buckets;
     }
@@ -101,7 +101,7 @@ impl AccountKey {
         self.spent.get(&period).copied().unwrap_or(NanoUsd::ZERO)
     }
 
-    /// Updates the buckets after an admission, and drops old counters.
+    /// Replaces the buckets after an admission, and drops old counters.
     pub(super) fn on_granted(&mut self, buckets: RateBuckets, now_ms: i64) {
         self.buckets = buckets;
         self.drop_old_counters(now_ms);
@@ -120,8 +120,8 @@ impl AccountKey {
         }
     }
 
-    /// Drops the counters of periods that ended more than [`COUNTERS_KEPT_MS`] ago, once a day: those before the period of the
-    /// same kind that contains that moment.
+    /// Drops the counters of periods that ended more than [`COUNTERS_KEPT_MS`] ago, once a day. These are the periods before the
+    /// one of the same kind that contains the time `COUNTERS_KEPT_MS` ago.
     fn drop_old_counters(&mut self, now_ms: i64) {
         let today = Some(day_at(now_ms));
         if self.cleaned == today {

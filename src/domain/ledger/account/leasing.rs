@@ -1,29 +1,31 @@
-//! The account's side of leases: how much is granted, and when all leases are recalled.
+//! The account's side of leases: how much a lease gets, and when all leases are recalled.
 //!
 //! **Growth.** A lease grows only if it began today (UTC), the account exists and is not suspended, and the key is mirrored with
-//! the revision that the question states, neither revoked nor expired. It begins only if it gets some of all rates and slots
-//! that it wants: see [`super::pace`]. The growth is the least of the wanted amount, of a [`PART_OF_LEFT`]th of what remains,
-//! and of the amount by which an [`ALL_PART_OF_LEFT`]th of that exceeds all leases; the same for the key's quota, with the
-//! leases of the key. If it would be less than a [`PART_OF_WANTED`]th of the wanted amount, the lease does not grow. Divisions
-//! round down. A growth ends the nearness (below) of the balance and of its key's quota. That of other keys' quotas stays,
-//! because a busy key would end it again and again, and requests of the others would be put off forever.
+//! the revision in the call, neither revoked nor expired. A lease begins only if it gets some of each rate and of the slots that
+//! it wants: see [`super::pace`]. The growth is the least of three amounts: the wanted amount; a [`PART_OF_LEFT`]th of the
+//! remaining balance; and the amount by which an [`ALL_PART_OF_LEFT`]th of the remaining balance exceeds all leases. The last two
+//! also apply to the remaining quota of the key, with the key's leases. If the growth would be less than a [`PART_OF_WANTED`]th
+//! of the wanted amount, the lease does not grow. Divisions round down. A growth ends the nearness (see Recall) of the balance
+//! and of the quota of its key. The nearness of other keys' quotas stays, because otherwise a busy key would end it repeatedly,
+//! and the requests of other keys would be put off forever.
 //!
-//! **Sequence.** A question whose `turn` is not above that of the last one about the lease changes nothing, not even the
-//! holder's node lease. A lease begins only if its number is above every number that its holder has asked about for the key. So a
-//! late or repeated question does no harm, even after the end of its lease; unless it arrives after the holder's node lease has
-//! lapsed.
+//! **Sequence.** A call whose `turn` is not higher than that of the last call about the lease changes nothing, not even the
+//! holder's node lease. A lease begins only if its number is higher than every number about which its holder has sent a call for
+//! the key. So a late or repeated call does no harm, even after the end of its lease, unless it arrives after the holder's node
+//! lease has lapsed.
 //!
-//! **Charges.** A settlement that names a lease subtracts its cost from the lease's amount, down to zero. So what remains of
-//! balance and quota does not change.
+//! **Charges.** A settlement that names a lease subtracts its cost from the lease's amount, down to zero. So the remaining
+//! balance and the remaining quota do not change.
 //!
-//! **Recall.** The mark rises by one when the account's record changes, when an amount below zero is applied, and when a key that
-//! has leases gets a later revision. It also rises when rates or slots become near, and when less remains of the balance than
-//! all leases have, or of the quota than the key's leases have. This is checked after a hold was granted or refused and after a
-//! top-up was granted, and counts once for balance and quota each until a lease grows: the nearness of the balance, or of the
-//! key's quota, with its time.
+//! **Recall.** The recall mark is a number in each reply about a lease; when it rises, holders return what they do not need. It
+//! rises by one when the account's record changes, when an amount below zero is applied, and when a key that has leases gets a
+//! later revision. It also rises when rates or slots become near, and when money becomes near: when less remains of the balance
+//! than all leases have, or less of the quota than the key's leases have. This is checked after a hold was granted or refused,
+//! and after a top-up was granted. The balance and each quota raise the mark only once until a lease grows. That state, with the
+//! time at which it began, is their nearness.
 //!
-//! **Top-ups** for which nothing remains are [`TopUpReply::Recalling`] instead of refused as long as the limit counts any leases,
-//! until [`RECALL_MS`] after its nearness began (which the top-up itself may begin).
+//! **Top-ups** for which nothing remains get [`TopUpReply::Recalling`] instead of a refusal if the exhausted limit includes any
+//! leases, for [`RECALL_MS`] after the nearness of the limit began. The top-up itself may begin the nearness.
 
 use crate::domain::{
     QuickMap,
@@ -41,7 +43,7 @@ use crate::domain::{
 };
 
 impl Account {
-    /// See [`crate::store::ledger::LedgerStore::lease`].
+    /// Begins, changes or ends a lease, as [`crate::store::ledger::LedgerStore::lease`] describes.
     pub(crate) fn lease(&mut self, ask: &LeaseCall, now_ms: i64) -> LeaseReply {
         self.holds.drop_lapsed(now_ms);
         let (holder, name) = (&ask.lease.holder, ask.lease.hold_name());
@@ -124,7 +126,7 @@ impl Account {
         is_open && is_served && day_of(since_ms) == day_of(now_ms)
     }
 
-    /// The growth of a lease that may grow; `None` if it would be too small.
+    /// Returns the growth of a lease that may grow; `None` if it would be too small.
     fn growth(&self, ask: &LeaseCall, wanted: NanoUsd, now_ms: i64) -> Option<NanoUsd> {
         let mirror = self.keys.get(&ask.key)?.mirror?;
         let mut more = wanted.min(lendable_part(self.remaining_balance(), self.holds.leased()));
@@ -140,7 +142,7 @@ impl Account {
         Some(self.remaining_quota(&mirror.terms, key, now_ms, &used))
     }
 
-    /// Recalls leases because a key's record is replaced by a later one.
+    /// Recalls the leases because a key's record is replaced by a later one.
     pub(super) fn recall_for_revision(&mut self, key: &KeyId, later: &KeyMirror) {
         let known = self.keys.get(key).and_then(|key| key.mirror);
         if known.is_some_and(|known| known.revision < later.revision) && self.holds.leased_key(key) > NanoUsd::ZERO {
@@ -148,7 +150,7 @@ impl Account {
         }
     }
 
-    /// Recalls leases because of a change that lowers the balance.
+    /// Recalls the leases if a change lowers the balance.
     pub(super) fn recall_for_change(&mut self, change: &AccountChange) {
         let is_less = match change {
             AccountChange::Open { balance: amount, .. }
@@ -159,8 +161,8 @@ impl Account {
         self.recall.mark += u64::from(is_less);
     }
 
-    /// Records whether balance and quota are near. Returns whether one of them has become so. `at_ms` determines the quota's
-    /// period.
+    /// Records whether the balance and the key's quota are near. Returns whether one of them has just become near. The period of
+    /// the quota is that of `at_ms`.
     pub(super) fn record_near_money(&mut self, key: &KeyId, terms: &KeyTerms, at_ms: i64, now_ms: i64) -> bool {
         let leased = self.holds.leased();
         if self.summary.is_none() || leased <= NanoUsd::ZERO {
@@ -182,7 +184,7 @@ impl Account {
         come_near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// The answer to a top-up for which nothing remains of the balance or, if it has money, of the key's quota.
+    /// Returns the reply to a top-up for which nothing remains of the balance or, if the balance has money, of the key's quota.
     pub(super) fn refuse_or_recall(&mut self, key: &KeyId, now_ms: i64) -> TopUpReply {
         let (limit, counted) = match self.remaining_balance() <= NanoUsd::ZERO {
             true => (None, self.holds.leased()),
@@ -204,30 +206,32 @@ impl Account {
     }
 }
 
-/// How much one more lease may take of an amount, given what is already leased.
+/// Returns how much one more lease can take of the remaining amount `left`, given the amount `leased` in all leases.
 fn lendable_part(left: NanoUsd, leased: NanoUsd) -> NanoUsd {
     let single = left.nanos().div_euclid(PART_OF_LEFT);
     let all = left.nanos().div_euclid(ALL_PART_OF_LEFT);
     NanoUsd::from_nanos(single.min(all.saturating_sub(leased.nanos())))
 }
 
-/// When an account's leases are recalled: the mark, and the limits that are near.
+/// The state of recalling an account's leases: the recall mark, and the limits that are near.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recall {
-    /// Rises whenever all leases are recalled.
+    /// A number that rises whenever all leases are recalled.
     pub(super) mark: u64,
-    /// Since when the balance is near; `None` if it is not, or a lease has grown since.
+    /// The time since which the balance is near, in milliseconds since the Unix epoch; `None` if it is not near, or a lease has
+    /// grown since.
     balance_near_ms: Option<i64>,
-    /// Since when the quotas of keys are near, without keys of which a lease has grown since.
+    /// The times since which quotas are near, by key, in milliseconds since the Unix epoch. Keys of which a lease has grown since
+    /// are left out.
     quotas_near_ms: QuickMap<KeyId, i64>,
     /// Whether a rate or the slots of the account are near and no lease has begun since.
     is_rate_near: bool,
-    /// The keys of which the same is true.
+    /// The keys of which a rate or the slots are near and no lease has begun since.
     rates_near: QuickMap<KeyId, ()>,
 }
 
 impl Recall {
-    /// Since when a limit is near: the quota of a key, or the balance for `None`.
+    /// Returns the time since which the quota of a key, or the balance for `None`, is near; `None` if it is not near.
     pub(super) fn near_since(&self, quota_of: Option<&KeyId>) -> Option<i64> {
         match quota_of {
             Some(key) => self.quotas_near_ms.get(key).copied(),
@@ -235,7 +239,7 @@ impl Recall {
         }
     }
 
-    /// Records that a limit has become near.
+    /// Records that the quota of a key, or the balance for `None`, has become near.
     pub(super) fn set_near(&mut self, quota_of: Option<&KeyId>, now_ms: i64) {
         match quota_of {
             Some(key) => drop(self.quotas_near_ms.insert(key.clone(), now_ms)),
@@ -243,12 +247,12 @@ impl Recall {
         }
     }
 
-    /// Whether a rate or the slots are near: of a key, or of the account for `None`.
+    /// Whether a rate or the slots of a key, or of the account for `None`, are near.
     pub(super) fn has_near_rate(&self, of: Option<&KeyId>) -> bool {
         of.map_or(self.is_rate_near, |key| self.rates_near.contains_key(key))
     }
 
-    /// Records that a rate or the slots have become near.
+    /// Records that a rate or the slots of a key, or of the account for `None`, have become near.
     pub(super) fn set_rate_near(&mut self, of: Option<&KeyId>) {
         match of {
             Some(key) => drop(self.rates_near.insert(key.clone(), ())),
@@ -256,13 +260,13 @@ impl Recall {
         }
     }
 
-    /// A lease of a key has begun: neither rates nor slots of the key and the account are near.
+    /// Records that a lease of a key has begun, which ends the nearness of the rates and slots of the key and of the account.
     pub(super) fn on_lease_began(&mut self, key: &KeyId) {
         self.is_rate_near = false;
         self.rates_near.remove(key);
     }
 
-    /// A lease of a key has grown: neither the key's quota is near, nor the balance.
+    /// Records that a lease of a key has grown, which ends the nearness of the key's quota and of the balance.
     pub(super) fn on_lease_grew(&mut self, key: &KeyId) {
         self.balance_near_ms = None;
         self.quotas_near_ms.remove(key);

@@ -1,5 +1,5 @@
-//! The notices that an account keeps until they are acknowledged. A notice that is claimed but not acknowledged becomes due
-//! again after a pause, which doubles each time: the claimant may fail, and nobody else can claim the notice in the meantime.
+//! The notices that an account stores until they are acknowledged. While a node has claimed a notice, no other node can claim it.
+//! Because that node may fail, a notice that is not acknowledged becomes due again after a pause, which doubles each time.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The maximum number of notices that an account keeps. Further ones are dropped and counted as lost.
+/// The maximum number of notices that an account stores. Further notices are dropped and counted as lost.
 pub(crate) const NOTICES_MAX: usize = 256;
-/// The maximum number of notices claimed at once, those of the earliest request first.
+/// The maximum number of notices in one claim. Those of the earliest requests are first.
 pub(crate) const TAKEN_MAX: usize = 8;
-/// How many times the pause doubles at most.
+/// The maximum number of times that the pause doubles.
 pub(crate) const DOUBLINGS_MAX: u32 = 6;
 
 /// The notices of one account, by [`NoticeId::store_name`].
@@ -31,7 +31,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Adds a notice, unless the account already keeps it.
+    /// Adds a notice, unless the account already has it.
     pub(super) fn record(&mut self, of: &NoticeId, reached: NanoUsd, limit: NanoUsd, at_ms: i64) {
         let name = of.store_name();
         if self.kept.contains_key(&name) {
@@ -51,7 +51,7 @@ impl Notices {
         self.kept.insert(name, waiting);
     }
 
-    /// See [`crate::store::ledger::LedgerStore::take_notices`].
+    /// Claims the notices that are due, as [`crate::store::ledger::LedgerStore::take_notices`] describes.
     pub(crate) fn claim_due(&mut self, pause_ms: i64, now_ms: i64) -> TakenNotices {
         let mut due: Vec<(&String, &mut StoredNotice)> =
             self.kept.iter_mut().filter(|(_, one)| one.due_ms <= now_ms).collect();
@@ -70,7 +70,7 @@ impl Notices {
         }
     }
 
-    /// Removes delivered notices; returns whether one of them was kept.
+    /// Removes notices that were delivered. Returns whether the account had one of them.
     pub(crate) fn acknowledge(&mut self, told: &[NoticeId]) -> bool {
         let before = self.kept.len();
         for of in told {
@@ -79,30 +79,30 @@ impl Notices {
         self.kept.len() < before
     }
 
-    /// Whether no notice is kept and none was lost.
+    /// Whether the account has no notices and none was lost.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.lost == 0
     }
 }
 
 impl Account {
-    /// The notices that are not yet acknowledged.
+    /// Returns the notices that are not acknowledged yet.
     pub(crate) fn notices(&self) -> &Notices {
         &self.notices
     }
 
-    /// The notices, for claiming and acknowledging.
+    /// Returns the notices for claiming and acknowledging.
     pub(crate) fn notices_mut(&mut self) -> &mut Notices {
         &mut self.notices
     }
 
-    /// The account with these notices, as they were stored.
+    /// Returns the account with these notices, which were read from a store.
     pub(crate) fn with_notices(self, notices: Notices) -> Self {
         Self { notices, ..self }
     }
 
-    /// Records the notices of an applied settlement: each threshold of the key's quota that it has reached, and a balance that
-    /// it has made low. `(node, seq)` is its step, `before` the balance before it.
+    /// Records the notices of an applied settlement: one for each threshold of the key's quota that it has reached, and one if it
+    /// has brought the balance to its low mark. `(node, seq)` is the settlement's step, and `before` is the balance before it.
     pub(super) fn record_notices(&mut self, (node, seq): (&NodeId, u64), settlement: &Settlement, before: NanoUsd) {
         let (cost, at_ms) = (charge(settlement), settlement.at_ms);
         if cost == NanoUsd::ZERO {

@@ -1,7 +1,8 @@
-//! The operations on a balance that an account remembers, and its payments by day and month.
+//! The operations on a balance that an account remembers, and the account's payments by day and month.
 //!
 //! An account remembers the last [`OPERATIONS_MAX`] operations, in the order in which they were applied. A remembered operation
-//! that is repeated, by any node and with any amount, has no effect; a forgotten one counts as new.
+//! that is repeated, by any node and with any amount, has no effect. An operation that the account no longer remembers is treated
+//! as new.
 
 use std::collections::VecDeque;
 
@@ -16,24 +17,24 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The number of operations that an account remembers.
+/// The maximum number of operations that an account remembers.
 pub(crate) const OPERATIONS_MAX: usize = 1000;
 
-/// An operation and its amount.
+/// A remembered operation and its amount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedOperation {
     /// The operation's id.
     pub id: OperationId,
-    /// The amount added to the balance; negative if it was subtracted.
+    /// The amount that was added to the balance; negative if it was subtracted.
     pub amount: NanoUsd,
 }
 
-/// The last operations on an account's balance, for recognising repeated ones.
+/// The most recent operations on an account's balance, by which repeated ones are recognised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Operations(VecDeque<RecordedOperation>);
 
 impl Operations {
-    /// Remembers an operation and returns whether it is new. A change without an id is always new.
+    /// Remembers an operation, and returns whether it is new. A change without an id is always new.
     pub(super) fn record(&mut self, id: Option<&OperationId>, amount: NanoUsd) -> bool {
         let Some(id) = id else { return true };
         if self.amount(id).is_some() {
@@ -46,13 +47,13 @@ impl Operations {
         true
     }
 
-    /// The amount of a remembered operation.
+    /// Returns the amount of a remembered operation; `None` if the operation is not remembered.
     pub(crate) fn amount(&self, id: &OperationId) -> Option<NanoUsd> {
-        // There are few operations, and lookups are rare.
+        // A search suffices, because there are few operations and lookups are rare.
         self.0.iter().find(|one| one.id == *id).map(|one| one.amount)
     }
 
-    /// All remembered operations, the oldest first.
+    /// Returns all remembered operations, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &RecordedOperation> {
         self.0.iter()
     }
@@ -64,12 +65,12 @@ impl FromIterator<RecordedOperation> for Operations {
     }
 }
 
-/// The first time, in seconds since the Unix epoch (the year 8307), that is not accepted as the time of a payment.
+/// The first time that is not accepted as the time of a payment, in seconds since the Unix epoch: a time in the year 8307.
 const TIMES_END_S: i64 = 200_000_000_000;
 
-/// The payments into an account on the day and in the month of its latest payment: credits and adjustments, by the time at which
-/// they were requested. The sums depend neither on the order of payments nor on how often a journal is sent. Days and months are
-/// counted from the Unix epoch, in UTC.
+/// The payments into an account on the most recent day, and in the most recent month, that has payments. Payments are credits and
+/// adjustments, and their time is that of the operator's request. The sums depend neither on the order in which payments arrive
+/// nor on how often a journal is sent. Days and months are in UTC, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PaidIn {
     pub day: i64,
@@ -79,7 +80,8 @@ pub(crate) struct PaidIn {
 }
 
 impl PaidIn {
-    /// Adds a payment to its day and month. A payment without a known time, or of a period before the latest one, is not counted.
+    /// Adds a payment to the sums of its day and month. A payment without a known time, or of a period before the most recent
+    /// one, is not added.
     pub(super) fn add(&mut self, amount: NanoUsd, at: i64) {
         if !(1..TIMES_END_S).contains(&at) {
             return;
@@ -89,7 +91,7 @@ impl PaidIn {
         (self.month, self.of_month) = later((self.month, self.of_month), (month, amount));
     }
 
-    /// The payments of today and of this month.
+    /// Returns the payments of today and of this month.
     pub(crate) fn sums_at(&self, now_ms: i64) -> (NanoUsd, NanoUsd) {
         let (day, month) = day_and_month(now_ms);
         let of = |known, period, amount| if known == period { amount } else { NanoUsd::ZERO };
@@ -97,7 +99,7 @@ impl PaidIn {
     }
 }
 
-/// The later of both periods with its sum: the known sum plus the amount where the periods are the same.
+/// Returns the later of two periods with its sum. If the periods are the same, the sum is the known sum plus the amount.
 fn later((known, paid): (i64, NanoUsd), (period, amount): (i64, NanoUsd)) -> (i64, NanoUsd) {
     match period.cmp(&known) {
         std::cmp::Ordering::Less => (known, paid),

@@ -1,22 +1,23 @@
-//! Rates and slots: the limits per minute and of concurrency of a key and its account, and what leases have of them.
+//! Rates and slots: the limits per minute and of concurrency of a key and its account, and the parts of them that leases have.
 //!
-//! **A lease's part.** Where key or account have a limit per minute, a lease was *given* a number of requests or tokens since it
-//! began, taken from the buckets in advance; its holder reports how much of that is *used*. The rest is lent. Where they have a
-//! limit of concurrency, the lease has slots (`places`); its free slots are lent, and count as occupied. Without a limit nothing
-//! is lent.
+//! **A lease's part.** If the key or the account has a limit per minute, a lease has got a number of requests or tokens since it
+//! began (`given`), which were taken from the buckets in advance. Its holder reports how much of that is `used`. The rest is
+//! lent. If the key or the account has a limit of concurrency, the lease has slots (`places`). Its free slots are lent, and count
+//! as occupied. Without a limit, nothing is lent.
 //!
-//! **A question about a lease** first refills the buckets, given what was lent before. `used` is the highest figure reported so
-//! far, `given` at least `used`. What is lent beyond what the holder wants goes back into the buckets. With
-//! [`LeaseChange::Grow`] the lease gets what it lacks, limited to a [`PART_OF_LEFT`]th of what remains and to the amount by which
-//! an [`ALL_PART_OF_LEFT`]th of it exceeds all that is lent, both for the key's bucket and for the account's. It gets nothing if
-//! that is less than a [`PART_OF_WANTED`]th of what it lacks, or if less than half of a limit remains. A lease begins only if it
-//! gets some of everything that it lacks.
+//! **A call about a lease** first refills the buckets, given what was lent before. `used` is the highest number reported so far,
+//! and `given` is at least `used`. The lent part that the holder does not want goes back into the buckets. With
+//! [`LeaseChange::Grow`], the lease gets what it lacks. That is limited to a [`PART_OF_LEFT`]th of what remains, and to the
+//! amount by which an [`ALL_PART_OF_LEFT`]th of what remains exceeds everything lent, both for the key's bucket and for the
+//! account's. The lease gets nothing if that is less than a [`PART_OF_WANTED`]th of what it lacks, or if less than half of a
+//! limit remains. A lease begins only if it gets some of everything that it lacks.
 //!
-//! **The end** of a lease puts back what is lent. What was lent to a holder whose node lease lapses is forgotten: the buckets
-//! refill.
+//! **The end** of a lease puts the lent part back. The part that was lent to a holder whose node lease lapses is forgotten, and
+//! the buckets refill.
 //!
-//! **Nearness.** A rate or the slots are near when leases have more of them than remains. Key and account are checked before each
-//! request is admitted or refused. Becoming near moves the recall mark once; it ends for both when a lease of the key begins.
+//! **Nearness.** A rate or the slots are near when leases have more of them than remains. The key and the account are checked
+//! before each request is admitted or refused. When either becomes near, the recall mark rises once. The nearness of both ends
+//! when a lease of the key begins.
 
 use super::{
     Account,
@@ -32,7 +33,7 @@ use crate::domain::{
     },
 };
 
-/// The rate limits of a key or an account, and their state at one moment.
+/// The rate limits of a key or an account, with their buckets and running requests at one moment.
 struct RateState {
     rates: RateLimits,
     buckets: RateBuckets,
@@ -40,18 +41,18 @@ struct RateState {
     lent: LentRates,
 }
 
-/// The rates and slots of a lease after a question about it.
+/// The rates and slots of a lease after a call about it.
 pub(super) struct LeasedRates {
-    /// The lease afterwards.
+    /// The state of the lease after the call.
     pub(super) lease: LeaseHold,
-    /// Whether it got some of everything that it lacked.
+    /// Whether the lease has got some of everything that it lacked.
     pub(super) is_whole: bool,
     key: RateBuckets,
     account: RateBuckets,
 }
 
 impl Account {
-    /// The buckets of key and account after a request, or the reached limit.
+    /// Returns the buckets of the key and the account after a request. The error is the limit that is reached.
     pub(super) fn check_rates(
         &self,
         ask: &AdmitCall,
@@ -75,7 +76,7 @@ impl Account {
         Ok((key, account))
     }
 
-    /// Records for key and account whether a rate or the slots are near. Returns whether one of them has become so.
+    /// Records whether a rate or the slots of the key or the account are near. Returns whether one of them has just become near.
     pub(super) fn record_near_rates(&mut self, key: &KeyId, mirror: &KeyMirror, now_ms: i64) -> bool {
         if self.summary.is_none() || self.holds.lent() == LentRates::default() {
             return false;
@@ -89,7 +90,7 @@ impl Account {
         near.iter().any(|(_, comes_near)| *comes_near)
     }
 
-    /// Computes a lease's rates and slots after a question; [`Account::store_rates`] stores the buckets.
+    /// Computes the rates and slots of a lease after a call about it. [`Account::store_rates`] stores the resulting buckets.
     pub(super) fn plan_rates(&self, ask: &LeaseCall, before: LeaseHold, may_grow: bool, now_ms: i64) -> LeasedRates {
         let terms = self.keys.get(&ask.key).map(AccountKey::terms).unwrap_or_default();
         let [mut key, mut account] = self.rate_states(&ask.key, &terms.rates, now_ms);
@@ -143,7 +144,7 @@ impl Account {
         }
     }
 
-    /// The requests, tokens and slots that a lease's holder may admit from it.
+    /// Returns the requests, tokens and slots that the lease's holder may use from it.
     pub(super) fn lease_allowance(&self, key: &KeyId, lease: &LeaseHold) -> LeaseAllowance {
         let key = self.keys.get(key).map(AccountKey::terms).unwrap_or_default().rates;
         let account = self
@@ -159,7 +160,7 @@ impl Account {
         }
     }
 
-    /// The states of the key's and the account's rates, in this order.
+    /// Returns the state of the key's rates and of the account's rates, in this order.
     fn rate_states(&self, key: &KeyId, of_key: &RateLimits, now_ms: i64) -> [RateState; 2] {
         let of_account = self
             .summary
@@ -184,7 +185,7 @@ impl Account {
 }
 
 impl RateState {
-    /// The number of free slots that are not lent; `None` without a limit.
+    /// Returns the number of free slots that are not lent; `None` if there is no limit of concurrency.
     fn free_places(&self) -> Option<u64> {
         let taken = self.running.saturating_add(self.lent.places);
         Some(self.rates.concurrency?.saturating_sub(taken))
@@ -214,7 +215,7 @@ impl RateState {
     }
 }
 
-/// How a lease's part of one limit changes. By default it has none and lacks none.
+/// The change of a lease's part of one limit. By default the lease has no part and lacks none.
 #[derive(Clone, Copy, Debug)]
 struct LeasePartChange {
     after: u64,
@@ -234,7 +235,8 @@ impl Default for LeasePartChange {
     }
 }
 
-/// The change from what a lease has to what it wants, where it may get up to `part` more; `None` without a limit.
+/// Returns the change from the part that a lease has to the part that it wants, if it may get up to `part` more; `None` if there
+/// is no limit.
 fn part_change(has: u64, wants: u64, part: Option<u64>) -> Option<LeasePartChange> {
     let (back, missing) = (has.saturating_sub(wants), wants.saturating_sub(has));
     let more = missing.min(part?);

@@ -1,4 +1,4 @@
-//! The state of an account that is in no file, for handing it over to a successor process: holds, and the levels of the rate
+//! The state of an account that is in no file, to be handed over to a successor process: the holds, and the levels of the rate
 //! buckets.
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub(crate) struct VolatileState {
     keys: Vec<(KeyId, RateBuckets)>,
 }
 
-/// A hold with its node and request.
+/// A hold, with its node and its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CarriedHold {
     node: NodeId,
@@ -39,7 +39,7 @@ impl VolatileState {
 }
 
 impl Account {
-    /// The state that is in no file.
+    /// Returns the state that is in no file.
     pub(crate) fn volatile_state(&self) -> VolatileState {
         let hold = |(node, request, hold): (&NodeId, &SmolStr, &Hold)| CarriedHold {
             node: node.clone(),
@@ -58,7 +58,7 @@ impl Account {
         }
     }
 
-    /// Restores the state that another process has handed over. The leases of the nodes start again from now.
+    /// Restores the state that another process has handed over. The node leases start again from now.
     pub(crate) fn restore_volatile_state(&mut self, transient: VolatileState, now_ms: i64) {
         for carried in transient.holds {
             let CarriedHold {

@@ -1,4 +1,4 @@
-//! Writes the JSON of rows, as stores keep it: the same bytes as serde, in a fraction of the instructions.
+//! Writes rows as JSON, as stores have them. The bytes are the same as serde's, in a fraction of the instructions.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -10,7 +10,7 @@ use crate::domain::{
 };
 
 impl Row {
-    /// Appends the row's JSON.
+    /// Appends the row's JSON to `out`.
     ///
     /// # Errors
     /// As for [`serde_json::to_writer`].

@@ -1,4 +1,4 @@
-//! Reads the bytes of records.
+//! Reads records from their bytes.
 
 use smol_str::SmolStr;
 
@@ -23,7 +23,7 @@ impl Record {
         matches!(bytes, [VERSION, kind::CHARGE | kind::RELEASE | kind::STEP, ..])
     }
 
-    /// Reads a record's bytes; `None` if they are not the output of [`Record::write`].
+    /// Reads a record from its bytes; `None` if they are not the output of [`Record::write`].
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [VERSION, form, fields @ ..] = bytes else {
             return None;
@@ -76,14 +76,14 @@ impl Record {
     }
 }
 
-/// Reads the bytes of a record and writes the record again; `None` if they are not a record. For fuzzing.
+/// Reads a record from its bytes and writes it again; `None` if the bytes are not a record. For fuzzing.
 pub fn reread(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut again = Vec::new();
     Record::read(bytes)?.write(&mut again).ok()?;
     Some(again)
 }
 
-/// The optional fields that rows and checkpoints share.
+/// The optional fields that rows and checkpoints have in common.
 struct OptionalRowFields {
     modifiers: PriceModifiers,
     parts: Vec<CostShare>,
@@ -91,7 +91,7 @@ struct OptionalRowFields {
 }
 
 impl Sums {
-    /// Reads the output of [`Sums::write_bytes`]; `None` for other bytes.
+    /// Reads sums from the output of [`Sums::write_bytes`]; `None` for other bytes.
     pub(crate) fn read_bytes(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader(bytes);
         let sums = Self {
@@ -244,7 +244,8 @@ impl RecordReader<'_> {
         })
     }
 
-    /// Reads a field with `read` if its flag is set. The outer `None` means that it cannot be read.
+    /// Reads a field with `read` if its flag is set; the inner `None` stands for an unset flag. The outer `None` means that the
+    /// field cannot be read.
     fn read_if<T>(&mut self, flag: u64, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if flag == 0 {
             return Some(None);
@@ -252,7 +253,7 @@ impl RecordReader<'_> {
         read(self).map(Some)
     }
 
-    /// Reads a list if its flag is set; else the list is empty.
+    /// Reads a list if its flag is set; otherwise returns an empty list. `None` means that the list cannot be read.
     fn list<T>(&mut self, flag: u64, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = if flag == 0 { 0 } else { self.number()? };
         (0..count).map(|_| read(self)).collect()

@@ -1,4 +1,4 @@
-//! Writes the bytes of records, in the form described in [`super`].
+//! Writes records as bytes, in the form that [`super`] describes.
 
 use crate::domain::{
     ledger::{
@@ -12,7 +12,7 @@ use crate::domain::{
 };
 
 impl Record {
-    /// Appends the record's bytes.
+    /// Appends the record's bytes to `out`.
     ///
     /// # Errors
     /// As for [`serde_json::to_writer`].
@@ -50,8 +50,8 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the bytes of a [`Record::Checkpoints`] of as many checkpoints as fit into `bytes_max`; returns their number.
-    /// Appends nothing if the number is 0.
+    /// Appends the bytes of a [`Record::Checkpoints`] with as many of the checkpoints as fit into `bytes_max`, and returns their
+    /// number. Appends nothing if the number is 0.
     pub(crate) fn write_checkpoints(checkpoints: &[Checkpoint], bytes_max: usize, out: &mut Vec<u8>) -> usize {
         let begin = out.len();
         out.extend([VERSION, kind::CHECKPOINTS]);
@@ -67,7 +67,7 @@ impl Record {
     }
 }
 
-/// Appends a step with a settlement if there is a binary form for it; returns whether there is.
+/// Appends a step with a settlement if that settlement has a binary form. Returns whether it has.
 fn write_settlement(account: &str, seq: u64, settlement: &Settlement, out: &mut Vec<u8>) -> bool {
     let Settlement {
         request,
@@ -111,14 +111,14 @@ const fn flag(is_there: bool, flag: u64) -> u64 {
 }
 
 impl Row {
-    /// Appends the row in the form of the journal.
+    /// Appends the row's bytes in the form of the journal to `out`.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
         without_zeros(out, |to| to.row(self, 0, None));
     }
 }
 
 impl Sums {
-    /// Appends the sums in the form of the embedded ledger's file.
+    /// Appends the bytes of the sums in the form of the embedded ledger's file to `out`.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
         without_zeros(out, |to| {
             to.number(self.requests);
@@ -260,7 +260,7 @@ impl RecordWriter<'_> {
         }
     }
 
-    /// Appends a bit for each count that is more than zero, then those counts.
+    /// Appends one bit for each count, which is set if the count is more than zero, and then the counts that are.
     fn usage(&mut self, usage: &Usage) {
         let parts = usage.parts();
         let there = parts
@@ -285,7 +285,7 @@ impl RecordWriter<'_> {
     }
 }
 
-/// The flags of the fields that [`RecordWriter::optional_row_fields`] writes.
+/// Returns the flags of the fields that [`RecordWriter::optional_row_fields`] writes.
 fn flags_of(modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64>) -> u64 {
     flag(modifiers.service_tier.is_some(), has::SERVICE_TIER)
         | flag(modifiers.speed.is_some(), has::SPEED)
@@ -294,7 +294,7 @@ fn flags_of(modifiers: &PriceModifiers, parts: &[CostShare], ttft_ms: Option<u64
         | flag(ttft_ms.is_some(), has::TTFT)
 }
 
-/// The index of `one` in `all`.
+/// Returns the index of `one` in `all`.
 fn index_in<T: Copy + PartialEq>(all: &[T], one: T) -> u64 {
     all.iter().take_while(|other| **other != one).count() as u64
 }

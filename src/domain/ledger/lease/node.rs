@@ -1,13 +1,14 @@
 //! A lease at the node that admits requests from it.
 //!
-//! The free part of a lease is the amount that the store reported, less the holds of requests in it, less the costs of ended
-//! requests whose steps the store has not applied, less what is being returned or requested. A reply of the store has the amount
-//! and the last applied step of one moment, so each reply corrects the free part, in whatever order requests end meanwhile. One
-//! question to the store is open at a time.
+//! The free part of a lease is the amount that the store last reported, less four things: the allocations of the requests in the
+//! lease; the costs of ended requests whose steps the store has not applied; the amount that is being returned; and the amount
+//! that is being requested for running requests. A reply of the store has the amount and the last applied step of the same
+//! moment. So each reply corrects the free part, in whatever order requests end in the meantime. Only one call to the store about
+//! the lease is open at a time.
 //!
-//! A lease is used only within one second of the last question that the store has answered. So nothing is admitted on terms that
-//! an operator changed more than a second ago, nor from a lease that the store may have given to others: for that its holder
-//! must be silent for `LEASE_MS`.
+//! Requests are admitted from a lease only within one second of the last call that the store has answered. So nothing is admitted
+//! under terms that an operator changed more than a second ago. Nor is anything admitted from a lease that the store may have
+//! given to others, because for that its holder must be silent for `LEASE_MS`.
 
 #[cfg(test)]
 mod tests;
@@ -26,29 +27,29 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// How long after a question that the store has answered requests are admitted from the lease.
+/// For how long after a call that the store has answered requests are admitted from the lease.
 pub(crate) const CONFIRMED_FOR: Duration = Duration::from_secs(1);
-/// The interval of questions about a lease in use: a quarter of [`CONFIRMED_FOR`].
+/// The interval between calls about a lease in use: a quarter of [`CONFIRMED_FOR`].
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(250);
-/// The interval of questions about a lease in which requests only end: a third of the node's own lease.
+/// The interval between calls about a lease in which requests only end: a third of the node lease.
 pub(crate) const KEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// The minimum interval between two questions for more.
+/// The minimum interval between two calls that request growth.
 pub(crate) const GROW_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a lease may be unused before it is given back.
+/// The time after which an unused lease is returned.
 pub(crate) const IDLE_LEASE_MAX: Duration = Duration::from_secs(2);
-/// The maximum number of costs kept separately until the store has applied them. Further costs are added to the last.
+/// The maximum number of costs that are stored separately until the store has applied them. Further costs are added to the last.
 const OWED_MAX: usize = 1_024;
 
 /// The part of a lease that should be free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeaseTarget {
-    /// The amount for estimates.
+    /// The amount for the estimates of further requests.
     pub(crate) amount: NanoUsd,
-    /// Requests and tokens, where rates are limited.
+    /// The requests and tokens, if rates are limited.
     pub(crate) rated: RateUse,
 }
 
-/// The next question to the store about a lease: those fields of [`super::LeaseCall`] that change.
+/// The next call to the store about a lease: those fields of [`super::LeaseCall`] that change from call to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseRequest {
     pub(crate) turn: u64,
@@ -58,18 +59,18 @@ pub(crate) struct LeaseRequest {
     pub(crate) places: u64,
 }
 
-/// A request's part of a lease.
+/// The part of a lease that one request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
-    /// Its number within the lease.
+    /// The number of the request within the lease.
     pub(crate) number: u64,
-    /// When it was admitted, by the store's clock, in milliseconds since the Unix epoch.
+    /// The time of the admission by the store's clock, in milliseconds since the Unix epoch.
     pub(crate) at_ms: i64,
-    /// Key and account as the store last described them; `hold` is the lease's amount.
+    /// The state of the key and the account in the store's last reply; `hold` is the lease's amount.
     pub(crate) grant: Grant,
 }
 
-/// A lease at its node. The default is a lease that the store has not been asked for.
+/// A lease at its node. The default value is a lease about which the node has not called the store yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeLease {
     /// The amount that the store last reported.
@@ -79,36 +80,36 @@ pub(crate) struct NodeLease {
     allocations: QuickMap<u64, NanoUsd>,
     allocated: NanoUsd,
     last_number: u64,
-    /// The amount that running requests are asking the store for because too little was free.
+    /// The amount that running requests are requesting from the store because too little was free.
     asked_for: NanoUsd,
-    /// The costs of ended requests whose steps the store has not applied, with those steps.
+    /// The costs of ended requests whose steps the store has not applied, with the numbers of those steps.
     owed: VecDeque<(u64, NanoUsd)>,
     owed_total: NanoUsd,
-    /// Costs whose steps could not be recorded.
+    /// The costs of requests whose steps could not be recorded.
     lost: NanoUsd,
-    /// The amount that is being given back.
+    /// The amount that is being returned.
     returning: NanoUsd,
-    /// The sequence number of the last question.
+    /// The sequence number of the last call.
     turn: u64,
-    /// How many requests ran in the lease at that question.
+    /// The number of requests that ran in the lease at the last call.
     running_at_request: u64,
     is_asking: bool,
-    /// The last question was not answered, so the store may hold more for the lease than it reported.
+    /// Whether the last call got no reply, so that the store may have set more aside for the lease than it reported.
     is_unsure: bool,
-    /// When the last question failed; `None` once one was answered.
+    /// The time at which the last call failed; `None` if the last call got a reply.
     failed_at: Option<Instant>,
-    /// The amount before the last request to grow, and the target of that request.
+    /// The amount before the last call that requested growth, and the target of that call.
     before_growth: Option<(NanoUsd, LeaseTarget)>,
-    /// The last request to grow did not succeed, or not enough for rates and slots.
+    /// Whether the last request for growth did not succeed, or not sufficiently for rates and slots.
     is_near: bool,
-    /// No more requests are admitted from it.
+    /// Whether no further requests are admitted from the lease.
     is_over: bool,
-    /// The lease no longer exists in the store.
+    /// Whether the lease no longer exists in the store.
     is_gone: bool,
     last_used: Option<Instant>,
 }
 
-/// The latest reply of the store, with the times of the question and of the reply.
+/// The last reply of the store, with the times of the call and of the reply.
 #[derive(Clone, Copy, Debug)]
 struct LastReply {
     asked: Instant,
@@ -117,8 +118,8 @@ struct LastReply {
 }
 
 impl NodeLease {
-    /// Admits a request if the lease is confirmed and has its full estimate, its rates and a slot. `expires_at` is the expiry of
-    /// its key, in seconds since the Unix epoch.
+    /// Admits a request if the lease is confirmed and has the full estimate, the rates and a slot for it; otherwise `None`.
+    /// `expires_at` is the time at which the request's key expires, in seconds since the Unix epoch.
     pub(crate) fn allocate(
         &mut self,
         estimate: NanoUsd,
@@ -153,8 +154,8 @@ impl NodeLease {
         })
     }
 
-    /// Enlarges the allocation of a running request by up to `more` from the free part; returns the growth. Zero if the lease is
-    /// not confirmed.
+    /// Enlarges the allocation of a running request by up to `more`, from the free part. Returns the growth, which is zero if the
+    /// lease is not confirmed.
     pub(crate) fn enlarge(&mut self, number: u64, more: NanoUsd, now: Instant) -> NanoUsd {
         if self.confirmed_reply(now).is_none() {
             return NanoUsd::ZERO;
@@ -163,19 +164,19 @@ impl NodeLease {
         self.add(number, more)
     }
 
-    /// A running request asks the store for `more`; [`NodeLease::end_top_up`] follows.
+    /// Records that a running request requests `more` from the store. A call of [`NodeLease::end_top_up`] follows.
     pub(crate) fn begin_top_up(&mut self, more: NanoUsd) {
         self.asked_for = self.asked_for.saturating_add(more);
     }
 
-    /// The request got `got` of the amount `asked`.
+    /// Records that the request got `got` of the amount `asked`.
     pub(crate) fn end_top_up(&mut self, number: u64, asked: NanoUsd, got: NanoUsd) {
         self.asked_for = self.asked_for.saturating_sub(asked);
         self.add(number, got);
     }
 
     fn add(&mut self, number: u64, more: NanoUsd) -> NanoUsd {
-        // The request may have ended meanwhile.
+        // The request may have ended in the meantime.
         let Some(cut) = self.allocations.get_mut(&number) else {
             return NanoUsd::ZERO;
         };
@@ -184,7 +185,8 @@ impl NodeLease {
         more
     }
 
-    /// A request has ended, and a step charges it; `None` if the step could not be recorded.
+    /// Records that a request has ended. `step` is the number of the step that charges it; `None` if the step could not be
+    /// recorded.
     pub(crate) fn on_request_ended(&mut self, number: u64, cost: NanoUsd, step: Option<u64>) {
         let Some(cut) = self.allocations.remove(&number) else {
             return;
@@ -202,14 +204,15 @@ impl NodeLease {
         }
     }
 
-    /// Ends admission from the lease; its free part is given back.
+    /// Ends admission from the lease. Its free part is returned.
     pub(crate) fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// The question to ask the store now, if any; [`NodeLease::on_store_reply`] follows. `target` is what should be free.
+    /// Returns the call to make to the store now; `None` if no call is due. A call of [`NodeLease::on_store_reply`] follows.
+    /// `target` is the part that should be free.
     pub(crate) fn next_request(&mut self, target: LeaseTarget, now: Instant) -> Option<LeaseRequest> {
-        // While the store is unreachable, each lease asks at most four times a second.
+        // While the store is unreachable, there are at most four calls per second about each lease.
         let was_in_vain = self.failed_at.is_some_and(|at| now < at + ASK_INTERVAL);
         if self.is_asking || self.is_gone || was_in_vain {
             return None;
@@ -254,13 +257,13 @@ impl NodeLease {
         })
     }
 
-    /// The interval of requests for more: longer where the last one did not help.
+    /// Returns the interval between calls that request growth. It is longer if the last one did not help.
     fn growth_interval(&self) -> Duration {
         if self.is_near { ASK_INTERVAL } else { GROW_INTERVAL }
     }
 
-    /// The interval of questions about a lease that is ending: short if nothing runs in it, if a question was not answered, or if
-    /// the store counts another number of running requests.
+    /// Returns the interval between calls about a lease that is ending. It is short if nothing runs in the lease, if a call got
+    /// no reply, or if the store has another number of running requests.
     fn end_check_interval(&self) -> Duration {
         if self.allocations.is_empty() || self.is_unsure || self.running() != self.running_at_request {
             ASK_INTERVAL
@@ -269,7 +272,7 @@ impl NodeLease {
         }
     }
 
-    /// The store has answered a question; `None` if no answer came, so that its effect is unknown.
+    /// Records the store's reply to a call. `answer` is `None` if no reply came, so that the effect of the call is unknown.
     pub(crate) fn on_store_reply(&mut self, answer: Option<&LeaseReply>, asked: Instant, answered: Instant) {
         self.is_asking = false;
         self.failed_at = answer.is_none().then_some(answered);
@@ -278,17 +281,18 @@ impl NodeLease {
             Some(LeaseReply::Refused | LeaseReply::Gone) => {
                 (self.is_over, self.is_gone) = (true, true);
             }
-            // What was to be given back counts as returned until the next reply; a late question has no effect after a newer one.
+            // The amount that was to be returned is treated as returned until the next reply. A late call has no effect after a
+            // newer one.
             None => self.is_unsure = true,
         }
     }
 
     fn on_grant(&mut self, leased: LeaseGrant, asked: Instant, answered: Instant) {
         let watermark = leased.grant.watermark;
-        // The lost reply may have been made before a recall. This reply's mark does not show that.
+        // The lost reply may have been made before a recall, which the mark of this reply does not reveal.
         self.is_over |= self.last_reply.is_none() && self.is_unsure;
         if let Some(before) = &self.last_reply {
-            // The leases were recalled, or the store has lost charges to this one.
+            // The leases were recalled, or the store has lost charges to this lease.
             self.is_over |= before.leased.recall != leased.recall || before.leased.grant.watermark > watermark;
         }
         self.amount = leased.grant.hold;
@@ -310,7 +314,7 @@ impl NodeLease {
         });
     }
 
-    /// The free part: neither allocated, requested, owed nor being given back.
+    /// Returns the free part, which is not allocated, requested, owed or being returned.
     pub(crate) fn free(&self) -> NanoUsd {
         let used = [
             self.allocated,
@@ -322,7 +326,7 @@ impl NodeLease {
         used.into_iter().fold(self.amount, NanoUsd::saturating_sub)
     }
 
-    /// Whether it should grow: whether less than half of the target is free.
+    /// Whether the lease should grow, because less than half of the target is free.
     pub(crate) fn is_low(&self, target: LeaseTarget) -> bool {
         self.is_short(target.amount) || self.share.is_low(target.rated, self.running())
     }
@@ -331,22 +335,22 @@ impl NodeLease {
         half(amount) > self.free()
     }
 
-    /// The amount that the store holds for it.
+    /// Returns the amount that the store has set aside for the lease.
     pub(crate) fn amount(&self) -> NanoUsd {
         self.amount
     }
 
-    /// The number of requests that run in it.
+    /// Returns the number of requests that run in the lease.
     pub(crate) fn running(&self) -> u64 {
         u64::try_from(self.allocations.len()).unwrap_or(u64::MAX)
     }
 
-    /// Whether no more requests are admitted from it.
+    /// Whether no further requests are admitted from the lease.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether it can be dropped.
+    /// Whether the lease can be dropped.
     pub(crate) fn is_done(&self) -> bool {
         self.is_gone && self.allocations.is_empty()
     }
@@ -358,7 +362,7 @@ impl NodeLease {
 }
 
 impl LastReply {
-    /// The store's time at `now`, if it made the reply at `made`.
+    /// Returns the store's time at `now`, on the assumption that the store made the reply at `made`.
     fn store_time(&self, made: Instant, now: Instant) -> i64 {
         let since = now.saturating_duration_since(made).as_millis();
         let since = i64::try_from(since).unwrap_or(i64::MAX);
@@ -370,12 +374,13 @@ fn half(amount: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() / 2)
 }
 
-/// One in four of the requests expected while a lease should last needs a slot of its own, in addition to those that run.
+/// Of the requests that are expected while a lease should last, one in four needs a slot of its own, in addition to the slots of
+/// running requests.
 const PART_AT_ONCE: u64 = 4;
 
-/// A lease's part of rates and slots, at its node. It has no limits until the first reply of the store, which states how much may
-/// be admitted in total since the lease began, and how many requests may run in it. A node that wants less observes the lower
-/// limits from the moment it asks, whether or not the question succeeds; a node that wants more waits for the reply.
+/// The part of rates and slots that a lease has, at its node. It has no limits until the first reply of the store, which states
+/// how much may be admitted in total since the lease began, and how many requests may run in it. A node that wants less observes
+/// the lower limits from the time of its call, whether or not the call succeeds. A node that wants more waits for the reply.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateShare {
     used: RateUse,
@@ -390,12 +395,12 @@ impl RateShare {
         is_there(free.requests, 1) && is_there(free.tokens, tokens) && is_there(free.places, 1)
     }
 
-    /// Counts an admitted request.
+    /// Records an admitted request.
     fn count_admitted(&mut self, tokens: u64) {
         self.used = self.used.saturating_add(RateUse { requests: 1, tokens });
     }
 
-    /// The requests and tokens admitted since the lease began.
+    /// Returns the requests and tokens that were admitted since the lease began.
     fn used(&self) -> RateUse {
         self.used
     }
@@ -409,13 +414,13 @@ impl RateShare {
             || is_low(free.places, spare_places(target))
     }
 
-    /// Whether a rate has an unused part to give back.
+    /// Whether a rate has an unused part that can be returned.
     fn has_free_rate(&self) -> bool {
         let free = self.free(0);
         [free.requests, free.tokens].into_iter().flatten().any(|free| free > 0)
     }
 
-    /// Lowers the limits to what the node wants from now on, with `target` free. Returns the slots to ask for.
+    /// Lowers the limits to what the node wants from now on, with `target` free. Returns the slots to request.
     fn lower_limits(&mut self, target: RateUse, running: u64) -> u64 {
         let places = running.saturating_add(spare_places(target));
         let most = self.used.saturating_add(target);
@@ -442,7 +447,7 @@ impl RateShare {
     }
 }
 
-/// How many slots should be free; zero if no further requests are wanted.
+/// Returns how many slots should be free; zero if no further requests are wanted.
 fn spare_places(target: RateUse) -> u64 {
     target.requests.div_ceil(PART_AT_ONCE)
 }

@@ -1,4 +1,4 @@
-//! Reads a price list's decimal numbers as exact integers. No float ever holds a price.
+//! Decimal numbers in price lists, read as exact integers. A price is never a floating-point number.
 
 use std::fmt;
 
@@ -6,36 +6,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// Decimal places of USD per 1M tokens: the last place is one pico-USD per token.
+/// The number of decimal places of a price in USD per 1M tokens. The last place is one pico-USD per token.
 const PER_MILLION_PLACES: usize = 6;
-/// Decimal places of USD per call: the last place is one pico-USD.
+/// The number of decimal places of a price in USD per call. The last place is one pico-USD.
 const PER_CALL_PLACES: usize = 12;
-/// Decimal places of a multiplier.
+/// The number of decimal places of a multiplier.
 const FACTOR_PLACES: usize = 6;
-/// The integer for a factor of 1.
+/// The integer that represents the factor 1: a million millionths.
 const FACTOR_ONE: u64 = 1_000_000;
-/// The largest price: 1,000,000 USD per 1M tokens, or per call.
+/// The largest price in USD, per 1M tokens or per call.
 const USD_MAX: u64 = 1_000_000;
 /// The largest multiplier.
 const FACTOR_MAX: u64 = 1000;
 
-/// A price per token, in pico-USD (10^-12 USD). Written in USD per 1M tokens.
+/// A price per token, in pico-USD (10^-12 USD). A price list and JSON have it in USD per 1M tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub(crate) struct TokenPrice(u64);
 
-/// A price per call, in pico-USD. Written in USD.
+/// A price per call, in pico-USD (10^-12 USD). A price list and JSON have it in USD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub(crate) struct CallPrice(u64);
 
-/// A multiplier of prices, in millionths.
+/// A multiplier of prices, in millionths. A price list and JSON have it as a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", inline)]
 pub(crate) struct PriceFactor(u64);
 
 impl TokenPrice {
-    /// Reads USD per 1M tokens, such as `0.0036`.
+    /// Parses a price in USD per 1M tokens, such as `0.0036`.
     ///
     /// # Errors
     /// See [`DecimalError`].
@@ -43,14 +43,14 @@ impl TokenPrice {
         parse_scaled(text, PER_MILLION_PLACES, USD_MAX).map(Self)
     }
 
-    /// The price in pico-USD.
+    /// Returns the price in pico-USD per token.
     pub(crate) const fn pico_usd(self) -> u64 {
         self.0
     }
 }
 
 impl CallPrice {
-    /// Reads USD per call, such as `0.01`.
+    /// Parses a price in USD per call, such as `0.01`.
     ///
     /// # Errors
     /// See [`DecimalError`].
@@ -58,17 +58,17 @@ impl CallPrice {
         parse_scaled(text, PER_CALL_PLACES, USD_MAX).map(Self)
     }
 
-    /// The price in pico-USD.
+    /// Returns the price in pico-USD per call.
     pub(crate) const fn pico_usd(self) -> u64 {
         self.0
     }
 }
 
 impl PriceFactor {
-    /// The factor 1.
+    /// The factor 1, which changes no price.
     pub(crate) const ONE: Self = Self(FACTOR_ONE);
 
-    /// Reads a multiplier, such as `1.1`.
+    /// Parses a multiplier, such as `1.1`.
     ///
     /// # Errors
     /// See [`DecimalError`].
@@ -76,36 +76,36 @@ impl PriceFactor {
         parse_scaled(text, FACTOR_PLACES, FACTOR_MAX).map(Self)
     }
 
-    /// The factor in millionths.
+    /// Returns the factor in millionths.
     pub(crate) const fn millionths(self) -> u64 {
         self.0
     }
 }
 
-/// Why a text is not a price or multiplier.
+/// The error that a string is not a price or a multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum DecimalError {
-    /// Not a decimal number in quotes.
+    /// The value is not a decimal number in quotes.
     #[error(
-        "write a decimal number in quotes, such as \"0.25\": a number without quotes would be a float, which is not exact"
+        "write a decimal number in quotes, such as \"0.25\": digits and at most one point, without a sign or a comma"
     )]
     Malformed,
-    /// More decimal places than can be represented; contains the maximum number.
+    /// The number has more decimal places than the maximum, which this variant contains.
     #[error("give at most {0} decimal places")]
     TooFine(usize),
-    /// Larger than the largest price or factor, which it contains.
-    #[error("too large, give at most {0}")]
+    /// The number is larger than the maximum, which this variant contains.
+    #[error("the number is too large: give at most {0}")]
     TooLarge(u64),
 }
 
-/// The number times 10^`places`.
+/// Parses a decimal number of at most `most` and returns it times 10^`places`.
 fn parse_scaled(text: &str, places: usize, most: u64) -> Result<u64, DecimalError> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if !plain(whole) || !plain(fraction) {
         return Err(DecimalError::Malformed);
     }
-    // Trailing zeros have no meaning.
+    // Trailing zeros after the point have no meaning.
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > places {
         return Err(DecimalError::TooFine(places));
@@ -121,12 +121,12 @@ fn parse_scaled(text: &str, places: usize, most: u64) -> Result<u64, DecimalErro
         .ok_or(too_large)
 }
 
-/// 10^`places`, saturating.
+/// Returns 10^`places`; saturates on overflow.
 fn power_of_ten(places: usize) -> u64 {
     (0..places).fold(1, |power: u64, _| power.saturating_mul(10))
 }
 
-/// Writes `value` times 10^-`places`, with as many decimal places as needed.
+/// Writes `value` times 10^-`places` as a decimal number, with as many decimal places as needed.
 fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let scale = power_of_ten(places);
     let fraction = format!("{:0places$}", value % scale);
@@ -135,7 +135,7 @@ fn written(value: u64, places: usize, out: &mut fmt::Formatter<'_>) -> fmt::Resu
     write!(out, "{}{dot}{fraction}", value / scale)
 }
 
-/// Implements display and serde of a number as the text from which it is parsed.
+/// Implements `Display`, `Serialize` and `Deserialize` of a number as the decimal text from which it is parsed.
 macro_rules! decimal {
     ($($name:ident: $places:ident;)*) => { $(
         impl fmt::Display for $name {

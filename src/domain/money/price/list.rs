@@ -1,4 +1,4 @@
-//! The price list: the shipped one, with the operator's own file on top.
+//! Price lists: the list that is shipped with weir, and the operator's own, whose entries replace the shipped ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,34 +14,34 @@ use crate::domain::{
     wire::operation,
 };
 
-/// The shipped list's path in the repository, named in errors.
+/// The path of the shipped price list in the repository, for error messages.
 pub(crate) const SHIPPED_FILE: &str = "conf/prices.toml";
 
-/// Prices by name and, where they differ, by provider.
+/// Prices by their name and, where a price is for a single provider, by that provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
     entries: BTreeMap<PriceKey, PriceEntry>,
 }
 
-/// A price's name, and the provider that it is limited to.
+/// The name of a price, and its provider; `None` for a price for all providers.
 type PriceKey = (String, Option<String>);
 
-/// A price, and where it was defined.
+/// A price and the place of its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PriceEntry {
-    /// The file's name, as given to [`PriceList::read`].
+    /// The name of the file that defines the price, as given to [`PriceList::read`].
     pub file: String,
-    /// The line of its `[[price]]`.
+    /// The line of the price's `[[price]]` in that file.
     pub line: usize,
-    /// The price, checked.
+    /// The price, which has passed all checks.
     pub price: Arc<Price>,
 }
 
 impl PriceList {
-    /// Reads a price list. `file` names it in errors.
+    /// Parses a price list. `file` is the file's name in errors.
     ///
     /// # Errors
-    /// All faults that were found, each with its line and key; a file that does not parse has one.
+    /// All errors in the list, each with its line and TOML key. A file that is not TOML has a single error.
     pub fn read(file: &str, text: &str) -> Result<Self, Vec<FileError>> {
         let mut entries = BTreeMap::new();
         for (line, tariff, price) in read_prices(file, text)? {
@@ -55,35 +55,35 @@ impl PriceList {
         Ok(Self { entries })
     }
 
-    /// The list that is part of the program.
+    /// Returns the price list that is compiled into weir.
     ///
     /// # Errors
-    /// As for [`PriceList::read`]; a test proves that there are none.
+    /// As for [`PriceList::read`]. A test proves that the shipped list has no errors.
     pub(crate) fn shipped() -> Result<Self, Vec<FileError>> {
         Self::read(SHIPPED_FILE, include_str!("../../../../conf/prices.toml"))
     }
 
-    /// Adds another list. Its entries replace those with the same name and provider.
+    /// Adds the entries of another list. They replace entries with the same name and provider.
     #[must_use]
     pub(crate) fn extended_by(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self
     }
 
-    /// The price of this name at a provider: the provider's own, or else the one for all providers.
+    /// Returns the price with this name for a provider: the price for that provider alone, or else the price for all providers.
     pub(crate) fn find(&self, name: &str, provider: &str) -> Option<&Arc<Price>> {
         let get = |provider: Option<&str>| self.entries.get(&(name.to_owned(), provider.map(str::to_owned)));
         get(Some(provider)).or_else(|| get(None)).map(|entry| &entry.price)
     }
 
-    /// All entries, as name, provider and price.
+    /// Returns all entries, each with its name and its provider; the provider is `None` for a price for all providers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>, &PriceEntry)> {
         let entries = self.entries.iter();
         entries.map(|((name, provider), entry)| (name.as_str(), provider.as_deref(), entry))
     }
 }
 
-/// One price list, with its numbers unparsed.
+/// A price list file as parsed from TOML, before its numbers are parsed and its values are checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawList {
@@ -92,7 +92,7 @@ pub(super) struct RawList {
     pub(super) price: Vec<Spanned<RawPrice>>,
 }
 
-/// `[[price]]`
+/// An entry `[[price]]` of a price list file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPrice {
@@ -111,7 +111,7 @@ pub(super) struct RawPrice {
     pub(super) service_tier_prices: BTreeMap<String, Spanned<Vec<Spanned<RawTier>>>>,
 }
 
-/// One of `tiers`
+/// An element of `tiers` in a price list file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTier {
@@ -130,7 +130,7 @@ pub(super) struct RawTier {
     pub(super) output_image: Option<Spanned<RawDecimal>>,
 }
 
-/// `per_call`
+/// The table `per_call` in a price list file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPerCall {
@@ -142,7 +142,7 @@ pub(super) struct RawPerCall {
     pub(super) request: Option<Spanned<RawDecimal>>,
 }
 
-/// `multipliers`
+/// The table `multipliers` in a price list file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawMultipliers {
@@ -151,7 +151,8 @@ pub(super) struct RawMultipliers {
     pub(super) geo: BTreeMap<String, Spanned<RawDecimal>>,
 }
 
-/// A decimal number as text. Other values are accepted as well, so that the error can name the key and say what to write.
+/// A decimal number as text. Values of other types are accepted here, so that the later error can name the TOML key and say what
+/// to write.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum RawDecimal {
@@ -159,12 +160,12 @@ pub(super) enum RawDecimal {
     Other(IgnoredAny),
 }
 
-/// The maximum length of a version, in bytes.
+/// The maximum length of a price list's version, in bytes.
 const VERSION_BYTES_MAX: usize = 64;
-/// The maximum number of tiers of one entry.
+/// The maximum number of tiers in one entry of a price list.
 const TIERS_MAX: usize = 16;
 
-/// The prices of a file in its order, each with its line. Collects all faults, so that one run reports them all.
+/// Parses all prices of a file in their order, each with its line. Returns all errors, so that an operator sees them at once.
 pub(super) fn read_prices(file: &str, text: &str) -> Result<Vec<(usize, Tariff, Price)>, Vec<FileError>> {
     let parsed = parse_all::<RawList>(file, text);
     let (raw, mut faults) = Faults::from_parsed(file, text, parsed)?;
@@ -181,7 +182,7 @@ pub(super) fn read_prices(file: &str, text: &str) -> Result<Vec<(usize, Tariff, 
             (&other.name, &other.provider) == (&tariff.name, &tariff.provider)
         };
         if let Some((other, ..)) = prices.iter().find(same) {
-            reader.report_fault(price, "name", format!("already defined in line {other}"));
+            reader.report_fault(price, "name", format!("this price is already defined in line {other}"));
         }
         prices.push((line, tariff.clone(), Price::new(Arc::clone(&version), tariff)));
     }
@@ -204,7 +205,7 @@ fn version(given: &Spanned<String>, faults: &mut Faults<'_>) -> Arc<str> {
     text.as_str().into()
 }
 
-/// Reads one entry. Reports faults, and replaces values at fault with usable ones.
+/// Parses one entry of a price list. It reports each invalid value and continues with a valid one in its place.
 struct PriceReader<'r, 'f> {
     name: &'r str,
     faults: &'r mut Faults<'f>,
@@ -243,13 +244,13 @@ impl PriceReader<'_, '_> {
     fn tiers(&mut self, raw: &Spanned<Vec<Spanned<RawTier>>>, key: &str) -> Vec<Tier> {
         let given = raw.get_ref();
         if given.len() > TIERS_MAX {
-            self.report_fault(raw, key, format_args!("at most {TIERS_MAX} tiers"));
+            self.report_fault(raw, key, format_args!("give at most {TIERS_MAX} tiers"));
         }
         if given.iter().all(|tier| tier.get_ref().above_input_tokens != 0) {
             self.report_fault(
                 raw,
                 key,
-                "one tier, the one for short prompts, must have no `above_input_tokens`",
+                "give one tier without `above_input_tokens`, for short prompts",
             );
         }
         let mut tiers: Vec<Tier> = Vec::with_capacity(given.len());
@@ -259,7 +260,7 @@ impl PriceReader<'_, '_> {
                 self.report_fault(
                     tier,
                     key,
-                    format_args!("two tiers begin above {above_input_tokens} tokens"),
+                    format_args!("two tiers begin above {above_input_tokens} tokens: remove one"),
                 );
             }
             tiers.push(self.tier(tier.get_ref()));
@@ -268,8 +269,8 @@ impl PriceReader<'_, '_> {
         tiers
     }
 
-    /// Reads one tier. A missing cache price defaults to the input price, a missing price of sound or images to that of the
-    /// tokens among which they are counted.
+    /// Parses one tier. A missing cache price defaults to the input price. A missing price of audio or images defaults to the
+    /// price of the text tokens of the same kind.
     fn tier(&mut self, raw: &RawTier) -> Tier {
         let (input, output) = (
             self.per_token(&raw.input, "input"),
@@ -335,7 +336,11 @@ impl PriceReader<'_, '_> {
         for (name, tiers) in &raw.service_tier_prices {
             let factors = &raw.multipliers.service_tier;
             if factors.keys().any(|other| other.eq_ignore_ascii_case(name)) {
-                self.report_fault(tiers, name, "give either its prices or a multiplier, not both");
+                self.report_fault(
+                    tiers,
+                    name,
+                    "give either prices or a multiplier for this service tier, not both",
+                );
             }
             prices.insert(name.clone(), self.tiers(tiers, name));
         }

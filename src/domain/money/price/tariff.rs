@@ -1,4 +1,4 @@
-//! The price of one model at one provider: an entry of a price list, in one version.
+//! The price of one model at one provider, in one version: an entry of a price list.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,93 +18,95 @@ use crate::domain::{
     wire::usage::Usage,
 };
 
-/// The prices of a model: one entry of a price list.
+/// The prices of a model, as one entry of a price list gives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tariff {
-    /// The name that a model's `price` refers to.
+    /// The name of the price, by which a model's `price` refers to it.
     pub name: String,
-    /// The only provider that it applies to; without one it applies to all.
+    /// The provider that the price is for; `None` for all providers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The published source of the prices, as written in the list.
+    /// The published source of the prices, as written in the price list.
     pub source: String,
-    /// Prices by the size of the prompt, ascending; the first is for any prompt.
+    /// Token prices by the size of the prompt, in ascending order. The first tier is for any prompt.
     pub tiers: Vec<Tier>,
-    /// The price of a reasoning token under `tiers`; without one it is that of any output token.
+    /// The price of a reasoning token with the prices in `tiers`; `None` if it is the price of any output token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<TokenPrice>,
-    /// The price of an input token added by the provider's own tools, under `tiers`; without one it is that of any
-    /// input token.
+    /// The price of an input token that the provider's own tools added, with the prices in `tiers`; `None` if it is the price of
+    /// any input token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_input: Option<TokenPrice>,
-    /// Prices per call.
+    /// Prices per call of the provider's own tools, and per request.
     pub per_call: PerCallPrices,
-    /// Factors on all token prices.
+    /// Factors by which all token prices are multiplied.
     pub multipliers: Multipliers,
-    /// Prices of single service tiers by name. They replace `tiers` and the tier's multiplier.
+    /// Token prices for some service tiers, by the tier's name. They replace `tiers` and the multiplier of the service tier.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub service_tier_prices: BTreeMap<String, Vec<Tier>>,
 }
 
-/// Token prices from a prompt size on, in USD per million tokens. The highest applicable tier prices the whole request.
+/// Token prices for prompts above a size, in USD per 1M tokens. The highest tier that applies to the prompt prices the complete
+/// request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tier {
-    /// The tier applies to prompts with more input tokens than this, cached ones included.
+    /// The number of input tokens, cached ones included, that a prompt must exceed for this tier to apply.
     pub above_input_tokens: u64,
-    /// Per input token.
+    /// The price of an input token.
     pub input: TokenPrice,
-    /// Per output token.
+    /// The price of an output token.
     pub output: TokenPrice,
-    /// Per input token read from a cache.
+    /// The price of an input token that is read from a cache.
     pub cache_read: TokenPrice,
-    /// Per input token written to a short-lived cache.
+    /// The price of an input token that is written to a short-lived cache.
     pub cache_write_short: TokenPrice,
-    /// Per input token written to a long-lived cache.
+    /// The price of an input token that is written to a long-lived cache.
     pub cache_write_long: TokenPrice,
-    /// Per input token of sound.
+    /// The price of an input token of audio.
     pub input_audio: TokenPrice,
-    /// Per input token of images.
+    /// The price of an input token of images.
     pub input_image: TokenPrice,
-    /// Per input token of sound read from a cache.
+    /// The price of an input token of audio that is read from a cache.
     pub cache_read_audio: TokenPrice,
-    /// Per input token of images read from a cache.
+    /// The price of an input token of images that is read from a cache.
     pub cache_read_image: TokenPrice,
-    /// Per output token of sound.
+    /// The price of an output token of audio.
     pub output_audio: TokenPrice,
-    /// Per output token of images.
+    /// The price of an output token of images.
     pub output_image: TokenPrice,
 }
 
-/// Prices per call, in USD. No multiplier changes them.
+/// Prices per call, in USD. Multipliers do not apply to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PerCallPrices {
-    /// Per web search by the provider's own tool.
+    /// The price of a web search by the provider's own tool.
     pub web_search: CallPrice,
-    /// Per page fetched by the provider's own tool.
+    /// The price of a page that the provider's own tool fetches.
     pub web_fetch: CallPrice,
-    /// Per search in stored files by the provider's own tool.
+    /// The price of a search in stored files by the provider's own tool.
     pub file_search: CallPrice,
-    /// Per call of the provider's own code interpreter.
+    /// The price of a call of the provider's own code interpreter.
     pub code_interpreter: CallPrice,
-    /// Per call of the provider's own image generation.
+    /// The price of a call of the provider's own image generation.
     pub image_generation: CallPrice,
-    /// Per request, unless it consumed nothing.
+    /// The fee per request. A request that consumed nothing has no fee.
     pub request: CallPrice,
 }
 
-/// Factors by the names that answers carry, case-insensitive. An unlisted name has the factor 1.
+/// Factors by which token prices are multiplied, by the names that answers report. Names are compared ignoring case. A name that
+/// is not listed has the factor 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Multipliers {
-    /// By service tier.
+    /// Factors by service tier.
     pub service_tier: BTreeMap<String, PriceFactor>,
-    /// By speed.
+    /// Factors by the speed of the answer.
     pub speed: BTreeMap<String, PriceFactor>,
-    /// By geography.
+    /// Factors by the geography of the inference.
     pub geo: BTreeMap<String, PriceFactor>,
 }
 
 impl Tier {
-    /// Whether sound or images have other prices than text.
+    /// Whether audio or images have other prices than text in this tier.
     fn has_modalities(&self) -> bool {
         [self.input_audio, self.input_image] != [self.input; 2]
             || [self.cache_read_audio, self.cache_read_image] != [self.cache_read; 2]
@@ -113,12 +115,12 @@ impl Tier {
 }
 
 impl Tariff {
-    /// The cost of tokens and calls in the tier that applies to the prompt's size.
+    /// Returns the cost of tokens and calls in the tier that applies to the prompt's size.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &PriceModifiers) -> ExactSum {
         self.sum_in_tier(usage, modifiers, self.tier_above(usage, modifiers))
     }
 
-    /// The cost of a request that consumed something, rounded up once to whole nano-USD, at most [`NanoUsd::MAX`].
+    /// Returns the cost of a request that consumed something, rounded up once to whole nano-USD, at most [`NanoUsd::MAX`].
     pub(crate) fn cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
         let counted = self.priced_counts(usage, modifiers, self.tier_above(usage, modifiers));
         let plain = counted.as_ref().and_then(PricedCounts::whole_pico_usd);
@@ -131,13 +133,13 @@ impl Tariff {
         }
     }
 
-    /// The prompt size above which the applicable tier begins.
+    /// Returns the prompt size, in input tokens, above which the applicable tier begins.
     pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &PriceModifiers) -> u64 {
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
         tier.map_or(0, |tier| tier.above_input_tokens)
     }
 
-    /// The same usage with all tokens that may be text, sound or images counted as the most expensive of these.
+    /// Returns the same usage with all tokens that may be of text, audio or images counted as those with the highest price.
     pub(crate) fn in_most_expensive_modality(&self, usage: &Usage, modifiers: &PriceModifiers) -> Usage {
         let mut dearest = *usage;
         let tier = tier_for(self.tiers_for(modifiers), usage.input_total());
@@ -188,7 +190,7 @@ impl Tariff {
         dearest
     }
 
-    /// The fee of a request that consumed something.
+    /// Returns the fee of a request that consumed something.
     pub(crate) fn request_fee(&self) -> ExactSum {
         ExactSum::of_calls(1, self.per_call.request)
     }
@@ -197,13 +199,13 @@ impl Tariff {
         named(&self.service_tier_prices, modifiers.service_tier.as_deref()).unwrap_or(&self.tiers)
     }
 
-    /// The cost of tokens and calls in the tier that begins above this many input tokens.
+    /// Returns the cost of tokens and calls in the tier that begins above `above_input_tokens`.
     pub(crate) fn sum_in_tier(&self, usage: &Usage, modifiers: &PriceModifiers, above_input_tokens: u64) -> ExactSum {
         let counted = self.priced_counts(usage, modifiers, above_input_tokens);
         counted.map_or(ExactSum::MAX, |counted| counted.sum())
     }
 
-    /// Each count at its price in the tier that begins above this many input tokens; `None` if there is no tier.
+    /// Returns each count with its price in the tier that begins above `above_input_tokens`; `None` if the price has no tiers.
     pub(crate) fn priced_counts(
         &self,
         usage: &Usage,
@@ -212,7 +214,7 @@ impl Tariff {
     ) -> Option<PricedCounts> {
         let tier_name = modifiers.service_tier.as_deref();
         let own = named(&self.service_tier_prices, tier_name);
-        // A prompt with one more token is in this tier.
+        // A prompt with one more token is in the tier that begins above this size.
         let tier = tier_for(self.tiers_for(modifiers), above_input_tokens.saturating_add(1))?;
         let special = |price: Option<TokenPrice>, usual| price.filter(|_| own.is_none()).unwrap_or(usual);
         let per_call = &self.per_call;
@@ -258,13 +260,13 @@ impl Tariff {
     }
 }
 
-/// The highest applicable tier; the first one applies to any prompt.
+/// Returns the highest tier that applies to a prompt of this size. The first tier applies to any prompt.
 fn tier_for(tiers: &[Tier], input_total: u64) -> Option<&Tier> {
     let matches = |tier: &&Tier| input_total > tier.above_input_tokens;
     tiers.iter().rev().find(matches).or_else(|| tiers.first())
 }
 
-/// Looks up a name from an answer, ignoring case, because providers differ in it.
+/// Looks up a name that an answer reports, ignoring case, because providers spell names in different cases.
 fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&'a T> {
     let name = name?;
     listed.get(name).or_else(|| {
@@ -273,23 +275,24 @@ fn named<'a, T>(listed: &'a BTreeMap<String, T>, name: Option<&str>) -> Option<&
     })
 }
 
-/// The price version of free models.
+/// The price version in the rows of free models.
 pub(crate) const FREE_VERSION: &str = "free";
 
-/// The prices of one model at one provider, in one version. Fixed for a request at its admission.
+/// The prices of one model at one provider, in one version, or the price of a free model. A request keeps the price with which it
+/// was admitted.
 ///
-/// In JSON: the version and, unless it is free, the price list's entry with every fallback filled in.
+/// JSON has the version and, unless the model is free, the entry of the price list with all defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Price {
-    /// The version of the prices, which every charge records.
+    /// The version of the price list, which each row records.
     version: Arc<str>,
-    /// `None` if the model is free.
+    /// The entry of the price list; `None` if the model is free.
     #[serde(flatten)]
     tariff: Option<Tariff>,
 }
 
 impl Price {
-    /// The price of a model that is marked free.
+    /// Creates the price of a model that is marked free.
     pub(crate) fn free() -> Self {
         Self {
             version: FREE_VERSION.into(),
@@ -297,7 +300,7 @@ impl Price {
         }
     }
 
-    /// The price of one entry, at its list's version.
+    /// Creates the price of one entry of a price list with this version.
     pub(crate) fn new(version: Arc<str>, tariff: Tariff) -> Self {
         Self {
             version,
@@ -305,43 +308,44 @@ impl Price {
         }
     }
 
-    /// The price list's entry; `None` if the model is free.
+    /// Returns the entry of the price list; `None` if the model is free.
     pub(crate) fn tariff(&self) -> Option<&Tariff> {
         self.tariff.as_ref()
     }
 
-    /// The version of the prices, which every charge records.
+    /// Returns the version of the price list, which each row records.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// The cost of a request: the sum in pico-USD, rounded up once to whole nano-USD. From 0 to [`NanoUsd::MAX`]; 0 if
-    /// nothing was consumed. The same usage and modifiers always give the same cost.
+    /// Returns the cost of a request, rounded up once to whole nano-USD. It is from 0 to [`NanoUsd::MAX`], and 0 if nothing was
+    /// consumed. The same usage and modifiers always have the same cost.
     pub(crate) fn cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map_or(NanoUsd::ZERO, |tariff| tariff.cost(usage, modifiers))
     }
 
-    /// The maximum cost of a request whose tokens of sound and images are unknown.
+    /// Returns the maximum cost of a request of which it is unknown how many tokens are of audio and images.
     pub(crate) fn maximum_cost(&self, usage: &Usage, modifiers: &PriceModifiers) -> NanoUsd {
         let tariff = self.tariff.as_ref();
         let dearest = tariff.map(|tariff| tariff.in_most_expensive_modality(usage, modifiers));
         self.cost(dearest.as_ref().unwrap_or(usage), modifiers)
     }
 
-    /// The exact cost of tokens and calls.
+    /// Returns the exact cost of tokens and calls, without the request fee.
     pub(crate) fn sum(&self, usage: &Usage, modifiers: &PriceModifiers) -> ExactSum {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map(|tariff| tariff.sum(usage, modifiers)).unwrap_or_default()
     }
 
-    /// The fee per request; zero if nothing was consumed.
+    /// Returns the fee per request; zero if the request consumed nothing.
     pub(crate) fn request_fee(&self, usage: &Usage) -> ExactSum {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default());
         tariff.map(Tariff::request_fee).unwrap_or_default()
     }
 
-    /// The prompt size above which the applicable tier begins; 0 if there is one tier only.
+    /// Returns the prompt size, in input tokens, above which the applicable tier begins; 0 for the first tier and for a free
+    /// model.
     pub(crate) fn tier_above(&self, usage: &Usage, modifiers: &PriceModifiers) -> u64 {
         let tariff = self.tariff.as_ref();
         tariff.map_or(0, |tariff| tariff.tier_above(usage, modifiers))
@@ -354,7 +358,8 @@ impl Price {
             .unwrap_or_default()
     }
 
-    /// The lines of the sum of tokens and calls in the tier that begins above this many input tokens; none for a free model.
+    /// Returns the lines of the cost of tokens and calls in the tier that begins above `above_input_tokens`; no lines for a free
+    /// model.
     pub(crate) fn lines_in_tier(
         &self,
         usage: &Usage,
@@ -366,7 +371,7 @@ impl Price {
         counted.map(|counted| counted.lines()).unwrap_or_default()
     }
 
-    /// The line of the request fee; `None` without a fee or if nothing was consumed.
+    /// Returns the line of the request fee; `None` if the price has no fee or the request consumed nothing.
     pub(crate) fn fee_line(&self, usage: &Usage) -> Option<PriceLine> {
         let tariff = self.tariff.as_ref().filter(|_| *usage != Usage::default())?;
         let fee = tariff.per_call.request;

@@ -1,5 +1,5 @@
-//! Finds the splices of one batch of edits among the tokens of a body. The walk enters only values on the path of an edit and
-//! skips all others, so it recurses at most as deep as the longest path of the batch, however deep the body is.
+//! Walks through the JSON tokens of a body and finds the splices of one batch of edits. The walk enters only values on the path
+//! of an edit and skips all others. So it recurses at most as deep as the longest path of the batch, however deep the body is.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -15,7 +15,7 @@ use crate::domain::{
     wire::json_scan::{JsonToken, JsonTokenKind, Tape, TapeReader, is_string},
 };
 
-/// An edit whose path leads into the current value, and the rest of that path.
+/// An edit whose path leads into the current value, and the remaining steps of that path.
 #[derive(Clone, Copy)]
 struct PendingEdit<'r> {
     edit: &'r BodyEdit,
@@ -24,7 +24,7 @@ struct PendingEdit<'r> {
 
 type PendingEdits<'r> = SmallVec<[PendingEdit<'r>; 8]>;
 
-/// Adds the splices of the edits of one batch. `text` is one JSON object, and `tape` belongs to it.
+/// Adds the splices of one batch of edits to `splices`. `text` is one JSON object; `tape` describes it, or is empty.
 pub(super) fn find_splices<'r>(
     edits: impl Iterator<Item = &'r BodyEdit>,
     text: &[u8],
@@ -47,31 +47,31 @@ pub(super) fn find_splices<'r>(
 
 struct Walk<'t, 'r, 's> {
     reader: TapeReader<'t>,
-    /// The body's value.
+    /// The root value of the body.
     root: ValueView<'t>,
     splices: &'s mut Vec<Splice<'r>>,
     /// The indexes of the array elements that contain the reader's position.
     indexes: SmallVec<[usize; 4]>,
-    /// Results of conditions on the root, by edit.
+    /// The results of each edit's conditions on the root of the body.
     root_answers: SmallVec<[(&'r BodyEdit, bool); 4]>,
 }
 
-/// The state of the walk through one object.
+/// The state of the walk through the members of one object.
 struct Members<'t, 'r> {
     object: ValueView<'t>,
     siblings: Siblings,
-    /// The edits whose member was found, by index.
+    /// The edits whose member was found, by their index in the active edits.
     found: SmallVec<[usize; 8]>,
-    /// Results of conditions on this object, by index of the edit.
+    /// The results of an edit's conditions on this object, by the edit's index.
     answers: SmallVec<[(usize, bool); 4]>,
-    /// The renamed members, by index of the edit. A rename is dropped if a later member already has the new name.
+    /// The splices that rename a member, by the edit's index. They are dropped if another member already has the new name.
     renamed: Vec<(usize, Splice<'r>)>,
-    /// The renames whose new name is taken, by index of the edit.
+    /// The renaming edits whose new name another member already has, by their index.
     taken: SmallVec<[usize; 8]>,
 }
 
 impl<'t, 'r> Walk<'t, 'r, '_> {
-    /// Walks the object that has just opened; returns the position of its end.
+    /// Walks through the object that begins with the token `first`. Returns the position after its end.
     fn object(&mut self, first: JsonToken, active: &[PendingEdit<'r>]) -> Result<usize, EditError> {
         let mut members = Members {
             object: ValueView::new(first, &self.reader),
@@ -109,7 +109,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(closing.end)
     }
 
-    /// Walks a member; its name has just been read.
+    /// Walks through the member whose name is the token `key`, which has just been read.
     fn member(
         &mut self,
         key: JsonToken,
@@ -160,7 +160,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(())
     }
 
-    /// Walks a value; `deeper` are the edits whose paths lead into it.
+    /// Walks through the value that begins with the token `first`, and returns its range. `deeper` are the edits whose paths lead
+    /// into it.
     fn value(&mut self, first: JsonToken, deeper: &[PendingEdit<'r>]) -> Result<Range<usize>, EditError> {
         let for_array = |active: &PendingEdit<'r>| active.rest.first() == Some(&BodyPathStep::Each);
         let end = match first.kind {
@@ -171,7 +172,7 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(first.start..end)
     }
 
-    /// Walks the array that has just opened; returns the position of its end.
+    /// Walks through the array whose opening bracket has just been read. Returns the position after its end.
     fn array(&mut self, active: &[PendingEdit<'r>]) -> Result<usize, EditError> {
         let mut here = PendingEdits::new();
         let mut deeper = PendingEdits::new();
@@ -224,8 +225,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         Ok(())
     }
 
-    /// Whether the conditions on the body hold for an edit of a member of this object. Evaluated once for all members of one
-    /// name.
+    /// Whether an edit's conditions on the body hold for a member of this object. They are evaluated once for all members of the
+    /// same name.
     fn applies(&mut self, edit: &'r BodyEdit, index: usize, members: &mut Members<'t, 'r>) -> bool {
         if edit.when.is_empty() {
             return true;
@@ -238,7 +239,8 @@ impl<'t, 'r> Walk<'t, 'r, '_> {
         answer
     }
 
-    /// Whether the conditions on the body hold, with this holder.
+    /// Whether an edit's conditions on the body hold. `holder` is the object that contains the edited member, or the edited array
+    /// element.
     fn fields_hold(&mut self, edit: &'r BodyEdit, holder: &ValueView<'t>) -> bool {
         let on_holder = edit
             .field_tests()

@@ -1,4 +1,4 @@
-//! Body edits of a provider file, checked.
+//! Checks and compiles the body edits of a provider file.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use crate::domain::{
     strict_toml::Faults,
 };
 
-/// Members that weir itself reads: after an edit, weir and the provider would act on different values.
+/// Members of a request's body that edits cannot change, because weir itself reads them. After an edit, weir and the provider
+/// would act on different values.
 const OWN_MEMBERS: [&str; 2] = ["model", "stream"];
-/// Maximum length of a refusal's message, in bytes.
+/// The maximum length of a refusal's message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 500;
 
-/// The direction of the edited bodies.
+/// The direction in which the edited bodies are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     ToProvider,
@@ -37,7 +38,7 @@ pub(super) fn response(raw: &[Spanned<RawBodyEdit>], faults: &mut Faults<'_>) ->
 fn rules(table: &str, raw: &[Spanned<RawBodyEdit>], direction: Direction, faults: &mut Faults<'_>) -> BodyRules {
     if raw.len() > BODY_EDITS_MAX {
         faults.add_for_file(format!(
-            "{} [[{table}]] edits, at most {BODY_EDITS_MAX} are allowed",
+            "the file has {} [[{table}]] edits, at most {BODY_EDITS_MAX} are allowed",
             raw.len()
         ));
     }

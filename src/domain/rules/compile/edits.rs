@@ -1,4 +1,4 @@
-//! Header and query edits of a provider file, and the conditions of its body edits, checked.
+//! Checks and compiles the header and query edits of a provider file, and the conditions of its body edits.
 
 use http::{HeaderName, HeaderValue};
 use toml::Spanned;
@@ -15,10 +15,10 @@ use crate::domain::{
     strict_toml::Faults,
 };
 
-/// Maximum number of header edits, and of query edits, of one file.
+/// The maximum number of header edits in one file; also the maximum number of query edits.
 const EDITS_MAX: usize = 64;
 
-/// Headers of the connection and of the message framing (RFC 9110 section 7.6.1), which weir sets itself.
+/// The headers of the connection and of the message framing (RFC 9110 section 7.6.1). weir sets them, so edits cannot.
 const FRAMING: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -36,7 +36,7 @@ const FRAMING: [&str; 14] = [
     "upgrade",
 ];
 
-/// Query parameters that carry a client's key.
+/// The query parameters in which clients send their API keys.
 const CREDENTIAL_PARAMETERS: [&str; 1] = ["key"];
 
 pub(super) fn is_framing(name: &HeaderName) -> bool {
@@ -80,7 +80,11 @@ fn header(
 ) -> Option<(HeaderName, HeaderValue)> {
     let name = header_name(text, given, auth, faults)?;
     let Ok(value) = HeaderValue::from_str(given.get_ref()) else {
-        faults.add_at(given, text, format!("key `{text}`: not the value of a header"));
+        faults.add_at(
+            given,
+            text,
+            format!("key `{text}`: expected the value of an HTTP header"),
+        );
         return None;
     };
     Some((name, value))
@@ -99,7 +103,7 @@ fn header_name(
         }
         Ok(name) => return Some(name),
         Err(_) => {
-            faults.add_at(place, "headers", "key `headers`: not the name of a header");
+            faults.add_at(place, "headers", "key `headers`: expected the name of an HTTP header");
             return None;
         }
     };
@@ -140,7 +144,7 @@ pub(super) fn query_edits(raw: &RawQuery, faults: &mut Faults<'_>) -> QueryEdits
     QueryEdits(edits)
 }
 
-/// Maximum number of conditions of one edit.
+/// The maximum number of conditions of one edit.
 const CONDITIONS_MAX: usize = 8;
 
 pub(super) fn conditions(raw: &[RawCondition]) -> Result<Vec<Condition>, String> {
@@ -195,7 +199,8 @@ fn check_none_of(subject: &str, groups: &[&[(&str, bool)]]) -> Result<(), String
 }
 
 fn header_condition(name: &str, raw: &RawCondition) -> Result<Condition, String> {
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| "key `when.header`: not the name of a header")?;
+    let name = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| "key `when.header`: expected the name of an HTTP header")?;
     if CREDENTIAL_HEADERS.contains(&name.as_str()) {
         return Err(format!(
             "key `when.header`: `{name}` carries a credential, which rules cannot see"

@@ -1,4 +1,4 @@
-//! Credentials, backends, retries, error rules and the fallback of a provider file, checked.
+//! Checks and compiles the credentials, backends, retries, error rules and the fallback of a provider file.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,35 +14,35 @@ use crate::domain::{
     strict_toml::Faults,
 };
 
-/// Where one of a provider's secrets is.
+/// One credential of a provider, with a reference to its secret instead of the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialSource {
     /// The credential's name.
     pub name: String,
-    /// Its share of the provider's requests.
+    /// The credential's share of the requests, relative to the other credentials.
     pub weight: u16,
-    /// Where the secret is.
+    /// The reference to the credential's secret.
     pub secret: SecretRef,
 }
 
-/// The name of a provider's only credential.
+/// The name of the credential of a provider that has only one.
 pub(crate) const ONLY_CREDENTIAL: &str = "default";
 
-/// Maximum number of credentials of one provider.
+/// The maximum number of credentials of one provider.
 const CREDENTIALS_MAX: usize = 64;
-/// Maximum number of backends of one provider.
+/// The maximum number of backends of one provider.
 const ORIGINS_MAX: usize = 16;
-/// Maximum weight of a credential or backend.
+/// The maximum weight of a credential or backend.
 const WEIGHT_MAX: u16 = 1000;
-/// Maximum number of attempts at one provider for one request.
+/// The maximum number of attempts at one provider for one request.
 const ATTEMPTS_MAX: u8 = 10;
-/// Maximum pause before a further attempt, in milliseconds: the client waits for it.
+/// The maximum pause between two attempts, in milliseconds. The client waits during the pause.
 const BACKOFF_MS_MAX: u32 = 30_000;
-/// Maximum load that further attempts may add, in percent.
+/// The maximum of `budget_percent`, the load that repeated attempts can add to a provider.
 const BUDGET_PERCENT_MAX: u16 = 300;
-/// Maximum number of `[[error]]` entries of one file.
+/// The maximum number of `[[error]]` rules in one file.
 const ERROR_RULES_MAX: usize = 32;
-/// Maximum number of patterns of a fallback.
+/// The maximum number of patterns of a fallback.
 const PATTERNS_MAX: usize = 32;
 
 pub(super) fn secrets(
@@ -189,7 +189,7 @@ pub(super) fn error_rules(raw: &[Spanned<RawErrorRule>], faults: &mut Faults<'_>
             }
         }
         if marks.iter().all(|(_, mark)| mark.is_none()) {
-            let message = "this matches every error of the status: give `code`, `message` or `contains`";
+            let message = "the rule matches every error with this status: add `code`, `message` or `contains`";
             faults.add_at(one, "error", message);
         }
         ErrorRule {
@@ -234,7 +234,10 @@ fn check_count<T>(all: &[Spanned<T>], key: &str, most: usize, faults: &mut Fault
         faults.add_at(
             over,
             key,
-            format!("{} [[{key}]] entries, at most {most} are allowed", all.len()),
+            format!(
+                "the file has {} [[{key}]] entries, at most {most} are allowed",
+                all.len()
+            ),
         );
     }
 }

@@ -125,8 +125,8 @@ fn headers_of_framing_and_credentials_cannot_be_edited() {
             "set = { Authorization = \"Bearer x\" }",
             "`authorization` carries a credential",
         ),
-        ("remove = [\"a b\"]", "not the name of a header"),
-        ("set = { x = \"a\\nb\" }", "not the value of a header"),
+        ("remove = [\"a b\"]", "expected the name of an HTTP header"),
+        ("set = { x = \"a\\nb\" }", "expected the value of an HTTP header"),
     ] {
         let error = refused(&format!("[headers]\n{edit}\n"));
         assert!(
@@ -160,7 +160,7 @@ fn each_body_op_takes_its_own_keys_only() {
         ),
         ("op = \"clamp\"\npath = \"a\"", "`min` and `max` are missing"),
         ("op = \"clamp\"\npath = \"a\"\nmin = 2\nmax = 1", "greater than"),
-        ("op = \"clamp\"\npath = \"a\"\nmax = \"1\"", "are numbers"),
+        ("op = \"clamp\"\npath = \"a\"\nmax = \"1\"", "must be numbers"),
         ("op = \"clamp\"\npath = \"a\"\nmax = inf", "cannot be written as JSON"),
         ("op = \"map\"\npath = \"a\"", "`values` is missing"),
         ("op = \"remove\"\npath = \"\"", "member names"),
@@ -210,7 +210,7 @@ fn a_condition_tests_one_thing() {
         ("{ model = \"\" }", "`when.model` is empty"),
         ("{ model = \"a\", value = \"b\" }", "`when.value` does not belong"),
         ("{ header = \"a\", equals = \"b\" }", "`when.equals` does not belong"),
-        ("{ header = \"a b\" }", "not the name of a header"),
+        ("{ header = \"a b\" }", "expected the name of an HTTP header"),
         ("{ header = \"Authorization\" }", "carries a credential"),
         (
             "{ header = \"a\", value = \"b\", contains = \"b\" }",
@@ -309,7 +309,7 @@ fn a_files_models_name_no_providers() {
 fn an_error_rule_says_which_error_it_means() {
     let rule = |marks: &str| format!("[[error]]\nstatus = 403\n{marks}\nmeans = \"request_refused\"\n");
     for (marks, what) in [
-        ("", "give `code`, `message` or `contains`"),
+        ("", "add `code`, `message` or `contains`"),
         ("code = \"\"", "key `code` is empty or only"),
         ("message = \"**\"", "key `message` is empty or only"),
         ("contains = \"\"", "key `contains` is empty or only"),

@@ -1,6 +1,6 @@
 //! Puts tool calls that overlap one behind the other.
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque};
 
 use crate::domain::{
     translation::answer::{AnswerEvent, AnswerFault, WAITING_BYTES_MAX},
@@ -61,9 +61,14 @@ impl CallOrder {
             (None, AnswerEvent::CallEnd { .. }) => Ok(()),
             (None, other) => emit(other),
             (Some(open), AnswerEvent::Arguments { slot, json }) if slot == open.slot => {
-                let is_complete = open.is_complete_with(&json);
+                // Some hosts send the arguments again behind their end.
+                let end = open.end_with(&json);
+                let json = match end.and_then(|end| json.get(..end)) {
+                    Some(last) => Cow::Owned(last.to_owned()),
+                    None => json,
+                };
                 emit(AnswerEvent::Arguments { slot, json })?;
-                if is_complete { self.release(emit) } else { Ok(()) }
+                if end.is_some() { self.release(emit) } else { Ok(()) }
             }
             (Some(open), AnswerEvent::CallEnd { slot }) if slot == open.slot => self.release(emit),
             (Some(_), other) => self.wait(other),
@@ -121,12 +126,13 @@ impl CallOrder {
                     slot,
                     id,
                     name,
-                    arguments,
+                    mut arguments,
                     ended,
                 } => {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(id.len() + name.len() + arguments.len());
                     let mut open = OpenCall::new(slot);
-                    let is_complete = open.is_complete_with(&arguments);
+                    let end = open.end_with(&arguments);
+                    arguments.truncate(end.unwrap_or(arguments.len()));
                     emit(AnswerEvent::Call {
                         slot,
                         id: id.into(),
@@ -138,7 +144,7 @@ impl CallOrder {
                             json: arguments.into(),
                         })?;
                     }
-                    if !is_complete && !ended {
+                    if end.is_none() && !ended {
                         self.open = Some(open);
                         return Ok(());
                     }
@@ -169,9 +175,12 @@ impl OpenCall {
         }
     }
 
-    /// Whether the arguments are complete with this piece.
-    fn is_complete_with(&mut self, piece: &str) -> bool {
-        matches!(self.arguments.push(piece.as_bytes()), JsonEndProgress::CompleteAt(_))
+    /// The offset in this piece at which the arguments are complete; `None` if they are not.
+    fn end_with(&mut self, piece: &str) -> Option<usize> {
+        match self.arguments.push(piece.as_bytes()) {
+            JsonEndProgress::CompleteAt(end) => Some(end),
+            JsonEndProgress::More => None,
+        }
     }
 }
 

@@ -1,31 +1,32 @@
-//! Follows the framing of a chunked body (RFC 9112 section 7.1) without decoding it.
+//! Finds the end of a chunked request body (RFC 9112 section 7.1) without decoding the body.
 
 use crate::domain::wire::http1::head::{is_field_content, is_token};
 
-/// The maximum number of digits of a chunk's size; their value fits into 64 bits.
+/// The maximum number of hexadecimal digits in a chunk's size. A number with this many digits fits into 64 bits.
 const SIZE_DIGITS_MAX: usize = 15;
 
-/// The maximum length of one chunk's extensions.
+/// The maximum length of the extensions of one chunk, in bytes.
 const EXTENSION_BYTES_MAX: usize = 256;
 
-/// The maximum length of all trailer fields together.
+/// The maximum length of all trailer fields of one body together, in bytes.
 const TRAILER_BYTES_MAX: usize = 8 * 1024;
 
-/// The body's framing is invalid, or a limit is exceeded.
+/// The error for a chunked body whose framing is invalid or exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkFault;
 
-/// Finds the end of a chunked body's content, which arrives in pieces, and checks that its framing can be read in one way only
-/// (RFC 9112 section 7.1).
+/// A parser that finds the end of a chunked body's content, which arrives in pieces. It checks that the framing can be read in
+/// only one way (RFC 9112 section 7.1).
 ///
-/// The content ends with the line of the last chunk. [`ChunkedTrailers`] follow; a body without trailer fields is as complete as one
-/// with them (RFC 9112 sections 7.1.2 and 8).
+/// The content ends with the line of the last chunk, which has the size 0. [`ChunkedTrailers`] reads the trailer fields after it.
+/// A body without trailer fields is as complete as one with them (RFC 9112 sections 7.1.2 and 8).
 #[derive(Debug, Default)]
 pub struct ChunkedContent {
     at: ChunkState,
-    /// The remaining bytes of the current chunk's data, or its size as read so far.
+    /// The number of bytes of the current chunk that have not arrived. While the chunk's size is being read, the part of the size
+    /// read so far.
     size: u64,
-    /// The length of the current size or extension.
+    /// The number of bytes read of the current size or extension.
     count: usize,
 }
 
@@ -42,7 +43,8 @@ enum ChunkState {
 }
 
 impl ChunkedContent {
-    /// Reads the next bytes. `Some(n)` if the content ends with the first `n` of them.
+    /// Reads the next bytes of the body. Returns `Some(n)` if the content ends with the first `n` of them, `None` if it
+    /// continues.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         let mut rest = bytes;
         while let [byte, behind @ ..] = rest {
@@ -93,17 +95,18 @@ impl ChunkedContent {
     }
 }
 
-/// Finds the end of a chunked body's trailer fields and the empty line after them, which arrive in pieces.
+/// A parser that finds the end of a chunked body's trailer fields, including the empty line after them. The fields arrive in
+/// pieces.
 #[derive(Debug, Default)]
 pub struct ChunkedTrailers {
     at: TrailerState,
-    /// The length of all fields.
+    /// The number of bytes of all trailer fields read so far.
     count: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum TrailerState {
-    /// The beginning of a field, or of the empty line.
+    /// At the beginning of a trailer field, or of the empty line after the fields.
     #[default]
     Begin,
     Name,
@@ -114,7 +117,7 @@ enum TrailerState {
 }
 
 impl ChunkedTrailers {
-    /// Reads the next bytes. `Some(n)` if the body ends with the first `n` of them.
+    /// Reads the next bytes of the body. Returns `Some(n)` if the body ends with the first `n` of them, `None` if it continues.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, ChunkFault> {
         for (at, byte) in bytes.iter().enumerate() {
             self.at = self.next(*byte)?;

@@ -1,54 +1,54 @@
-//! Checks a request's head: request line, field lines and the empty line after them.
+//! Checks the head of an HTTP/1.1 request: the request line, the field lines and the empty line after them.
 
 use self::HeadFault as Fault;
 
-/// The maximum number of digits of a `content-length`; their value fits into 64 bits.
+/// The maximum number of decimal digits in a `content-length`. A number with this many digits fits into 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// Protocols that an `upgrade` may name: WebSocket, which gets its own answer, and HTTP/2, which common clients offer with
-/// every cleartext request and which is ignored (RFC 9110 section 7.8).
+/// The protocols that an `upgrade` header is allowed to name. WebSocket is refused with an answer of its own. HTTP/2 is ignored,
+/// because common clients offer it with every cleartext request (RFC 9110 section 7.8).
 const UPGRADES: [&[u8]; 2] = [b"websocket", b"h2c"];
 
-/// The maximum size of a head.
+/// The limits for the head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The maximum length in bytes, from the request line to the empty line.
+    /// The maximum length in bytes, including the request line and the final empty line.
     pub bytes_max: usize,
     /// The maximum number of field lines.
     pub fields_max: usize,
 }
 
-/// How the end of a request's body is found (RFC 9112 section 6).
+/// How the end of a request's body is determined (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFraming {
     /// The request has no body.
     Empty,
-    /// By its length in bytes.
+    /// The body has this length in bytes.
     Length(u64),
-    /// By its chunks.
+    /// The body consists of chunks, and ends after the last one.
     Chunked,
 }
 
-/// Why a head is refused.
+/// The reason why the head of a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadFault {
     /// The head has too many bytes or field lines.
     TooLarge,
-    /// A line feed without a carriage return before it (RFC 9112 section 2.2).
+    /// A line feed is not preceded by a carriage return (RFC 9112 section 2.2).
     BareLineFeed,
-    /// The first line is not `METHOD SP TARGET SP VERSION`.
+    /// The first line does not have the form `METHOD SP TARGET SP VERSION`.
     RequestLine,
-    /// A version other than HTTP/1.1 and HTTP/1.0.
+    /// The version is neither HTTP/1.1 nor HTTP/1.0.
     Version,
-    /// CONNECT or TRACE.
+    /// The method is CONNECT or TRACE.
     Method,
     /// The target is not a path with an optional query (RFC 9112 section 3.2.1).
     Target,
-    /// A field continues on a further line (RFC 9112 section 5.2).
+    /// A header field continues on a further line (RFC 9112 section 5.2).
     Folded,
-    /// A field's name is not a token, or white space precedes its colon (RFC 9112 section 5.1).
+    /// The name of a header field is not a token, or white space precedes its colon (RFC 9112 section 5.1).
     FieldName,
-    /// A field's value contains a control character.
+    /// The value of a header field contains a control character.
     FieldValue,
     /// `host` is missing, repeated or not an authority (RFC 9112 section 3.2).
     Host,
@@ -56,14 +56,14 @@ pub enum HeadFault {
     ContentLength,
     /// `transfer-encoding` is repeated or not `chunked`, or the version is HTTP/1.0 (RFC 9112 section 6.1).
     TransferEncoding,
-    /// Both `content-length` and `transfer-encoding` (RFC 9112 section 6.1).
+    /// The head has both `content-length` and `transfer-encoding` (RFC 9112 section 6.1).
     TwoLengths,
-    /// `upgrade` names an unknown protocol.
+    /// `upgrade` names a protocol other than WebSocket and HTTP/2.
     Upgrade,
 }
 
 impl HeadFault {
-    /// The status of the answer.
+    /// Returns the HTTP status of the refusal.
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::TooLarge => 431,
@@ -73,7 +73,7 @@ impl HeadFault {
         }
     }
 
-    /// The label for metrics, out of a closed set.
+    /// Returns the label of the fault in metrics. The set of labels is fixed.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::TooLarge => "headers_too_large",
@@ -93,7 +93,7 @@ impl HeadFault {
         }
     }
 
-    /// The message for the client: what is wrong, and what to send instead.
+    /// Returns the message for the client, which says what is wrong and what to send instead.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::TooLarge => "The request headers are too large. Send fewer or shorter headers.",
@@ -115,7 +115,7 @@ impl HeadFault {
         }
     }
 
-    /// All faults, for metrics.
+    /// All faults, for the labels of metrics.
     pub(crate) const ALL: [Self; 14] = [
         Self::TooLarge,
         Self::BareLineFeed,
@@ -134,18 +134,18 @@ impl HeadFault {
     ];
 }
 
-/// Finds the end of a head that arrives in pieces; searches each byte once.
+/// A detector for the end of a head that arrives in pieces. It searches each byte only once.
 #[derive(Debug, Default)]
 pub struct HeadEnd {
     searched: usize,
 }
 
 impl HeadEnd {
-    /// Returns the length of the head, the empty line included, once `bytes` contains all of it. `bytes` begins with the head
-    /// and has only grown since the last call.
+    /// Returns the length of the head, including the empty line, once `bytes` contains all of it, and `None` before. `bytes` must
+    /// begin with the head, and since the last call only bytes at its end may be new.
     pub fn find(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Option<usize>, Fault> {
         if bytes.first().is_some_and(|first| !is_token(*first)) {
-            // For example the beginning of a TLS handshake: waiting for more is useless.
+            // The bytes are not HTTP, but for example a TLS handshake, so waiting for more of them is useless.
             return Err(Fault::RequestLine);
         }
         let within = bytes.get(..limits.bytes_max).unwrap_or(bytes);
@@ -168,7 +168,7 @@ impl HeadEnd {
     }
 }
 
-/// Checks a complete head, the empty line included.
+/// Checks a complete head, including its empty line, and returns how the end of the request's body is determined.
 pub fn check(head: &[u8], limits: HeadLimits) -> Result<RequestFraming, Fault> {
     let mut rest = Some(head.strip_suffix(b"\n\r\n").ok_or(Fault::RequestLine)?);
     let mut lines = std::iter::from_fn(|| {
@@ -224,7 +224,7 @@ fn check_request_line(line: &[u8]) -> Result<Http1Version, Fault> {
     Ok(version)
 }
 
-/// The fields that determine the framing.
+/// The header fields that determine the end of the body, and whether a `host` was found.
 #[derive(Default)]
 struct FramingFields {
     has_host: bool,
@@ -270,7 +270,7 @@ impl FramingFields {
 
     fn framing(&self, version: Http1Version) -> Result<RequestFraming, Fault> {
         match (self.is_chunked, self.length) {
-            // An HTTP/1.0 client may omit the host.
+            // An HTTP/1.0 client is allowed to omit the host.
             _ if !self.has_host && version == Http1Version::Current => Err(Fault::Host),
             (true, Some(_)) => Err(Fault::TwoLengths),
             (true, None) if version == Http1Version::Old => Err(Fault::TransferEncoding),
@@ -281,12 +281,12 @@ impl FramingFields {
     }
 }
 
-/// Whether all bytes satisfy `is_so`. Does not stop early, so that the compiler can check many bytes at a time.
+/// Whether `is_so` is true for all bytes. The function does not stop early, so that the compiler can check many bytes at a time.
 fn every(bytes: &[u8], is_so: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(true, |all, byte| all & is_so(*byte))
 }
 
-/// For each byte, whether it may occur in a token.
+/// For each byte, whether it is allowed in a token.
 static TOKEN: [bool; 256] = {
     let (mut table, mut byte) = ([false; 256], 0_u8);
     let mut rest: &mut [bool] = &mut table;
@@ -302,12 +302,12 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// Whether a byte may occur in a token (RFC 9110 section 5.6.2). Runs for each byte of a request's field names.
+/// Whether a byte is allowed in a token (RFC 9110 section 5.6.2). Called for each byte of a request's field names.
 pub(super) fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).is_some_and(|is_token| *is_token)
 }
 
-/// Whether a byte may occur in a field's value (RFC 9110 section 5.5), obsolete text included.
+/// Whether a byte is allowed in a header field's value (RFC 9110 section 5.5), including the obsolete bytes from 0x80 on.
 pub(super) fn is_field_content(byte: u8) -> bool {
     byte == b'\t' || byte >= b' ' && byte != 0x7f
 }
@@ -319,7 +319,7 @@ fn content_length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Whether a value is `HOST[:PORT]` without a user (RFC 9110 section 7.2).
+/// Whether a value has the form `HOST[:PORT]`, without a user name (RFC 9110 section 7.2).
 fn is_authority(value: &[u8]) -> bool {
     let (host, port) = match value.strip_prefix(b"[") {
         Some(rest) => {

@@ -1,10 +1,10 @@
-//! The picker's JSON lexer: reads bytes in any split, one token at a time, without allocation or recursion.
+//! The JSON lexer of a picker. It reads bytes in any pieces, one token at a time, without allocation or recursion.
 
 mod completion;
 
 use crate::domain::wire::{json_skip::DEPTH_MAX, plain_run};
 
-/// One bit for each open container; deeper nesting makes the lexer inert.
+/// The number of 64-bit words that contain one bit for each open container. Deeper nesting makes the lexer inert.
 const STACK_WORDS: usize = DEPTH_MAX / 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,9 @@ pub(super) enum PickContainer {
     Array,
 }
 
-/// The meaning of the last byte consumed. The tokens at the begin and end of a key or a text are at its quotes; pieces between
-/// have no token, and the last one comes with the end. Colons, commas and white space precede the byte that the token is for.
+/// The token that the last consumed byte completes. A key or string has one token at its opening quote and one at its closing
+/// quote. Pieces between the quotes have no token, except that the last piece belongs to the closing quote. Colons, commas and
+/// white space are consumed together with the next token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PickToken {
     Key,
@@ -32,22 +33,22 @@ pub(super) enum PickToken {
 enum PickLexerMode {
     /// A value must follow.
     Value,
-    /// After `[`.
+    /// After `[`: a value or the end of the array must follow.
     FirstValue,
-    /// After `{`.
+    /// After `{`: a key or the end of the object must follow.
     FirstKey,
-    /// After a comma in an object.
+    /// After a comma in an object: a key must follow.
     NextKey,
-    /// After a key.
+    /// After a key: a colon must follow.
     Colon,
-    /// After a value inside a container.
+    /// After a value in a container: a comma or the end of the container must follow.
     Next,
     Text(StringRole),
     Number,
     Literal(&'static [u8]),
-    /// The top-level value is closed.
+    /// The top-level value is complete.
     Done,
-    /// The bytes are not JSON, or nested too deeply.
+    /// The bytes are not JSON, or are nested too deeply.
     Inert,
 }
 
@@ -57,7 +58,8 @@ enum StringRole {
     Value,
 }
 
-/// The position within an escape. `after_high`: directly after a leading surrogate, which a trailing one must follow.
+/// The position within an escape in a string. `after_high` is true if the escape directly follows the first half of a surrogate
+/// pair, which its second half must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LexerEscapeState {
     None,
@@ -66,12 +68,13 @@ enum LexerEscapeState {
     Hex { digits: u8, value: u16, after_high: bool },
 }
 
-/// The number of bytes kept from the end of a text's or number's last piece: a piece may end within a UTF-8 sequence.
+/// The number of bytes that are remembered from the end of a string's or number's last piece. They are needed because a piece can
+/// end within a UTF-8 sequence.
 const TAIL_BYTES: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct PickLexer {
-    /// One bit for each open container: set for an array.
+    /// One bit for each open container, which is set for an array.
     stack: [u64; STACK_WORDS],
     depth: usize,
     mode: PickLexerMode,
@@ -104,12 +107,12 @@ impl PickLexer {
         self.mode == PickLexerMode::Inert
     }
 
-    /// The number of open containers.
+    /// Returns the number of open containers.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Whether the open container at `level` is an array; 1 is the outermost.
+    /// Whether the open container at `level` is an array. The outermost container has level 1.
     pub(super) fn is_array(&self, level: usize) -> bool {
         let Some(bit) = level.checked_sub(1) else { return false };
         self.stack
@@ -117,8 +120,8 @@ impl PickLexer {
             .is_some_and(|word| word & (1 << (bit % 64)) != 0)
     }
 
-    /// Consumes bytes from the front, at most to the next token; returns how many, and the token. Only the end of a number may
-    /// consume nothing.
+    /// Consumes bytes from the front, at most up to the next token. Returns the number of consumed bytes, and the token that they
+    /// complete, if any. Only the end of a number can consume no bytes.
     #[inline]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
         match self.mode {
@@ -136,7 +139,7 @@ impl PickLexer {
     }
 
     fn structure(&mut self, bytes: &[u8]) -> (usize, Option<PickToken>) {
-        // Most JSON has no white space, and most values are strings.
+        // Most JSON has no white space, and most values are strings, so these two cases are tried first.
         match (self.mode, bytes) {
             (PickLexerMode::Next, [b',', b'"', ..]) if !self.is_array(self.depth) => {
                 self.begin_text(StringRole::Key);

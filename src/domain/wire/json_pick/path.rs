@@ -1,83 +1,84 @@
-//! The paths that a picker follows, and what it does with the values there.
+//! The paths that a picker follows, and the rules for the values at their ends.
 
 use std::borrow::Cow;
 
 use crate::domain::wire::plain_run;
 
-/// The maximum length of a picked scalar's JSON text; a longer one is dropped.
+/// The maximum length of a picked scalar's JSON text, in bytes. A longer one is dropped.
 pub(crate) const SCALAR_BYTES_MAX: usize = 256;
-/// The maximum length of a picked object's or array's JSON text; a longer one is dropped.
+/// The maximum length of a picked object's or array's JSON text, in bytes. A longer one is dropped.
 pub(crate) const TREE_BYTES_MAX: usize = 8 * 1024;
-/// The maximum length of a picked list; values that do not fit are dropped.
+/// The maximum total length of a picked list, in bytes. Values that do not fit are dropped.
 pub(crate) const LIST_BYTES_MAX: usize = 8 * 1024;
 /// The maximum number of segments in a path.
 pub(crate) const SEGMENTS_MAX: usize = 8;
 /// The maximum number of paths in a set.
 pub(crate) const PATHS_MAX: usize = 128;
 
-/// A subset of a set's paths, one bit each.
+/// A subset of the paths in a set, one bit for each path.
 pub(super) type PathBits = u128;
 
-/// One step from a container to a value in it.
+/// One step of a path: from an object or array to a value in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PickSegment {
-    /// The value of this key. A key that is written with escapes never matches.
+    /// The value of this key in an object. A key that is written with escapes never matches.
     Key(&'static str),
     /// Each element of an array.
     Each,
 }
 
-/// What to do with a value at a path.
+/// The rule for the values at a path: which of them are stored, counted or recorded, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PickRule {
-    /// Keep a string, number or literal of up to [`SCALAR_BYTES_MAX`]; the last one wins.
+    /// Store a string, number or literal of up to [`SCALAR_BYTES_MAX`] bytes. The last one replaces earlier ones.
     Scalar,
-    /// Keep every scalar of up to [`SCALAR_BYTES_MAX`], up to [`LIST_BYTES_MAX`] together.
+    /// Store all scalars of up to [`SCALAR_BYTES_MAX`] bytes, up to [`LIST_BYTES_MAX`] bytes together.
     List,
-    /// Keep the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`]; paths that lead into it are not followed.
-    /// The last one wins.
+    /// Store the JSON text of an object, array or scalar of up to [`TREE_BYTES_MAX`] bytes. The last one replaces earlier ones.
+    /// Paths that lead into it are not followed.
     Tree,
-    /// Like [`PickRule::Tree`]; of an object that is complete in memory, also read the fields with these names (see
+    /// Like [`PickRule::Tree`]. In addition, read the fields with these names if an object is completely in memory (see
     /// [`super::Picks::fields`]).
     Fields(&'static [&'static str]),
-    /// Record that a value was there other than `null`, `false`, zero, or an empty string, object or array.
+    /// Record whether a value is present other than `null`, `false`, zero, or an empty string, object or array.
     Presence,
     /// Count the values.
     Count,
-    /// Count the strings that begin with one of these.
+    /// Count the strings that begin with one of these texts.
     CountBeginning(&'static [&'static str]),
-    /// Mark the object around the string: with the bits of the word that equals the string, or with `other` if no word does.
+    /// Set bits in the marks of the object around the string: the bits of the word that is equal to the string, or `other` if
+    /// none is.
     Mark {
-        /// Words, each with its bits.
+        /// The words, each with its bits.
         words: &'static [(&'static str, u8)],
-        /// The bits of any other string.
+        /// The bits for any other string.
         other: u8,
     },
-    /// Like [`PickRule::Presence`], and mark the object around the value with these bits.
+    /// Like [`PickRule::Presence`]. In addition, set bits in the marks of the object around the value.
     MarkPresence {
-        /// The bits to set, which tell later which members of the object were present.
+        /// The bits to set. They record which members of the object are present.
         bits: u8,
-        /// Further JSON texts that do not count as present.
+        /// Further JSON texts that are treated as if no value were present.
         none: &'static [&'static str],
     },
-    /// Set the number of the object around the value, if the value is a number from 0 to 255.
+    /// Set the number of the object around the value, if the value is an integer from 0 to 255.
     MarkNumber,
-    /// Keep the marks and the number of each object, up to [`LIST_BYTES_MAX`] together.
+    /// Store the marks and the number of each object, up to [`LIST_BYTES_MAX`] bytes together.
     ListMarked,
-    /// Count the objects that have all marks of `all`, and none of `none`, when they end.
+    /// Count the objects that at their end have all bits of `all` and no bit of `none` in their marks.
     CountMarked {
-        /// The bits that must be set.
+        /// The bits that the object's marks must have.
         all: u8,
-        /// The bits that must not be set.
+        /// The bits that the object's marks must not have.
         none: u8,
     },
-    /// Count the text of a string, with its escapes resolved, or of an object or array as it is written: see [`super::TextCounter`].
-    /// Nothing of it is kept.
+    /// Count the text of a string, with its escapes resolved, or the text of an object or array, as it is written. The text is
+    /// not stored (see [`super::TextCounter`]).
     Text,
 }
 
 impl PickRule {
-    /// The maximum length of a value to buffer.
+    /// Returns the maximum length of a value that is buffered for this rule, in bytes.
     pub(super) const fn bytes_max(self) -> usize {
         match self {
             Self::Scalar | Self::List => SCALAR_BYTES_MAX,
@@ -91,7 +92,7 @@ impl PickRule {
     }
 }
 
-/// A position in a JSON value, and what to do with the value there.
+/// A path to values in JSON, and the rule for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PickPath {
     segments: &'static [PickSegment],
@@ -99,47 +100,47 @@ pub(crate) struct PickPath {
 }
 
 impl PickPath {
-    /// A path of up to [`SEGMENTS_MAX`] segments.
+    /// Creates a path of at most [`SEGMENTS_MAX`] segments.
     pub(crate) const fn new(segments: &'static [PickSegment], take: PickRule) -> Self {
         assert!(segments.len() <= SEGMENTS_MAX, "a path has too many segments");
         Self { segments, take }
     }
 }
 
-/// Paths, prepared for picking: a tree with one node for each position on a path. Built once per set, not per request.
+/// A set of paths as a tree with one node for each position on a path. It is built once, not for each request.
 #[derive(Debug)]
 pub(crate) struct PathSet {
     takes: Vec<PickRule>,
     nodes: Vec<PickNode>,
 }
 
-/// The index of a node in its set; the root is 0.
+/// The index of a node in its path set. The root has index 0.
 pub(super) type PickNodeId = usize;
 pub(super) const ROOT: PickNodeId = 0;
 
 #[derive(Debug, Default)]
 struct PickNode {
     keys: Vec<(&'static str, PickNodeId)>,
-    /// The bits of all these keys (see [`key_bit`]), by which most other keys are ruled out.
+    /// The combined bits of all `keys` (see [`key_bit`]). They rule out most other keys without a comparison.
     key_bits: u64,
     each: Option<PickNodeId>,
     leaves: PickLeaves,
 }
 
-/// The paths that end at a node, one bit each, by what they do with the value.
+/// The paths that end at a node, one bit for each, grouped by what is done with the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PickLeaves {
-    /// Paths that read a scalar: all but those that only count it or its text.
+    /// The paths that need the JSON text of a scalar: all except those that only count it, or only its text.
     pub(super) scalar: PathBits,
-    /// The maximum length of a scalar to buffer.
+    /// The maximum length of a scalar that is buffered, in bytes.
     pub(super) scalar_limit: usize,
     pub(super) tree: PathBits,
-    /// The fields to read of an object.
+    /// The names of the fields to read from an object at the node.
     pub(super) fields: &'static [&'static str],
     pub(super) presence: PathBits,
     pub(super) count: PathBits,
     pub(super) marked: PathBits,
-    /// Whether to count the value's text.
+    /// Whether the text of the value is counted.
     pub(super) text: bool,
 }
 
@@ -156,7 +157,7 @@ pub(super) static NO_LEAVES: PickLeaves = PickLeaves {
 };
 
 impl PathSet {
-    /// A set of up to [`PATHS_MAX`] paths; further ones are ignored.
+    /// Creates a set of at most [`PATHS_MAX`] paths; further ones are ignored.
     pub(crate) fn new(paths: &[PickPath]) -> Self {
         let paths = paths.get(..PATHS_MAX).unwrap_or(paths);
         let mut set = Self {
@@ -175,7 +176,7 @@ impl PathSet {
         set
     }
 
-    /// The number of paths.
+    /// Returns the number of paths.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.takes.len()
@@ -203,7 +204,7 @@ impl PathSet {
         new
     }
 
-    /// The node of a key's value in the object at this node.
+    /// Returns the node for the value of `key` in the object at `node`; `None` if no path leads to that value.
     pub(super) fn key_child(&self, node: PickNodeId, key: &[u8]) -> Option<PickNodeId> {
         let node = self.nodes.get(node)?;
         if node.key_bits & key_bit(key) == 0 {
@@ -215,7 +216,7 @@ impl PathSet {
             .map(|(_, child)| *child)
     }
 
-    /// The node of the elements in the array at this node.
+    /// Returns the node for the elements of the array at `node`; `None` if no path leads into the array.
     pub(super) fn element_child(&self, node: PickNodeId) -> Option<PickNodeId> {
         self.nodes.get(node)?.each
     }
@@ -234,7 +235,7 @@ impl PathSet {
     }
 }
 
-/// One of 64 bits, chosen by a key's first byte and length, to tell keys apart quickly.
+/// Returns one of 64 bits, which a key's first byte and length determine. Different bits show quickly that keys differ.
 fn key_bit(key: &[u8]) -> u64 {
     let first = key.first().copied().map_or(0, usize::from);
     1 << ((first + 7 * key.len()) % 64)
@@ -268,10 +269,10 @@ impl PickLeaves {
     }
 }
 
-/// The maximum length of a key that a path can match.
+/// The maximum length of a key that a path can match, in bytes.
 const KEY_BYTES_MAX: usize = 48;
 
-/// The key being read, if a path could match it.
+/// A buffer for the key that is being read, if a path could match it.
 #[derive(Debug)]
 pub(super) struct KeyBuffer {
     bytes: [u8; KEY_BYTES_MAX],
@@ -281,10 +282,10 @@ pub(super) struct KeyBuffer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyBufferState {
-    /// Not in a key, or in one that no path can match.
+    /// The position is not in a key, or in a key that no path can match.
     Off,
     Collecting,
-    /// Too long or escaped.
+    /// The key is too long or contains an escape, so no path matches it.
     Unmatchable,
 }
 
@@ -297,7 +298,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Begins a key; `can_matter` says whether any path could match it.
+    /// Begins a key. `can_matter` is false if no path can match it.
     pub(super) fn begin(&mut self, can_matter: bool) {
         self.length = 0;
         self.state = if can_matter {
@@ -307,7 +308,7 @@ impl KeyBuffer {
         };
     }
 
-    /// Appends a piece of the key, if it is collected; an escape must begin a piece.
+    /// Appends a piece of the key, if the key is being collected. An escape must be at the beginning of a piece.
     #[inline]
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         if self.state != KeyBufferState::Collecting {
@@ -330,7 +331,8 @@ impl KeyBuffer {
         self.state = KeyBufferState::Off;
     }
 
-    /// The key with its last piece; `None` if no path can match it. A key in one piece, the usual case, is not copied.
+    /// Returns the key, whose last piece is `last`; `None` if no path can match it. A key that arrives in one piece, as most do,
+    /// is not copied.
     pub(super) fn complete_with<'k>(&'k mut self, last: &'k [u8]) -> Option<&'k [u8]> {
         if self.state == KeyBufferState::Collecting
             && self.length == 0
@@ -348,17 +350,17 @@ impl KeyBuffer {
     }
 }
 
-/// Separates the values of a list: the JSON text of a scalar cannot contain it.
+/// The separator of the values in a list. The JSON text of a scalar cannot contain it.
 const LIST_SEPARATOR: u8 = b'\n';
-/// The length of an object's marks in a list: its bits and its number.
+/// The number of bytes that an object's marks take in a list: one for its bits and two for its number.
 const MARKS_BYTES: usize = 3;
-/// The number of an object without one.
+/// The number that is stored for an object without a number.
 const NO_NUMBER: u16 = u16::MAX;
 
-/// The value picked at one path.
+/// The storage for the value, list or count at one path.
 #[derive(Debug, Default)]
 pub(super) struct PickSlot<'b> {
-    /// The JSON text that was kept last: a copy, or a slice of a value that is complete in memory. Or a list.
+    /// The JSON text that was stored last: a copy, or a slice of JSON that is completely in memory. For a list, all its values.
     pub(super) raw: Cow<'b, [u8]>,
     pub(super) count: u64,
     pub(super) state: PickSlotState,
@@ -373,7 +375,7 @@ pub(super) enum PickSlotState {
 }
 
 impl PickSlot<'_> {
-    /// Appends a value to a list, if it fits.
+    /// Appends a value to the list, if it fits.
     pub(super) fn push_value(&mut self, value: &[u8]) {
         if let Some(list) = self.list_with_room(value.len() + 1) {
             list.extend_from_slice(value);
@@ -381,7 +383,7 @@ impl PickSlot<'_> {
         }
     }
 
-    /// Appends the marks of an object to a list of marks, if they fit.
+    /// Appends the marks of an object to the list of marks, if they fit.
     pub(super) fn push_marks(&mut self, marks: ObjectMarks) {
         if let Some(list) = self.list_with_room(MARKS_BYTES) {
             let number = marks.number.map(u16::from).unwrap_or(NO_NUMBER);
@@ -390,7 +392,7 @@ impl PickSlot<'_> {
         }
     }
 
-    /// The list, with room for `more` bytes; `None` if they are beyond the limit. Begins the list if necessary.
+    /// Returns the list with room for `more` bytes; `None` if they would exceed the limit. Begins the list if necessary.
     fn list_with_room(&mut self, more: usize) -> Option<&mut Vec<u8>> {
         let list = self.raw.to_mut();
         if self.state == PickSlotState::Empty {
@@ -402,14 +404,14 @@ impl PickSlot<'_> {
             return None;
         }
         if room > list.capacity() {
-            // Doubles, but never exceeds the limit.
+            // The capacity doubles, but never exceeds the limit.
             let wanted = room.next_power_of_two().min(LIST_BYTES_MAX);
             list.reserve_exact(wanted - list.len());
         }
         Some(list)
     }
 
-    /// The bytes of heap memory in use.
+    /// Returns the number of bytes of heap memory in use.
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.raw {
             Cow::Owned(copy) => copy.capacity(),
@@ -418,7 +420,7 @@ impl PickSlot<'_> {
     }
 }
 
-/// The marks of all objects of a list.
+/// Returns the marks of all objects in a list.
 pub(super) fn list_marks(list: &[u8]) -> impl Iterator<Item = ObjectMarks> {
     let (objects, _) = list.as_chunks::<MARKS_BYTES>();
     objects.iter().map(|[bits, high, low]| ObjectMarks {
@@ -427,7 +429,7 @@ pub(super) fn list_marks(list: &[u8]) -> impl Iterator<Item = ObjectMarks> {
     })
 }
 
-/// The texts of all values of a list.
+/// Returns the texts of all values in a list.
 pub(super) fn list_texts(list: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     let values = list
         .split(|byte| *byte == LIST_SEPARATOR)
@@ -435,7 +437,7 @@ pub(super) fn list_texts(list: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     values.filter_map(scalar_text)
 }
 
-/// The string that a JSON text denotes, or the text of a number or boolean; `None` for `null`.
+/// Returns the string that a JSON text denotes, or the text of a number or boolean; `None` for `null`.
 pub(super) fn scalar_text(raw: &[u8]) -> Option<Cow<'_, str>> {
     match raw {
         b"null" => None,
@@ -447,7 +449,7 @@ pub(super) fn scalar_text(raw: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether the [`scalar_text`] of a JSON scalar_text is this one.
+/// Whether the [`scalar_text`] of the JSON text `raw` is equal to `text`.
 pub(super) fn has_scalar_text(raw: &[u8], text: &str) -> bool {
     match raw {
         b"null" => false,
@@ -457,14 +459,14 @@ pub(super) fn has_scalar_text(raw: &[u8], text: &str) -> bool {
     }
 }
 
-/// Replaces a buffer's contents with `new`. The buffer is reused, and is never larger than its largest contents.
+/// Replaces the contents of a buffer by `new`. The buffer's memory is reused, and is never larger than its largest contents.
 pub(in crate::domain) fn replace_bytes(buffer: &mut Vec<u8>, new: &[u8]) {
     buffer.clear();
     buffer.reserve_exact(new.len());
     buffer.extend_from_slice(new);
 }
 
-/// The indexes of the bits that are set.
+/// Returns the indexes of the bits that are set in `mask`.
 pub(super) fn set_bits(mut mask: PathBits) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
@@ -479,17 +481,18 @@ pub(super) fn is_blank(scalar: &[u8]) -> bool {
     matches!(scalar, b"null" | b"false" | b"\"\"") || is_zero()
 }
 
-/// The marks of an object, for conditions over several of its members.
+/// The marks of an object, which its members set. They allow conditions on several members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectMarks {
-    /// The bits set by its members.
+    /// The bits that the object's members have set.
     pub(crate) bits: u8,
-    /// Its number; `None` if it is missing or does not fit into a byte.
+    /// The number that a member of the object has set; `None` if none has, or if it does not fit into a byte.
     pub(crate) number: Option<u8>,
 }
 
 impl ObjectMarks {
-    /// Sets the bits of a member's value `json`, if that is a string. A string that is too long to buffer matches no word.
+    /// Sets the bits for the value `json` of a member, if that is a string. A string that is too long to buffer is equal to no
+    /// word.
     pub(super) fn mark_word(&mut self, words: &[(&str, u8)], other: u8, json: &[u8], too_long: bool) {
         let text = match json {
             [b'"', inner @ .., b'"'] if !too_long => inner,
@@ -500,7 +503,7 @@ impl ObjectMarks {
         self.bits |= word.map_or(other, |(_, bits)| *bits);
     }
 
-    /// Sets the number from JSON text.
+    /// Sets the object's number from the JSON text of a member.
     pub(super) fn set_number(&mut self, json: &[u8]) {
         self.number = std::str::from_utf8(json).ok().and_then(|number| number.parse().ok());
     }

@@ -1,4 +1,4 @@
-//! The values picked out of one JSON value.
+//! The values that a picker has picked out of one JSON value.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::domain::wire::{
     usage::fields::{self, ReportField},
 };
 
-/// The number of slots to allocate at first: few values match more paths.
+/// The number of slots to allocate at first. Few JSON values have values at more paths.
 const SLOTS_USUAL: usize = 16;
 
-/// For each path the number of its slot, counted from one; zero if it has no slot.
+/// For each path the number of its slot, counted from 1; 0 if the path has no slot.
 #[derive(Debug)]
 struct SlotNumbers([u8; PATHS_MAX]);
 
@@ -23,25 +23,25 @@ impl Default for SlotNumbers {
     }
 }
 
-/// The values picked out of one JSON value: copies, or slices of it if it is complete in memory. A path is identified by its
-/// index in its set.
+/// The values picked out of one JSON value: copies, or slices of JSON that is completely in memory. A path is identified by its
+/// index in the path set.
 #[derive(Debug, Default)]
 pub(crate) struct Picks<'b> {
-    /// One slot for each path at which a value was found: few of the paths of a set.
+    /// One slot for each path at which a value was found. Usually these are few of the paths in the set.
     slots: Vec<PickSlot<'b>>,
     slot_numbers: SlotNumbers,
     takes: &'static [PickRule],
-    /// The paths at which a value was found since the last `clear`.
+    /// The paths at which a value was found since the last `clear`, one bit for each.
     touched: PathBits,
-    /// The marks of the current object.
+    /// The marks of the object that is being read (see [`PickRule::Mark`]).
     marks: ObjectMarks,
-    /// The fields of the last object of a [`PickRule::Fields`], and that object's JSON text.
+    /// The fields of the last object at a path with [`PickRule::Fields`], and in `fields_json` the JSON text of that object.
     fields: Vec<ReportField<'b>>,
     fields_json: &'b [u8],
 }
 
 impl<'b> Picks<'b> {
-    /// Allocates slots for a usual value, unless that was done before.
+    /// Allocates slots for a usual JSON value, unless they are already allocated.
     #[inline]
     pub(super) fn make_room(&mut self, set: &'static PathSet) {
         if self.takes.is_empty() {
@@ -50,7 +50,7 @@ impl<'b> Picks<'b> {
         }
     }
 
-    /// Forgets all picks.
+    /// Discards all picked values.
     pub(super) fn clear(&mut self) {
         self.marks = ObjectMarks::default();
         self.touched = 0;
@@ -80,7 +80,7 @@ impl<'b> Picks<'b> {
         }
     }
 
-    /// Records at each of these paths that a value is present.
+    /// Records for each of these paths that a value is present.
     pub(super) fn set_present(&mut self, leaves: PathBits) {
         self.for_each_slot(leaves, |slot, take, marks| {
             slot.state = PickSlotState::Taken;
@@ -90,12 +90,12 @@ impl<'b> Picks<'b> {
         });
     }
 
-    /// Counts a value at each of these paths.
+    /// Adds 1 to the count of each of these paths.
     pub(super) fn count_each(&mut self, leaves: PathBits) {
         self.for_each_slot(leaves, |slot, _, _| slot.count = slot.count.saturating_add(1));
     }
 
-    /// Handles the beginning of an object or array with these paths.
+    /// Handles the beginning of an object or array at the end of these paths.
     pub(super) fn on_container_begin(&mut self, leaves: &PickLeaves) {
         self.count_each(leaves.count);
         self.touched |= leaves.presence;
@@ -104,7 +104,7 @@ impl<'b> Picks<'b> {
         }
     }
 
-    /// Handles the end of an object or array with these paths, which depend on its marks.
+    /// Handles the end of an object or array. `leaves` are the paths that end at it and depend on its marks.
     pub(super) fn on_container_end(&mut self, leaves: PathBits) {
         let marks = self.marks;
         let fits = |at: &usize| match self.takes.get(*at) {
@@ -118,8 +118,8 @@ impl<'b> Picks<'b> {
         });
     }
 
-    /// Stores a complete value at each of these paths; `keep` puts it into a slot. A value that is `too_long` for all of them was
-    /// not buffered.
+    /// Handles a complete value at each of these paths, by the path's rule. `keep` puts the value into a slot. If `too_long` is
+    /// true, the value is longer than the limits of all these paths, and was not buffered.
     pub(super) fn store(
         &mut self,
         leaves: PathBits,
@@ -164,8 +164,8 @@ impl<'b> Picks<'b> {
         });
     }
 
-    /// Reads the fields of the object at the beginning of `text`, which is inside `outer` containers; returns what follows it.
-    /// `None` if `text` does not begin with a readable object.
+    /// Reads the fields with these names from the object at the beginning of `text`, which is inside `outer` containers. Returns
+    /// the text after the object; `None` if `text` does not begin with a readable object.
     pub(super) fn read_fields(&mut self, text: &'b [u8], names: &[&str], outer: usize) -> Option<&'b [u8]> {
         self.fields_json = &[];
         self.fields.clear();
@@ -177,32 +177,32 @@ impl<'b> Picks<'b> {
         Some(behind)
     }
 
-    /// Stores a value that is complete in memory, without copying it.
+    /// Handles a value that is completely in memory at each of these paths, without copying it.
     pub(super) fn store_borrowed(&mut self, leaves: PathBits, json: &'b [u8]) {
         self.store(leaves, json, false, |raw, _| *raw = Cow::Borrowed(json));
     }
 
-    /// The slot of this path; `None` if no value was found there.
+    /// Returns the slot of this path; `None` if no value was found at the path.
     fn slot(&self, path: usize) -> Option<&PickSlot<'b>> {
         let place = *self.slot_numbers.0.get(path)?;
         self.slots.get(usize::from(place).wrapping_sub(1))
     }
 
-    /// The JSON text kept at this path.
+    /// Returns the JSON text that was stored for this path; `None` if none was stored.
     pub(crate) fn raw(&self, path: usize) -> Option<&[u8]> {
         let slot = self.slot(path)?;
         (slot.state == PickSlotState::Taken).then_some(&*slot.raw)
     }
 
-    /// The fields of the object kept at this path, if they were read when it was found (see [`PickRule::Fields`]). `None` if it
-    /// arrived in pieces or is missing.
+    /// Returns the fields of the object at this path, if they were read together with it (see [`PickRule::Fields`]). `None` if
+    /// the object arrived in pieces or is missing.
     pub(in crate::domain) fn parsed_fields<const N: usize>(&self, path: usize) -> Option<[ReportField<'_>; N]> {
-        // Empty slices may share an address, and are not objects.
+        // Empty slices are not objects, and different ones can have the same address.
         let is_same = !self.fields_json.is_empty() && std::ptr::eq(self.raw(path)?, self.fields_json);
         self.fields.first_chunk().filter(|_| is_same).copied()
     }
 
-    /// The fields of the object kept at this path, even if it arrived in pieces; `names` are those of the path.
+    /// Returns the fields of the object at this path, even if it arrived in pieces. `names` are the names in the path's rule.
     pub(in crate::domain) fn fields<const N: usize>(
         &self,
         path: usize,
@@ -212,44 +212,45 @@ impl<'b> Picks<'b> {
             .or_else(|| ReportField::from_json(self.raw(path)?).object(names))
     }
 
-    /// The string kept at this path, or the text of the number or boolean; `None` for `null`.
+    /// Returns the text at this path: a string, or the text of a number or boolean. `None` for `null`, or without a value.
     pub(crate) fn text(&self, path: usize) -> Option<Cow<'_, str>> {
         path::scalar_text(self.raw(path)?)
     }
 
-    /// Like [`Self::text`], all texts kept at this path: several for a [`PickRule::List`].
+    /// Returns all texts at this path: several for a [`PickRule::List`], otherwise the one that [`Self::text`] returns.
     pub(crate) fn each_text(&self, path: usize) -> impl Iterator<Item = Cow<'_, str>> {
         path::list_texts(self.raw(path).unwrap_or_default())
     }
 
-    /// The marks of all objects at this path (see [`PickRule::ListMarked`]).
+    /// Returns the marks of each object at this path (see [`PickRule::ListMarked`]).
     pub(crate) fn each_marks(&self, path: usize) -> impl Iterator<Item = ObjectMarks> {
         path::list_marks(self.raw(path).unwrap_or_default())
     }
 
-    /// Whether the text kept at this path equals `text`.
+    /// Whether the text at this path, as [`Self::text`] returns it, is equal to `text`.
     pub(crate) fn has_text(&self, path: usize, text: &str) -> bool {
         self.raw(path).is_some_and(|raw| path::has_scalar_text(raw, text))
     }
 
-    /// Whether a value is present at this path (see [`PickRule::Presence`]); for others, whether one was kept, counted or too long.
+    /// Whether a value is present at this path (see [`PickRule::Presence`]). For a path with another rule, whether a value was
+    /// stored, was counted or was too long.
     pub(crate) fn is_present(&self, path: usize) -> bool {
         self.slot(path)
             .is_some_and(|slot| slot.state != PickSlotState::Empty || slot.count > 0)
     }
 
-    /// Whether values were found at no other paths than these, those of [`PickRule::Text`] aside.
+    /// Whether no values were found at paths other than `paths`. Paths with [`PickRule::Text`] are ignored.
     pub(crate) fn has_only(&self, paths: &[usize]) -> bool {
         let allowed = paths.iter().fold(0, |bits, path| bits | (1 << path));
         self.touched & !allowed == 0
     }
 
-    /// The number of values counted at this path.
+    /// Returns the number of values that were counted at this path.
     pub(crate) fn count(&self, path: usize) -> u64 {
         self.slot(path).map_or(0, |slot| slot.count)
     }
 
-    /// The bytes of heap memory in use: at most one limit per path.
+    /// Returns the number of bytes of heap memory in use: at most one limit for each path.
     pub(super) fn heap_bytes(&self) -> usize {
         let kept: usize = self.slots.iter().map(PickSlot::heap_bytes).sum();
         self.slots.capacity() * size_of::<PickSlot<'_>>() + kept

@@ -1,19 +1,20 @@
-//! Counts the text at certain paths without keeping it.
+//! Counts the text at certain paths of JSON without storing it.
 
 use crate::domain::wire::tokens::CharClasses;
 
-/// Replaces half a surrogate pair.
+/// The character that is counted instead of an unpaired half of a surrogate pair.
 const REPLACEMENT: char = '\u{FFFD}';
 
-/// Counts texts that are written as JSON strings, with their escapes resolved. Each text continues the one before it: the pieces
-/// of an answer are one text.
+/// A counter of the text in JSON strings. It resolves the strings' escapes. Each string continues the text of the string before
+/// it, because the pieces of an answer are one text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextCounter {
     classes: CharClasses,
     escape: TextEscapeState,
 }
 
-/// The position within an escape of a string. `high` is the first half of a surrogate pair that waits for its second, or 0.
+/// The position within an escape in a string. `high` is the first half of a surrogate pair whose second half has not arrived, or
+/// 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum TextEscapeState {
     #[default]
@@ -29,23 +30,24 @@ enum TextEscapeState {
     },
 }
 
-/// Whether the next bytes are counted as text.
+/// Whether the next bytes of the JSON are counted as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextCounting {
     No,
-    /// In a string.
+    /// The next bytes are in a string whose text is counted.
     Text,
-    /// In an object or array with this many containers around it.
+    /// The next bytes are in an object or array whose text is counted, with this many containers around it.
     Within(usize),
 }
 
 impl TextCounter {
-    /// The characters counted so far.
+    /// Returns the token estimate of the characters counted so far.
     pub(crate) fn classes(&self) -> &CharClasses {
         &self.classes
     }
 
-    /// Counts more of a string as it is written between its quotes, in any split. A byte that cannot continue an escape ends it.
+    /// Counts more bytes of a string, as they are written between its quotes. The string can be split anywhere. A byte that
+    /// cannot continue an escape ends the escape.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some((first, after)) = rest.split_first() {
@@ -72,7 +74,7 @@ impl TextCounter {
         }
     }
 
-    /// Counts a piece of a string as the lexer splits it: a run without a backslash, or one byte of an escape.
+    /// Counts a piece of a string as the lexer splits it: bytes without a backslash, or one byte of an escape.
     #[inline]
     pub(crate) fn push_run(&mut self, piece: &[u8]) {
         match (self.escape, piece) {
@@ -87,12 +89,12 @@ impl TextCounter {
         self.end();
     }
 
-    /// Counts JSON as it is written.
+    /// Counts JSON text as it is written, without resolving escapes.
     pub(crate) fn push_json(&mut self, bytes: &[u8]) {
         self.classes.push(bytes);
     }
 
-    /// Ends a string; the next one continues the text.
+    /// Ends a string. The next string continues the text.
     pub(crate) fn end(&mut self) {
         if let TextEscapeState::AfterHigh(_) = self.escape {
             self.push_char(REPLACEMENT);
@@ -100,13 +102,13 @@ impl TextCounter {
         self.escape = TextEscapeState::None;
     }
 
-    /// Ends a string; the next one is a text of its own.
+    /// Ends a string and the text. The next string begins a new text.
     pub(crate) fn end_text(&mut self) {
         self.end();
         self.classes.end_text();
     }
 
-    /// Reads a byte of an escape; false if it belongs to no escape and must be read again.
+    /// Reads a byte of an escape. Returns false if the byte does not belong to the escape and must be read again.
     fn push_escape_byte(&mut self, byte: u8) -> bool {
         match self.escape {
             TextEscapeState::None => false,
@@ -155,7 +157,7 @@ impl TextCounter {
         }
     }
 
-    /// Counts the UTF-16 code unit of a complete `\uXXXX`.
+    /// Counts the UTF-16 code unit `unit` of a complete `\uXXXX`. `high` is the first half of a surrogate pair before it, or 0.
     fn push_code_unit(&mut self, unit: u16, high: u16) {
         self.escape = TextEscapeState::None;
         match (unit, high) {
@@ -181,7 +183,7 @@ impl TextCounter {
     }
 }
 
-/// The character that a letter after a backslash denotes.
+/// Returns the character that a letter after a backslash denotes.
 fn unescaped_letter(letter: u8) -> u8 {
     match letter {
         b'n' => b'\n',
@@ -199,24 +201,24 @@ fn hex_digit(byte: u8) -> Option<u16> {
         .and_then(|digit| u16::try_from(digit).ok())
 }
 
-/// The position of the text counted in a value.
+/// The position of the text that was counted in a JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TextSpan {
     #[default]
     Nothing,
     /// One string without escapes, which arrived in one piece.
     Once {
-        /// The offset in the piece at which the string begins, after its quote.
+        /// The offset in the piece at which the string's content begins, after its opening quote.
         at: usize,
-        /// The length of the string, without its quotes.
+        /// The length of the string's content in bytes, without its quotes.
         length: usize,
     },
-    /// Any other text.
+    /// Any other text: several strings, a string with escapes, or a string in several pieces.
     More,
 }
 
 impl TextSpan {
-    /// Records a string that has ended, whose last run this is.
+    /// Records a string that has ended. `at` and `length` are the offset and length of its last run of plain bytes.
     pub(super) fn record_string(&mut self, at: usize, length: usize) {
         *self = match self {
             Self::Nothing => Self::Once { at, length },

@@ -1,12 +1,14 @@
-//! Picks out of an object or array that is complete in memory: nothing is copied, and values on no path are skipped.
+//! Picks values out of an object or array that is completely in memory. Nothing is copied, and values that are on no path are
+//! skipped.
 
 use super::path::{PathSet, PickLeaves, PickNodeId, ROOT};
 use super::{Picker, Picks, TextCounter};
 use crate::domain::wire::json_skip::{skip_space, skip_value, split_key, without_end};
 
 impl Picker {
-    /// Reads the object or array at the beginning of `bytes`, with the result of a new picker that gets it in pieces; ignores
-    /// what follows it. `None` if `bytes` does not begin with a complete one: the picker is then unchanged.
+    /// Reads the object or array at the beginning of `bytes`, with the same result as a new picker that reads it in pieces. The
+    /// bytes after it are ignored. `None` if `bytes` does not begin with a complete object or array; the picker is then
+    /// unchanged.
     pub(crate) fn pick_whole<'b>(&mut self, bytes: &'b [u8]) -> Option<Picks<'b>> {
         let text = skip_space(bytes);
         if !matches!(text, [b'{' | b'[', ..]) {
@@ -25,17 +27,18 @@ impl Picker {
     }
 }
 
-/// Follows the paths; does not recurse deeper than they do.
+/// A reader that follows the paths of a set through JSON in memory. It does not recurse deeper than the paths.
 struct WholePickReader<'b> {
     set: &'static PathSet,
     picks: Picks<'b>,
     text_counter: TextCounter,
-    /// Whether the current position is within an object or array whose text is counted.
+    /// Whether the current position is in an object or array whose text is counted.
     is_counting: bool,
 }
 
 impl<'b> WholePickReader<'b> {
-    /// Reads the value at the beginning of `text`, which is inside `outer` containers; returns what follows it.
+    /// Reads the value at the beginning of `text`, which is inside `outer` containers, and returns the text after it. `None` if
+    /// the value is not complete.
     fn read_value(&mut self, text: &'b [u8], node: PickNodeId, outer: usize) -> Option<&'b [u8]> {
         let leaves = self.set.leaves(node);
         if let [b'{' | b'[', inside @ ..] = text {
@@ -88,7 +91,7 @@ impl<'b> WholePickReader<'b> {
         Some(behind)
     }
 
-    /// Reads a container that no path leads into.
+    /// Reads a container that no path leads into, and returns the text after it.
     fn read_unfollowed(&mut self, text: &'b [u8], leaves: &PickLeaves, outer: usize) -> Option<&'b [u8]> {
         if leaves.fields.is_empty() {
             return skip_value(text, outer);
@@ -103,7 +106,7 @@ impl<'b> WholePickReader<'b> {
         }
         loop {
             let (key, value) = split_key(rest)?;
-            // A key that is written with escapes contains a backslash, which no path does.
+            // A key with an escape contains a backslash. No path contains one, so the key matches none.
             let behind = match self.set.key_child(node, key) {
                 Some(node) => self.read_value(value, node, outer)?,
                 None => skip_value(value, outer)?,

@@ -1,74 +1,74 @@
-//! Where a request may name state at a provider, or a model other than the one that is to answer: the positions in each
-//! protocol's body, and the members that lead from one position to another.
+//! The positions in a request body at which state at a provider, or a model other than the requested one, can be named. A table
+//! for each protocol contains the members that lead from one position to another.
 //!
-//! The positions are those of the vendors' published types; `tests/sdk/state_places.py` walks these types and compares them with
-//! the table. A provider refuses unknown members, so none of them leads to state, except in content: an unknown block within a
-//! block is searched like the block around it. A member whose name says that it is a model names one anywhere except in the
-//! user's own data and in reports of models that have run. Arrays have no position of their own, because a provider may accept
-//! an element without its array.
+//! The positions are those of the vendors' published types: `tests/sdk/state_places.py` walks through these types and compares
+//! them with the table. A provider refuses unknown members, so none of them leads to state. Content is an exception: an unknown
+//! block within a block is searched like the block around it. A member whose name says that it is a model names a model anywhere,
+//! except in the user's own data and in reports of models that have run. Arrays have no position of their own, because a provider
+//! may accept an element without its array.
 
 use crate::domain::wire::Protocol;
 use crate::domain::wire::json_scan::string::BodyKey;
 use crate::domain::wire::provider_state::StateKind;
 
-/// The position of a value in a request's body, or of each element of an array.
+/// The position of a value in a request body. For an array, the position of each of its elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyPosition {
-    /// Nothing at or below this position names state; a model may be named.
+    /// No value at or below this position names state, but a value can name a model.
     #[default]
     Elsewhere,
-    /// Nothing at or below this position names anything: the user's own data, or a report of the past.
+    /// No value at or below this position names anything, because it is the user's own data or a report of the past.
     Own,
-    /// A string here, or in the value here, names a model.
+    /// A string at this position, or in the value at this position, names a model.
     Model,
-    /// The models that replace one that declines; with a string, the provider chooses them.
+    /// The models that answer if the requested model declines. If the value is a string, the provider chooses them.
     Fallbacks,
-    /// Like [`Self::Model`], for a fallback.
+    /// Like [`Self::Model`], for a model that answers if the requested one declines.
     FallbackModel,
-    /// Like [`Self::Model`], but in content, where state is searched for too.
+    /// Like [`Self::Model`], but in content, which is also searched for names of state.
     BlockModel,
     PartModel,
     GeminiPartModel,
-    /// A string here is an identifier of state.
+    /// A string at this position is the identifier of this kind of state.
     Name(StateKind),
 
     /// The body of a Messages request.
     Messages,
-    /// `container` of Messages: an identifier, or an object with one.
+    /// `container` of a Messages request: an identifier, or an object that contains one.
     Container,
     Thread,
     Diagnostics,
-    /// Content blocks of Messages, and the messages around them.
+    /// The content blocks of a Messages request, and the messages around them.
     Blocks,
 
     /// The body of a Responses request.
     Responses,
-    /// `conversation`: an identifier, or an object with one.
+    /// `conversation` of a Responses request: an identifier, or an object that contains one.
     Conversation,
     Prompt,
-    /// The variables of a prompt, by names that the user chose.
+    /// The variables of a prompt, whose names the user chose.
     Variables,
-    /// An object that may contain a file.
+    /// An object that can contain a file's identifier.
     FileHolder,
     CacheOptions,
-    /// `store`.
+    /// `store` of a Responses request.
     Store,
-    /// `input`: a text, or items.
+    /// `input` of a Responses request: a text, or items.
     Input,
     ItemId,
     ItemType,
     ItemRole,
-    /// The content of an item: a text, or parts.
+    /// The content of an input item: a text, or parts.
     ItemContent,
     ItemSummary,
-    /// A string here is the item's own content, so the item need not exist at the provider.
+    /// A string at this position is the item's own content, so the item does not have to exist at the provider.
     OwnText,
     OwnEncryptedContent,
     OwnResult,
     OwnSummary,
-    /// Other members of an item, and everything nested in content.
+    /// The other members of an input item, and everything nested in content.
     Parts,
-    /// Tools of Responses.
+    /// The tools of a Responses request.
     Tools,
     /// `container` of a tool: an identifier, or an object like [`Self::Environment`].
     ToolContainer,
@@ -77,14 +77,14 @@ pub(super) enum BodyPosition {
 
     /// The body of a Gemini-style request.
     Gemini,
-    /// Contents, their parts, and everything nested in them.
+    /// The contents of a Gemini-style request, their parts, and everything nested in them.
     GeminiParts,
     GeminiTools,
     FileSearch,
 }
 
 impl BodyPosition {
-    /// The position of the body.
+    /// Returns the position of a request body in this protocol.
     pub(super) const fn of_body(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Messages => Self::Messages,
@@ -93,7 +93,7 @@ impl BodyPosition {
         }
     }
 
-    /// The kind of state that a string here identifies.
+    /// Returns the kind of state that a string at this position identifies; `None` if it identifies none.
     pub(super) const fn named_state(self) -> Option<StateKind> {
         match self {
             Self::Name(kind) => Some(kind),
@@ -103,7 +103,7 @@ impl BodyPosition {
         }
     }
 
-    /// Whether a string here names a model.
+    /// Whether a string at this position names a model.
     pub(super) const fn is_model_name(self) -> bool {
         matches!(
             self,
@@ -116,12 +116,12 @@ impl BodyPosition {
         )
     }
 
-    /// Whether weir reads a string here.
+    /// Whether weir reads a string at this position.
     pub(super) const fn is_string_read(self) -> bool {
         self.named_state().is_some() || matches!(self, Self::ItemId | Self::ItemType | Self::ItemRole)
     }
 
-    /// The position of a member of an object here.
+    /// Returns the position of the member `key` of an object at this position. A `None` is an unknown key.
     pub(super) const fn member(self, key: Option<BodyKey>) -> Self {
         let here = self.without_model();
         let Some(key) = key else { return here.unknown_member() };
@@ -147,7 +147,7 @@ impl BodyPosition {
         }
     }
 
-    /// The position of a member whose name says that it is a model.
+    /// Returns the position of a member whose name says that it is a model.
     const fn model_member(self) -> Self {
         match self {
             Self::Blocks => Self::BlockModel,
@@ -158,7 +158,8 @@ impl BodyPosition {
         }
     }
 
-    /// The content around a model's name, as the position of its other members.
+    /// Returns the position that the other members at this position have: for a model's name in content, that of the content
+    /// around it.
     const fn without_model(self) -> Self {
         match self {
             Self::BlockModel => Self::Blocks,
@@ -168,7 +169,7 @@ impl BodyPosition {
         }
     }
 
-    /// The position of a member with a known key that the table does not have here.
+    /// Returns the position of a member whose key is known, but is not in the table for this position.
     const fn other_member(self, key: BodyKey) -> Self {
         match (self.unknown_member(), key) {
             (Self::Elsewhere, BodyKey::OwnMap) => Self::Own,
@@ -176,7 +177,7 @@ impl BodyPosition {
         }
     }
 
-    /// The position of a member that the table does not have.
+    /// Returns the position of a member that is not in the table for this position.
     const fn unknown_member(self) -> Self {
         match self {
             Self::Own | Self::Model | Self::FallbackModel | Self::Blocks | Self::Parts | Self::GeminiParts => self,
@@ -194,14 +195,14 @@ impl BodyPosition {
             (Self::Messages, BodyKey::Diagnostics) => Self::Diagnostics,
             (Self::Messages, BodyKey::Fallbacks) => Self::Fallbacks,
             (Self::Container, BodyKey::Id) => Self::Name(StateKind::Container),
-            // For the skills in it.
+            // The skills of a container can be named in it.
             (Self::Container, BodyKey::Skills) => Self::Container,
             (Self::Container, BodyKey::SkillId) => Self::Name(StateKind::Skill),
             (Self::Thread, BodyKey::PreviousMessageId) => Self::Name(StateKind::Thread),
             (Self::Diagnostics, BodyKey::PreviousMessageId) => Self::Name(StateKind::ComparedMessage),
             (Self::Blocks, BodyKey::FileId) => Self::Name(StateKind::File),
             (Self::Blocks, BodyKey::Input | BodyKey::Hop) => Self::Own,
-            // Definitions of tools.
+            // These members contain definitions of tools.
             (Self::Blocks, BodyKey::Tools | BodyKey::ToolDefinition) => Self::Elsewhere,
             _ => self.other_member(key),
         }
@@ -237,7 +238,7 @@ impl BodyPosition {
         }
     }
 
-    /// The position of a member of an item in `input` of Responses, or below one.
+    /// Returns the position of a member of an item in `input` of a Responses request, or of a value in an item.
     const fn item_member(self, key: BodyKey) -> Self {
         match (self, key) {
             (Self::Input, BodyKey::Id) => Self::ItemId,
@@ -255,7 +256,7 @@ impl BodyPosition {
             (_, BodyKey::ContainerId) => Self::Name(StateKind::Container),
             (_, BodyKey::Tools) => Self::Tools,
             (_, BodyKey::ToolDefinition) => Self::Elsewhere,
-            // The usage of an image that the client sends back.
+            // `svg_usage` is the usage of an image that the client sends back.
             (_, BodyKey::Input | BodyKey::SvgUsage) => Self::Own,
             _ => self.other_member(key),
         }
@@ -266,7 +267,7 @@ impl BodyPosition {
             (Self::Gemini, BodyKey::Contents | BodyKey::SystemInstruction) => Self::GeminiParts,
             (Self::Gemini, BodyKey::CachedContent) => Self::Name(StateKind::CachedContent),
             (Self::Gemini, BodyKey::Tools) => Self::GeminiTools,
-            // The request whose tokens are counted.
+            // This is the request whose tokens are to be counted.
             (Self::Gemini, BodyKey::GenerateContentRequest) => Self::Gemini,
             (Self::GeminiParts, BodyKey::FileUri) => Self::Name(StateKind::FileUri),
             (Self::GeminiParts, BodyKey::ToolDefinition) => Self::Elsewhere,

@@ -1,4 +1,5 @@
-//! Reads the members of the top level that weir needs.
+//! Reads the facts that weir needs from the members of a request body: from the top level and just below it, and from the turns
+//! of the conversation.
 
 use crate::domain::wire::{
     json_scan::{
@@ -9,13 +10,15 @@ use crate::domain::wire::{
     protocol::Protocol,
 };
 
-/// Collects facts. Gets every key and value in order; only the first value after a key belongs to it.
+/// A reader that collects the facts of a body. It gets every key and value in order. Only the first value after a key belongs to
+/// the key.
 #[derive(Debug, Default)]
 pub(super) struct TopLevelReader {
     scan: Scan,
-    /// The last top-level key, which tells what the members below it mean.
+    /// The last top-level key, which determines the meaning of the members below it; `None` if it is unknown.
     last_top_level: Option<BodyKey>,
-    /// The key of the next value, with its depth. That value takes it, so that no later array element counts as its value.
+    /// The key of the next value, with the key's depth. The next value removes it, so that no later array element is taken for
+    /// the key's value.
     next: Option<(usize, BodyKey)>,
     has_stream: bool,
     has_generation_config: bool,
@@ -26,17 +29,17 @@ impl TopLevelReader {
         self.scan
     }
 
-    /// The last top-level key, if it is known.
+    /// Returns the last top-level key; `None` if it is unknown.
     pub(super) fn last_top_level(&self) -> Option<BodyKey> {
         self.last_top_level
     }
 
-    /// Whether the next value is that of `model`.
+    /// Whether the next value is the value of `model`.
     pub(super) fn is_model_next(&self) -> bool {
         self.next == Some((1, BodyKey::Model))
     }
 
-    /// Handles a key of an object at `depth` (1: the top level) that begins at byte `at`.
+    /// Handles a key of an object at `depth`, where 1 is the top level. The key begins at the byte offset `at`.
     pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, at: usize) -> Result<(), ScanError> {
         if depth == 1 {
             self.last_top_level = key;
@@ -58,7 +61,7 @@ impl TopLevelReader {
                 )
             }
             (2, Some(BodyKey::StreamOptions)) => key == BodyKey::IncludeUsage,
-            // The object is an element of an array.
+            // The object is an element of the array `fallbacks`.
             (3, Some(BodyKey::Fallbacks)) => key == BodyKey::MaxTokens,
             _ => false,
         };
@@ -68,12 +71,12 @@ impl TopLevelReader {
 
     fn on_top_level_key(&mut self, key: BodyKey, at: usize) -> Result<(), ScanError> {
         match key {
-            // A first `model` has set this: the scan fails if its value is not a string.
+            // The first `model` has set this, because the scan would have failed if its value were not a string.
             BodyKey::Model if self.scan.model.is_some() => return Err(ScanError::ModelTwice { at }),
             BodyKey::Stream if self.has_stream => return Err(ScanError::StreamTwice { at }),
             BodyKey::Stream => self.has_stream = true,
             BodyKey::Contents => self.scan.has_contents = true,
-            // It is unknown which of two the provider uses.
+            // It is unknown which of the two objects the provider uses.
             BodyKey::GenerationConfig if self.has_generation_config => {
                 self.scan.output_limits.generation_config.add(None)
             }
@@ -83,7 +86,7 @@ impl TopLevelReader {
         Ok(())
     }
 
-    /// Handles a value, or the first byte of an object or array.
+    /// Handles a value. For an object or array, handles its first byte.
     #[inline(always)]
     pub(super) fn on_value(&mut self, text: &[u8], value: JsonToken) -> Result<(), ScanError> {
         match self.next.take() {
@@ -99,7 +102,8 @@ impl TopLevelReader {
             JsonTokenKind::False => Some(false),
             _ => None,
         };
-        // The grammar is checked: a number that does not parse has a sign, a fraction, an exponent, or too many digits.
+        // The grammar is already checked. So a number that is not a `u64` has a sign, a fraction, an exponent, or too many
+        // digits.
         let integer = match value.kind {
             JsonTokenKind::Number => std::str::from_utf8(token).ok().and_then(|token| token.parse().ok()),
             _ => None,
@@ -150,7 +154,8 @@ impl TopLevelReader {
         Ok(())
     }
 
-    /// Records a member that may hide the usage from weir. Which values the provider reads so is unknown: all but `null` count.
+    /// Records a member that may hide the usage from weir. It is unknown which values have that meaning for the provider, so
+    /// every value except `null` is recorded.
     fn record_hidden_usage(&mut self, place: &'static str, kind: JsonTokenKind) {
         if kind != JsonTokenKind::Null {
             self.scan.unseen_usage.get_or_insert(place);
@@ -158,10 +163,10 @@ impl TopLevelReader {
     }
 }
 
-/// The output limits of a request, under all names. They limit its bill.
+/// The output limits in a request, under all their names. They limit the request's bill.
 ///
-/// Only the name of the request's own protocol counts, and an ambiguous value does not count. Otherwise a request could set a
-/// small number that limits its bill but not its answer.
+/// Only the name that belongs to the request's protocol has an effect, and an ambiguous value has none. Otherwise a request could
+/// contain a small number that limits its bill but not its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputLimits {
     pub(super) max_tokens: OutputLimit,
@@ -170,19 +175,19 @@ pub struct OutputLimits {
     pub(super) candidates: OutputLimit,
 }
 
-/// The values under one name.
+/// The output limit under one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum OutputLimit {
     #[default]
     Absent,
-    /// The largest value; all are positive integers.
+    /// The largest of the values, which are all positive integers.
     Number(u64),
-    /// Another value, at least once: `null`, a text, a fraction, or zero, which some servers read as unlimited.
+    /// At least one value is something else: `null`, a string, a fraction, or zero, which some servers read as unlimited.
     Unclear,
 }
 
 impl OutputLimit {
-    /// Adds a value; `None` if it is not an integer.
+    /// Adds the value of one member; `None` if it is not an integer.
     pub(super) fn add(&mut self, integer: Option<u64>) {
         *self = match (*self, integer) {
             (Self::Unclear, _) | (_, None | Some(0)) => Self::Unclear,
@@ -200,9 +205,10 @@ impl OutputLimit {
 }
 
 impl OutputLimits {
-    /// The maximum output tokens of the answer, reasoning included, of a request in this protocol; `None` without an unambiguous
-    /// limit. In a Messages request, the limit is for each run of the model, and is the largest one if a model of `fallbacks` has
-    /// its own; in a Gemini-style request, it covers all candidates.
+    /// Returns the maximum number of output tokens of the answer, including reasoning, for a request in this protocol; `None` if
+    /// the request has no unambiguous limit. In a Messages request the limit applies to each run of the model; if a model of
+    /// `fallbacks` has its own limit, the largest one is returned. In a Gemini-style request the limit covers all candidates
+    /// together.
     pub fn for_protocol(&self, protocol: Protocol) -> Option<u64> {
         match protocol {
             Protocol::Messages => self.max_tokens.number(),
@@ -219,37 +225,39 @@ impl OutputLimits {
     }
 }
 
-/// The depth of an object in an array of the top level.
+/// The depth of an object in a top-level array, as each turn of a conversation is.
 const TURN_DEPTH: usize = 3;
 
-/// The facts about a conversation's turns. Everything before the model's last answer was sent before and may be cached.
+/// The facts about the turns of a conversation. Everything before the model's last answer was part of an earlier request, so the
+/// provider may have cached it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConversationTurns {
-    /// The estimated tokens from the beginning of the model's last answer to the end of the conversation; `None` if the model
-    /// has not answered yet.
+    /// The estimated number of tokens from the beginning of the model's last answer to the end of the conversation; `None` if the
+    /// model has not answered yet.
     pub since_answer: Option<u64>,
-    /// Whether a part of the body is marked for the cache (`cache_control`).
+    /// Whether a part of the body is marked for caching (`cache_control`).
     pub marks_cache: bool,
 }
 
-/// Finds the model's last answer in a conversation. Gets every key and string from the scan of the body.
+/// A reader that finds the model's last answer in a conversation. It gets every key and string from the scan of the body.
 ///
-/// Turns are the objects in the top-level array `messages`, `input` or `contents`. An answer is recognised by its `role`, or in
-/// Responses by its item's `type`.
+/// Turns are the objects in the top-level array `messages`, `input` or `contents`. An answer is recognised by its `role` or, in
+/// the Responses protocol, by the `type` of its item.
 #[derive(Debug, Default)]
 pub(super) struct TurnReader {
     turns: ConversationTurns,
     is_in_conversation: bool,
-    /// Whether the next string names the author of the turn.
+    /// Whether the next string identifies the author of the turn.
     is_author_next: bool,
-    /// Whether the last turn was the model's.
+    /// Whether the last turn that was read is an answer of the model.
     in_answer: bool,
-    /// The tokens before the model's last answer.
+    /// The estimated number of tokens before the model's last answer; `None` if there is no answer.
     tokens_before_answer: Option<u64>,
 }
 
 impl TurnReader {
-    /// Handles a key of an object at `depth` (1: the top level); `read` returns the number of tokens before it.
+    /// Handles a key of an object at `depth`, where 1 is the top level. `read` returns the estimated number of tokens before the
+    /// key.
     pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, read: impl Fn() -> u64) {
         if depth == 1 {
             self.end_conversation(read);
@@ -260,14 +268,14 @@ impl TurnReader {
         self.turns.marks_cache |= key == Some(BodyKey::CacheControl);
     }
 
-    /// Handles a string as it is written between its quotes; `read` returns the number of tokens before it.
+    /// Handles a string, as it is written between its quotes. `read` returns the estimated number of tokens before the string.
     pub(super) fn on_string(&mut self, raw: &[u8], read: impl Fn() -> u64) {
         if !std::mem::take(&mut self.is_author_next) {
             return;
         }
         let is_answer = match raw {
             b"assistant" | b"model" | b"reasoning" => true,
-            // Its role names the author.
+            // The `role` of a message identifies its author.
             b"message" => return,
             other => other.ends_with(b"_call"),
         };
@@ -285,7 +293,7 @@ impl TurnReader {
         }
     }
 
-    /// Returns the facts, after the complete body.
+    /// Returns the facts. Called after the end of the body.
     pub(super) fn into_turns(mut self, read: impl Fn() -> u64) -> ConversationTurns {
         self.end_conversation(read);
         self.turns

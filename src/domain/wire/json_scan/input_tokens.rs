@@ -1,50 +1,52 @@
-//! Estimates a request's input tokens before the provider reports them.
+//! Estimates the input tokens of a request before the provider reports them.
 //!
-//! The estimate gets every key and value from the scan of the body. The first [`EXACT_BYTES`] of the text are counted completely,
-//! and after them every [`SAMPLED_EVERY`]th block, so that a long conversation costs no second pass. Base64 payloads count by
-//! their kind, and only their first and last bytes are read. The structure counts as providers render it: little for the names
-//! of fields in messages, as text for the schemas of tools.
+//! The estimate gets every key and value from the scan of the body. The first [`EXACT_BYTES`] of the text are counted completely.
+//! After them only every [`SAMPLED_EVERY`]th block is counted, so that a long conversation costs no second pass. A base64 payload
+//! is estimated from its kind and length, and only its first and last bytes are read. The structure is estimated as providers
+//! render it: few tokens for the names of fields in messages, and text for the schemas of tools.
 
 use crate::domain::wire::json_pick::TextCounter;
 use crate::domain::wire::tokens::TokenFactor;
 
-/// Tokens of an image of any size: what providers charge for an image of a megapixel or more.
+/// The number of tokens of an image of any size: the number that providers charge for an image of a megapixel or more.
 const IMAGE_TOKENS: u64 = 1_600;
-/// Tokens of a document (a PDF or an unknown payload) per [`DOCUMENT_STEP_BYTES`] of base64, at least one step.
+/// The number of tokens for each begun [`DOCUMENT_STEP_BYTES`] of a document in base64. A document is a PDF or an unknown
+/// payload.
 const DOCUMENT_STEP_TOKENS: u64 = 3_000;
-/// The length of about two pages in base64.
+/// The length of about two pages in base64, in bytes.
 const DOCUMENT_STEP_BYTES: u64 = 100 << 10;
-/// Bytes of base64 audio per token: 32 tokens a second at 128 kbit/s.
+/// The number of bytes of base64 audio per token: 32 tokens a second at 128 kbit/s.
 const SOUND_BYTES_PER_TOKEN: u64 = 667;
-/// Bytes of base64 video per token: 260 tokens a second at 2 Mbit/s.
+/// The number of bytes of base64 video per token: 260 tokens a second at 2 Mbit/s.
 const FILM_BYTES_PER_TOKEN: u64 = 1_300;
-/// The minimum length of a payload; a shorter string without a data URL's head is text.
+/// The minimum length of a base64 payload, in bytes. A shorter string is text, unless it begins like a data URL.
 const PAYLOAD_BYTES_MIN: usize = 1 << 10;
-/// The bytes at each end of a string that are checked for base64.
+/// The number of bytes at each end of a string that are checked for base64.
 const PAYLOAD_ENDS: usize = 256;
 
-/// Bytes of text that are counted completely.
+/// The number of bytes of text that are counted completely.
 const EXACT_BYTES: u64 = 16 << 10;
-/// Bytes per block of the sampled text. Small blocks cover many parts of a conversation.
+/// The number of bytes in a block of the sampled text. Small blocks cover many parts of a conversation.
 const BLOCK_BYTES: u64 = 128;
-/// The first of this many blocks is counted and represents all of them.
+/// The number of blocks of which only the first is counted. It represents all of them.
 const SAMPLED_EVERY: u64 = 32;
-/// Bytes of [`SAMPLED_EVERY`] blocks.
+/// The number of bytes in [`SAMPLED_EVERY`] blocks.
 const ROUND_BYTES: u64 = BLOCK_BYTES * SAMPLED_EVERY;
 
-/// Half tokens of a field's name outside of tools; values included, providers add about four tokens per message.
+/// The half tokens for the name of a field outside of tools. Together with the values, providers add about four tokens per
+/// message.
 const FIELD_HALVES: u64 = 1;
-/// Half tokens of the punctuation around a field's name and value in a tool's schema.
+/// The half tokens for the punctuation around a field's name and value in the schema of a tool.
 const SCHEMA_FIELD_HALVES: u64 = 3;
-/// Half tokens of a number or literal.
+/// The half tokens for a number or literal.
 const SCALAR_HALVES: u64 = 2;
 
-/// The estimate of the body so far.
+/// The estimated input tokens of the part of a body that was scanned.
 #[derive(Debug, Default)]
 pub(in crate::domain) struct InputTokenEstimate {
     exact: TextCounter,
     sampled: TextCounter,
-    /// Bytes of text so far.
+    /// The number of bytes of text so far.
     text_bytes: u64,
     sampled_bytes: u64,
     payload_tokens: u64,
@@ -52,7 +54,8 @@ pub(in crate::domain) struct InputTokenEstimate {
 }
 
 impl InputTokenEstimate {
-    /// Counts a field's name, as it is written between its quotes; `in_tools`: in the tools that the request declares.
+    /// Counts the name of a field, as it is written between its quotes. `in_tools` is true in the tools that the request
+    /// declares.
     pub(in crate::domain) fn on_key(&mut self, raw: &[u8], in_tools: bool) {
         if in_tools {
             self.halves = self.halves.saturating_add(SCHEMA_FIELD_HALVES);
@@ -117,7 +120,7 @@ impl InputTokenEstimate {
         self.sampled.end_text();
     }
 
-    /// The estimate, in tokens of o200k.
+    /// Returns the estimate in tokens, as the tokenizer o200k counts them.
     pub(in crate::domain) fn tokens(&self) -> u64 {
         let tokens = |heard: &TextCounter| heard.classes().tokens();
         let behind = u128::from(self.text_bytes.saturating_sub(EXACT_BYTES));
@@ -133,12 +136,13 @@ impl InputTokenEstimate {
     }
 }
 
-/// The estimated input of a request: the scan's estimate times the model's factor, at most the model's context.
+/// Returns the estimated input of a request in tokens: the scan's estimate times the model's factor, but at most the model's
+/// context.
 pub(crate) fn input_estimate(scanned: u64, factor: TokenFactor, context_tokens: Option<u64>) -> u64 {
     factor.apply(scanned).min(context_tokens.unwrap_or(u64::MAX))
 }
 
-/// The tokens of a base64 payload; `None` if the string is text.
+/// Returns the number of tokens of a base64 payload; `None` if the string is text.
 fn payload_tokens(raw: &[u8]) -> Option<u64> {
     if let Some(url) = raw.strip_prefix(b"data:") {
         let head = url.get(..PAYLOAD_ENDS).unwrap_or(url);
@@ -159,7 +163,7 @@ fn payload_tokens(raw: &[u8]) -> Option<u64> {
     is_payload.then(|| PayloadKind::from_data(raw).tokens(raw.len()))
 }
 
-/// Whether the bytes are base64 of either alphabet. A backslash escapes a slash or a line end.
+/// Whether the bytes are base64 of either alphabet. A backslash is allowed, because it can escape a slash or a line end.
 fn is_base64(bytes: &[u8]) -> bool {
     bytes
         .iter()
@@ -174,7 +178,7 @@ enum PayloadKind {
     Film,
 }
 
-/// The first characters of known file types in base64.
+/// The first characters of known file types in base64, with the kind of each.
 const MAGIC: [(&[u8], PayloadKind); 13] = [
     (b"iVBORw0", PayloadKind::Image),
     (b"/9j/", PayloadKind::Image),
@@ -201,11 +205,11 @@ impl PayloadKind {
         }
     }
 
-    /// The kind, from the first bytes; a document if they are unknown.
+    /// Returns the kind of a payload by its first bytes; a document if they are unknown.
     fn from_data(data: &[u8]) -> Self {
         let data = data.strip_prefix(b",").unwrap_or(data);
         if data.starts_with(b"UklGR") {
-            // RIFF: the kind is at byte 8, its last three letters at byte 9. This is `AVE` of `WAVE`.
+            // RIFF: the file's kind begins at byte 8, and its last three letters at byte 9. `QVZF` is `AVE` of `WAVE`.
             return if data.get(12..16) == Some(b"QVZF") {
                 Self::Sound
             } else {

@@ -1,5 +1,6 @@
-//! Determines whether an input item of the Responses protocol names an item at the provider, which looks it up by its identifier,
-//! or has content of its own. This is known only at the item's end.
+//! Determines whether an input item of the Responses protocol is a reference or has its own content. The provider looks up a
+//! referenced item by its identifier. Only the end of the item shows which of both it is. This file also collects the models that
+//! a request names.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -12,30 +13,30 @@ use crate::domain::wire::{
     provider_state::StateKind,
 };
 
-/// An item that has not ended. A repeated member is read in the way that makes the item a reference.
+/// An input item that is being read. A repeated member is interpreted in the way that makes the item a reference.
 #[derive(Debug, Default)]
 pub(super) struct InputItem {
     id: Option<JsonToken>,
     /// The values of further members named `id`.
     further_ids: Vec<JsonToken>,
     is_reference: bool,
-    /// The provider looks up an item of this type whenever its content is missing.
+    /// Whether the provider looks up an item of this type whenever its content is missing.
     is_reasoning: bool,
     is_image: bool,
-    /// An item of this type never has content.
+    /// Whether an item of this type never has content.
     is_trigger: bool,
     has_type: bool,
     has_role: bool,
-    /// Whether the item has a member other than those that every item may have.
+    /// Whether the item has a member other than those that every item can have.
     has_more: bool,
-    /// Which kinds of content the item has itself, which of these members have occurred, and which twice: one bit each, see
-    /// [`CONTENT`] and the others.
+    /// The kinds of content that the item has itself, one bit for each (see [`CONTENT`] and the constants after it). `came` has
+    /// the members that have occurred, and `came_twice` those that have occurred twice.
     own: u8,
     came: u8,
     came_twice: u8,
 }
 
-/// The length of the longest known type, in bytes.
+/// The length of the longest known type of an item, in bytes.
 const TYPE_BYTES_MAX: usize = 21;
 
 const CONTENT: u8 = 1;
@@ -44,7 +45,7 @@ const RESULT: u8 = 4;
 const SUMMARY: u8 = 8;
 
 impl InputItem {
-    /// Handles a member's name.
+    /// Handles the name of a member of the item.
     pub(super) fn on_member(&mut self, key: Option<BodyKey>) {
         self.has_more |= !matches!(key, Some(BodyKey::Id | BodyKey::Type | BodyKey::Role | BodyKey::Status));
         let came = match key {
@@ -88,7 +89,7 @@ impl InputItem {
         }
     }
 
-    /// The kind of state that its identifier names; `None` if the item is content.
+    /// Returns the kind of state that the item's identifier names; `None` if the item has its own content.
     pub(super) fn named_state(&self) -> Option<StateKind> {
         let has = |any_of: u8| self.own & !self.came_twice & any_of != 0;
         let lacks_reasoning = self.is_reasoning && !has(CONTENT | ENCRYPTED_CONTENT);
@@ -103,33 +104,33 @@ impl InputItem {
         }
     }
 
-    /// Its identifiers: several if `id` is repeated.
+    /// Returns the item's identifiers; several if the member `id` is repeated.
     pub(super) fn ids(&self) -> impl Iterator<Item = JsonToken> {
         self.id.into_iter().chain(self.further_ids.iter().copied())
     }
 }
 
-/// The maximum number of different names that are kept of one body.
+/// The maximum number of different model names that are recorded of one body.
 const NAMED_MODELS_MAX: usize = 16;
 
-/// The models that a request names in addition to the one that is to answer: its fallbacks, advisers, and the models that its
-/// tools run.
+/// The models that a request names in addition to the requested one: its fallbacks, advisers, and the models that its tools run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedModels {
-    /// One entry for each spelling; at most [`NAMED_MODELS_MAX`].
+    /// One entry for each spelling of a name; at most [`NAMED_MODELS_MAX`].
     models: Vec<NamedModelSpan>,
     has_more: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NamedModelSpan {
-    /// The position of the name in the body, with both quotes.
+    /// The position of the name in the body, including both quotes.
     span: Range<usize>,
     is_fallback: bool,
 }
 
 impl NamedModels {
-    /// Records a string of the body that is a model's name. `is_fallback`: the model is to answer if the requested one declines.
+    /// Records a string of the body that is a model's name. `is_fallback` is true if the model answers when the requested one
+    /// declines.
     pub(super) fn add(&mut self, text: &[u8], value: JsonToken, is_fallback: bool) {
         let name = value.bytes_in(text);
         let is_same = |model: &&mut NamedModelSpan| text.get(model.span.clone()) == Some(name);
@@ -143,18 +144,18 @@ impl NamedModels {
         }
     }
 
-    /// Whether the request names no further models.
+    /// Whether the request names no model in addition to the requested one.
     pub fn is_empty(&self) -> bool {
         self.models.is_empty()
     }
 
-    /// Whether the request names more models than are kept.
+    /// Whether the request names more models than are recorded.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Each name with its escapes decoded, from the body that was scanned, and whether that model is a fallback for the requested
-    /// one. A name that is not valid text is empty.
+    /// Returns each name with its escapes resolved, and whether the model is a fallback for the requested one. `body` must be the
+    /// body that was scanned. A name that is not valid text is empty.
     pub fn names<'b>(&self, body: &'b [u8]) -> impl Iterator<Item = (Cow<'b, str>, bool)> {
         let name = |model: &NamedModelSpan| string::unescaped(body.get(model.span.clone()).unwrap_or_default());
         let named = self.models.iter();

@@ -1,16 +1,16 @@
-//! Finds the end of an uploaded JSON value while its pieces arrive.
+//! Finds the end of a JSON value in a request body that arrives in pieces.
 
-/// Whether the value has ended in a piece of the body.
+/// Whether the JSON value ends in the current piece of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonEndProgress {
-    /// The value goes on.
+    /// The value continues in the next piece.
     More,
-    /// The value is complete; its end is at this offset of the piece.
+    /// The value is complete. It ends at this offset in the piece.
     CompleteAt(usize),
 }
 
-/// Finds the end of a top-level object or array that arrives in pieces. Follows only strings, escapes and the nesting depth:
-/// [`super::scan`] validates the body once it is complete.
+/// A detector for the end of a top-level object or array that arrives in pieces. It follows only strings, escapes and the nesting
+/// depth, because [`super::scan`] validates the body once it is complete.
 #[derive(Debug, Clone, Default)]
 pub struct JsonEnd {
     state: JsonEndState,
@@ -19,7 +19,7 @@ pub struct JsonEnd {
 
 #[derive(Debug, Clone, Copy, Default)]
 enum JsonEndState {
-    /// Only white space so far.
+    /// Before the value: only white space has arrived.
     #[default]
     Before,
     Between,
@@ -32,13 +32,13 @@ enum JsonEndState {
 }
 
 impl JsonEnd {
-    /// A detector at the start of a body.
+    /// Returns a detector at the start of a body.
     pub fn new() -> JsonEnd {
         JsonEnd::default()
     }
 
-    /// Reads the next piece, of any size. After the end, every further piece returns `CompleteAt(0)`. If the top-level value is
-    /// neither an object nor an array, every piece returns `More`.
+    /// Reads the next piece, which can have any size. After the end of the value, every further piece returns `CompleteAt(0)`. If
+    /// the top-level value is neither an object nor an array, every piece returns `More`.
     pub fn push(&mut self, piece: &[u8]) -> JsonEndProgress {
         let mut rest = piece;
         loop {

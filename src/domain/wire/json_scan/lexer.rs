@@ -1,26 +1,27 @@
-//! The grammar of RFC 8259: reads the tokens of an object's text one by one, without recursion.
+//! A lexer for the grammar of RFC 8259. It reads the tokens of an object's text one by one, without recursion.
 
 use crate::domain::wire::json_scan::{JsonFault, ScanError, string};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::domain) enum JsonTokenKind {
-    /// A member's name, before its colon.
+    /// The name of an object's member, before the colon.
     Key,
     String,
     Number,
     True,
     False,
     Null,
-    /// An object opens.
+    /// The opening brace of an object.
     Object,
-    /// An array opens.
+    /// The opening bracket of an array.
     Array,
-    /// An object or array closes.
+    /// The closing brace or bracket of an object or array.
     End,
 }
 
-/// A token and its position in the text: a string with both quotes, or one bracket of an object or array.
+/// A token and its position in the text. A string's token includes both quotes; each bracket of an object or array is a token of
+/// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::domain) struct JsonToken {
     pub(in crate::domain) kind: JsonTokenKind,
@@ -29,31 +30,31 @@ pub(in crate::domain) struct JsonToken {
 }
 
 impl JsonToken {
-    /// The token's bytes in its text.
+    /// Returns the bytes of the token in `text`.
     pub(in crate::domain) fn bytes_in(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()
     }
 }
 
-/// A position in a text, and what the grammar allows there. Every call must pass the same text.
+/// A lexer: a position in a text, and what the grammar allows at that position. Every call must pass the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StrictLexer {
     at: usize,
-    /// The beginning and end of the last token. They are fields because passing them from function to function takes longer than
-    /// the rest of the work for a short token.
+    /// The positions at which the last token begins and ends. They are fields, because passing them from function to function
+    /// takes longer than the rest of the work for a short token.
     start: usize,
     end: usize,
     expect: LexerExpectation,
     levels: Levels,
     /// Whether the contents of strings are checked.
     is_checking: bool,
-    /// Whether the last string or key has a backslash; set only while checking.
+    /// Whether the last string or key contains a backslash. Set only while strings are checked.
     pub(super) is_escaped: bool,
-    /// The offset of a surrogate without its other half in the last string or key; set only while checking.
+    /// The offset of an unpaired surrogate in the last string or key; `None` if it has none. Set only while strings are checked.
     pub(super) lone_surrogate: Option<usize>,
 }
 
-/// What the grammar allows next.
+/// The tokens that the grammar allows next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LexerExpectation {
     Top,
@@ -65,7 +66,7 @@ enum LexerExpectation {
 }
 
 impl StrictLexer {
-    /// A lexer at the start of a text, which checks every byte.
+    /// Creates a lexer at the start of a text. It checks every byte.
     pub(super) fn checking(depth_max: usize) -> Self {
         Self {
             at: 0,
@@ -79,12 +80,13 @@ impl StrictLexer {
         }
     }
 
-    /// A lexer at the start of a text that was checked before, or whose strings may have any escapes.
+    /// Creates a lexer at the start of a text whose strings are not checked, because they were checked before or may contain any
+    /// escapes.
     pub(super) fn trusting() -> Self {
         Self::checking(DEPTH_MAX).into_trusting()
     }
 
-    /// Stops checking strings.
+    /// Returns the lexer so that it does not check strings any more.
     pub(super) fn into_trusting(self) -> Self {
         Self {
             is_checking: false,
@@ -92,12 +94,12 @@ impl StrictLexer {
         }
     }
 
-    /// The number of open containers.
+    /// Returns the number of open containers.
     pub(super) fn depth(&self) -> usize {
         self.levels.depth()
     }
 
-    /// Reads the next token; `None` after the complete object.
+    /// Reads and returns the next token; `None` after the complete object.
     ///
     /// # Errors
     /// The text violates the grammar, nests too deeply, or is not one object.
@@ -107,10 +109,10 @@ impl StrictLexer {
         Ok(kind.map(|kind| self.token(kind)))
     }
 
-    /// Skips up to and including the first token for which `goes_on` is false; returns its end.
+    /// Skips the tokens for which `goes_on` is true, and the next one. Returns the end of the last skipped token.
     ///
     /// # Errors
-    /// The text violates the grammar, or has ended.
+    /// The text violates the grammar, or ends before a token for which `goes_on` is false.
     pub(super) fn skip_while(
         &mut self,
         text: &[u8],
@@ -124,7 +126,7 @@ impl StrictLexer {
         Err(self.fault_here(text, JsonFault::EndsEarly))
     }
 
-    /// The last token, with the kind that [`Self::advance`] returned.
+    /// Returns the last token. `kind` is its kind, as [`Self::advance`] returned it.
     #[inline]
     pub(super) fn token(&self, kind: JsonTokenKind) -> JsonToken {
         JsonToken {
@@ -134,7 +136,7 @@ impl StrictLexer {
         }
     }
 
-    /// Like [`Self::next`], but returns only the kind; [`Self::token`] has the position.
+    /// Reads the next token like [`Self::next`], but returns only its kind. [`Self::token`] returns its position.
     #[inline(always)]
     pub(super) fn advance(&mut self, text: &[u8]) -> Result<Option<JsonTokenKind>, ScanError> {
         self.skip_space(text);
@@ -255,7 +257,7 @@ impl StrictLexer {
         Ok(self.accept(kind, 1))
     }
 
-    /// Leaves the innermost container; the caller has checked that its closing byte is next.
+    /// Leaves the innermost container. The caller has checked that its closing bracket is next.
     #[inline(always)]
     fn close(&mut self) -> JsonTokenKind {
         self.levels.leave();
@@ -266,7 +268,7 @@ impl StrictLexer {
         self.accept(JsonTokenKind::End, 1)
     }
 
-    /// Records the position of the next token, and moves past it.
+    /// Records the position of the next token, which is `length` bytes long, and moves past the token. Returns `kind`.
     #[inline(always)]
     fn accept(&mut self, kind: JsonTokenKind, length: usize) -> JsonTokenKind {
         self.start = self.at;
@@ -287,7 +289,8 @@ impl StrictLexer {
         self.fault_after(text, (0, fault))
     }
 
-    /// The error for a fault `offset` bytes from here. At the end of the text, the fault is that it ends.
+    /// Returns the error for a fault `offset` bytes after the current position. At the end of the text, the error is that the
+    /// text ends too early.
     #[cold]
     fn fault_after(&self, text: &[u8], (offset, fault): (usize, JsonFault)) -> ScanError {
         let at = self.at + offset;
@@ -296,23 +299,23 @@ impl StrictLexer {
     }
 }
 
-/// The maximum of the configurable nesting limit, in levels.
+/// The highest nesting limit that can be configured, in levels.
 pub(crate) const DEPTH_MAX: usize = 1024;
 
 const WORD_BITS: usize = 64;
 
-/// The kind of a level.
+/// The kind of a nesting level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LevelKind {
     Object,
     Array,
 }
 
-/// The stack of open containers, one bit each, without allocation.
+/// A stack of the open containers, which needs one bit for each and no allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Levels {
-    /// A bit for each enclosing level, set for objects. The innermost level is in `innermost` instead, because it is read after
-    /// every value.
+    /// One bit for each open container except the innermost one, which is set for an object. The innermost one is in `innermost`
+    /// instead, because it is read after every value.
     outer: [u64; DEPTH_MAX / WORD_BITS],
     innermost: LevelKind,
     depth: usize,
@@ -320,7 +323,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// `depth_max` is at most [`DEPTH_MAX`].
+    /// Creates an empty stack for at most `depth_max` levels, which must not exceed [`DEPTH_MAX`].
     pub(super) fn new(depth_max: usize) -> Levels {
         Levels {
             outer: [0; DEPTH_MAX / WORD_BITS],
@@ -338,12 +341,12 @@ impl Levels {
         self.depth_max
     }
 
-    /// The innermost container; meaningless at depth 0.
+    /// Returns the kind of the innermost container. It has no meaning at depth 0.
     pub(super) fn innermost(&self) -> LevelKind {
         self.innermost
     }
 
-    /// Opens a level; false, and nothing changes, if it would exceed the limit.
+    /// Opens a level. If that would exceed the limit, changes nothing and returns false.
     #[must_use]
     pub(super) fn enter(&mut self, container: LevelKind) -> bool {
         if self.depth >= self.depth_max {
@@ -371,8 +374,8 @@ impl Levels {
     }
 }
 
-/// Returns the length of the number at the beginning of `text` (RFC 8259 section 6), whose first byte is a minus sign or a digit.
-/// The caller checks what follows.
+/// Returns the length of the number at the beginning of `text` (RFC 8259 section 6), whose first byte must be a minus sign or a
+/// digit. The caller checks what follows the number.
 ///
 /// # Errors
 /// The offset at which a digit is missing.
@@ -380,7 +383,7 @@ pub(super) fn number_length(text: &[u8]) -> Result<usize, usize> {
     let peek = |at: usize| text.get(at).copied();
     let mut at = usize::from(peek(0) == Some(b'-'));
     if peek(at) == Some(b'0') {
-        // No digit may follow a leading zero; the caller finds it as an error.
+        // A digit after a leading zero is an error, which the caller finds.
         at += 1;
     } else {
         at = digits_end(text, at)?;

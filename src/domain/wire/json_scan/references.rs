@@ -1,5 +1,6 @@
-//! Finds where a request names state at a provider (see [`crate::domain::wire::provider_state`]), and models other than the one
-//! that is to answer, by the positions of its protocol. The user's own data never names state or models.
+//! Finds the references to state at a provider in a request body (see [`crate::domain::wire::provider_state`]), and the names of
+//! models other than the requested one. The protocol determines at which positions they are. The user's own data never contains
+//! them.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -13,46 +14,46 @@ use crate::domain::wire::json_scan::lexer::DEPTH_MAX;
 use crate::domain::wire::json_scan::string::BodyKey;
 use crate::domain::wire::provider_state::{StateId, StateKind, is_in_provider_store};
 
-/// The prefix of the identifiers of an operator's own skills; all other skills are public.
+/// The prefix of the identifiers of the operator's own skills. All other skills are public.
 const OWN_SKILL: &str = "skill_";
 
-/// A position in a request that names state.
+/// A reference to state at a provider in a request body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// The kind of state.
+    /// The kind of the state that the reference identifies.
     pub kind: StateKind,
-    /// The digest of the identifier.
+    /// The digest of the state's identifier.
     pub id: StateId,
-    /// The position of the identifier in the body, with both quotes.
+    /// The position of the identifier in the body, including both quotes.
     pub at: Range<usize>,
 }
 
 impl Reference {
-    /// The identifier as the client sent it, from the body that was scanned.
+    /// Returns the identifier as the client sent it. `body` must be the body that was scanned.
     pub fn text<'b>(&self, body: &'b [u8]) -> Cow<'b, str> {
         string::unescaped(body.get(self.at.clone()).unwrap_or_default()).unwrap_or_default()
     }
 }
 
-/// Collects references. Gets every key and value in order.
+/// A reader that collects the references in a body. It gets every key and value in order.
 #[derive(Debug)]
 pub(super) struct ReferenceReader {
     found: Vec<Reference>,
     models: NamedModels,
-    /// The maximum number of references.
+    /// The maximum number of references that a body can have.
     found_max: usize,
-    /// The position of each open container, after that of the body.
+    /// The positions of the open containers by depth. Index 0 has the position of the body itself.
     positions: [BodyPosition; DEPTH_MAX + 1],
-    /// The position of the next value, if that is a member's.
+    /// The position of the next value, if it is the value of a member; otherwise `None`.
     next: Option<BodyPosition>,
-    /// The input item that has not ended.
+    /// The input item that is being read; `None` outside of items.
     item: Option<InputItem>,
-    /// Whether the request tells the provider to keep the answer; `None` if `store` is missing.
+    /// Whether `store` requests that the provider stores the answer; `None` if `store` is missing.
     is_stored: Option<bool>,
 }
 
 impl ReferenceReader {
-    /// A collector at the start of a body.
+    /// Creates a reader at the start of a body.
     pub(super) fn new(protocol: Protocol, found_max: usize) -> Self {
         let mut positions = [BodyPosition::Elsewhere; DEPTH_MAX + 1];
         positions[0] = BodyPosition::of_body(protocol);
@@ -67,17 +68,17 @@ impl ReferenceReader {
         }
     }
 
-    /// The references to state and the models of the complete body.
+    /// Returns the references and the model names. Called after the end of the body.
     pub(super) fn finish(mut self, text: &[u8]) -> Result<(Vec<Reference>, NamedModels), ScanError> {
         self.end_item(text)?;
-        // An item with its own text is content if the provider keeps no answers.
+        // If the provider stores no answers, an item with its own text is content, not a reference.
         if self.is_stored == Some(false) {
             self.found.retain(|found| found.kind != StateKind::SummarizedItem);
         }
         Ok((self.found, self.models))
     }
 
-    /// Handles a key of an object at `depth` (1: the top level).
+    /// Handles a key of an object at `depth`, where 1 is the top level.
     pub(super) fn on_key(&mut self, depth: usize, key: Option<BodyKey>, text: &[u8]) -> Result<(), ScanError> {
         let place = self.container_position(depth);
         self.next = Some(place.member(key));
@@ -93,7 +94,7 @@ impl ReferenceReader {
         Ok(())
     }
 
-    /// Whether weir reads the next value, inside `depth` containers, if it is a string.
+    /// Whether weir reads the next value if it is a string. That value is inside `depth` containers.
     pub(super) fn is_string_read(&self, depth: usize) -> bool {
         self.next
             .unwrap_or_else(|| self.container_position(depth))
@@ -129,7 +130,7 @@ impl ReferenceReader {
         }
     }
 
-    /// Handles the beginning of an object or array, which is at level `depth`.
+    /// Handles the beginning of an object or array, which opens level `depth`.
     pub(super) fn on_container(&mut self, depth: usize, kind: JsonTokenKind, text: &[u8]) -> Result<(), ScanError> {
         let place = self.take_position(depth.saturating_sub(1));
         if let Some(of_container) = self.positions.get_mut(depth) {
@@ -146,12 +147,12 @@ impl ReferenceReader {
         Ok(())
     }
 
-    /// The position of the open container at level `depth`.
+    /// Returns the position of the open container at level `depth`.
     fn container_position(&self, depth: usize) -> BodyPosition {
         self.positions.get(depth).copied().unwrap_or_default()
     }
 
-    /// The position of the next value: a member or an element of the container at level `depth`.
+    /// Returns the position of the next value: a member or an element of the container at level `depth`.
     fn take_position(&mut self, depth: usize) -> BodyPosition {
         self.next.take().unwrap_or_else(|| self.container_position(depth))
     }

@@ -1,31 +1,33 @@
-//! JSON strings: where they end, and the text that they denote. A token is a string as it is written, with both quotes.
+//! Reads JSON strings: finds their ends, and the texts that they denote. The token of a string is the string as it is written,
+//! including both quotes.
 
 use std::borrow::Cow;
 
 use crate::domain::wire::json_scan::JsonFault;
 
-/// The number of bytes that are tested at a time in long strings: enough for the compiler to use vector registers.
+/// The number of bytes that are tested at a time in long strings. It is large enough for the compiler to use vector registers.
 const BLOCK_BYTES: usize = 64;
 /// The number of bytes that are tested at a time in short strings.
 const WORD_BYTES: usize = 8;
-/// The number of words to test before a string counts as long.
+/// The number of words that are tested before a string is treated as long.
 const WORDS_BEFORE_BLOCKS: usize = 8;
 
-/// The offset of a fault in a string, and the fault.
+/// The offset of a fault in a string, and the kind of the fault.
 pub(super) type StringFault = (usize, JsonFault);
 
-/// A string that was checked.
+/// The result of checking a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CheckedString {
-    /// The length in bytes, with both quotes.
+    /// The length of the string in bytes, including both quotes.
     pub length: usize,
-    /// Whether the string has an escape.
+    /// Whether the string contains an escape.
     pub is_escaped: bool,
-    /// The offset of the first escaped surrogate without its other half, which RFC 8259 allows but which is not valid text.
+    /// The offset of the first escaped surrogate without its other half; `None` if there is none. RFC 8259 allows it, but it is
+    /// not valid text.
     pub lone_surrogate: Option<usize>,
 }
 
-/// Checks the string at the beginning of `text`.
+/// Checks the string at the beginning of `text`, whose first byte must be a quote.
 #[inline]
 pub(super) fn check(text: &[u8]) -> Result<CheckedString, StringFault> {
     let inside = text.get(1..).unwrap_or_default();
@@ -40,7 +42,7 @@ pub(super) fn check(text: &[u8]) -> Result<CheckedString, StringFault> {
     }
 }
 
-/// The same, from offset `at`, where the first plain bytes end.
+/// Like [`check`], from offset `at` on, at which the first plain bytes end.
 #[inline(never)]
 fn check_from(text: &[u8], mut at: usize) -> Result<CheckedString, StringFault> {
     let mut checked = CheckedString::default();
@@ -66,10 +68,10 @@ fn check_from(text: &[u8], mut at: usize) -> Result<CheckedString, StringFault> 
     }
 }
 
-/// Returns the length of the string at the beginning of `text`; `None` if it does not end.
+/// Returns the length of the string at the beginning of `text`; `None` if the string does not end.
 ///
-/// Searches for quotes only: a quote is the end unless an odd number of backslashes precedes it. Text is full of `\n`, and
-/// stopping at each costs more than counting backslashes before the few quotes.
+/// The function searches only for quotes: a quote is the end, unless an odd number of backslashes precedes it. Text often
+/// contains `\n`, and stopping at each one would cost more than counting backslashes before the few quotes.
 pub(super) fn string_length(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -84,12 +86,12 @@ pub(super) fn string_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The text between the quotes, as it is written.
+/// Returns the bytes of the string between its quotes, as they are written.
 pub(super) fn string_inner(token: &[u8]) -> &[u8] {
     token.get(1..token.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Whether a token is the string `name` once unescaped.
+/// Whether a token is a string that denotes `name`.
 pub(in crate::domain) fn is_text(token: &[u8], name: &str) -> bool {
     let inner = string_inner(token);
     if token.first() != Some(&b'"') {
@@ -99,14 +101,14 @@ pub(in crate::domain) fn is_text(token: &[u8], name: &str) -> bool {
         // A backslash would be escaped in the token.
         return !name.contains('\\');
     }
-    // An escape is two to six bytes for one, or twelve for four: other lengths cannot match.
+    // An escape has two to six bytes for one byte of text, or twelve for four. Other lengths cannot match.
     inner.len() > name.len()
         && inner.len() <= name.len().saturating_mul(6)
         && memchr::memchr(b'\\', inner).is_some()
         && unescaped(token).is_some_and(|unescaped| unescaped == name)
 }
 
-/// The text that a token denotes; `None` if it is not a string or not valid text.
+/// Returns the text that a token denotes; `None` if the token is not a string or not valid text.
 pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
     if token.first() != Some(&b'"') {
         return None;
@@ -118,7 +120,8 @@ pub(in crate::domain) fn unescaped(token: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
 }
 
-/// Writes the text of a checked string into `room`, without an allocation; `None` if it is not ASCII or does not fit.
+/// Writes the text of a checked string into `room` without an allocation, and returns it; `None` if it is not ASCII or does not
+/// fit.
 pub(super) fn ascii_text<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8]> {
     let (mut rest, mut length) = (string_inner(token), 0);
     while let Some((first, after)) = rest.split_first() {
@@ -134,7 +137,7 @@ pub(super) fn ascii_text<'r>(token: &[u8], room: &'r mut [u8]) -> Option<&'r [u8
     room.get(..length)
 }
 
-/// The character that a letter after a backslash denotes.
+/// Returns the character that a letter after a backslash denotes; `None` if that is not an escape.
 const fn unescaped_letter(letter: u8) -> Option<u8> {
     Some(match letter {
         b'n' => b'\n',
@@ -147,8 +150,8 @@ const fn unescaped_letter(letter: u8) -> Option<u8> {
     })
 }
 
-/// Returns the end of the escape at `start`, or of two escapes that are a surrogate pair, and whether the escape is only half of
-/// such a pair.
+/// Returns the end of the escape at `start`, or of two escapes that are a surrogate pair. Also returns whether the escape is only
+/// half of such a pair.
 fn escape_end(text: &[u8], start: usize) -> Result<(usize, bool), StringFault> {
     match text.get(start + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => return Ok((start + 2, false)),
@@ -175,7 +178,7 @@ fn code_unit(text: &[u8], start: usize) -> Result<u32, StringFault> {
 
 /// Returns the number of bytes before the first quote, backslash or control character.
 ///
-/// Short runs, the usual case in keys and in prose between escapes, are tested a word at a time; longer ones in blocks.
+/// Short runs are tested a word at a time, and longer ones in blocks. Short runs are usual in keys, and in prose between escapes.
 #[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -192,7 +195,7 @@ fn plain_length(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + plain_blocks(rest)
 }
 
-/// The same for long runs.
+/// Like [`plain_length`], for long runs.
 #[inline(never)]
 fn plain_blocks(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
@@ -200,7 +203,8 @@ fn plain_blocks(bytes: &[u8]) -> usize {
     skipped + plain_words(bytes.get(skipped..).unwrap_or_default())
 }
 
-/// Does not return early, so that it compiles to vector instructions.
+/// Whether a block contains no quote, backslash or control character. The function does not return early, so that it compiles to
+/// vector instructions.
 fn is_plain_block(block: &[u8; BLOCK_BYTES]) -> bool {
     !block.iter().fold(false, |found, byte| {
         found | (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20)
@@ -223,9 +227,9 @@ fn plain_words(bytes: &[u8]) -> usize {
     words.len() * WORD_BYTES + in_tail
 }
 
-/// Sets the top bit of bytes that are a quote, a backslash or below 0x20. Only the lowest of these bits is exact (a borrow can
-/// set one above it), and it is the only one used. All of these bytes are ASCII, so one mask of the word's own top bits serves
-/// for all.
+/// Sets the top bit of each byte that is a quote, a backslash or below 0x20. Only the lowest bit set is exact, because a borrow
+/// can set bits above it, and callers use only that one. All of these bytes are ASCII, so one mask serves for all of them: the
+/// bytes of `word` whose top bit is not set.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x8080_8080_8080_8080;
@@ -235,13 +239,13 @@ fn special_bytes(word: u64) -> u64 {
     (below(word, 0x20) | quote | backslash) & !word & TOPS
 }
 
-/// The length of the longest spelling, in bytes.
+/// The length of the longest spelling of a known key, in bytes.
 const SPELLING_BYTES_MAX: usize = 32;
 
-/// Defines the keys, and their lookup by spelling.
+/// Defines the known keys of a request body, and their lookup by spelling.
 macro_rules! keys {
     ($($(#[$doc:meta])* $key:ident: $($spelling:literal)|+,)+) => {
-        /// A known key. Keys of Gemini-style requests have two spellings, snake case and camel case.
+        /// A known key of a request body. Keys of Gemini-style requests have two spellings, in snake case and in camel case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum BodyKey {
             $($(#[$doc])* $key,)+
@@ -269,7 +273,7 @@ keys! {
     Content: b"content",
     Contents: b"contents",
     Conversation: b"conversation",
-    /// A member of content whose value never names state or models: the user's own map, a tool's arguments or definition.
+    /// A member of content whose value never names state or models: the user's own map, or a tool's arguments or definition.
     Data:
         b"args" | b"arguments" | b"attributes" | b"client_metadata" | b"env" | b"error" | b"input_examples"
         | b"input_schema" | b"labels" | b"metadata" | b"parameters" | b"parametersJsonSchema"
@@ -285,7 +289,7 @@ keys! {
     FileUri: b"fileUri" | b"file_uri",
     GenerateContentRequest: b"generateContentRequest" | b"generate_content_request",
     GenerationConfig: b"generationConfig" | b"generation_config",
-    /// The models between which a fallback switched, in an earlier answer that the client sends back.
+    /// In an earlier answer that the client sends back, one of the two models between which a fallback switched.
     Hop: b"from" | b"to",
     Id: b"id",
     IncludeUsage: b"include_usage",
@@ -298,7 +302,7 @@ keys! {
     MaxTokens: b"max_tokens",
     Messages: b"messages",
     Model: b"model",
-    /// A model under another name ([`is_model_key`]), or a preference for the provider's choice of one.
+    /// A model under a name other than `model` (see [`is_model_key`]), or a preference for the model that the provider chooses.
     OtherModel:
         b"featureSelectionPreference" | b"feature_selection_preference" | b"modelRoutingPreference"
         | b"model_routing_preference",
@@ -326,7 +330,7 @@ keys! {
     SystemInstruction: b"systemInstruction" | b"system_instruction",
     Text: b"text",
     Thread: b"thread",
-    /// In content, a tool's definition, or a member that contains one.
+    /// A member of content that is a tool's definition, or contains one.
     ToolDefinition: b"tool" | b"tool_changes",
     Tools: b"tools",
     TunnelId: b"tunnel_id",
@@ -336,7 +340,7 @@ keys! {
 }
 
 impl BodyKey {
-    /// The key of a token; `None` if it is unknown.
+    /// Returns the known key that a token denotes; `None` if the key is unknown.
     pub(super) fn from_token(token: &[u8], is_escaped: bool) -> Option<Self> {
         if !is_escaped {
             return Self::from_spelling(string_inner(token));
@@ -345,7 +349,7 @@ impl BodyKey {
     }
 }
 
-/// Whether a member's name says that its value is one or more models: `model_name`, `judgeModel`, `models`.
+/// Whether the name of a member says that its value is one or more models: `model_name`, `judgeModel`, `models`.
 fn is_model_key(name: &[u8]) -> bool {
     let one = name.strip_suffix(b"s").unwrap_or(name);
     let ends: [&[u8]; 4] = [b"_name", b"Name", b"_id", b"Id"];

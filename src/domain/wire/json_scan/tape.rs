@@ -1,64 +1,67 @@
-//! Records the tokens of a text during its scan, so that nothing has to parse the bytes again.
+//! Records the tokens of a text during its scan, so that the bytes do not have to be parsed again.
 //!
-//! A token takes 12 bytes; a string of any length is one token. The tape ends at [`TAPE_ENTRIES_MAX`]: the rest of the text is
-//! read from its bytes, which is slower and gives the same result.
+//! A token takes 12 bytes of memory; a string of any length is one token. The tape has at most [`TAPE_ENTRIES_MAX`] entries. The
+//! text after the last entry is read from its bytes, which is slower and has the same result.
 
 use std::ops::Range;
 
 use super::lexer::{JsonToken, JsonTokenKind, StrictLexer};
 use super::{JsonFault, ScanError};
 
-/// The maximum number of tokens recorded of one body, which take 768 KiB. A long conversation of an agent, about 3 MB, fits.
+/// The maximum number of tokens that are recorded of one body; they take 768 KiB. A long conversation of an agent, about 3 MB,
+/// fits.
 pub(in crate::domain) const TAPE_ENTRIES_MAX: usize = 1 << 16;
-/// The expected bytes of text per token, for the first allocation; few bodies have more tokens.
+/// The expected number of bytes of text per token, for the first allocation. Few bodies have more tokens.
 const TEXT_BYTES_PER_ENTRY: usize = 8;
 
 /// The tokens of a text from its start on, as many as fit. An empty tape is valid for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tape {
     entries: Vec<TapeEntry>,
-    /// Reads the text after the last entry; `None` if the text ends there, or if the tape is empty.
+    /// A lexer that reads the text after the last entry; `None` if the text ends there, or if the tape is empty.
     beyond: Option<Box<StrictLexer>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TapeEntry {
     start: u32,
-    /// The end of the token. For a container, the index of its closing entry, or [`NOT_CLOSED`] if that is not on the tape.
+    /// The position at which the token ends. For the opening of a container, the index of the entry that closes it, or
+    /// [`NOT_CLOSED`] if that is not on the tape.
     end: u32,
     kind: JsonTokenKind,
 }
 
-/// The first entry is the root's, so no closing entry has this index.
+/// The index that means that a container is not closed on the tape. The first entry opens the root, so no closing entry has this
+/// index.
 const NOT_CLOSED: u32 = 0;
 
 impl Tape {
-    /// Frees the memory; from then on the text is read from its bytes.
+    /// Frees the memory of the tape. From then on the text is read from its bytes.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The number of tokens, and the bytes of memory that they take.
+    /// Returns the number of tokens, and the number of bytes of memory that they take.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         (self.entries.len(), self.entries.capacity() * size_of::<TapeEntry>())
     }
 }
 
-/// Writes a tape.
+/// A recorder that writes a tape.
 #[derive(Debug)]
 pub(super) struct TapeRecorder {
     tape: Tape,
     entries_max: usize,
-    /// The index of the innermost open container's entry. Until a container closes, the `end` of its entry is the index of the
-    /// container around it.
+    /// The index of the entry that opens the innermost open container. Until a container closes, the `end` of its entry is the
+    /// index of the container around it.
     innermost: u32,
 }
 
 impl TapeRecorder {
-    /// A recorder at the start of a text of `text_bytes`.
+    /// Creates a recorder at the start of a text of `text_bytes` bytes.
     pub(super) fn new(text_bytes: usize, entries_max: usize) -> Self {
-        // Offsets beyond 4 GiB do not fit.
+        // Offsets beyond 4 GiB do not fit into an entry.
         let entries_max = if u32::try_from(text_bytes).is_ok() {
             entries_max
         } else {
@@ -101,14 +104,14 @@ impl TapeRecorder {
         }
     }
 
-    /// Closes the innermost container with the entry at `index`.
+    /// Closes the innermost container. `index` is the index of the entry that closes it.
     fn close(&mut self, index: u32) {
         if let Some(entry) = self.tape.entries.get_mut(self.innermost as usize) {
             self.innermost = std::mem::replace(&mut entry.end, index);
         }
     }
 
-    /// Returns the tape, after the last token.
+    /// Returns the tape. Called after the last token.
     pub(super) fn finish(mut self) -> Tape {
         while self.innermost != NOT_CLOSED {
             self.close(NOT_CLOSED);
@@ -118,19 +121,20 @@ impl TapeRecorder {
     }
 }
 
-/// Reads the tokens of a text: from its tape, and after that from its bytes. Cheap to clone; a clone keeps the position.
+/// A reader of a text's tokens: from the tape, and after its last entry from the bytes. It is cheap to clone; a clone has the
+/// same position.
 #[derive(Clone, Debug)]
 pub(in crate::domain) struct TapeReader<'t> {
     text: &'t [u8],
     entries: &'t [TapeEntry],
     /// The index of the next entry.
     next: usize,
-    /// Reads the text after the entries.
+    /// The lexer that reads the text after the last entry; `None` if the tape has all tokens.
     lexer: Option<StrictLexer>,
 }
 
 impl<'t> TapeReader<'t> {
-    /// A reader at the start of the text that `tape` records.
+    /// Creates a reader at the start of the text, whose tokens `tape` has recorded.
     pub(in crate::domain) fn new(text: &'t [u8], tape: &'t Tape) -> Self {
         let lexer = match &tape.beyond {
             Some(lexer) => Some(StrictLexer::clone(lexer)),
@@ -145,7 +149,7 @@ impl<'t> TapeReader<'t> {
         }
     }
 
-    /// A part of the text.
+    /// Returns a part of the text.
     pub(in crate::domain) fn bytes(&self, range: Range<usize>) -> &'t [u8] {
         self.text.get(range).unwrap_or_default()
     }
@@ -158,7 +162,7 @@ impl<'t> TapeReader<'t> {
         self.next()?.ok_or_else(|| self.ends_early())
     }
 
-    /// Checks that nothing follows the object, whose last token has been read.
+    /// Checks that nothing follows the object, whose last token must have been read.
     ///
     /// # Errors
     /// Data follows the object.
@@ -166,7 +170,7 @@ impl<'t> TapeReader<'t> {
         self.next().map(drop)
     }
 
-    /// Skips the value that begins with `first`, which has just been read; returns its position.
+    /// Skips the value that begins with `first`, the token that was read last. Returns the position of the value.
     ///
     /// # Errors
     /// The text violates the grammar, or has ended.
@@ -203,7 +207,7 @@ impl<'t> TapeReader<'t> {
         }
     }
 
-    /// Skips the container that has just opened, if its end is on the tape; returns that end.
+    /// Skips the container whose first token was read last, if its end is on the tape. Returns the position of that end.
     fn skip_container(&mut self, first: JsonToken) -> Option<usize> {
         let opened = self.entries.get(self.next.checked_sub(1)?)?;
         if opened.start as usize != first.start || opened.end == NOT_CLOSED {

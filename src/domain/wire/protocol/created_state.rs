@@ -1,6 +1,7 @@
-//! Finds the state that an answer has created at the provider: items, containers, files. A later request may name it.
+//! Finds the state that an answer has created at the provider: items, containers, files. A later request can refer to it.
 //!
-//! Only fields that the provider fills are read: text that a model writes, such as a tool's input, could contain any name.
+//! Only fields that the provider fills are read, because text that a model writes, such as a tool's input, could contain any
+//! identifier.
 
 use std::borrow::Cow;
 
@@ -8,10 +9,10 @@ use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 use crate::domain::wire::provider_state::StateId;
 
-/// The maximum number of identifiers recorded of one answer, in each list of [`CreatedState`].
+/// The maximum number of identifiers that are recorded of one answer, in each list of [`CreatedState`].
 pub(super) const MADE_MAX: usize = 256;
 
-/// The paths in a stream's events, and in a complete body.
+/// The paths of identifiers of state in the events and complete bodies of the Messages protocol.
 pub(super) const MESSAGES: &[PickPath] = &[
     single_path(&[Key("message"), Key("container"), Key("id")]),
     single_path(&[Key("delta"), Key("container"), Key("id")]),
@@ -33,8 +34,8 @@ pub(super) const MESSAGES: &[PickPath] = &[
     ]),
 ];
 
-/// The paths in a stream's events, and in a complete body. The state of the first [`KEPT_RESPONSES`] exists only if the answer is
-/// kept.
+/// The paths of identifiers of state in the events and complete bodies of the Responses protocol. The state at the first
+/// [`KEPT_RESPONSES`] paths exists only if the provider stores the answer.
 pub(super) const RESPONSES: &[PickPath] = &[
     single_path(&[Key("item"), Key("id")]),
     list_path(&[Key("output"), Each, Key("id")]),
@@ -62,10 +63,10 @@ pub(super) const RESPONSES: &[PickPath] = &[
         Key("file_id"),
     ]),
 ];
-/// The number of paths whose state exists only if the answer is kept.
+/// The number of paths in [`RESPONSES`] whose state exists only if the provider stores the answer.
 const KEPT_RESPONSES: usize = 4;
 
-/// The paths in every chunk.
+/// The paths of identifiers of state in the chunks of the Gemini-style protocol.
 pub(super) const GEMINI: &[PickPath] = &[list_path(&[
     Key("candidates"),
     Each,
@@ -84,34 +85,37 @@ const fn list_path(segments: &'static [PickSegment]) -> PickPath {
     PickPath::new(segments, PickRule::List)
 }
 
-/// The state that an answer has created.
+/// The state that an answer has created at the provider, by its identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreatedState {
-    /// State that exists only if the answer is kept: items, conversations.
+    /// State that exists only if the provider stores the answer: items, conversations.
     pub kept: Vec<StateId>,
-    /// State that always exists: containers, files.
+    /// State that exists in any case: containers, files.
     pub always: Vec<StateId>,
 }
 
 impl CreatedState {
-    /// Records the state that an event or a body names; `first` is the index of [`MESSAGES`] in the picker's set.
+    /// Records the state that an event or body of the Messages protocol names. `first` is the index of the first path of
+    /// [`MESSAGES`] in the picker's set.
     pub(super) fn record_messages(&mut self, picks: &Picks<'_>, first: usize) {
         record_ids(&mut self.always, picks, first, MESSAGES);
     }
 
-    /// The same for [`RESPONSES`].
+    /// Records the state that an event or body of the Responses protocol names. `first` is the index of the first path of
+    /// [`RESPONSES`] in the picker's set.
     pub(super) fn record_responses(&mut self, picks: &Picks<'_>, first: usize) {
         let (kept, always) = RESPONSES.split_at(KEPT_RESPONSES);
         record_ids(&mut self.kept, picks, first, kept);
         record_ids(&mut self.always, picks, first + KEPT_RESPONSES, always);
     }
 
-    /// The same for [`GEMINI`].
+    /// Records the state that a chunk of the Gemini-style protocol names. `first` is the index of the first path of [`GEMINI`] in
+    /// the picker's set.
     pub(super) fn record_gemini(&mut self, picks: &Picks<'_>, first: usize) {
         record_ids(&mut self.always, picks, first, GEMINI);
     }
 
-    /// The bytes of heap memory in use.
+    /// Returns the number of bytes of heap memory in use.
     pub(super) fn heap_bytes(&self) -> usize {
         (self.kept.capacity() + self.always.capacity()) * size_of::<StateId>()
     }

@@ -9,7 +9,7 @@ use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 use crate::domain::wire::UpstreamProtocol;
 
-/// The state of one answer in its protocol.
+/// The state of reading one answer, in its protocol.
 #[derive(Clone, Debug)]
 pub(super) enum AnswerDialect {
     Messages(messages::MessagesState),
@@ -28,7 +28,7 @@ impl AnswerDialect {
         }
     }
 
-    /// The paths to pick out of events and bodies.
+    /// Returns the paths to pick out of the answer's events or body.
     pub(super) fn paths(&self) -> &'static PathSet {
         match self {
             Self::Messages(_) => &messages::PATHS,
@@ -38,8 +38,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Handles an event of a stream, which the picker has read completely; `name` is its `event` field, used if its data has no
-    /// `type`.
+    /// Handles an event of a stream, which the picker has read completely. `name` is the event's `event` field, which is used if
+    /// the event's data has no `type`.
     pub(super) fn on_event(&mut self, picker: &Picker, name: &[u8], facts: &mut AnswerFacts) {
         match self {
             Self::Messages(state) => state.on_event(picker, name, facts),
@@ -70,7 +70,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Records the state that the answer has created, from an event or a body that the picker has read completely.
+    /// Records the state that the answer has created at the provider, from an event or a body that the picker has read
+    /// completely.
     pub(super) fn record_created_state(&self, picks: &Picks<'_>, made: &mut CreatedState) {
         match self {
             Self::Messages(_) => made.record_messages(picks, messages::MADE),
@@ -81,9 +82,9 @@ impl AnswerDialect {
         }
     }
 
-    /// For an event that adds only text to an answer with content, its members that may differ in the next such event. Another
-    /// event that differs only in its text and these members changes nothing else, except for the number (see [`Self::set_number`])
-    /// and the usage (see [`Self::set_usage`]). `None` for any other event.
+    /// Returns the members of an event that can differ in the next event, if this event only adds text to an answer that already
+    /// has content; `None` for any other event. A later event that differs only in its text and these members changes nothing
+    /// else, except for its number (see [`Self::set_number`]) and the usage (see [`Self::set_usage`]).
     pub(super) fn text_delta(&self, picks: &Picks<'_>) -> Option<TextDelta> {
         let varying = match self {
             Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,
@@ -94,7 +95,7 @@ impl AnswerDialect {
         Some(TextDelta { varying, usage: None })
     }
 
-    /// Records the number of an event that only adds text.
+    /// Records the sequence number of an event that only adds text.
     pub(super) fn set_number(&mut self, number: u64) {
         match self {
             Self::Responses(state) => state.set_number(number),
@@ -102,8 +103,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether a later event that only adds text would revoke what this event says: the end of the answer or of a part of it, or
-    /// another model. `facts` are those before the event.
+    /// Whether this event reports something that a later event would revoke although it only adds text: the end of the answer or
+    /// of a part of it, or another model. `facts` are the facts before this event.
     pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         match self {
             Self::Gemini(_) => gemini::GeminiState::is_revocable(picks, facts),
@@ -119,7 +120,7 @@ impl AnswerDialect {
         }
     }
 
-    /// Handles the body of an answer that is not a stream, as far as the picker has read it.
+    /// Handles the body of a non-streaming answer, as far as the picker has read it.
     pub(super) fn on_body(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
         match self {
             Self::Messages(state) => state.on_body(picks, facts),
@@ -129,7 +130,7 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether such a body has content.
+    /// Whether the body of a non-streaming answer has content.
     pub(super) fn body_has_content(&self, picks: &Picks<'_>) -> bool {
         match self {
             Self::Messages(_) => messages::MessagesState::body_has_content(picks),
@@ -139,7 +140,7 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether an event or element, which the picker has read completely, is an error. An unreadable one counts as an error.
+    /// Whether an event or element, which the picker has read completely, is an error. An unreadable one is treated as an error.
     pub(super) fn is_error(&self, picker: &Picker, name: &[u8]) -> bool {
         if self.is_known_answer_event(picker) || picker.is_inert() {
             return !self.is_known_answer_event(picker);
@@ -152,7 +153,7 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether the body of an answer that is not a stream, which the picker has read completely, is an error.
+    /// Whether the body of a non-streaming answer, which the picker has read completely, is an error.
     pub(super) fn is_body_error(&self, picks: &Picks<'_>) -> bool {
         match self {
             Self::Messages(_) => messages::MessagesState::is_failure(picks),
@@ -172,7 +173,7 @@ impl AnswerDialect {
         }
     }
 
-    /// The reported usage. `runs` is the result of [`Self::runs`].
+    /// Returns the reported usage; `None` without a report. `runs` must be the result of [`Self::runs`].
     pub(super) fn usage(&self, runs: &[Run]) -> Option<Usage> {
         match self {
             Self::Messages(state) => state.usage(runs),
@@ -182,7 +183,7 @@ impl AnswerDialect {
         }
     }
 
-    /// The reported work that the requested output limit does not cover.
+    /// Returns the reported work that the requested output limit does not cover.
     pub(super) fn unlimited(&self) -> UnlimitedWork {
         match self {
             Self::Messages(state) => state.unlimited(),
@@ -192,7 +193,7 @@ impl AnswerDialect {
         }
     }
 
-    /// The usage of each run of a model; empty unless the answer reports several runs.
+    /// Returns the usage of each run of a model; empty unless the answer reports several runs.
     pub(super) fn runs(&self) -> Vec<Run> {
         match self {
             Self::Messages(state) => state.runs(),
@@ -200,7 +201,8 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether the reported usage is final; `None` without any. `body_whole`: a body that is not a stream has ended.
+    /// Returns whether the reported usage is final; `None` without a report. `body_whole` is true if the body of a non-streaming
+    /// answer has ended.
     pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         match self {
             Self::Messages(state) => state.usage_source(facts, body_whole),
@@ -219,7 +221,8 @@ impl AnswerDialect {
         }
     }
 
-    /// The in-band error as a server-sent event. `number`: that of the last event, if it is later than those handled here.
+    /// Returns the in-band error as a server-sent event. `number` is the sequence number of the last event, if that event was not
+    /// handled by this state.
     pub(super) fn failure_event(&self, why: Break, facts: &AnswerFacts, number: Option<u64>) -> Vec<u8> {
         match self {
             Self::Messages(_) => messages::failure_event(why),
@@ -230,7 +233,7 @@ impl AnswerDialect {
         }
     }
 
-    /// The in-band error as an array's last element, where the protocol has such a stream.
+    /// Returns the in-band error as the last element of a JSON array; `None` if the protocol has no streams of that form.
     pub(super) fn failure_element(&self, why: Break) -> Option<Vec<u8>> {
         match self {
             Self::Gemini(_) => Some(gemini::failure_chunk(why).to_string().into_bytes()),
@@ -238,12 +241,13 @@ impl AnswerDialect {
         }
     }
 
-    /// Whether `data: [DONE]` ends a stream (docs/interface.md, Streams). In a Gemini-style stream, it would break clients.
+    /// Whether `data: [DONE]` ends a stream of this protocol (docs/interface.md, Streams). In a Gemini-style stream, it would
+    /// break clients.
     pub(super) const fn ends_with_done(&self) -> bool {
         matches!(self, Self::Responses(_))
     }
 
-    /// The bytes of heap memory in buffers that grow with the reports.
+    /// Returns the number of bytes of heap memory in buffers that grow with the reports.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Messages(state) => state.heap_bytes(),

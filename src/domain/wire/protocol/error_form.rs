@@ -1,16 +1,16 @@
-//! The form in which a client gets errors.
+//! The forms in which clients get errors, and a check whether an error body has a certain form.
 
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::domain::wire::protocol::Protocol;
 
-/// The form in which a client gets errors: that of its protocol, or a provider's own.
+/// The form in which a client gets errors: the form of its protocol, or a provider's own form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorForm {
-    /// The protocol's own.
+    /// The form that this protocol defines.
     Of(Protocol),
-    /// `code`, `message` and `type` at the root, without a wrapper: the form of a Messages provider (docs/interface.md, Errors:
-    /// provider 3).
+    /// An object with `code`, `message` and `type` at the root, without a wrapper. This is the form of a provider of the Messages
+    /// protocol (docs/interface.md, Errors: provider 3).
     NativeRoot,
 }
 
@@ -21,7 +21,7 @@ impl From<Protocol> for ErrorForm {
 }
 
 impl ErrorForm {
-    /// The protocol to which errors of this form belong.
+    /// Returns the protocol to which errors of this form belong.
     pub fn protocol(self) -> Protocol {
         match self {
             Self::Of(protocol) => protocol,
@@ -29,8 +29,8 @@ impl ErrorForm {
         }
     }
 
-    /// Whether an error body already has this form, so that it can pass unchanged. A Gemini-style error may be the only element
-    /// of an array, as it is if the answer would have been an array.
+    /// Whether an error body already has this form, so that it can pass unchanged. A Gemini-style error can also be the only
+    /// element of an array, as it is where the answer would have been an array.
     pub fn is_form_of(self, body: &[u8]) -> bool {
         match self {
             Self::Of(Protocol::Messages) => {
@@ -47,7 +47,7 @@ fn can_parse_as<'a, T: Deserialize<'a>>(body: &'a [u8]) -> bool {
     serde_json::from_slice::<T>(body).is_ok()
 }
 
-/// Any text.
+/// Any string.
 #[derive(Deserialize)]
 struct AnyText(#[expect(dead_code, reason = "only its presence and type matter")] String);
 
@@ -82,7 +82,7 @@ struct ResponsesDetail {
     code: TextOrNull,
 }
 
-/// Unlike an `Option`, it must be present.
+/// A string or `null`. Unlike an `Option`, the member must be present.
 #[derive(Deserialize)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its type matters")]
@@ -114,7 +114,7 @@ struct RootError {
     kind: AnyText,
     #[expect(dead_code, reason = "only its presence and type matter")]
     message: AnyText,
-    /// The wrapper, which must be missing.
+    /// The wrapper that other forms have, which must be missing.
     error: Option<IgnoredAny>,
 }
 

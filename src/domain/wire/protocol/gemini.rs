@@ -1,4 +1,4 @@
-//! The Gemini-style protocol: reads its answers, and writes weir's errors in its form.
+//! The Gemini-style protocol: reads a provider's answers, and writes weir's errors in the protocol's form.
 
 mod candidates;
 
@@ -26,7 +26,7 @@ const ERROR: usize = 4;
 const ERROR_STATUS: usize = 5;
 const ERROR_CODE: usize = 6;
 const SEARCHES: usize = 7;
-/// The index of text, the first of the kinds of parts that are content; the others follow.
+/// The index of the path of text, which is the first of the kinds of parts that are content. The paths of the other kinds follow.
 const FIRST_CONTENT: usize = 8;
 
 macro_rules! part {
@@ -35,7 +35,7 @@ macro_rules! part {
     };
 }
 
-/// The paths to pick out of events and bodies.
+/// The paths to pick out of events and bodies of the Gemini-style protocol.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     PathSet::new(
         &[
@@ -49,11 +49,11 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     )
 });
 
-/// The index of the first path of created state.
+/// The index in [`PATHS`] of the first path of created state.
 pub(super) const MADE: usize = OWN_TOOLS + candidates::TOOL_PATHS.len() + varying::GEMINI.len();
-/// The index of the first path that marks candidates.
+/// The index in [`PATHS`] of the first path that marks candidates.
 const CANDIDATES: usize = PICKS.len();
-/// The index of the first path that counts the work of the provider's tools.
+/// The index in [`PATHS`] of the first path that counts the work of the provider's tools.
 const OWN_TOOLS: usize = CANDIDATES + candidates::CANDIDATE_PATHS.len();
 
 const PICKS: &[PickPath] = &[
@@ -84,7 +84,7 @@ const PICKS: &[PickPath] = &[
     part!("toolResponse"),
 ];
 
-/// The fields of a usage report.
+/// The names of the fields of a usage report.
 const USAGE_FIELDS: [&str; 11] = [
     "promptTokenCount",
     "cachedContentTokenCount",
@@ -99,7 +99,7 @@ const USAGE_FIELDS: [&str; 11] = [
     "trafficType",
 ];
 const USAGE_KEY: &[u8] = b"\"usageMetadata\"";
-/// The counts that grow from chunk to chunk.
+/// The counts in a usage report that grow from chunk to chunk.
 const COUNTS: &[VaryingMember] = &[
     varying_count(b"\"candidatesTokenCount\""),
     varying_count(b"\"thoughtsTokenCount\""),
@@ -111,14 +111,15 @@ const fn varying_count(key: &'static [u8]) -> VaryingMember {
     VaryingMember { key, value }
 }
 
-/// The reports of an answer. `usageMetadata` is cumulative and comes in every chunk: only the last one counts, because counts of
-/// zero are omitted.
+/// The state of reading the reports of one answer. `usageMetadata` is cumulative and comes in every chunk. Only the last one is
+/// used, because counts of zero are omitted in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GeminiState {
     usage_json: Vec<u8>,
-    /// The usage read from `usage_json`, on first use: it changes with every chunk, and is seldom needed.
+    /// The usage read from `usage_json`. It is read when it is first needed, because it changes with every chunk and is seldom
+    /// needed.
     report: OnceLock<Option<GeminiReport>>,
-    /// The usage came with the end, or after it.
+    /// Whether the usage came with the end of the answer, or after it.
     usage_is_last: bool,
     candidates: Candidates,
     searches: u64,
@@ -130,18 +131,18 @@ pub(super) struct GeminiState {
 struct GeminiReport {
     usage: Usage,
     has_prompt: bool,
-    /// Every output count that is present can be read.
+    /// Whether every output count that is present can be read.
     readable: bool,
-    /// At least one output count was read.
+    /// Whether at least one output count was read.
     counted: bool,
     service_tier: Option<SmolStr>,
 }
 
 impl GeminiReport {
-    /// The prompt's count includes the cached tokens. Thoughts and tool prompts are counted in addition to candidates and prompt,
-    /// unless the total shows that the candidates include the thoughts (see [`are_thoughts_included`]). Each count with details includes its
-    /// audio and image tokens; those of the prompt also include cached ones.
-    /// One of the two services reports the tier as `serviceTier`, the other as `trafficType`.
+    /// Reads a usage report. The prompt's count includes the cached tokens. Thoughts and tool prompts are counted in addition to
+    /// candidates and prompt, unless the total shows that the candidates include the thoughts (see [`are_thoughts_included`]).
+    /// Each count with details includes its audio and image tokens. The details of the prompt also include cached tokens. Of the
+    /// vendor's two services, one reports the tier as `serviceTier`, the other as `trafficType`.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
         let [
             prompt,
@@ -225,7 +226,7 @@ impl GeminiState {
         }
     }
 
-    /// Records the usage of a chunk, if it has one.
+    /// Records the usage of a chunk. Does nothing if the chunk has no usage.
     pub(super) fn set_usage(&mut self, usage: Option<&[u8]>) {
         if usage.is_some() {
             update_json(&mut self.usage_json, usage);
@@ -239,7 +240,7 @@ impl GeminiState {
         !picks.has_only(&[])
     }
 
-    /// See [`super::dialect::AnswerDialect::is_revocable`].
+    /// Whether the chunk reports something that a later chunk would revoke (see [`super::dialect::AnswerDialect::is_revocable`]).
     pub(super) fn is_revocable(picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         let names_another = picks
             .text(MODEL)
@@ -248,7 +249,8 @@ impl GeminiState {
         names_another || ends || last_reason(picks, BLOCK_REASON).is_some()
     }
 
-    /// See [`super::dialect::AnswerDialect::text_delta`]. Most chunks only add text, with counts that grow with it.
+    /// Returns the members that can differ in the next chunk, if the chunk only adds text (see
+    /// [`super::dialect::AnswerDialect::text_delta`]). Most chunks do, with counts that grow with the text.
     pub(super) fn text_delta(picks: &Picks<'_>) -> Option<TextDelta> {
         let (each, index) = (CANDIDATES + candidates::EACH, CANDIDATES + candidates::INDEX);
         if !(picks.is_present(FIRST_CONTENT) && picks.has_only(&[USAGE, MODEL, FIRST_CONTENT, each, index])) {
@@ -289,7 +291,8 @@ impl GeminiState {
         }
     }
 
-    /// Counts of zero are omitted: without a count, the output is zero, unless content has arrived.
+    /// Returns whether the reported usage is final; `None` without a report. Counts of zero are omitted. So without an output
+    /// count the output is zero, unless content has arrived.
     pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         let said = self.report()?;
         let output_known = said.readable && (said.counted || !facts.content_seen);
@@ -309,8 +312,9 @@ impl GeminiState {
     }
 }
 
-/// Whether the candidates include the thoughts: the total is then the sum of prompt and candidates. By the vendor's documentation
-/// (<https://ai.google.dev/api/generate-content#UsageMetadata>) they do not, which is assumed if the total fits neither sum.
+/// Whether the count of the candidates includes the thoughts, because the total is the sum of prompt and candidates. According to
+/// the vendor's documentation (<https://ai.google.dev/api/generate-content#UsageMetadata>) it does not, which is assumed if the
+/// total is neither sum.
 fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: [u64; 2], total: Option<u64>) -> bool {
     let sum = |counts: &[u64]| counts.iter().copied().fold(0, u64::saturating_add);
     let is_total = |counts: &[u64]| total == Some(sum(counts));
@@ -319,7 +323,7 @@ fn are_thoughts_included(candidates: u64, thoughts: u64, [prompt, tool_prompt]: 
     among && !beside && thoughts <= candidates
 }
 
-/// The last reason for the end at a path, ignoring empty ones and the word for none.
+/// Returns the last finish or block reason at a path, ignoring empty reasons and the word for no reason.
 fn last_reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     let is_none = |reason: &str| {
         matches!(
@@ -330,7 +334,7 @@ fn last_reason<'p>(picks: &'p Picks<'_>, path: usize) -> Option<Cow<'p, str>> {
     picks.each_text(path).filter(|reason| !is_none(reason)).last()
 }
 
-/// The error object for a break: an event's data, or an array's last element.
+/// Returns the error object for a break, which is the data of an event or the last element of an array.
 pub(super) fn failure_chunk(why: Break) -> Value {
     let status = match why {
         Break::ProviderCut | Break::ProviderEnded | Break::Stopped => 503,
@@ -341,12 +345,12 @@ pub(super) fn failure_chunk(why: Break) -> Value {
     error_body(status, error_status(status), why.message())
 }
 
-/// The event for a break, with the protocol's line ends.
+/// Returns the error event for a break, with the line ends that the protocol uses.
 pub(super) fn failure_event(why: Break) -> Vec<u8> {
     format!("data: {}\r\n\r\n", failure_chunk(why)).into_bytes()
 }
 
-/// The `error.status` for an HTTP status.
+/// Returns the `error.status` for an HTTP status.
 pub(in crate::domain) fn error_status(status: u16) -> &'static str {
     match status {
         401 => "UNAUTHENTICATED",

@@ -1,4 +1,4 @@
-//! The Messages protocol: reads its answers, and writes weir's errors in its form.
+//! The Messages protocol: reads a provider's answers, and writes weir's errors in the protocol's form.
 
 mod iterations;
 
@@ -40,11 +40,11 @@ const START_ID: usize = 20;
 const ID: usize = 21;
 const OWN_TOOLS: usize = 22;
 
-/// The paths to pick out of events and bodies.
+/// The paths to pick out of events and bodies of the Messages protocol.
 pub(super) static PATHS: LazyLock<PathSet> =
     LazyLock::new(|| PathSet::new(&[PICKS, varying::MESSAGES, created_state::MESSAGES].concat()));
 
-/// The index of the first path of created state.
+/// The index in [`PATHS`] of the first path of created state.
 pub(super) const MADE: usize = PICKS.len() + varying::MESSAGES.len();
 
 const PICKS: &[PickPath] = &[
@@ -76,7 +76,7 @@ const PICKS: &[PickPath] = &[
     ),
 ];
 
-/// The fields of a usage object: output, price modifiers, runs, and input (see [`InputFields`]).
+/// The names of the fields of a usage object: output, price modifiers, runs, and input (see [`InputFields`]).
 const USAGE_FIELDS: [&str; 11] = [
     "output_tokens",
     "output_tokens_details",
@@ -91,24 +91,24 @@ const USAGE_FIELDS: [&str; 11] = [
     "cache_creation",
 ];
 
-/// The reports of an answer. For each count, the last event that has it is used: some servers send zeros or nothing in
-/// `message_start` and the real counts in `message_delta`, whose usage is cumulative. Others do the opposite, so a zero never
-/// replaces another count.
+/// The state of reading the reports of one answer. For each count, the last event that contains it is used. Some servers send
+/// zeros or nothing in `message_start`, and the real counts in `message_delta`, whose usage is cumulative. Others do the
+/// opposite, so a zero never replaces another count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessagesState {
     reported: bool,
     main: InputCounts,
     output: Option<u64>,
-    /// The output came with `message_delta` or a complete body, not only with `message_start`, where it is preliminary.
+    /// Whether the output count came with `message_delta` or a complete body. In `message_start` it is only preliminary.
     output_is_last: bool,
     thinking: Option<u64>,
     web_searches: Option<u64>,
     web_fetches: Option<u64>,
-    /// The number of blocks that call a provider's own tool.
+    /// The number of content blocks that call a provider's own tool.
     own_tools: u64,
-    /// The JSON text of the newest list of runs, because the counts above do not distinguish them.
+    /// The JSON text of the newest list of runs. The counts above do not distinguish the runs.
     iterations: Vec<u8>,
-    /// Another model has replaced one that declined: the counts above are its own.
+    /// Whether another model has replaced one that declined. The counts above are then those of the other model.
     has_fallback: bool,
     modifiers: PriceModifiers,
 }
@@ -146,7 +146,7 @@ impl MessagesState {
         }
     }
 
-    /// Whether the event belongs to an answer; pings do not.
+    /// Whether the event belongs to an answer, as every event except a ping does.
     pub(super) fn is_answer_event(picks: &Picks<'_>, name: &[u8]) -> bool {
         match picks.raw(TYPE) {
             Some(kind) => kind != br#""ping""#,
@@ -154,7 +154,7 @@ impl MessagesState {
         }
     }
 
-    /// Whether the event belongs to an answer or is a ping, by its type.
+    /// Whether the event, by its type, belongs to an answer or is a ping.
     pub(super) fn is_known_answer_event(picks: &Picks<'_>) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         [&b"\"message_"[..], b"\"content_block_", b"\"ping\""]
@@ -162,18 +162,18 @@ impl MessagesState {
             .any(|known| kind.starts_with(known))
     }
 
-    /// Whether an event, not yet known to belong to an answer, is an error, in the protocol's form or a provider's own.
+    /// Whether an event that is not known to belong to an answer is an error, in the protocol's form or in a provider's own form.
     pub(super) fn is_error(picks: &Picks<'_>, name: &[u8]) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         name == b"error" || kind.ends_with(b"error\"") || Self::is_failure(picks)
     }
 
-    /// See [`super::dialect::AnswerDialect::text_delta`].
+    /// Whether the event only adds text (see [`super::dialect::AnswerDialect::text_delta`]).
     pub(super) fn is_text_delta(picks: &Picks<'_>) -> bool {
         picks.raw(TYPE) == Some(br#""content_block_delta""#)
     }
 
-    /// Handles the body of an answer that is not a stream.
+    /// Handles the body of a non-streaming answer.
     pub(super) fn on_body(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
         self.output_is_last |= self.merge(picks.fields(USAGE, &USAGE_FIELDS));
         self.own_tools = picks.count(OWN_TOOLS);
@@ -189,8 +189,8 @@ impl MessagesState {
         picks.count(CONTENT) > 0
     }
 
-    /// Whether a body is an error. Some providers answer 200 with their native error: `success` is false, or `code` is an HTTP
-    /// status of 400 or above.
+    /// Whether the body of a non-streaming answer is an error. Some providers answer with status 200 and their native error:
+    /// `success` is false, or `code` is an HTTP status of 400 or above.
     pub(super) fn is_failure(picks: &Picks<'_>) -> bool {
         let native = picks.has_text(SUCCESS, "false")
             || picks
@@ -200,7 +200,7 @@ impl MessagesState {
         picks.has_text(TYPE, "error") || picks.is_present(ERROR) || (native && !Self::body_has_content(picks))
     }
 
-    /// Merges a usage object; returns whether it had the output.
+    /// Merges the counts of a usage object into this state. Returns whether the object contained the output count.
     fn merge(&mut self, usage: Option<[ReportField<'_>; USAGE_FIELDS.len()]>) -> bool {
         let Some([output, details, tools, tier, speed, geo, iterations, input @ ..]) = usage else {
             return false;
@@ -211,7 +211,7 @@ impl MessagesState {
         }
         if !self.has_fallback && iterations::has_fallback(iterations) {
             self.has_fallback = true;
-            // These counts are of the model that declined, which has a run of its own.
+            // The counts so far are those of the model that declined, which has a run of its own in the list.
             (self.main, self.output, self.thinking) = (InputCounts::default(), None, None);
         }
         self.main.merge(input);
@@ -236,14 +236,16 @@ impl MessagesState {
         self.modifiers.clone()
     }
 
-    /// The usage in `message_delta` is cumulative; the last one comes with the stop reason.
+    /// Returns whether the reported usage is final; `None` without a report. The usage in `message_delta` is cumulative, and the
+    /// last one comes with the stop reason.
     pub(super) fn usage_source(&self, facts: &AnswerFacts, body_whole: bool) -> Option<UsageSource> {
         let ended = body_whole || facts.finish_reason.is_some() || (facts.terminal && facts.error.is_none());
         self.reported
             .then(|| reported_source(ended && self.output_is_last && self.main.has_input()))
     }
 
-    /// The usage counts only tools that are paid by call.
+    /// Returns the work that the requested output limit does not cover. The usage object counts only tools that are paid by call,
+    /// so the content blocks are counted, too.
     pub(super) fn unlimited(&self) -> UnlimitedWork {
         let paid = self
             .web_searches
@@ -255,7 +257,7 @@ impl MessagesState {
         }
     }
 
-    /// The total of all runs, the result of [`Self::runs`].
+    /// Returns the total usage of all runs. `runs` must be the result of [`Self::runs`].
     pub(super) fn usage(&self, runs: &[Run]) -> Option<Usage> {
         self.reported.then(|| match runs {
             [] => self.top_level(),
@@ -263,7 +265,7 @@ impl MessagesState {
         })
     }
 
-    /// The usage of each run; empty unless the answer reports several.
+    /// Returns the usage of each run; empty unless the answer reports several runs.
     pub(super) fn runs(&self) -> Vec<Run> {
         if self.iterations.is_empty() {
             return Vec::new();
@@ -272,7 +274,8 @@ impl MessagesState {
         iterations::read_runs(iterations, &self.main, self.top_level(), self.has_fallback)
     }
 
-    /// The counts of the usage object itself: of all runs of the answering model or, from some servers, of the first.
+    /// Returns the counts of the usage object itself. With some servers they are those of all runs of the answering model, with
+    /// others those of the first run.
     fn top_level(&self) -> Usage {
         let output = self.output.unwrap_or(0);
         let reasoning = self.thinking.unwrap_or(0).min(output);
@@ -290,8 +293,8 @@ impl MessagesState {
     }
 }
 
-/// Whether the start of a block is content. A block of text or thinking begins empty; any other (a tool's name, redacted
-/// thinking, a search result) is content by itself.
+/// Whether the start of a content block is content. A block of text or thinking begins empty. Any other block is content by
+/// itself: a tool's name, redacted thinking, a search result.
 fn block_has_content(picks: &Picks<'_>) -> bool {
     match picks.text(BLOCK_TYPE).as_deref() {
         None => false,
@@ -300,7 +303,7 @@ fn block_has_content(picks: &Picks<'_>) -> bool {
     }
 }
 
-/// Whether a block calls a tool that the provider runs.
+/// Whether a content block calls a tool that the provider runs.
 fn calls_own_tool(picks: &Picks<'_>) -> bool {
     matches!(
         picks.text(BLOCK_TYPE).as_deref(),
@@ -319,7 +322,7 @@ fn read_error(picks: &Picks<'_>) -> crate::domain::wire::protocol::InBandError {
     in_band_error(kind, "error", code)
 }
 
-/// The event for a break. Agents retry after `overloaded_error`.
+/// Returns the error event for a break. Agents retry after `overloaded_error`.
 pub(super) fn failure_event(why: Break) -> Vec<u8> {
     let kind = match why {
         Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped => "overloaded_error",
@@ -330,7 +333,7 @@ pub(super) fn failure_event(why: Break) -> Vec<u8> {
     format!("event: error\ndata: {data}\n\n").into_bytes()
 }
 
-/// The `error.type` for an HTTP status.
+/// Returns the `error.type` for an HTTP status.
 pub(in crate::domain) fn error_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
@@ -355,12 +358,12 @@ pub(in crate::domain) fn error_body(kind: &str, message: &str, code: Option<&str
     json!({ "type": "error", "error": error, "request_id": request_id })
 }
 
-/// An error body without a wrapper.
+/// Returns an error body without a wrapper.
 pub(in crate::domain) fn root_error_body(code: &str, kind: &str, message: &str, request_id: &str) -> Value {
     json!({ "code": code, "message": message, "type": kind, "request_id": request_id })
 }
 
-/// The count after another event: the newer one, but a zero replaces nothing.
+/// Returns the count after another event: the newer one, except that a zero replaces nothing.
 fn newest_count(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     match (before, now) {
         (Some(before), Some(0)) => Some(before),
@@ -368,17 +371,17 @@ fn newest_count(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     }
 }
 
-/// The thinking tokens in the details of the output.
+/// Returns the number of thinking tokens in the details of the output.
 fn thinking_tokens(details: ReportField<'_>) -> Option<u64> {
     let [thinking] = details.fields(&["thinking_tokens"]);
     thinking.count()
 }
 
-/// The input side of one usage object: `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` and
-/// `cache_creation`.
+/// The fields of one usage object that concern its input: `input_tokens`, `cache_read_input_tokens`,
+/// `cache_creation_input_tokens` and `cache_creation`.
 type InputFields<'a> = [ReportField<'a>; 4];
 
-/// The input side of one usage object, or of several.
+/// The input counts of one usage object, or of several that are merged.
 #[derive(Clone, Copy, Debug, Default)]
 struct InputCounts {
     input: Option<u64>,
@@ -388,7 +391,8 @@ struct InputCounts {
 }
 
 impl InputCounts {
-    /// The counts of one run of an answer. If the run does not split its cache writes, they are split like the answer's.
+    /// Reads the input counts of one run of an answer. If the run does not split its cache writes, they are split in the same
+    /// ratio as those of the answer.
     fn of_run(run: InputFields<'_>, answer: &Self) -> Self {
         let mut counts = Self::default();
         counts.merge(run);
@@ -398,7 +402,7 @@ impl InputCounts {
         counts
     }
 
-    /// Whether the input was reported.
+    /// Whether the provider has reported the input.
     fn has_input(&self) -> bool {
         self.input.is_some()
     }
@@ -417,8 +421,9 @@ impl InputCounts {
         }
     }
 
-    /// The cache writes with short and with long lifetime. The total is the newest count; the split comes only with
-    /// `message_start`, and is scaled to the total. Without a split, all have the short lifetime, the protocol's default.
+    /// Returns the cache writes with short and with long lifetime. The total is the newest count. The split comes only with
+    /// `message_start`, so it is scaled to the total. Without a split, all cache writes have the short lifetime, which is the
+    /// protocol's default.
     fn cache_writes(&self) -> (u64, u64) {
         let (short, long) = self.split.unwrap_or((0, 0));
         let parts = u128::from(short) + u128::from(long);

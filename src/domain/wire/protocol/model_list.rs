@@ -1,4 +1,4 @@
-//! The list of models, in the three shapes that clients expect on the same path.
+//! Writes the list of models in the three forms that clients of the protocols expect on the same path.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 
 use crate::domain::wire::{protocol::Protocol, query_value};
 
-/// A model as clients see it.
+/// A model as it appears in a list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedModel {
-    /// The name to use in requests.
+    /// The name that clients send in requests.
     pub id: String,
-    /// The human-readable name.
+    /// The model's name as displayed to users.
     pub display_name: String,
-    /// The time of its release, in seconds since the Unix epoch.
+    /// When the model was released, in seconds since the Unix epoch.
     pub created_unix: i64,
-    /// The maximum number of input tokens, if known.
+    /// The maximum number of input tokens; `None` if it is unknown.
     pub context_tokens: Option<u64>,
-    /// The maximum number of output tokens, if known.
+    /// The maximum number of output tokens; `None` if it is unknown.
     pub output_tokens: Option<u64>,
-    /// The name of its provider.
+    /// The name of the model's provider.
     pub owner: String,
 }
 
-/// The body of a list: one page of models, in the given order; `has_more` says whether another page follows.
+/// Returns the body of a list: one page of models, in the given order. `has_more` is true if another page follows.
 pub(crate) fn models_list(shape: Protocol, models: &[ListedModel], has_more: bool) -> Vec<u8> {
     let entries: Vec<Value> = models.iter().map(|model| list_entry(shape, model)).collect();
     let list = match shape {
@@ -44,7 +44,7 @@ pub(crate) fn models_list(shape: Protocol, models: &[ListedModel], has_more: boo
     list.to_string().into_bytes()
 }
 
-/// The body for one model.
+/// Returns the body for a single model.
 pub(crate) fn model_entry(shape: Protocol, model: &ListedModel) -> Vec<u8> {
     list_entry(shape, model).to_string().into_bytes()
 }
@@ -81,7 +81,7 @@ fn gemini_entry(model: &ListedModel) -> Value {
         "supportedGenerationMethods": ["generateContent", "countTokens"],
     });
     if let Value::Object(fields) = &mut entry {
-        // The protocol omits unknown values; a null would break its typed clients.
+        // The protocol omits unknown values. A `null` would break typed clients of the protocol.
         for (name, tokens) in [
             ("inputTokenLimit", model.context_tokens),
             ("outputTokenLimit", model.output_tokens),
@@ -94,7 +94,7 @@ fn gemini_entry(model: &ListedModel) -> Value {
     entry
 }
 
-/// The time in RFC 3339, or the epoch if it is out of range.
+/// Returns a Unix time in seconds in the form of RFC 3339; the Unix epoch if the time is out of range.
 fn rfc3339(unix: i64) -> String {
     Timestamp::from_second(unix)
         .unwrap_or(Timestamp::UNIX_EPOCH)
@@ -108,32 +108,33 @@ const MESSAGES_PAGE_MODELS: usize = 20;
 /// The default number of models on a page of the Gemini-style protocol.
 const GEMINI_PAGE_MODELS: usize = 50;
 
-/// One page of the list.
+/// One page of a list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelListPage {
-    /// The indexes of its models in the list.
+    /// The indexes of the page's models in the list.
     pub range: Range<usize>,
     /// Whether more models follow in the requested direction.
     pub has_more: bool,
 }
 
-/// The page of a list with these names that `query` requests (docs/interface.md, Model lists).
+/// Returns the page that `query` requests of a list with these names (docs/interface.md, Model lists).
 ///
 /// # Errors
-/// A message for the client: a page size is invalid or out of range, or a name is not in the list.
+/// A page size is invalid or out of range, or a name is not in the list. The error is a message for the client.
 pub(crate) fn requested_page(shape: Protocol, query: Option<&str>, names: &[&str]) -> Result<ModelListPage, String> {
     match shape {
         Protocol::Messages => messages_page(query, names),
         Protocol::Gemini => {
             let size = page_size(query, "pageSize", GEMINI_PAGE_MODELS)?;
-            // The token is the last name of the previous page: names do not change, and the list is sorted by them.
+            // The token is the last name of the previous page. Names do not change, and the list is sorted by them, so the token
+            // stays valid.
             let start = match query_value(query, "pageToken")?.filter(|token| !token.is_empty()) {
                 Some(token) => model_index(names, &token, "pageToken")? + 1,
                 None => 0,
             };
             Ok(page_from(start, size, names.len()))
         }
-        // The protocol has no paging.
+        // The Responses protocol has no paging.
         Protocol::Responses => Ok(page_from(0, names.len(), names.len())),
     }
 }

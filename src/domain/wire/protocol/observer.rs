@@ -1,4 +1,4 @@
-//! Reads an answer's bytes as they pass, in bounded memory.
+//! Observes an answer while its bytes pass, in bounded memory, and reads what the answer reports.
 
 mod framing;
 mod sink;
@@ -27,42 +27,44 @@ pub(crate) use crate::domain::wire::protocol::observer::framing::MessageBoundari
 pub(crate) use crate::domain::wire::protocol::observer::framing::framing_from_content_type;
 pub use crate::domain::wire::protocol::observer::sink::AnswerReport;
 
-/// The maximum heap memory of an observer, in bytes.
+/// The maximum heap memory of one observer, in bytes.
 pub const HEAP_BYTES_MAX: usize = 128 * 1024;
 
-/// Reads one answer. The result does not depend on how the bytes are split into pieces.
+/// An observer of one answer. What it reports does not depend on how the bytes are split into pieces.
 ///
-/// Memory is bounded for events and lines of any size ([`Observer::heap_bytes`]), and in steady state a piece allocates
-/// nothing. Everything but `reading` is small, because each piece of each of many streams loads it into the CPU cache again.
+/// Its memory is bounded for events and lines of any size ([`Observer::heap_bytes`]), and in steady state a piece causes no
+/// allocation. All fields except `reading` are small, because each piece of each of many streams loads them into the CPU cache
+/// again.
 #[derive(Debug)]
 pub struct Observer {
     frame: FramingState,
-    /// The text so far.
+    /// The counter of the answer's text so far.
     text_counter: TextCounter,
     /// The boundaries of the messages in the last piece.
     boundaries: MessageBoundaries,
     /// The number of events with more than text.
     reports: u64,
-    /// The number of the last event, if that was recognised and has one.
+    /// The sequence number of the last event, if the event was recognised by the template and has a number.
     last_number: Option<u64>,
     reading: Box<AnswerReader>,
-    /// The first bytes, until they determine the framing.
+    /// The first bytes of the answer, until they determine the framing; `None` after that.
     first_bytes: Option<FirstBytes>,
     flags: AnswerFlags,
     framing: AnswerFraming,
-    /// An earlier message was an error.
+    /// Whether an earlier message was an error.
     has_failed: bool,
 }
 
 impl Observer {
-    /// An observer for an answer that has not begun, whose head announces this framing. The first bytes may show another.
+    /// Creates an observer for an answer that has not begun. `framing` is the framing that the answer's head announces; the first
+    /// bytes can show another.
     pub fn new(protocol: impl Into<UpstreamProtocol>, framing: AnswerFraming) -> Self {
         let protocol = protocol.into();
         Self::with_first_bytes(protocol, framing, Some(FirstBytes::new(protocol, framing, framing)))
     }
 
-    /// The same, for an answer whose head announces an unknown content coding. If the first bytes are neither JSON nor an event,
-    /// the answer counts as encoded and is not read.
+    /// Like [`Self::new`], for an answer whose head announces an unknown content coding. If the first bytes are neither JSON nor
+    /// an event, the answer is treated as encoded and is not read.
     pub(crate) fn for_unknown_coding(protocol: UpstreamProtocol, framing: AnswerFraming) -> Self {
         Self::with_first_bytes(
             protocol,
@@ -71,7 +73,7 @@ impl Observer {
         )
     }
 
-    /// An observer for an answer that cannot be read.
+    /// Creates an observer for an answer that cannot be read.
     pub(crate) fn for_unreadable(protocol: UpstreamProtocol) -> Self {
         Self::with_first_bytes(protocol, AnswerFraming::Opaque, None)
     }
@@ -98,7 +100,7 @@ impl Observer {
         }
     }
 
-    /// The framing that the first bytes show or, before them, the head announces.
+    /// Returns the framing that the first bytes show or, before they arrive, the one that the head announces.
     pub fn framing(&self) -> AnswerFraming {
         self.framing
     }
@@ -108,13 +110,13 @@ impl Observer {
         self.first_bytes.is_none()
     }
 
-    /// Whether an answer of events or elements has begun: a complete one has arrived that is neither a ping nor an error.
+    /// Whether an answer of events or elements has begun, because a complete one has arrived that is neither a ping nor an error.
     pub(crate) fn has_begun(&self) -> bool {
         let unfinished = self.unfinished_answer();
         unfinished.map_or(self.flags.begun, |answer| answer.facts.has_begun)
     }
 
-    /// Reads the next bytes of the body.
+    /// Reads the next bytes of the answer's body.
     pub fn push(&mut self, chunk: &[u8]) {
         self.boundaries = MessageBoundaries::at_piece_start(self.has_failed);
         let mut rest = chunk;
@@ -140,20 +142,20 @@ impl Observer {
         self.has_failed = self.boundaries.error_from.is_some();
     }
 
-    /// The boundaries of the messages in the last piece.
+    /// Returns the boundaries of the messages in the last piece.
     pub(crate) fn boundaries(&self) -> MessageBoundaries {
         self.boundaries
     }
 
-    /// Reads a body that has arrived in one piece, as most small ones do, without buffers. False if the piece is not such a body:
-    /// then nothing has been read. `rest` is the piece after the first bytes.
+    /// Reads the body of a non-streaming answer that has arrived in one piece, as most small ones do, without buffers. Returns
+    /// false and reads nothing if the piece is not such a body. `rest` is the piece after the first bytes.
     fn read_complete_body(&mut self, chunk: &[u8], rest: &[u8], first_bytes: &[u8]) -> bool {
         let FramingState::Json(body) = &mut self.frame else {
             return false;
         };
         let start = chunk.len().checked_sub(rest.len() + first_bytes.len());
         let bytes = start.and_then(|start| chunk.get(start..)).unwrap_or_default();
-        // An incomplete body seldom ends like this; it is then read twice.
+        // An incomplete body seldom ends like this. If it does, it is read twice.
         if !matches!(bytes.trim_ascii_end(), [.., b'}' | b']']) {
             return false;
         }
@@ -167,7 +169,7 @@ impl Observer {
         true
     }
 
-    /// Reads bytes at offset `place` of the piece.
+    /// Reads bytes that begin at offset `place` of the piece.
     fn read(&mut self, chunk: &[u8], place: usize) {
         let end = place + chunk.len();
         match &mut self.frame {
@@ -201,13 +203,14 @@ impl Observer {
             }
             FramingState::Opaque(bytes) => {
                 *bytes = bytes.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-                // Never counts as a part of an answer, because it cannot be read.
+                // These bytes cannot be read, so they are never treated as a part of an answer.
                 self.boundaries.error_from = Some(0);
             }
         }
     }
 
-    /// The same for a stream of events. A recognised event touches only fields that are close together in memory.
+    /// Reads bytes of an event stream that begin at offset `place` of the piece. A recognised event touches only fields that are
+    /// close together in memory.
     fn read_events(&mut self, chunk: &[u8], place: usize) {
         let FramingState::Sse(events) = &mut self.frame else {
             return;
@@ -257,8 +260,8 @@ impl Observer {
         self.flags.content
     }
 
-    /// Whether the protocol's end has arrived: the last event, even without its final blank line, an in-band error, or the end of
-    /// a JSON value. An opaque answer is always complete.
+    /// Whether the answer is complete by its protocol: the last event has arrived, even without its final blank line, or an
+    /// in-band error, or the end of a JSON value. An opaque answer is always complete.
     pub fn is_complete(&self) -> bool {
         match &self.frame {
             FramingState::Sse(_) => {
@@ -271,7 +274,7 @@ impl Observer {
         }
     }
 
-    /// The answer including an event that lacks only its end, or a body that has not ended; `None` if neither is open.
+    /// Returns the answer including an event that lacks only its end, or a body that has not ended; `None` if there is neither.
     fn unfinished_answer(&self) -> Option<AnswerProgress> {
         match &self.frame {
             FramingState::Sse(EventStreamState { framer, .. })
@@ -291,16 +294,16 @@ impl Observer {
         }
     }
 
-    /// The answer so far, including an unfinished event or body.
+    /// Returns the answer so far, including an event or body that has not ended.
     fn answer_so_far(&self) -> Cow<'_, AnswerProgress> {
         self.unfinished_answer()
             .map_or(Cow::Borrowed(&self.reading.answer), Cow::Owned)
     }
 
-    /// The output tokens so far, estimated from the text that the model has written. Always cheap.
+    /// Returns the number of output tokens so far, estimated from the text that the model has written. This is always cheap.
     ///
-    /// Counts text, arguments of tool calls and visible reasoning, but not hidden reasoning. An opaque answer is estimated from
-    /// its length.
+    /// The estimate includes text, arguments of tool calls and visible reasoning, but not hidden reasoning. An opaque answer is
+    /// estimated from its length.
     pub fn output_estimate(&self) -> u64 {
         match &self.frame {
             FramingState::Opaque(bytes) => unreadable_tokens(*bytes),
@@ -308,12 +311,12 @@ impl Observer {
         }
     }
 
-    /// The counts of the text so far, by character class; empty for an opaque answer.
+    /// Returns the token estimate of the text so far; empty for an opaque answer.
     pub fn classes(&self) -> &CharClasses {
         self.text_counter.classes()
     }
 
-    /// The answer's reports so far.
+    /// Returns what the answer has reported so far.
     pub fn observed(&self) -> AnswerReport {
         let answer = self.answer_so_far();
         let facts = &answer.facts;
@@ -336,14 +339,14 @@ impl Observer {
         }
     }
 
-    /// The number of events that may have reported a usage, because they had more than text; of a body that is not a stream, the
-    /// number of pieces. While this number does not change, the reports do not change either. Always cheap.
+    /// Returns the number of events that may have reported a usage, because they had more than text; for a non-streaming answer,
+    /// the number of pieces. While this number does not change, the reports do not change either. This is always cheap.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
 
-    /// The number of identifiers of state in complete events: the answer's own, and those of the state that it has created.
-    /// Always cheap. Zero for a body that is not a stream, which is read at its end.
+    /// Returns the number of identifiers of state in the complete events: the answer's own, and those of the state that it has
+    /// created. This is always cheap. The number is zero for a non-streaming answer, whose body is read at its end.
     pub fn state_name_count(&self) -> u16 {
         match &self.frame {
             FramingState::Json(_) => 0,
@@ -351,7 +354,7 @@ impl Observer {
         }
     }
 
-    /// The identifier under which the provider may keep the answer, once known.
+    /// Returns the identifier under which the provider may store the answer; `None` until it is known.
     pub fn answer_id(&self) -> Option<SmolStr> {
         match self.answer_so_far() {
             Cow::Borrowed(answer) => answer.facts.answer_id.clone(),
@@ -359,7 +362,7 @@ impl Observer {
         }
     }
 
-    /// The state that the answer has created at the provider so far.
+    /// Returns the state that the answer has created at the provider so far.
     pub fn created_state(&self) -> Cow<'_, CreatedState> {
         match self.answer_so_far() {
             Cow::Borrowed(answer) => Cow::Borrowed(&answer.facts.created_state),
@@ -367,7 +370,7 @@ impl Observer {
         }
     }
 
-    /// The bytes of heap memory in buffers: at most [`HEAP_BYTES_MAX`], about 2 KiB with real streams.
+    /// Returns the number of bytes of heap memory in buffers: at most [`HEAP_BYTES_MAX`], about 2 KiB with real streams.
     pub fn heap_bytes(&self) -> usize {
         let template = match &self.frame {
             FramingState::Sse(EventStreamState { template, .. }) => template.heap_bytes(),

@@ -1,4 +1,4 @@
-//! Reads a provider's error body, converts it into the client's form, and masks whatever resembles the credential.
+//! Reads a provider's error body, converts it into the client's form, and masks parts that resemble the provider's credential.
 
 pub(crate) mod credential_mask;
 #[cfg(test)]
@@ -12,31 +12,32 @@ use crate::domain::wire::protocol::{
     ErrorForm, Protocol, gemini, messages, provider_error::credential_mask::CredentialSearch, responses,
 };
 
-/// The maximum length of an error body; a longer one is treated as empty.
+/// The maximum length of an error body, in bytes. A longer one is treated as empty.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// The maximum length of a message in characters; the rest is cut off.
+/// The maximum length of an error's message, in characters. The rest is cut off.
 const MESSAGE_CHARS_MAX: usize = 4096;
-/// The maximum length of a type or code in characters; the rest is cut off.
+/// The maximum length of an error's type or code, in characters. The rest is cut off.
 const WORD_CHARS_MAX: usize = 128;
-/// The maximum number of an error's details that are read.
+/// The maximum number of entries in an error's details that are read.
 const DETAILS_MAX: usize = 16;
 
-/// The content of a provider's error of any form.
+/// The content of a provider's error, whichever form it had.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorContent {
     kind: Option<String>,
     code: Option<String>,
-    /// The message, at most 4096 characters.
+    /// The error's message, at most 4096 characters; `None` if it has none.
     pub message: Option<String>,
-    /// All machine-readable words, numbers included: code, type, status, and the codes or reasons in the details.
+    /// All machine-readable words of the error, including numbers: its code, type and status, and the codes or reasons in its
+    /// details.
     pub words: Vec<String>,
 }
 
-/// Converts a provider's error body into the client's form, for the status that the client gets. An unreadable body becomes one
-/// that names only the status. The message stays the provider's: [`redact()`] it before or after.
+/// Converts a provider's error body into the client's form, with the status that the client gets. An unreadable body becomes one
+/// that contains only the status. The message is still the provider's, so [`redact()`] must mask the body before or after this.
 pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_id: &str) -> Vec<u8> {
     let said = read(body).unwrap_or_default();
-    // A number says no more than the status does.
+    // A number as the code says no more than the status does.
     let code = said.code.as_deref().filter(|code| !is_number(code));
     let message = said
         .message
@@ -71,7 +72,7 @@ pub(crate) fn reshape_error(form: ErrorForm, status: u16, body: &[u8], request_i
     shaped.to_string().into_bytes()
 }
 
-/// The types that clients of the Messages protocol act on. Any other is replaced by the one for the status.
+/// The error types that clients of the Messages protocol act on. Any other type is replaced by the type for the status.
 const MESSAGES_TYPES: [&str; 11] = [
     "invalid_request_error",
     "authentication_error",
@@ -98,8 +99,9 @@ fn responses_code(status: u16) -> &'static str {
     }
 }
 
-/// The error status of a body that came with a 2xx status although it is a failure: it has no content, and `success` is false,
-/// `code` is an HTTP status of 400 or above, or it has an `error`. `None` if it is not a failure or cannot be read.
+/// Returns the error status of a body that is an error although it came with a 2xx status. Such a body has no content, and its
+/// `success` is false, its `code` is an HTTP status of 400 or above, or it has an `error`. `None` if the body is not an error or
+/// cannot be read.
 pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     let Value::Object(fields) = serde_json::from_slice(body.get(..ERROR_BODY_BYTES_MAX).map_or(body, |_| b"")).ok()?
     else {
@@ -120,7 +122,7 @@ pub(crate) fn failure_in_success(body: &[u8]) -> Option<u16> {
     status.or(failed.then_some(502))
 }
 
-/// Whether a value is more than `null`, `false`, zero, or an empty string, array or object.
+/// Whether a JSON value is other than `null`, `false`, zero, or an empty string, array or object.
 fn is_significant(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -132,9 +134,10 @@ fn is_significant(value: &Value) -> bool {
     }
 }
 
-/// Reads an error body; `None` if it has no content, or is too long for an error. Known forms: an `error` object; an `error`
-/// string next to a `code`; `code` or `type` with `msg` or `message` at the root; the `detail` of FastAPI; each of these as the
-/// first element of an array; plain text, as it is or as a JSON string; and any of these as the data of an event.
+/// Reads an error body; `None` if it has no content, or is too long for an error. The known forms are: an `error` object; an
+/// `error` string next to a `code`; `code` or `type` with `msg` or `message` at the root; the `detail` of FastAPI; each of these
+/// as the first element of an array; plain text, as it is or as a JSON string; and any of these as the data of a server-sent
+/// event.
 pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
     if body.len() > ERROR_BODY_BYTES_MAX {
         return None;
@@ -180,7 +183,7 @@ pub(crate) fn read(body: &[u8]) -> Option<ErrorContent> {
 }
 
 impl ErrorContent {
-    /// The content of a body that is only a message.
+    /// Creates the content of an error whose body is only a message.
     fn from_text(text: &str) -> Self {
         Self {
             message: Some(truncate_chars(text, MESSAGE_CHARS_MAX)),
@@ -189,7 +192,8 @@ impl ErrorContent {
     }
 }
 
-/// The words in the details of an error: `error_code` of Messages, and each `reason` of Google (`google.rpc.ErrorInfo`).
+/// Returns the machine-readable words in the details of an error: `error_code` of Messages, and each `reason` of Google
+/// (`google.rpc.ErrorInfo`).
 fn detail_words(details: &Value) -> Vec<String> {
     let each = match details {
         Value::Array(elements) => elements.as_slice(),
@@ -210,15 +214,15 @@ fn truncate_chars(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max).collect()
 }
 
-/// The maximum number of reports of a FastAPI validation that are read.
+/// The maximum number of reports that are read from a validation error of FastAPI.
 const REPORTS_MAX: usize = 16;
-/// The maximum number of steps of a report's location that are read.
+/// The maximum number of steps that are read from the location in a report.
 const STEPS_MAX: usize = 16;
-/// Texts that show markup, as does `<` at the beginning.
+/// Texts that show that a body is markup. A `<` at its beginning shows it, too.
 const MARKUP: [&str; 5] = ["<html", "<!doctype", "<head", "<body", "<title"];
 
-/// The text of a body that is not JSON, without white space at its ends; `None` for markup, for truncated JSON, and for bytes
-/// that are not text.
+/// Returns the text of a body that is not JSON, without white space at its ends; `None` for markup, for truncated JSON, and for
+/// bytes that are not text.
 fn plain_text(body: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim();
     let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
@@ -228,7 +232,8 @@ fn plain_text(body: &[u8]) -> Option<&str> {
     (is_text && !is_markup).then_some(text)
 }
 
-/// The data of a body that is an event, as when the client requested a stream.
+/// Returns the data of a body that is a server-sent event, as it can be if the client requested a stream. `None` for any other
+/// body.
 fn event_data(body: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(body).ok()?.trim_start();
     let is_event = ["data:", "event:"].iter().any(|field| text.starts_with(field));
@@ -236,7 +241,8 @@ fn event_data(body: &[u8]) -> Option<Value> {
     serde_json::from_str(data).ok().filter(|_| is_event)
 }
 
-/// The message of a `detail`: a text; the reports of a validation, each as `location: message`; or an object with a message.
+/// Returns the message of a FastAPI `detail`. The `detail` is a text; a list of validation reports, which become
+/// `location: message`; or an object with a message.
 fn detail_message(detail: &Value) -> Option<String> {
     match detail {
         Value::String(text) => Some(text.clone()),
@@ -270,7 +276,7 @@ fn validation_message(report: &Value) -> Option<String> {
     })
 }
 
-/// A string, or a number as text.
+/// Returns a string, or a number as text; `None` for any other value.
 fn word_from_value(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -279,16 +285,17 @@ fn word_from_value(value: &Value) -> Option<String> {
     }
 }
 
-/// The minimum length of a provider's secret, in characters. Parts of a shorter one also occur in unrelated texts, so it could
-/// not be masked where a provider repeats it.
+/// The minimum length of a provider's secret, in characters. Parts of a shorter secret also occur in unrelated texts, so weir
+/// could not mask it where a provider repeats it.
 pub(crate) const CREDENTIAL_CHARS_MIN: usize = 12;
-/// Replaces a part that resembles the credential.
+/// The text that replaces a part that resembles the credential.
 const MASK: &[u8] = b"***";
-/// Replaces each byte of such a part where the length must not change.
+/// The byte that replaces each byte of a part that resembles the credential, where the length must not change.
 const MASK_BYTE: u8 = b'*';
 
-/// Masks the parts of a provider's error body that resemble `credential`: the credential itself, any 8 consecutive bytes of it,
-/// and shortened echoes such as `sk-ab***wxyz` whose head and tail are the credential's. `None` if there is nothing to mask.
+/// Masks the parts of a provider's error body that resemble `credential`, and returns the masked body; `None` if there is nothing
+/// to mask. These parts are the credential itself, any 8 consecutive bytes of it, and shortened echoes such as `sk-ab***wxyz`,
+/// whose beginning and end are those of the credential.
 pub(crate) fn redact(body: &[u8], credential: &str) -> Option<Vec<u8>> {
     let credential = Some(credential.as_bytes()).filter(|credential| can_be_masked(credential))?;
     let parts = matching_parts(body, &CredentialSearch::new(credential));
@@ -305,12 +312,12 @@ pub(crate) fn redact(body: &[u8], credential: &str) -> Option<Vec<u8>> {
     Some(clean)
 }
 
-/// Whether a credential is long enough to be masked: a shorter one would remove words from every text.
+/// Whether a credential is long enough to be masked. Masking a shorter one would remove words from every text.
 fn can_be_masked(credential: &[u8]) -> bool {
     credential.len() >= CREDENTIAL_CHARS_MIN
 }
 
-/// Masks the parts that the search finds, keeping the length. Returns whether it found any.
+/// Masks the parts of `text` that the search finds, without changing its length. Returns whether there were any.
 fn mask_in_place(text: &mut [u8], search: &CredentialSearch<'_>) -> bool {
     let parts = matching_parts(text, search);
     for part in &parts {
@@ -319,14 +326,14 @@ fn mask_in_place(text: &mut [u8], search: &CredentialSearch<'_>) -> bool {
     !parts.is_empty()
 }
 
-/// Masks this part of a text, keeping the length.
+/// Masks a part of a text, without changing its length.
 fn mask_range(text: &mut [u8], part: Range<usize>) {
     if let Some(part) = text.get_mut(part) {
         part.fill(MASK_BYTE);
     }
 }
 
-/// The parts that the search finds, in order; overlapping and adjacent ones are merged.
+/// Returns the parts that the search finds, in their order. Overlapping and adjacent parts are merged.
 fn matching_parts(text: &[u8], search: &CredentialSearch<'_>) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     search.for_each_match(text, |part| parts.push(part));

@@ -1,4 +1,4 @@
-//! The Responses protocol: reads its answers, and writes weir's errors in its form.
+//! The Responses protocol: reads a provider's answers, and writes weir's errors in the protocol's form.
 
 mod calls;
 
@@ -35,9 +35,10 @@ const ERROR_CODE: usize = 6;
 const ERROR: usize = 7;
 const RESPONSE_ERROR_TYPE: usize = 8;
 const RESPONSE_ERROR_CODE: usize = 9;
-/// The index of the first path that counts the calls in an event's item.
+/// The index of the first path that counts the tool calls in an event's item.
 const ITEM_CALLS: usize = 10;
-/// The indexes of the first path of the response object inside an event, and of that of a body.
+/// The index of the first path of the response object in an event. The next constant is that of the response object that is a
+/// body.
 const IN_EVENT: usize = ITEM_CALLS + calls::PATHS;
 const IN_BODY: usize = IN_EVENT + RESPONSE_PATHS;
 
@@ -53,7 +54,7 @@ const SERVICE_TIER: usize = 8;
 const CALLS: usize = 9;
 const RESPONSE_PATHS: usize = CALLS + calls::PATHS;
 
-/// The number of an event, which differs in each event.
+/// The sequence number of an event, which differs in each event.
 const NUMBER: VaryingMember = VaryingMember {
     key: br#""sequence_number""#,
     value: VaryingKind::Number,
@@ -64,7 +65,7 @@ const FILLING: VaryingMember = VaryingMember {
     value: VaryingKind::Filling,
 };
 
-/// The paths to pick out of events and bodies.
+/// The paths to pick out of events and bodies of the Responses protocol.
 pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     let all = [
         EVENT,
@@ -79,7 +80,7 @@ pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| {
     PathSet::new(&all.concat())
 });
 
-/// The index of the first path of created state.
+/// The index in [`PATHS`] of the first path of created state.
 pub(super) const MADE: usize = EVENT.len()
     + calls::IN_ITEM.len()
     + IN_EVENT_RESPONSE.len()
@@ -128,15 +129,16 @@ const BODY: &[PickPath] = &[
     PickPath::new(&[Key("service_tier")], PickRule::Scalar),
 ];
 
-/// The reports of an answer. Usage comes only with the last event, and may be `null`.
+/// The state of reading the reports of one answer. The usage comes only with the last event, and can be `null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponsesState {
     report: Option<ResponsesReport>,
-    /// The usage came with the event that ends the answer, or with a body.
+    /// Whether the usage came with the event that ends the answer, or with a body.
     usage_is_last: bool,
-    /// The last reported tier: the first event repeats the requested one, the last event has the one that was used.
+    /// The service tier that was reported last. The first event repeats the requested tier, the last event has the tier that was
+    /// used.
     service_tier: Option<SmolStr>,
-    /// Web searches, if they are counted next to the usage.
+    /// The number of web searches; `None` if the provider does not report it in `tool_usage`, next to the usage.
     web_searches: Option<u64>,
     calls: ToolCalls,
     created_at: Option<u64>,
@@ -175,13 +177,13 @@ impl ResponsesState {
         }
     }
 
-    /// Whether the event belongs to an answer that has not failed, by its type.
+    /// Whether the event, by its type, belongs to an answer that has not failed.
     pub(super) fn is_known_answer_event(picks: &Picks<'_>) -> bool {
         let kind = picks.raw(TYPE).unwrap_or_default();
         kind.starts_with(b"\"response.") && kind != br#""response.failed""#
     }
 
-    /// Whether an event, not yet known to belong to an answer, is an error, in the protocol's form or a provider's own.
+    /// Whether an event that is not known to belong to an answer is an error, in the protocol's form or in a provider's own form.
     pub(super) fn is_error(picks: &Picks<'_>, name: &[u8]) -> bool {
         let kind = picks.text(TYPE);
         let is_named = matches!(
@@ -196,21 +198,22 @@ impl ResponsesState {
         picks.raw(TYPE).is_some() || !name.is_empty()
     }
 
-    /// See [`super::dialect::AnswerDialect::text_delta`]. A delta has a number and, to hide its length, padding
-    /// (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
+    /// Returns the members of an event that can differ in the next one, if it only adds text (see
+    /// [`super::dialect::AnswerDialect::text_delta`]); otherwise `None`. Such an event has a sequence number and, to hide its
+    /// length, padding (<https://platform.openai.com/docs/api-reference/responses/create>, `include_obfuscation`).
     pub(super) fn varying_members(picks: &Picks<'_>) -> Option<&'static [VaryingMember]> {
         let is_delta = picks.raw(TYPE).is_some_and(|kind| kind.ends_with(br#".delta""#));
         if !(is_delta && picks.has_only(&[TYPE, SEQUENCE, DELTA])) {
             return None;
         }
-        // A key of this name elsewhere in the event is not its number.
+        // Without a sequence number at the top level, a key of this name elsewhere in the event is not one.
         Some(match picks.is_present(SEQUENCE) {
             true => &[NUMBER, FILLING],
             false => &[FILLING],
         })
     }
 
-    /// Records the number of an event that only adds text.
+    /// Records the sequence number of an event that only adds text.
     pub(super) fn set_number(&mut self, number: u64) {
         self.sequence = Some(number);
     }
@@ -223,8 +226,8 @@ impl ResponsesState {
         update_text(&mut facts.finish_reason, Some(reason));
     }
 
-    /// Handles the response object, which is in the first, the last and sometimes other events of a stream, and is the body of an
-    /// answer that is not a stream.
+    /// Handles the response object. It is in the first, the last and sometimes other events of a stream, and is the body of a
+    /// non-streaming answer. `base` is the index of the first path of the object.
     fn on_response(&mut self, picks: &Picks<'_>, base: usize, facts: &mut AnswerFacts) {
         update_text(&mut facts.answer_id, picks.text(base + ID));
         update_text(&mut facts.model, picks.text(base + MODEL));
@@ -241,7 +244,7 @@ impl ResponsesState {
         self.calls.raise_to(ToolCalls::from_picks(picks, base + CALLS));
     }
 
-    /// Handles the body of an answer that is not a stream.
+    /// Handles the body of a non-streaming answer.
     pub(super) fn on_body(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
         self.on_response(picks, IN_BODY, facts);
         self.usage_is_last = picks.raw(IN_BODY + USAGE).is_some();
@@ -255,7 +258,7 @@ impl ResponsesState {
         }
     }
 
-    /// Whether the body of an answer that is not a stream is an error.
+    /// Whether the body of a non-streaming answer is an error.
     pub(super) fn is_failure(picks: &Picks<'_>) -> bool {
         picks.is_present(ERROR) || picks.has_text(IN_BODY + STATUS, "failed")
     }
@@ -271,7 +274,8 @@ impl ResponsesState {
         }
     }
 
-    /// Usage comes only at the end; an earlier one is not final.
+    /// Returns whether the reported usage is final; `None` without a report. The final usage comes only at the end; an earlier
+    /// one is not final.
     pub(super) fn usage_source(&self) -> Option<UsageSource> {
         let said = self.report.as_ref()?;
         Some(reported_source(self.usage_is_last && said.has_both))
@@ -294,7 +298,8 @@ impl ResponsesState {
         })
     }
 
-    /// The event for a break: agents act on `response.failed`, the SDKs raise an exception for the `error` in it.
+    /// Returns the error event for a break. Agents act on `response.failed`, and the vendor's SDKs raise an exception for the
+    /// `error` in it.
     pub(super) fn failure_event(&self, why: Break, facts: &AnswerFacts, number: Option<u64>) -> Vec<u8> {
         let message = why.message();
         // Codex retries after most codes, but not after this one.
@@ -329,15 +334,15 @@ fn read_number(picks: &Picks<'_>, path: usize) -> Option<u64> {
     fields::read_count(picks.text(path)?.as_bytes())
 }
 
-/// Whether the start of an item is content. A message or a reasoning item begins empty; any other item (a tool call) is content
-/// by itself.
+/// Whether the start of an item is content. A message or a reasoning item begins empty. Any other item is content by itself, for
+/// example a tool call.
 fn item_is_content(picks: &Picks<'_>) -> bool {
     picks
         .text(ITEM_TYPE)
         .is_some_and(|kind| !matches!(kind.as_ref(), "message" | "reasoning"))
 }
 
-/// The `error.type` for an HTTP status.
+/// Returns the `error.type` for an HTTP status.
 pub(in crate::domain) fn error_type(status: u16) -> &'static str {
     match status {
         429 => "rate_limit_error",
@@ -350,7 +355,7 @@ pub(in crate::domain) fn error_body(kind: &str, message: &str, param: Option<&st
     json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
 }
 
-/// The fields of a usage object.
+/// The names of the fields of a usage object.
 const FIELDS: [&str; 5] = [
     "input_tokens",
     "input_tokens_details",
@@ -359,18 +364,19 @@ const FIELDS: [&str; 5] = [
     "total_tokens",
 ];
 
-/// The counts of a usage object.
+/// The counts of one usage object.
 #[derive(Clone, Debug)]
 struct ResponsesReport {
     /// The usage without the calls of tools.
     tokens: Usage,
-    /// Both input and output are reported.
+    /// Whether both input and output are reported.
     has_both: bool,
 }
 
 impl ResponsesReport {
-    /// `input_tokens` and `output_tokens` include cached, written and reasoning tokens; reasoning comes in addition if the total
-    /// shows so. Both include audio and image tokens, as do the cached tokens.
+    /// Reads the counts of a usage object. `input_tokens` includes cached and written tokens, and `output_tokens` includes
+    /// reasoning tokens, unless the total shows that reasoning tokens come in addition. Both include audio and image tokens, as
+    /// the cached tokens do.
     fn from_fields([input, input_details, output, output_details, total]: [ReportField<'_>; FIELDS.len()]) -> Self {
         let (counted_input, counted_output) = (input.count(), output.count());
         let input = counted_input.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The text of an answer, and the members that differ between events that only add text.
+//! The paths of the text in an answer, and the members of events that differ although the events only add text.
 
 use memchr::memmem;
 
@@ -7,52 +7,52 @@ use crate::domain::wire::json_pick::{
     PickSegment::{self, Each, Key},
 };
 
-/// The maximum number of digits of a number that may differ: every parser reads such numbers exactly.
+/// The maximum number of digits of a number that is allowed to differ. Every parser reads numbers of this length exactly.
 const DIGITS_MAX: usize = 15;
 
 /// A member of a protocol's events whose value differs from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VaryingMember {
-    /// The key as it is written, with the quotes.
+    /// The member's key as it is written, including its quotes.
     pub(super) key: &'static [u8],
-    /// The kind of the value.
+    /// The kind of the member's value.
     pub(super) value: VaryingKind,
 }
 
 /// The kind of a value that differs from event to event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VaryingKind {
-    /// The text, a string.
+    /// The text of the answer, a string.
     Text,
-    /// The event's number.
+    /// The sequence number of the event.
     Number,
-    /// Padding, a string.
+    /// Padding, a string that hides the length of the text.
     Filling,
-    /// A number in the event's usage.
+    /// A number in the usage of the event.
     Count,
 }
 
-/// An event that only adds text, apart from its usage.
+/// The properties of an event that only adds text and, possibly, usage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextDelta {
-    /// The members that may differ in the next one.
+    /// The members that can differ in the next such event.
     pub(super) varying: &'static [VaryingMember],
-    /// The usage in the event, if it has one.
+    /// The usage in the event; `None` if it has none.
     pub(super) usage: Option<VerbatimMember>,
 }
 
-/// A member of an event that is kept as it is written.
+/// A member of an event that is read as it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VerbatimMember {
-    /// The key as it is written, with the quotes.
+    /// The member's key as it is written, including its quotes.
     pub(super) key: &'static [u8],
-    /// The length of the value.
+    /// The length of the member's value in bytes.
     pub(super) length: usize,
 }
 
 impl VerbatimMember {
-    /// The offset of the value in an event. `None` if the key is missing or repeated, or if not a colon, at most one space and an
-    /// object follow it.
+    /// Returns the offset of the member's value in an event. `None` if the key is missing or repeated, or is not followed by a
+    /// colon, at most one space and an object.
     pub(super) fn find(&self, event: &[u8]) -> Option<usize> {
         let value_at = offset_after_key(event, self.key, b":")?;
         let after_space = value_at + usize::from(event.get(value_at) == Some(&b' '));
@@ -61,7 +61,7 @@ impl VerbatimMember {
     }
 }
 
-/// The offset after a key and `then`; `None` if the key is missing or repeated, or `then` does not follow it.
+/// Returns the offset after a key and the bytes `then`. `None` if the key is missing or repeated, or `then` does not follow it.
 fn offset_after_key(event: &[u8], key: &[u8], then: &[u8]) -> Option<usize> {
     let at = memmem::find(event, key)?.checked_add(key.len())?;
     let rest = event.get(at..)?;
@@ -69,8 +69,8 @@ fn offset_after_key(event: &[u8], key: &[u8], then: &[u8]) -> Option<usize> {
 }
 
 impl VaryingMember {
-    /// The offset, length and kind of the value in an event. `None` if the key is missing or repeated, or the value is written in
-    /// an unexpected way.
+    /// Returns the offset, length and kind of the member's value in an event. `None` if the key is missing or repeated, or the
+    /// value is written in an unexpected way.
     pub(super) fn find(&self, event: &[u8]) -> Option<(usize, usize, VaryingKind)> {
         let before: &[u8] = match self.value {
             VaryingKind::Number | VaryingKind::Count => b":",
@@ -92,7 +92,7 @@ impl VaryingMember {
 }
 
 impl VaryingKind {
-    /// The length of such a value at the beginning of `bytes`; `None` if they do not begin with a complete one.
+    /// Returns the length of a value of this kind at the beginning of `bytes`; `None` if they do not begin with a complete one.
     #[inline]
     pub(super) fn length(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -107,8 +107,8 @@ impl VaryingKind {
     }
 }
 
-/// The paths of the text that the model writes, in a stream's events and in a complete body: text, arguments of tool calls, and
-/// visible reasoning. Output tokens are estimated from it if no usage is reported.
+/// The paths of the text that the model writes, in the events and complete bodies of the Messages protocol: text, arguments of
+/// tool calls, and visible reasoning. If no usage is reported, the output tokens are estimated from this text.
 pub(super) const MESSAGES: &[PickPath] = &[
     text_path(&[Key("delta"), Key("text")]),
     text_path(&[Key("delta"), Key("thinking")]),
@@ -122,8 +122,8 @@ pub(super) const MESSAGES: &[PickPath] = &[
     text_path(&[Key("content"), Each, Key("input")]),
 ];
 
-/// The same for Responses. In a stream, every text is the `delta` of some event; the `done` events and the last event repeat it
-/// and are ignored.
+/// The paths of the text that the model writes, in the events and complete bodies of the Responses protocol. In a stream, every
+/// text is the `delta` of some event. The `done` events and the last event repeat the text and are ignored.
 pub(super) const RESPONSES: &[PickPath] = &[
     text_path(&[Key("delta")]),
     text_path(&[Key("output"), Each, Key("content"), Each, Key("text")]),
@@ -134,7 +134,7 @@ pub(super) const RESPONSES: &[PickPath] = &[
     text_path(&[Key("output"), Each, Key("input")]),
 ];
 
-/// The same for Gemini, in every chunk.
+/// The paths of the text that the model writes, in the chunks of the Gemini-style protocol.
 pub(super) const GEMINI: &[PickPath] = &[
     text_path(&[Key("candidates"), Each, Key("content"), Key("parts"), Each, Key("text")]),
     text_path(&[

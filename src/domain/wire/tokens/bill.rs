@@ -1,91 +1,95 @@
-//! Determines the usage that a request is billed for: the provider's report, as far as it exists, is plausible, and stays within
-//! the request's limits.
+//! Determines the usage that a request is billed for. It is the usage that the provider reports, as far as that exists, is
+//! plausible, and stays within the request's limits; the rest is estimated.
 //!
-//! | what happened | billed | source |
+//! | what happened | what is billed | source |
 //! |---|---|---|
-//! | the provider reported its usage and ended its answer | as reported; a zero is a zero | `reported` |
-//! | the same, but the report lacks the output | the report; output the larger of it and the text that passed | `partial` |
-//! | it ended its answer without a report | the estimates of input and of the text that passed | `estimated` |
-//! | interrupted, or the client left, after a report | the report; output the larger of it and the text that passed | `partial` |
-//! | the same, before any report | the estimates; before the first byte, input only | `estimated` |
-//! | it answered 400 or above, without a report | nothing | `estimated` |
-//! | no answer (connection failed, silent, closed before the head), and the client had not left | nothing | `estimated` |
-//! | a report above the accepted maximum | the accepted maximum | `bounded` |
+//! | the provider reported its usage and completed its answer | the report; a zero is a zero | `reported` |
+//! | the same, but the report lacks the output | the report, with at least the estimated output | `partial` |
+//! | the provider completed its answer without a report | the estimates of input and output | `estimated` |
+//! | the answer was interrupted, or the client disconnected, after a report | the same as for `partial` above | `partial` |
+//! | the same, before any report | the estimates; before the first byte, only that of the input | `estimated` |
+//! | the provider answered with a status of 400 or above, without a report | nothing | `estimated` |
+//! | no answer (no connection, silence, closed before the head) while the client was connected | nothing | `estimated` |
+//! | the report exceeds the accepted maximum | the accepted maximum | `bounded` |
 //!
-//! A report is accepted as follows ([`ReportedRuns::cap`]):
+//! A report is accepted up to these limits ([`ReportedRuns::cap`]):
 //!
 //! - Output up to the requested limit, and up to the model's limit. Both apply to each run of the model. The number of runs is
-//!   that of a list in the report ([`crate::domain::wire::usage::Run`]), or else the calls of the provider's own tools plus one,
-//!   at most [`RUNS_BY_TOOLS_MAX`]. An image adds [`IMAGE_TOKENS_MAX`], for up to [`IMAGES_MAX`] images.
+//!   that of a list in the report ([`crate::domain::wire::usage::Run`]); without a list, it is the number of calls of the
+//!   provider's own tools plus one, at most [`RUNS_BY_TOOLS_MAX`]. An image adds [`IMAGE_TOKENS_MAX`], for up to [`IMAGES_MAX`]
+//!   images.
 //! - Input up to the model's context, in each run.
-//! - More of either if weir has seen it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. The provider has then exceeded the
-//!   limit, but the client has the text.
+//! - More input or output if weir has seen it: up to [`ESTIMATE_TIMES_MAX`] times the estimate of the text. In this case the
+//!   provider has exceeded the limit, but the client has the text.
 //! - For a model without known limits, [`INPUT_PLAUSIBLE`] and [`OUTPUT_PLAUSIBLE`]; for each tool, [`CALLS_PLAUSIBLE`] calls.
 //!
-//! So a provider's mistake costs hundreds of dollars at most, and usually no more than the client's own limit allows.
+//! So a mistake of a provider costs hundreds of dollars at most, and usually no more than the client's own limit allows.
 //!
 //! An estimate of output never exceeds the requested limit or the model's.
 //!
-//! Hidden reasoning is only in the provider's report: an answer that is interrupted before is billed without it. So the answers
-//! of models with hidden reasoning are read to their end when a client leaves (`on_client_gone` of the rules).
+//! Hidden reasoning is only in the provider's report, so an answer that is interrupted before the report is billed without it.
+//! For this reason, answers of models with hidden reasoning are read to their end when a client disconnects (`on_client_gone` of
+//! provider files).
 
 use crate::domain::wire::{
     tokens::TokenFactor,
     usage::{Run, UnlimitedWork, Usage, UsageSource, total_usage},
 };
 
-/// A report above the model's or the requested limit is accepted up to this many times the estimate.
+/// The multiple of weir's estimate up to which a report above the model's limit or the requested limit is accepted.
 pub(crate) const ESTIMATE_TIMES_MAX: u64 = 4;
-/// The context size assumed for a model without a known one: the largest on the market.
+/// The context in tokens that is assumed for a model whose context is unknown: the largest on the market.
 pub(crate) const INPUT_PLAUSIBLE: u64 = 10_000_000;
-/// The output limit assumed for a model without a known one: several times the largest on the market, hidden reasoning included.
+/// The output limit in tokens that is assumed for a model whose limit is unknown: several times the largest on the market,
+/// including hidden reasoning.
 pub(crate) const OUTPUT_PLAUSIBLE: u64 = 1_000_000;
-/// The maximum number of calls of each tool that are accepted of one answer.
+/// The maximum number of calls of each tool that are accepted in the report of one answer.
 pub(crate) const CALLS_PLAUSIBLE: u64 = 1_000;
-/// The maximum number of runs of a model for one answer, if known only from the calls of the provider's own tools. Ten is the
-/// vendor's limit (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
+/// The maximum number of runs of a model for one answer, if the number is known only from the calls of the provider's own tools.
+/// Ten is the vendor's limit (<https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools>).
 pub(crate) const RUNS_BY_TOOLS_MAX: u64 = 10;
-/// The maximum number of tokens of one image. The vendors' largest have 6,240
-/// (<https://platform.openai.com/docs/guides/image-generation>) and 2,000
+/// The maximum number of tokens that are accepted for one image. The vendors' largest images have 6,240 tokens
+/// (<https://platform.openai.com/docs/guides/image-generation>) and 2,000 tokens
 /// (<https://ai.google.dev/gemini-api/docs/pricing>).
 pub(crate) const IMAGE_TOKENS_MAX: u64 = 8_192;
-/// The maximum number of images of one answer that raise the accepted output.
+/// The maximum number of images in one answer that raise the accepted output.
 pub(crate) const IMAGES_MAX: u64 = 16;
 
-/// The facts about a request, ended or running, that determine its bill.
+/// The facts about a request that determine its bill. The request has ended or is running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
-    /// The usage that the provider has reported so far.
+    /// The usage that the provider has reported so far; `None` without a report.
     pub reported: Option<Usage>,
-    /// The runs that add up to the report, each with its model's limits; empty for a single run.
+    /// The runs whose usage adds up to the report, each with the limits of its model; empty for a single run.
     pub runs: &'a [(Run, ModelLimits)],
-    /// Whether the report has every count that is billed.
+    /// Whether the report contains every count that is billed.
     pub is_full: bool,
     /// How much of the answer exists.
     pub extent: AnswerExtent,
-    /// The estimate of the input, without the model's factor: [`crate::domain::wire::json_scan::Scan::input_tokens`].
+    /// The estimated input tokens, without the model's factor: [`crate::domain::wire::json_scan::Scan::input_tokens`].
     pub input_scanned: u64,
-    /// The estimate of the text that passed, without the model's factor:
+    /// The estimated tokens of the text that passed, without the model's factor:
     /// [`crate::domain::wire::protocol::Observer::output_estimate`].
     pub output_observed: u64,
-    /// The model's factor for input.
+    /// The factor for the model's input tokens.
     pub input_factor: TokenFactor,
-    /// The model's factor for output.
+    /// The factor for the model's output tokens.
     pub output_factor: TokenFactor,
-    /// The requested model's limits.
+    /// The limits of the requested model.
     pub limits: ModelLimits,
-    /// The output limit in the request, if any (see [`crate::domain::wire::json_scan::Scan::output_limits`]).
+    /// The output limit in the request, in tokens; `None` if it has none (see
+    /// [`crate::domain::wire::json_scan::Scan::output_limits`]).
     pub output_requested: Option<u64>,
-    /// The work in the answer that this limit does not cover.
+    /// The work in the answer that `output_requested` does not cover.
     pub unlimited: UnlimitedWork,
 }
 
-/// A model's limits.
+/// The token limits of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModelLimits {
-    /// The maximum number of input tokens, if known.
+    /// The maximum number of input tokens; `None` if it is unknown.
     pub context_tokens: Option<u64>,
-    /// The maximum number of output tokens, if known.
+    /// The maximum number of output tokens; `None` if it is unknown.
     pub output_tokens: Option<u64>,
 }
 
@@ -94,10 +98,10 @@ pub(crate) struct ModelLimits {
 pub(crate) enum AnswerExtent {
     /// The provider completed its answer, so its report is final.
     Whole,
-    /// The provider answered with a status of 400 or above, or put an error into its answer before any content.
+    /// The provider answered with a status of 400 or above, or sent an error in its answer before any content.
     Refused,
-    /// The answer is incomplete: interrupted by the provider, timed out, failed after content, or ended by weir. Also a running
-    /// answer.
+    /// The answer is incomplete: the provider interrupted it, it timed out, it failed after content, or weir ended it. An answer
+    /// that is still running has this extent, too.
     Cut,
     /// The client disconnected after the request was sent to the provider.
     ClientLeft,
@@ -108,11 +112,11 @@ pub(crate) enum AnswerExtent {
 /// The usage that a request is billed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BilledUsage {
-    /// The whole usage.
+    /// The total usage of all runs.
     pub usage: Usage,
-    /// The runs that add up to it; empty for a single run.
+    /// The runs whose usage adds up to `usage`; empty for a single run.
     pub runs: Vec<Run>,
-    /// Where the usage comes from.
+    /// How the usage was determined.
     pub source: UsageSource,
 }
 
@@ -126,7 +130,7 @@ impl BilledUsage {
     }
 }
 
-/// Determines the usage to bill, and its source. Estimated text is billed as `output_text`.
+/// Determines the usage to bill, and how it was determined. Estimated text is billed as `output_text`.
 pub(crate) fn bill(evidence: &Evidence<'_>) -> BilledUsage {
     let Some(mut report) = ReportedRuns::from_evidence(evidence) else {
         return BilledUsage::estimated(match evidence.extent {
@@ -159,30 +163,30 @@ pub(crate) fn bill(evidence: &Evidence<'_>) -> BilledUsage {
 }
 
 impl Evidence<'_> {
-    /// The estimate of the text that passed, without regard to the requested limit.
+    /// Returns the estimated tokens of the text that passed, without regard to the requested limit.
     fn output_estimate(&self) -> u64 {
         self.output_factor.apply(self.output_observed)
     }
 
-    /// The estimate of the input of one run.
+    /// Returns the estimated input tokens of one run.
     fn input_estimate(&self) -> u64 {
         let context = self.limits.context_tokens.unwrap_or(u64::MAX);
         self.input_factor.apply(self.input_scanned).min(context)
     }
 
-    /// The number of runs whose text is part of the answer.
+    /// Returns the number of runs whose text is part of the answer.
     fn run_count(&self) -> u64 {
         let speaking = self.runs.iter().filter(|(run, _)| run.kind.is_part_of_answer()).count();
         let by_tools = self.unlimited.tool_calls.saturating_add(1).min(RUNS_BY_TOOLS_MAX);
         by_tools.max(u64::try_from(speaking).unwrap_or(u64::MAX))
     }
 
-    /// The tokens of images, which no output limit covers.
+    /// Returns the number of tokens that are accepted for images, which no output limit covers.
     fn image_tokens(&self) -> u64 {
         self.unlimited.images.min(IMAGES_MAX) * IMAGE_TOKENS_MAX
     }
 
-    /// The bill without any report: all input uncached, all text as output.
+    /// Returns the usage to bill without any report: all input is uncached, and all text is output.
     fn estimate(&self) -> Usage {
         let given = self.limits.output_tokens.unwrap_or(u64::MAX);
         let asked = self.output_requested.unwrap_or(u64::MAX).min(given);
@@ -194,16 +198,16 @@ impl Evidence<'_> {
     }
 }
 
-/// A provider's report, as the runs of a list.
+/// A provider's report as a list of runs.
 struct ReportedRuns<'a> {
     evidence: &'a Evidence<'a>,
-    /// The runs, each with its model's limits; never empty.
+    /// The runs of the report; never empty. `limits` has the limits of each run's model.
     runs: Vec<Run>,
     limits: Vec<ModelLimits>,
 }
 
 impl<'a> ReportedRuns<'a> {
-    /// Reads the report; `None` without one.
+    /// Reads the provider's report; `None` if there is none.
     fn from_evidence(evidence: &'a Evidence<'a>) -> Option<Self> {
         let reported = evidence.reported?;
         let (runs, limits) = if evidence.runs.is_empty() {
@@ -214,11 +218,11 @@ impl<'a> ReportedRuns<'a> {
         Some(Self { evidence, runs, limits })
     }
 
-    /// Caps the report at the accepted maximum. Returns whether all of it is accepted.
+    /// Caps the report at the accepted maximum. Returns whether all of it was accepted.
     fn cap(&mut self) -> bool {
         let before = total_usage(&self.runs);
         let evidence = self.evidence;
-        // Without a list, the single run represents all runs.
+        // Without a list of runs, the single run represents all of them.
         let times = if evidence.runs.is_empty() {
             evidence.run_count()
         } else {
@@ -228,7 +232,7 @@ impl<'a> ReportedRuns<'a> {
         for (run, limits) in self.runs.iter_mut().zip(&self.limits) {
             let taken = limits.context_tokens.unwrap_or(INPUT_PLAUSIBLE).saturating_mul(times);
             let given = limits.output_tokens.unwrap_or(OUTPUT_PLAUSIBLE).saturating_mul(times);
-            // Output that is not part of the answer is not seen.
+            // weir does not see output that is not part of the answer.
             let (images, output_seen) = if run.kind.is_part_of_answer() {
                 (
                     evidence.image_tokens(),
@@ -251,13 +255,13 @@ impl<'a> ReportedRuns<'a> {
         total_usage(&self.runs) == before
     }
 
-    /// The output of the runs whose text is part of the answer.
+    /// Returns the number of output tokens in the runs whose text is part of the answer.
     fn answer_output(&self) -> u64 {
         let speaking = self.runs.iter().filter(|run| run.kind.is_part_of_answer());
         speaking.fold(0, |sum, run| sum.saturating_add(run.usage.output_total()))
     }
 
-    /// Caps the answer's output at `most`, reducing the last runs first.
+    /// Caps the output of the answer at `most` tokens. The last runs are reduced first.
     fn cap_answer_output(&mut self, most: u64) {
         let mut excess = self.answer_output().saturating_sub(most);
         for run in self.runs.iter_mut().rev().filter(|run| run.kind.is_part_of_answer()) {
@@ -267,8 +271,8 @@ impl<'a> ReportedRuns<'a> {
         }
     }
 
-    /// Raises an incomplete report to the text that passed: Messages reports one output token at the start. Reported input is
-    /// kept unless it is zero, because some servers report it only at the end, and zeros before.
+    /// Raises an incomplete report to the estimate of the text that passed, because Messages reports one output token at the
+    /// start. Reported input is not changed unless it is zero: some servers report zeros first, and the input only at the end.
     fn raise_to_estimate(&mut self) {
         let estimate = self.evidence.estimate();
         let missing = estimate.output_total().saturating_sub(self.answer_output());
@@ -286,7 +290,7 @@ impl<'a> ReportedRuns<'a> {
     }
 }
 
-/// The tokens that are accepted for an estimate by weir.
+/// Returns the number of tokens that are accepted if weir has estimated `estimated` tokens.
 fn accepted_for_estimate(estimated: u64) -> u64 {
     estimated.saturating_mul(ESTIMATE_TIMES_MAX)
 }

@@ -1,21 +1,22 @@
-//! The state machine that determines the kind of each byte, from its class and the bytes before it. A state is called a place.
+//! The state machine that determines the kind of each byte, from the byte's class and the bytes before it. Its states are called
+//! places.
 //!
-//! Tokenizers first split a text at the edges of words, numbers, punctuation and white space, and then each piece by their
-//! vocabulary. So a byte is worth more at the beginning of a piece, and a long piece is worth more than a short one: the places
-//! in a word, a number or a run are distinguished. A byte costs two lookups and no branches.
+//! A tokenizer first splits a text at the edges of words, numbers, punctuation and white space, and then each piece by its
+//! vocabulary. So a byte at the beginning of a piece has a higher value, and a long piece is worth more than a short one. For
+//! this reason, there are different places within a word, a number or a run. A byte costs two lookups and no branches.
 
 use crate::domain::wire::tokens::O200K;
 
-/// The kind of bytes that are worth nothing: usually those after the first byte of a character.
+/// The kind of bytes that have the value zero: usually the bytes after the first byte of a character.
 pub(super) const NOTHING: u8 = 0;
 
-/// The length of a row of [`PACKED_STEPS`]: at least the number of classes.
+/// The number of entries in a row of [`PACKED_STEPS`]: at least the number of classes.
 const CLASSES: usize = ROW_CLASSES as usize;
 const ROW_CLASSES: u32 = 32;
 /// The number of rows of [`PACKED_STEPS`]: at least the number of places.
 const PLACES: usize = 64;
 
-// Classes of bytes.
+// The classes of bytes.
 const LOWER: u8 = 0;
 const UPPER: u8 = 1;
 const DIGIT: u8 = 2;
@@ -26,17 +27,19 @@ const NEWLINE: u8 = 5;
 const JOINER: u8 = 6;
 const PUNCTUATION: u8 = 7;
 const CONTROL: u8 = 8;
-/// A byte within a character after the first: 0x80, and all others.
+/// A byte after the first byte of a character: 0x80. The next constant is the class of all other such bytes.
 const WITHIN_80: u8 = 9;
 const WITHIN: u8 = 10;
-/// First bytes of characters of two bytes: C2; Latin, Greek and Cyrillic letters; other scripts.
+/// The first byte of a character of two bytes: C2. The next constants are for Latin, Greek and Cyrillic letters, and for other
+/// scripts.
 const LATIN_SIGN: u8 = 11;
 const LATIN: u8 = 12;
 const GREEK: u8 = 13;
 const CYRILLIC: u8 = 14;
 const TWO_BYTES: u8 = 15;
-/// First bytes of characters of three bytes: scripts of India and South-East Asia; Vietnamese Latin, Georgian and others;
-/// symbols; Japanese syllables and symbols; Chinese characters; Korean syllables; wide forms. And of four: mostly emoji.
+/// The first byte of a character of three bytes: scripts of India and South-East Asia. The next constants are for Vietnamese
+/// Latin, Georgian and others; symbols; Japanese syllables and symbols; Chinese characters; Korean syllables; wide forms. The
+/// last one is for characters of four bytes, which are mostly emoji.
 const INDIC: u8 = 16;
 const E1: u8 = 17;
 const SIGN: u8 = 18;
@@ -47,7 +50,7 @@ const WIDE: u8 = 22;
 const FOUR_BYTES: u8 = 23;
 const QUOTE: u8 = 24;
 
-// Places. In a word, the place is the number of letters so far.
+// The places. In a word, the place is the number of letters so far.
 const START: u8 = 0;
 const AFTER_SPACE: u8 = 1;
 const IN_SPACES: u8 = 2;
@@ -68,13 +71,14 @@ const IN_KANA: u8 = 42; // 42..=45
 const KANA_MAX: u8 = 4;
 const IN_HANGUL: u8 = 46; // 46..=49
 const HANGUL_MAX: u8 = 4;
-/// After E3, whose next byte determines the kind: after no syllable, one, two, three, or at least four.
+/// The place after the byte E3, whose next byte determines the kind. There is one such place for no Japanese syllable before it,
+/// and for one, two, three, and at least four.
 const AFTER_E3: u8 = 50; // 50..=54
 const IN_WIDE: u8 = 55;
 const IN_INDIC: u8 = 56; // 56..=59
 const INDIC_MAX: u8 = 4;
 
-// Kinds; each has a factor.
+// The kinds of bytes. Each kind has a value in `O200K`.
 const WORD_AT_START: u8 = 1;
 const WORD_AFTER_SPACE: u8 = 2;
 const WORD_AFTER_JOINER: u8 = 3;
@@ -123,27 +127,27 @@ const PICTURE: u8 = 77;
 const QUOTE_FIRST: u8 = 78;
 const GREEK_FIRST: u8 = 79;
 
-/// The kind of a byte at a place, and the next place.
+/// The kind of a byte at a place, and the place after the byte.
 #[derive(Clone, Copy, Debug)]
 struct PlaceStep {
     kind: u8,
     place: u8,
 }
 
-/// A [`PlaceStep`] prepared for reading: the byte's worth in millionths of a token, and the index in [`PACKED_STEPS`] of the next place's
-/// row. Each lookup depends on the one before, so nothing is computed between them.
+/// A [`PlaceStep`] prepared for reading: the byte's value in millionths of a token, and the index of the next place's row in
+/// [`PACKED_STEPS`]. Each lookup depends on the one before, so nothing is computed between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedStep {
     pub(super) row: u32,
     pub(super) worth: u32,
 }
 
-/// The row of the place before the first byte.
+/// The row of the place before the first byte of a text.
 pub(super) const FIRST_ROW: u32 = row(START);
 
-/// The class of each byte.
+/// The class of each byte value.
 pub(super) static CLASS: [u8; 256] = classes();
-/// The step of each class at each place, indexed by the place's row plus the class.
+/// The step of each class at each place. Its index is the place's row plus the class.
 pub(super) static PACKED_STEPS: [PackedStep; CLASSES * PLACES] = packed_steps();
 
 const fn row(place: u8) -> u32 {
@@ -287,7 +291,7 @@ const fn to(kind: u8, place: u8) -> PlaceStep {
     PlaceStep { kind, place }
 }
 
-/// The number of characters so far in the run whose places begin at `first`; 0 outside of it.
+/// Returns the number of characters so far in the run whose places begin at `first`; 0 if `place` is outside of that run.
 const fn in_run(place: u8, first: u8, max: u8) -> u8 {
     if place >= first && place < first + max {
         place - first + 1
@@ -380,7 +384,7 @@ const fn mark(place: u8, first: u8, after: u8) -> PlaceStep {
     }
 }
 
-/// A letter of a script whose kind does not depend on the place in the word, except for the first letter.
+/// Returns the step of a letter whose kind does not depend on its place in the word, except for the first letter.
 const fn letters(place: u8, first: u8, other: u8) -> PlaceStep {
     let before = in_run(place, IN_LETTERS, LETTERS_MAX);
     to(

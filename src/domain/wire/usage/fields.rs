@@ -1,4 +1,4 @@
-//! Reads providers' reports leniently: fields may be missing, of another type, negative, or absurdly large.
+//! Reads the usage reports of providers leniently: fields can be missing, of another type, negative, or absurdly large.
 
 #[cfg(test)]
 mod tests;
@@ -13,42 +13,42 @@ use crate::domain::wire::{
     usage::COUNT_MAX,
 };
 
-/// The maximum length of the name of a tier, speed or geography.
+/// The maximum length of the name of a service tier, speed or geography, in bytes.
 pub(in crate::domain) const NAME_BYTES_MAX: usize = 64;
 
-/// The maximum number of digits with which no number exceeds [`COUNT_MAX`].
+/// The number of digits up to which no number exceeds [`COUNT_MAX`].
 const EXACT_DIGITS_MAX: usize = 15;
 
-/// The text of a value in JSON that a lexer has checked; empty if the value is missing. It is parsed on access, so that an
-/// invalid value does not affect others.
+/// A field of a report: the JSON text of its value, whose grammar a lexer has checked; empty if the field is missing. The text is
+/// parsed when it is used, so that an invalid field does not affect others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::domain) struct ReportField<'a>(&'a [u8]);
 
 impl<'a> ReportField<'a> {
-    /// A value that a picker has kept; missing if it is not UTF-8.
+    /// Creates a field from the JSON text that a picker has stored. The field is missing if the text is not UTF-8.
     pub(in crate::domain) fn from_json(json: &'a [u8]) -> Self {
         Self(if is_utf8(json) { json } else { &[] })
     }
 
-    /// The JSON text.
+    /// Returns the JSON text of the field.
     pub(in crate::domain) fn json(self) -> &'a [u8] {
         self.0
     }
 
-    /// The fields of an object with these names, read in one pass; of a repeated name the last one. `None` if this is not an
-    /// object.
+    /// Returns the fields of an object that have these names, read in one pass. If a name is repeated, its last field is used.
+    /// `None` if this field is not an object.
     pub(in crate::domain) fn object<const N: usize>(self, names: &[&str; N]) -> Option<[Self; N]> {
         let mut fields = [Self::default(); N];
         let behind = read_object(skip_space(self.0), 0, names, &mut fields)?;
         skip_space(behind).is_empty().then_some(fields)
     }
 
-    /// The same; all fields are missing if this is not an object.
+    /// Like [`Self::object`], but if this field is not an object, all returned fields are missing.
     pub(in crate::domain) fn fields<const N: usize>(self, names: &[&str; N]) -> [Self; N] {
         self.object(names).unwrap_or([Self::default(); N])
     }
 
-    /// The same for each object in an array; empty if this is not an array.
+    /// Like [`Self::object`], for each object in an array. Returns nothing if this field is not an array.
     pub(in crate::domain) fn objects<const N: usize>(self, names: &[&str; N]) -> impl Iterator<Item = [Self; N]> {
         let inside = self.0.strip_prefix(b"[");
         let mut rest = inside.map(skip_space).unwrap_or_default();
@@ -62,22 +62,22 @@ impl<'a> ReportField<'a> {
         elements.filter_map(|element| element.object(names))
     }
 
-    /// The read_count; `None` if it is missing or not a read_count (see [`read_count`]).
+    /// Returns the field as a count; `None` if it is missing or not a count (see [`read_count`]).
     pub(in crate::domain) fn count(self) -> Option<u64> {
         read_count(self.0)
     }
 
-    /// Whether the value is missing or `null`, in contrast to unreadable.
+    /// Whether the field is missing or `null`. An unreadable field is not absent.
     pub(in crate::domain) fn is_absent(self) -> bool {
         matches!(self.0, b"" | b"null")
     }
 
-    /// The name; `None` if it is missing or not a name (see [`is_name`]).
+    /// Returns the field as a name; `None` if it is missing or not a name (see [`is_name`]).
     pub(in crate::domain) fn name(self) -> Option<SmolStr> {
         self.text().filter(|text| is_name(text)).map(SmolStr::from)
     }
 
-    /// The string; `None` if it is missing or not a string.
+    /// Returns the string in the field; `None` if it is missing or not a string.
     pub(in crate::domain) fn text(self) -> Option<Cow<'a, str>> {
         match self.0 {
             [b'"', inner @ .., b'"'] if plain_run(inner) == inner.len() => {
@@ -89,8 +89,9 @@ impl<'a> ReportField<'a> {
     }
 }
 
-/// Reads the object at the beginning of `text`, which is inside `outer` containers: writes the value of each of `names` to the
-/// same index of `fields`, and returns what follows the object. `None` if it is not an object or has an unreadable key.
+/// Reads the object at the beginning of `text`, which is inside `outer` containers. Writes the value of each of `names` to the
+/// same index of `fields`, and returns the text after the object. `None` if `text` does not begin with an object, or a key is
+/// unreadable.
 #[inline]
 pub(in crate::domain::wire) fn read_object<'a>(
     text: &'a [u8],
@@ -117,12 +118,13 @@ pub(in crate::domain::wire) fn read_object<'a>(
     }
 }
 
-/// Whether JSON is UTF-8.
+/// Whether JSON text is valid UTF-8.
 pub(in crate::domain::wire) fn is_utf8(json: &[u8]) -> bool {
     json.is_ascii() || std::str::from_utf8(json).is_ok()
 }
 
-/// The index among the names of a key, which may be written with escapes. `None` if it cannot be read.
+/// Returns the index of `key` in `names`, or the inner `None` if it is not one of them. The key can contain escapes. The outer
+/// `None` means that the key cannot be read.
 fn name_index(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
     let of = |key: &[u8]| names.iter().position(|name| name.as_bytes() == key);
     let known = of(key);
@@ -133,14 +135,14 @@ fn name_index(key: &[u8], names: &[&str]) -> Option<Option<usize>> {
     Some(of(key.as_bytes()))
 }
 
-/// Whether a text may be the name of a service tier, a speed or a geography: 1 to [`NAME_BYTES_MAX`] printable characters without
-/// spaces, because it is stored in rows.
+/// Whether a text can be the name of a service tier, a speed or a geography: 1 to [`NAME_BYTES_MAX`] printable characters without
+/// spaces. Other texts are ignored, because the name is stored in rows.
 pub(in crate::domain) fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// A JSON number as a count: fractions are truncated. `None` if it is not a number, negative (also when written as unsigned), or
-/// above [`COUNT_MAX`].
+/// Reads a JSON number as a count. Fractions are truncated. `None` if it is not a number, is negative, or is above [`COUNT_MAX`],
+/// as a negative number is that was written as unsigned.
 pub(in crate::domain) fn read_count(json: &[u8]) -> Option<u64> {
     if let 1..=EXACT_DIGITS_MAX = json.len() {
         let digit = |digit: &u8| digit.is_ascii_digit().then_some(u64::from(digit & 0x0f));
@@ -163,7 +165,7 @@ pub(in crate::domain) fn read_count(json: &[u8]) -> Option<u64> {
     Some(count)
 }
 
-/// The audio and image tokens that a count includes.
+/// The audio and image tokens that are part of another count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::domain) struct Modalities {
     pub(in crate::domain) audio: u64,
@@ -190,7 +192,7 @@ impl Modalities {
         })
     }
 
-    /// Reads one count for each, as in a Responses report.
+    /// Reads a count of audio tokens and one of image tokens, as in a Responses report.
     pub(in crate::domain) fn from_counts(audio: ReportField<'_>, image: ReportField<'_>) -> Self {
         Self {
             audio: audio.count().unwrap_or(0),
@@ -198,7 +200,7 @@ impl Modalities {
         }
     }
 
-    /// The same, but at most `whole` together, the count that includes them.
+    /// Returns these counts, reduced so that their sum is at most `whole`, the count that includes them.
     #[must_use]
     pub(in crate::domain) fn at_most(self, whole: u64) -> Self {
         let image = self.image.min(whole);
@@ -206,7 +208,7 @@ impl Modalities {
         Self { audio, image }
     }
 
-    /// The difference to `other`; zero where `other` is larger.
+    /// Returns the difference between these counts and `other`; zero where `other` is larger.
     #[must_use]
     pub(in crate::domain) fn minus(self, other: Self) -> Self {
         Self {
@@ -215,7 +217,7 @@ impl Modalities {
         }
     }
 
-    /// The part of the count `whole` that is neither.
+    /// Returns the part of the count `whole` that is neither audio nor image tokens.
     pub(in crate::domain) fn remaining(self, whole: u64) -> u64 {
         whole.saturating_sub(self.audio).saturating_sub(self.image)
     }

@@ -1,5 +1,5 @@
-//! What a request uses at its current provider: credential, backend, and the permits of the circuits, which learn of success and
-//! failure.
+//! The credential, the backend and the circuits' permits that a request uses at its current provider. The permits report success
+//! and failure to the circuits.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Whether a status says that no server behind the backend's front end works; 520 and above are Cloudflare's.
+/// Whether an HTTP status says that no server behind the backend's front end works. Cloudflare defines the statuses from 520 on.
 const fn is_backend_failure(status: u16) -> bool {
     matches!(status, 502..=504 | 520..=524 | 527)
 }
@@ -25,7 +25,7 @@ pub(super) struct RoutingHints {
     pub(super) probing: Probing,
 }
 
-/// A [`RoutingHints`] with the time and a random number in 0..1.
+/// The [`RoutingHints`] of a request with the current time, and a random number in 0..1 (`dice`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoutingContext<'a> {
     pub(super) hints: &'a RoutingHints,
@@ -38,12 +38,12 @@ impl RoutingHints {
         RoutingContext { hints: self, dice, now }
     }
 
-    /// Whether the request is bound to the credential that holds the state which it continues, as long as that is configured.
+    /// Whether only one credential can serve the request, because the provider keeps the state that the request continues.
     pub(super) fn is_bound(&self) -> bool {
         self.session.as_ref().is_some_and(SessionHint::is_binding)
     }
 
-    /// Whether this endpoint's provider holds the state that the request continues.
+    /// Whether the provider of this endpoint holds the state that the request continues.
     pub(super) fn was_served_by(&self, endpoint: &Endpoint) -> bool {
         self.served_by(endpoint).is_some()
     }
@@ -60,7 +60,7 @@ impl RoutingContext<'_> {
     }
 }
 
-/// Access to an endpoint with one of its provider's credentials.
+/// Access to an endpoint: a permit of the model's circuit, and one of the provider's credentials.
 #[derive(Debug)]
 pub(super) struct ProviderAccess {
     model: CircuitPermit,
@@ -74,17 +74,17 @@ pub(super) struct EndpointVisit {
     credential: Arc<CredentialState>,
     backend: Option<ProviderBackend>,
     permits: Permits,
-    /// Credentials that were rate-limited or refused with this request.
+    /// The credentials that were rate-limited or refused during this request.
     tried: SmallVec<[Arc<CredentialState>; 2]>,
-    /// Addresses that failed with this request.
+    /// The addresses that failed during this request.
     failed: SmallVec<[SocketAddr; 2]>,
-    /// Failed connects in a row.
+    /// The number of consecutive failed connects.
     pub(super) connects: usize,
-    /// How often the request was sent here, not counting stale connections.
+    /// The number of times that the request was sent to this endpoint, not counting stale connections.
     pub(super) sent: u8,
 }
 
-/// Permits of the circuits. Each is taken out when its result is known.
+/// The permits of the circuits that an attempt uses. Each is taken out when its result is known.
 #[derive(Debug)]
 struct Permits {
     model: Option<CircuitPermit>,
@@ -93,7 +93,8 @@ struct Permits {
 }
 
 impl ProviderAccess {
-    /// Access if the model's circuit admits the request, possibly as a probe, and a credential is usable.
+    /// Acquires access if the model's circuit admits the request, possibly as a probe, and a credential is usable; returns `None`
+    /// otherwise.
     pub(super) fn acquire(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Self> {
         let (probing, now) = (asking.hints.probing, asking.now);
         let model = endpoint.breaker.enter(probing, now)?;
@@ -102,8 +103,8 @@ impl ProviderAccess {
         Some(Self { model, credential })
     }
 
-    /// Access whatever the state of the circuits. A session keeps the credential that served it, if that is known and still
-    /// configured.
+    /// Acquires access whatever the state of the circuits. A request that names state gets the credential that served the state,
+    /// if that is known and still configured. Returns `None` if the provider has no credentials.
     pub(super) fn force(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Self> {
         let credentials = &endpoint.pool.credentials;
         let known = asking.hints.served_by(endpoint);
@@ -120,7 +121,7 @@ impl ProviderAccess {
         endpoint.pool.credentials.has_available(probing, now) && endpoint.breaker.admits(probing, now)
     }
 
-    /// When the endpoint is usable again; `None` if it is now.
+    /// Returns when the endpoint becomes usable; `None` if it is usable now.
     pub(super) fn opens_at(endpoint: &Endpoint, asking: RoutingContext<'_>) -> Option<Instant> {
         let model = endpoint.breaker.open_until(asking.now);
         model.max(endpoint.pool.credentials.first_available_at(asking.now))
@@ -151,17 +152,17 @@ impl EndpointVisit {
         &self.credential
     }
 
-    /// The backend of the running attempt.
+    /// The backend of the running attempt; `None` before it is chosen.
     pub(super) fn backend(&self) -> Option<&ProviderBackend> {
         self.backend.as_ref()
     }
 
-    /// Whether requests failed here recently, so that another provider should be preferred.
+    /// Whether requests for the model failed at this provider recently, so that another provider is preferable.
     pub(super) fn is_doubtful(&self, now: Instant) -> bool {
         self.permits.model.as_ref().is_some_and(|model| !model.is_closed(now))
     }
 
-    /// Chooses a backend for the next attempt. Returns false if no host of the provider is resolved.
+    /// Chooses a backend for the next attempt. Returns false if no host name of the provider is resolved.
     pub(super) fn next_backend(&mut self, probing: Probing, now: Instant) -> bool {
         let (place, permit) = self.endpoint.backends.pick(&self.failed, probing, now).unzip();
         self.backend = place;
@@ -169,12 +170,12 @@ impl EndpointVisit {
         self.backend.is_some()
     }
 
-    /// Whether there is a backend that has not failed with this request.
+    /// Whether the provider has a backend that has not failed during this request.
     pub(super) fn has_other_backend(&self) -> bool {
         self.endpoint.backends.has_untried(&self.failed)
     }
 
-    /// Chooses another usable credential; `None` if there is none.
+    /// Chooses another credential that is usable; returns `None` if no untried one is.
     pub(super) fn next_credential(&mut self, asking: RoutingContext<'_>) -> Option<ChosenCredential> {
         self.tried.push(Arc::clone(&self.credential));
         let (session, probing) = (asking.session(), asking.hints.probing);
@@ -182,13 +183,13 @@ impl EndpointVisit {
         credentials.choose_available(&self.tried, session, asking.dice, probing, asking.now)
     }
 
-    /// Switches to the chosen credential.
+    /// Uses the chosen credential from now on.
     pub(super) fn use_credential(&mut self, next: ChosenCredential) {
         self.credential = next.state;
         self.permits.credential = Some(next.permit);
     }
 
-    /// The connection to the backend failed, or broke before an answer.
+    /// Records that the connection to the backend failed, or broke before an answer arrived.
     pub(super) fn on_backend_failed(&mut self, now: Instant) {
         let Some(place) = &self.backend else { return };
         self.failed.push(place.address);
@@ -201,12 +202,12 @@ impl EndpointVisit {
             tracing::warn!(
                 provider = %self.endpoint.provider.name,
                 address = %place.address,
-                "this address failed several times in a row: requests go to the provider's other addresses, if it has any"
+                "this address failed several times in a row: further requests use the provider's other addresses, if it has any"
             );
         }
     }
 
-    /// The backend has answered with `status`.
+    /// Records that the backend has answered with the HTTP status `status`.
     pub(super) fn on_backend_answered(&mut self, status: u16, now: Instant) {
         if is_backend_failure(status) {
             self.on_backend_failed(now);
@@ -215,14 +216,14 @@ impl EndpointVisit {
         }
     }
 
-    /// The provider has accepted the credential, whatever it answered.
+    /// Records that the provider has accepted the credential, whatever the answer is.
     pub(super) fn on_credential_accepted(&mut self, now: Instant) {
         if let Some(permit) = self.permits.credential.take() {
             permit.report_success(now);
         }
     }
 
-    /// The provider has answered without a failure of its own.
+    /// Records that the provider has answered without a failure of its own.
     pub(super) fn on_success(&mut self, now: Instant) {
         if self
             .permits
@@ -233,12 +234,12 @@ impl EndpointVisit {
             tracing::info!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "the model works again at this provider: requests go there as before"
+                "the provider serves this model again: further requests for the model go there as before"
             );
         }
     }
 
-    /// The request gives up on this provider, which counts as the provider's failure.
+    /// Records that the request gives up on this provider, which counts as a failure of the provider for this model.
     pub(super) fn on_give_up(&mut self, now: Instant) {
         if self
             .permits
@@ -249,7 +250,8 @@ impl EndpointVisit {
             tracing::warn!(
                 provider = %self.endpoint.provider.name,
                 model = %self.endpoint.upstream_model,
-                "the model failed several requests in a row at this provider: its other providers go first, if it has any, until a probe succeeds"
+                "this provider failed several requests for this model in a row: until a probe succeeds, the model's other \
+                 providers are preferred, if it has any"
             );
         }
     }

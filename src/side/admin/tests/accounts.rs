@@ -88,8 +88,8 @@ async fn what_an_account_cannot_be_is_said() {
     let before = admin.audit();
     let cases = [
         ("/v1/accounts", json!({ "id": "a" }), "weir account credit --id a"),
-        ("/v1/accounts", json!({}), "id: it is missing"),
-        ("/v1/accounts", json!({ "id": "x y" }), "id: 1 to 64"),
+        ("/v1/accounts", json!({}), "id: the field is missing"),
+        ("/v1/accounts", json!({ "id": "x y" }), "id: give 1 to 64"),
         ("/v1/accounts", json!({ "id": "." }), "neither `.` nor `-`"),
         ("/v1/accounts", json!({ "id": ".." }), "neither `.` nor `-`"),
         ("/v1/accounts", json!({ "id": "-x" }), "neither `.` nor `-`"),
@@ -98,7 +98,7 @@ async fn what_an_account_cannot_be_is_said() {
             json!({ "id": "b", "balance_usd": "-1" }),
             "zero or more",
         ),
-        ("/v1/accounts", json!({ "id": "b", "balance_usd": 5 }), "as a text"),
+        ("/v1/accounts", json!({ "id": "b", "balance_usd": 5 }), "as a string"),
         (
             "/v1/accounts",
             json!({ "id": "b", "balance_us": "5" }),
@@ -123,7 +123,7 @@ async fn what_an_account_cannot_be_is_said() {
         (
             "/v1/accounts/a/adjust",
             json!({ "usd": "1", "reason": "\u{200b} " }),
-            "reason: 1 to 256 characters, one of them visible",
+            "reason: give 1 to 256 characters, one of them visible",
         ),
         (
             "/v1/accounts/a/adjust",
@@ -173,7 +173,7 @@ async fn the_same_operation_counts_once_and_another_amount_is_refused() {
     let message = admin
         .refused(Method::POST, path, Some(json!({ "usd": "1", "operation_id": "a b" })))
         .await;
-    assert!(message.contains("--operation-id: 1 to 64"), "{message}");
+    assert!(message.contains("--operation-id: give 1 to 64"), "{message}");
 }
 
 #[tokio::test]
@@ -232,10 +232,10 @@ async fn a_change_that_the_store_has_not_applied_yet_says_so() {
     let message = admin
         .refused(Method::POST, "/v1/accounts/a/credit", Some(json!({ "usd": "5" })))
         .await;
-    assert!(message.contains("nothing was changed: the journal"), "{message}");
+    assert!(message.contains("nothing was changed: cannot write the journal"), "{message}");
     let body = json!({ "name": "n", "account": "a" });
     let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
-    assert!(message.contains("nothing was changed: the journal"), "{message}");
+    assert!(message.contains("nothing was changed: cannot write the journal"), "{message}");
     assert!(admin.store.list(None, 10).await.unwrap().is_empty());
 }
 

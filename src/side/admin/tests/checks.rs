@@ -69,7 +69,7 @@ async fn a_query_for_nobody_or_for_no_time_is_told_so() {
 #[tokio::test]
 async fn a_name_that_nobody_could_see_is_refused() {
     let admin = Fixture::new().await;
-    let wanted = "name: 1 to 128 characters, one of them visible";
+    let wanted = "name: give 1 to 128 characters, one of them visible";
     for name in [
         " ",
         "\u{a0}\u{3000}",
@@ -102,10 +102,10 @@ async fn a_query_that_cannot_be_read_says_which_part_and_what_it_should_be() {
         ("/v1/keys?limit=", "limit: `` is not a whole number"),
         ("/v1/log?hours=5000000000", "hours: `5000000000` is too large"),
         ("/v1/log?lines=yes", "lines: `yes` is neither true nor false"),
-        ("/v1/keys?limit=1&limit=2", "limit: it is repeated"),
+        ("/v1/keys?limit=1&limit=2", "limit: the field is given twice"),
         ("/v1/keys?serach=x", "`serach` is unknown here: did you mean `search`?"),
         ("/v1/accounts?x=1", "`x` is unknown here: the fields are after, limit"),
-        ("/v1/log/verify?account=a", "day: it is missing"),
+        ("/v1/log/verify?account=a", "day: the field is missing"),
         ("/v1/log/export/jsonl?hours=x", "hours: `x` is not a whole number"),
     ] {
         let message = admin.refused(Method::GET, path, None).await;

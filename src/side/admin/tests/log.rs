@@ -169,7 +169,7 @@ async fn the_newest_rows_come_first_page_by_page() {
     assert_eq!(ids, ["b5", "b3"]);
     let wrong = admin.refused(Method::GET, "/v1/log/newest?cursor=7.0..", None).await;
     assert!(
-        wrong.contains("cursor: it is not a cursor of weir for this order"),
+        wrong.contains("cursor: the value is not a cursor of weir for this order"),
         "{wrong}"
     );
 }
@@ -196,7 +196,7 @@ async fn an_export_has_the_same_rows_in_each_form() {
     for (path, expected) in [
         ("/v1/log/export/xml", "jsonl, csv or parquet"),
         ("/v1/log/export/csv?model=m-2", "did you mean `m-1`?"),
-        ("/v1/log/export/csv?from=yesterday", "from: a time"),
+        ("/v1/log/export/csv?from=yesterday", "from: give a time"),
     ] {
         let error = admin
             .client
@@ -231,9 +231,9 @@ async fn rows_are_chosen_by_key_model_and_time() {
     assert_eq!(ids(&admin, "account=c&from=2020-01-01").await.0.len(), 6);
     for (filter, expected) in [
         ("account=nobody", "account `nobody` does not exist"),
-        ("key=weir-abc", "a key id is"),
-        ("from=yesterday", "from: a time"),
-        ("from=2020-01-01&hours=2", "hours: it cannot be combined with `from`"),
+        ("key=weir-abc", "give a key id"),
+        ("from=yesterday", "from: give a time"),
+        ("from=2020-01-01&hours=2", "hours: the field cannot be combined with `from`"),
         ("cursor=7", "cursor:"),
         ("status=bad", "status:"),
     ] {

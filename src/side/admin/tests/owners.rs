@@ -197,7 +197,7 @@ async fn keys_are_found_by_use_expiry_and_spending() {
         assert_eq!(found(query).await, names, "{query}");
     }
     for (query, told) in [
-        ("used_since=soon", "--used-since: a time"),
+        ("used_since=soon", "--used-since: give a time"),
         ("spent_usd=much", "--spent-usd"),
     ] {
         let said = admin.refused(Method::GET, &format!("/v1/keys?{query}"), None).await;

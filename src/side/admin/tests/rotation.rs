@@ -34,9 +34,12 @@ async fn the_old_text_works_on_as_long_as_is_said_and_a_day_unless_it_is() {
     for (wrong, said) in [
         (
             json!({ "overlap_seconds": OVERLAP_MAX_SECONDS + 1 }),
-            "a whole number up to 2592000 (30 days)",
+            "give a whole number of seconds up to 2592000 (30 days)",
         ),
-        (json!({ "overlap_seconds": "1h" }), "a whole number up to"),
+        (
+            json!({ "overlap_seconds": "1h" }),
+            "give a whole number of seconds up to",
+        ),
         (json!({ "overlap": 1 }), "the fields are id, overlap_seconds"),
     ] {
         let refused = admin.refused(Method::POST, &at("rotate"), Some(wrong)).await;

@@ -149,9 +149,9 @@ async fn without_an_account_all_are_told_some_at_a_time() {
 async fn a_question_that_cannot_be_answered_says_why() {
     let admin = filled(1).await;
     for (query, why) in [
-        ("by=hour", "by: day, model, key or tag"),
-        ("from=soon", "--from: a date"),
-        ("from=2026-11-20&until=2026-11-20", "--until: it must be after --from"),
+        ("by=hour", "by: give day, model, key or tag"),
+        ("from=soon", "--from: give a date"),
+        ("from=2026-11-20&until=2026-11-20", "--until: the time must be after --from"),
         ("account=none", "account `none` does not exist"),
         ("key=key_0000000000000001", "key key_0000000000000001 does not exist"),
         ("account=account-000&tag=x", "--tag: name=value"),

@@ -55,8 +55,9 @@ async fn a_change_from_an_old_version_is_412_and_tells_the_present_one() {
     ] {
         let (head, refused) = answer(&admin, &line, &condition, &body.to_string()).await;
         assert!(head.starts_with("HTTP/1.1 412 "), "{line}: {head}");
-        let message =
-            format!("{id} has changed since version {old} and is at {now}: nothing was changed; weir key show {id}");
+        let message = format!(
+            "key {id} has changed since version {old} and is at {now}: nothing was changed; `weir key show {id}` shows it"
+        );
         let error = json!({ "error": { "code": "changed", "message": message, "version": now } });
         assert_eq!(refused, error, "{line}");
     }

@@ -1,4 +1,5 @@
-//! Reads an object of a bucket for a Parquet reader: its end first, then the wanted groups of rows.
+//! Gives a Parquet reader access to an object in a bucket. The end of the object is fetched first, and then only the row groups
+//! that are needed.
 
 use std::{
     fs::File,
@@ -15,12 +16,12 @@ use parking_lot::Mutex;
 use super::requests::{BucketClient, PART_BYTES_MAX};
 use crate::sinks::files::s3::BucketRequestError;
 
-/// The bytes at the end that are read first: they describe where everything else is.
+/// The number of bytes at the end of an object that are fetched first. They describe where everything else in the object is.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// The bytes fetched at once by a sequential reader.
+/// The number of bytes that a sequential reader fetches at once.
 const AHEAD_BYTES: u64 = 64 * 1024;
 
-/// An object whose end has been read. Cheap to clone.
+/// An object in a bucket whose end has been fetched. Clones share the fetched data.
 #[derive(Clone, Debug)]
 pub(in super::super) struct BucketObject(Arc<ObjectState>);
 
@@ -30,12 +31,13 @@ struct ObjectState {
     key: String,
     length: u64,
     tail: Bytes,
-    /// The folder for the prefetched part: it is on disk, because groups of rows may be large and many objects may be open.
+    /// The folder for the file of the prefetched part. That part is on disk, because row groups can be large and many objects can
+    /// be open.
     folder: PathBuf,
     prefetched: Mutex<Option<PrefetchedPart>>,
 }
 
-/// A prefetched part on disk.
+/// A prefetched part of an object, in an unnamed file.
 #[derive(Clone, Debug)]
 struct PrefetchedPart {
     range: Range<u64>,
@@ -43,14 +45,14 @@ struct PrefetchedPart {
 }
 
 impl BucketObject {
-    /// Reads the end of an object. `folder` is for its prefetched parts.
+    /// Opens an object by fetching its end. Parts are later prefetched into `folder`.
     pub(in super::super) fn open(requests: &BucketClient, key: String, folder: PathBuf) -> io::Result<Self> {
         let tail = requests.read(&key, &format!("-{TAIL_BYTES}"));
         let tail = tail.map_err(|error| object_error(&key, &error))?;
         if tail.begin + tail.bytes.len() as u64 != tail.length {
             return Err(object_error(
                 &key,
-                &BucketRequestError::Unexpected("it sent something other than the end of the object".into()),
+                &BucketRequestError::Unexpected("the server did not send the end of the object".into()),
             ));
         }
         Ok(Self(Arc::new(ObjectState {
@@ -63,8 +65,8 @@ impl BucketObject {
         })))
     }
 
-    /// A copy with the end only, as after opening. `None` if more than the end is in memory, from a server that does not support
-    /// ranges.
+    /// Returns a copy that has only the end of the object, as if it had just been opened. `None` if the server does not support
+    /// ranges, so that more than the end is in memory.
     pub(in super::super) fn with_end_only(&self) -> Option<Self> {
         let parts = &self.0;
         let is_end = parts.tail.len() as u64 <= TAIL_BYTES;
@@ -80,12 +82,12 @@ impl BucketObject {
         })
     }
 
-    /// The length in bytes.
+    /// Returns the length of the object, in bytes.
     pub(in super::super) fn length(&self) -> u64 {
         self.0.length
     }
 
-    /// Fetches a part that is about to be read; it replaces the previous one.
+    /// Fetches a part that will be read soon. It replaces the previously fetched part.
     pub(in super::super) fn prefetch(&self, range: Range<u64>) -> io::Result<()> {
         if self.0.tail_from(range.start).is_some() || self.0.prefetched_from(range.start).is_some() {
             return Ok(());
@@ -104,13 +106,16 @@ impl BucketObject {
         Ok(())
     }
 
-    /// Reads exactly `count` bytes.
+    /// Reads exactly `count` bytes from the offset `begin` on.
     pub(in super::super) fn bytes(&self, begin: u64, count: usize) -> io::Result<Bytes> {
         let end = begin.checked_add(count as u64).filter(|end| *end <= self.0.length);
         if end.is_none() {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("{} ends before byte {begin} + {count}", self.0.key),
+                format!(
+                    "cannot read {count} bytes of {} from offset {begin} on: the object is shorter",
+                    self.0.key
+                ),
             ));
         }
         if let Some(tail) = self.0.tail_from(begin) {
@@ -121,7 +126,7 @@ impl BucketObject {
         Ok(bytes.into())
     }
 
-    /// Reads from an offset onwards.
+    /// Creates a reader that begins at the offset `at`.
     pub(in super::super) fn reader(&self, at: u64) -> ObjectReader {
         ObjectReader {
             parts: Arc::clone(&self.0),
@@ -132,7 +137,7 @@ impl BucketObject {
 }
 
 impl ObjectState {
-    /// The end of the object from `at` onwards, if it is in memory.
+    /// Returns the bytes from the offset `at` to the end of the object. `None` if they are not all in memory.
     fn tail_from(&self, at: u64) -> Option<Bytes> {
         let begin = self.length - self.tail.len() as u64;
         let skipped = usize::try_from(at.checked_sub(begin)?).ok()?;
@@ -143,7 +148,7 @@ impl ObjectState {
         self.prefetched.lock().clone().filter(|kept| kept.range.contains(&at))
     }
 
-    /// Fetches a part of at most [`PART_BYTES_MAX`] from the bucket.
+    /// Fetches a part of at most [`PART_BYTES_MAX`] bytes from the bucket.
     fn fetch(&self, range: Range<u64>) -> io::Result<Bytes> {
         let text = format!("{}-{}", range.start, range.end.saturating_sub(1));
         let part = self.requests.read(&self.key, &text);
@@ -158,17 +163,17 @@ impl ObjectState {
             Some(found) if part.length == self.length && found.end <= part.bytes.len() => Ok(part.bytes.slice(found)),
             _ => Err(object_error(
                 &self.key,
-                &BucketRequestError::Unexpected("it sent another part than the requested one".into()),
+                &BucketRequestError::Unexpected("the server sent another part than the requested one".into()),
             )),
         }
     }
 }
 
-/// Reads an object from an offset onwards.
+/// Reads an object sequentially from an offset on.
 pub(in super::super) struct ObjectReader {
     parts: Arc<ObjectState>,
     at: u64,
-    /// The bytes from `at` onwards that were fetched already.
+    /// The next bytes of the object, which have been fetched already.
     ahead: Bytes,
 }
 
@@ -197,14 +202,14 @@ impl Read for ObjectReader {
     }
 }
 
-/// Moves as many bytes as possible; returns their number.
+/// Moves as many bytes as possible from `from` to `into`. Returns the number of moved bytes.
 fn move_bytes(from: &mut Bytes, into: &mut [u8]) -> usize {
     let count = from.len().min(into.len());
     std::iter::zip(into, from.split_to(count)).for_each(|(to, byte)| *to = byte);
     count
 }
 
-/// The error of a request for an object.
+/// Converts a failed request for an object into an I/O error that names the object.
 pub(in super::super) fn object_error(key: &str, error: &BucketRequestError) -> io::Error {
     let kind = if error.is_not_found() {
         io::ErrorKind::NotFound

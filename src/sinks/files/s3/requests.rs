@@ -1,8 +1,9 @@
-//! Signed requests to a bucket.
+//! Sends signed requests to a bucket.
 //!
-//! `rusty-s3` signs URLs and parses lists; weir sends the requests with its own client. `object_store` does more, but adds a
-//! second HTTP and XML stack (`reqwest` or a connector for its own traits, `quick-xml`, `chrono`) and with its usual features a
-//! second cryptography library (`aws-lc-rs`, built with a C compiler and cmake). Only five kinds of requests are needed here.
+//! The crate `rusty-s3` signs URLs and parses lists, and weir's own client sends the requests. The crate `object_store` does
+//! more, but adds a second HTTP and XML stack (`reqwest` or a connector for its own traits, `quick-xml`, `chrono`) and with its
+//! usual features a second cryptography library (`aws-lc-rs`, which is built with a C compiler and cmake). Only five kinds of
+//! requests are needed here.
 
 use std::{fmt, fs::File, time::Duration};
 
@@ -21,18 +22,19 @@ use crate::edges::{
 };
 use crate::sinks::files::s3::{BucketCall, BucketRequestError, BucketSettings, ObjectPart, object_part};
 
-/// The lifetime of a signed URL, and so the maximum time by which this machine's clock may be behind.
+/// How long a signed URL is valid. Therefore this is also the maximum time by which this machine's clock may be behind.
 const SIGNED_FOR: Duration = Duration::from_secs(900);
-/// The maximum number of bytes of an object that one request reads.
+/// The maximum number of bytes of an object that one request fetches.
 pub(super) const PART_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The maximum size of a response: lists have up to 1000 names of up to 1024 bytes, parts of an object up to [`PART_BYTES_MAX`].
+/// The maximum size of a response, in bytes. A list has up to 1000 names of up to 1024 bytes; a part of an object has up to
+/// [`PART_BYTES_MAX`].
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The maximum number of idle connections.
+/// The maximum number of idle connections that stay open.
 const IDLE_MAX: usize = 8;
-/// The timeout of putting a file grows by one second per this many bytes.
+/// The timeout for putting a file grows by one second per this many bytes of the file.
 const BYTES_PER_SECOND: u64 = 1024 * 1024;
 
-/// A client of a bucket, with its credentials.
+/// A client of one bucket, with the access key.
 #[derive(Clone)]
 pub(in super::super) struct BucketClient {
     client: WebClient,
@@ -44,7 +46,7 @@ pub(in super::super) struct BucketClient {
 }
 
 impl BucketClient {
-    /// Creates the client without connecting. Requests run on `runtime`; their callers must block outside of it.
+    /// Creates the client without connecting. Requests run on `runtime`. Callers block, so they must not be tasks of `runtime`.
     pub(in super::super) fn new(settings: &BucketSettings, runtime: Handle) -> Result<Self, BucketError> {
         let endpoint = settings.endpoint.parse().map_err(|_| BucketError::Address)?;
         let style = if settings.path_style {
@@ -70,7 +72,8 @@ impl BucketClient {
         })
     }
 
-    /// A page of the names that begin with `prefix`. With `by_folder`, names are grouped up to the next `/`.
+    /// Lists one page of the names that begin with `prefix`. With `by_folder`, names are cut off after the next `/` and each is
+    /// listed once. `continued` is the position from the previous page; `None` for the first page.
     pub(in super::super) fn list(
         &self,
         prefix: &str,
@@ -86,26 +89,29 @@ impl BucketClient {
             list.with_continuation_token(token);
         }
         let answer = self.call(Method::GET, &list, &[])?;
-        let text = std::str::from_utf8(answer.body())
-            .map_err(|_| BucketRequestError::Unexpected("it sent a list that is not text".into()))?;
-        ListObjectsV2::parse_response(text)
-            .map_err(|error| BucketRequestError::Unexpected(format!("it sent an invalid list: {error}")))
+        let text = std::str::from_utf8(answer.body()).map_err(|_| {
+            BucketRequestError::Unexpected("the server sent a list of objects that is not UTF-8".into())
+        })?;
+        ListObjectsV2::parse_response(text).map_err(|error| {
+            BucketRequestError::Unexpected(format!("the server sent an invalid list of objects: {error}"))
+        })
     }
 
-    /// Reads a range of an object, in HTTP's syntax without `bytes=`.
+    /// Reads a range of an object. `range` has the syntax of the HTTP header, without `bytes=`.
     pub(in super::super) fn read(&self, key: &str, range: &str) -> Result<ObjectPart, BucketRequestError> {
         let get = self.bucket.get_object(Some(&self.credentials), key);
         let answer = self.call(Method::GET, &get, &[(header::RANGE, format!("bytes={range}"))])?;
-        object_part(answer).ok_or_else(|| BucketRequestError::Unexpected("it sent no valid part of the object".into()))
+        object_part(answer)
+            .ok_or_else(|| BucketRequestError::Unexpected("the server did not send a valid part of the object".into()))
     }
 
-    /// Reads a small object in full.
+    /// Reads a small object completely.
     pub(in super::super) fn read_whole(&self, key: &str) -> Result<Bytes, BucketRequestError> {
         let get = self.bucket.get_object(Some(&self.credentials), key);
         Ok(self.call(Method::GET, &get, &[])?.into_body())
     }
 
-    /// Whether an object exists.
+    /// Returns whether an object exists.
     pub(in super::super) fn has_object(&self, key: &str) -> Result<bool, BucketRequestError> {
         let head = self.bucket.head_object(Some(&self.credentials), key);
         match self.call(Method::HEAD, &head, &[]) {
@@ -115,7 +121,7 @@ impl BucketClient {
         }
     }
 
-    /// Removes an object, if it exists.
+    /// Removes an object. Succeeds if it does not exist.
     pub(in super::super) fn remove(&self, key: &str) -> Result<(), BucketRequestError> {
         let delete = self.bucket.delete_object(Some(&self.credentials), key);
         match self.call(Method::DELETE, &delete, &[]) {
@@ -124,7 +130,7 @@ impl BucketClient {
         }
     }
 
-    /// Puts a file; with `only_new` only if no object of this name exists.
+    /// Puts a file as the object `key`. With `only_new`, fails if an object of this name exists.
     pub(in super::super) fn put(&self, key: &str, file: &File, only_new: bool) -> Result<(), BucketRequestError> {
         let bytes = file.metadata()?.len();
         let file = file.try_clone()?;
@@ -162,15 +168,16 @@ impl BucketClient {
         self.run(self.answer, call)
     }
 
-    /// The signed URL of a request, valid for [`SIGNED_FOR`].
+    /// Returns the signed URL of a request. It is valid for [`SIGNED_FOR`].
     fn signed_url<'a>(&self, action: &impl S3Action<'a>) -> Result<String, BucketRequestError> {
         let now = Timestamp::from_second(clock::unix_seconds()).ok();
-        let now =
-            now.ok_or_else(|| BucketRequestError::Unexpected("the clock of this machine is out of range".into()))?;
+        let now = now.ok_or_else(|| {
+            BucketRequestError::Unexpected("the clock of this machine is out of range; set it".into())
+        })?;
         Ok(action.sign_with_time(SIGNED_FOR, &now).into())
     }
 
-    /// Makes a call on the runtime and waits for its end, or for the end of the runtime.
+    /// Sends a request on the runtime, and blocks until there is a result or the runtime has ended.
     fn run(&self, limit: Duration, call: BucketCall) -> Result<Response<Bytes>, BucketRequestError> {
         let (done, result) = oneshot::channel();
         self.runtime.spawn(async move {
@@ -192,10 +199,10 @@ impl fmt::Debug for BucketClient {
 /// Why the settings of a bucket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BucketError {
-    /// The trusted authorities cannot be used.
-    #[error("[log.files.bucket] ca_file: {0}")]
+    /// The CA certificates in `ca_file` cannot be used.
+    #[error("[log.files.bucket] ca_file cannot be used: {0}")]
     Roots(#[from] RootsError),
-    /// Name and endpoint do not form a URL.
-    #[error("[log.files.bucket] endpoint: cannot be combined with the bucket's name; try path_style = true")]
+    /// The bucket's name and the setting `endpoint` do not form a URL.
+    #[error("[log.files.bucket] endpoint cannot be combined with the bucket's name into a URL; try path_style = true")]
     Address,
 }

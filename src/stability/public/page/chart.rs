@@ -1,4 +1,4 @@
-//! A chart of one figure over the hours of the window: a line above a pale area, drawn on the server.
+//! A chart of one figure over the hours of the window, as SVG: a line above a pale area.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ use crate::{
     stability::public::page,
 };
 
-/// The width of the drawing in its own units, which are about pixels, so that its text is as large as the page's.
+/// The width of the drawing in its own units. One unit is about one pixel, so the drawing's text is as large as the page's.
 const WIDTH: u32 = 332;
 const HEIGHT: u32 = 150;
-/// The positions of the axes.
+/// The positions of the axes, in the drawing's units.
 const LEFT: u32 = 60;
 const TOP: u32 = 12;
 const BOTTOM: u32 = 122;
-/// The width of an hour.
+/// The width of an hour, in the drawing's units.
 const SLOT: u32 = 11;
-/// The number of hours between two labels of the axis.
+/// The number of hours between two labels of the time axis.
 const TICK_HOURS: usize = 6;
 
-/// An hour with measurements, in the drawing.
+/// An hour with measurements, as a point of the drawing.
 struct ChartPoint {
     x: f64,
     y: f64,
@@ -32,7 +32,7 @@ struct ChartPoint {
     sure: bool,
 }
 
-/// The chart of one figure of a model. Hours without measurements are gaps.
+/// Returns the chart of one figure of a model. Hours without measurements are gaps.
 pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
     let most = model
         .hours
@@ -65,7 +65,7 @@ pub(super) fn chart(measure: &Measure, model: &ModelWindow) -> Markup {
     }
 }
 
-/// The hours with measurements, in runs without gaps.
+/// Returns the points of the hours with measurements, split into runs without gaps. `top` is the value at the top of the scale.
 fn runs(measure: &Measure, model: &ModelWindow, top: f64) -> Vec<Vec<ChartPoint>> {
     let mut runs = vec![Vec::new()];
     for ((hour, counters), slot) in model.hours.iter().zip(0_u32..) {
@@ -97,19 +97,19 @@ fn line(run: &[ChartPoint]) -> String {
     path
 }
 
-/// The path of the area between the line and the axis.
+/// Returns the path of the area between the line and the time axis.
 fn area(run: &[ChartPoint]) -> String {
     let start = run.first().map_or(0.0, |point| point.x);
     format!("{}V{BOTTOM}H{start:.1}Z", line(run))
 }
 
-/// The positions and values of the lines at half and at the top of the scale; empty without measurements.
+/// Returns the positions and values of the grid lines, at half and at the top of the scale; empty without measurements.
 fn levels(top: Option<f64>) -> Vec<(u32, f64)> {
     let levels = |top: f64| vec![(BOTTOM - (BOTTOM - TOP) / 2, top / 2.0), (TOP, top)];
     top.map(levels).unwrap_or_default()
 }
 
-/// The lines with their values, the zero line, and the hours.
+/// The grid lines with their values, the zero line, and the labels of the hours.
 fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup {
     let right = model.hours.iter().fold(LEFT, |right, _| right + SLOT);
     html! {
@@ -128,7 +128,7 @@ fn axes(measure: &Measure, model: &ModelWindow, scale: &[(u32, f64)]) -> Markup 
     }
 }
 
-/// The lowest and the highest value, and when; a single value if both look the same.
+/// A text with the lowest and the highest value and their hours, or with a single value if both are formatted alike.
 fn range(measure: &Measure, runs: &[Vec<ChartPoint>]) -> String {
     let points = || runs.iter().flatten();
     let least = points().min_by(|one, other| one.value.total_cmp(&other.value));
@@ -147,7 +147,7 @@ fn range(measure: &Measure, runs: &[Vec<ChartPoint>]) -> String {
     )
 }
 
-/// The next value that is easy to read on a scale, and whose half is too; 1 for 0.
+/// Returns the next higher value that is easy to read on a scale, like its half; 1 for 0.
 fn round_up(value: f64) -> f64 {
     let mut scale = 1.0;
     while scale < value && scale < f64::MAX / 100.0 {

@@ -1,4 +1,4 @@
-//! The four figures: their sources and their format.
+//! The four figures of a model (success rate, latency, first token, speed): how each is computed and formatted.
 
 use maud::{Markup, html};
 
@@ -7,29 +7,29 @@ use crate::{
     stability::public::page,
 };
 
-/// One figure of a model.
+/// One figure of a model, such as its latency.
 #[derive(Clone, Copy)]
 pub(super) struct Measure {
-    /// The name in the head of a column.
+    /// The name of the figure, for the head of a column.
     pub(super) name: &'static str,
-    /// The meaning, in one sentence.
+    /// The meaning of the figure, in one sentence.
     pub(super) meaning: &'static str,
     value: fn(&StabilityCounters) -> Option<f64>,
     formatter: fn(f64) -> String,
 }
 
 impl Measure {
-    /// Its value; `None` without measurements.
+    /// The value of this figure; `None` if nothing was measured.
     pub(super) fn value_in(&self, counters: &StabilityCounters) -> Option<f64> {
         (self.value)(counters)
     }
 
-    /// Formats a value with its unit.
+    /// Formats a value of this figure with its unit.
     pub(super) fn format(&self, value: f64) -> String {
         (self.formatter)(value)
     }
 
-    /// Its value with its unit; a dash without measurements.
+    /// The value of this figure with its unit, as HTML; a dash if nothing was measured.
     pub(super) fn markup(&self, counters: &StabilityCounters) -> Markup {
         match self.value_in(counters) {
             Some(value) => html! { (self.format(value)) },
@@ -46,7 +46,7 @@ pub(super) const SUCCESS: Measure = Measure {
     formatter: per_cent,
 };
 
-/// The duration of a request, in milliseconds.
+/// The mean duration of a request, in milliseconds.
 pub(super) const LATENCY: Measure = Measure {
     name: "Latency",
     meaning: "Mean time from a request's arrival to the end of its answer.",
@@ -54,7 +54,7 @@ pub(super) const LATENCY: Measure = Measure {
     formatter: duration,
 };
 
-/// The time to a stream's first content, in milliseconds.
+/// The mean time to the first content of a streamed answer, in milliseconds.
 pub(super) const FIRST_TOKEN: Measure = Measure {
     name: "First token",
     meaning: "Mean time from a request's arrival to the first content, of streamed answers.",
@@ -73,7 +73,7 @@ pub(super) const SPEED: Measure = Measure {
 /// All figures, in the order of the columns.
 pub(super) const ALL: [Measure; 4] = [SUCCESS, LATENCY, FIRST_TOKEN, SPEED];
 
-/// Two decimals, as published; 100 without decimals, because it is exact.
+/// Formats a percentage with two decimals, as published; 100 without decimals, because it is exact.
 fn per_cent(value: f64) -> String {
     if value >= 100.0 {
         "100 %".to_owned()
@@ -82,7 +82,8 @@ fn per_cent(value: f64) -> String {
     }
 }
 
-/// In milliseconds, seconds or minutes. The limits are where rounding would show the first value of the next unit.
+/// Formats a duration in milliseconds, seconds or minutes. The unit changes where rounding would otherwise produce the first
+/// value of the next unit.
 fn duration(ms: f64) -> String {
     if ms < 9.95 {
         format!("{ms:.1} ms")
@@ -103,12 +104,12 @@ fn tokens_per_second(value: f64) -> String {
     }
 }
 
-/// The width of an hour in the drawing. The width of its bar is in the style sheet.
+/// The width of an hour in a strip, in the drawing's units. The width of the hour's bar is in the style sheet.
 const SLOT: u32 = 8;
 const HEIGHT: u32 = 24;
 
-/// The strip of a model, the oldest hour on the left. It does not reveal the number of requests: a bar's height depends on its
-/// label only, so that labels can be told apart without colours.
+/// The strip of a model: one bar for each hour, the oldest on the left. It does not reveal the number of requests. A bar's height
+/// depends on its label only, so that labels can be distinguished without colours.
 pub(super) fn strip(model: &ModelWindow) -> Markup {
     let width = model.hours.iter().fold(0, |width, _| width + SLOT);
     html! {
@@ -149,7 +150,7 @@ pub(super) fn clock(hour: Hour) -> String {
     format!("{:02}:00", hour.number().rem_euclid(24))
 }
 
-/// The number of hours with each label, for people who cannot see the bars.
+/// The number of hours with each label, as text for readers who cannot see the bars.
 fn summary(model: &ModelWindow) -> String {
     let mut parts = Vec::new();
     for health in page::ALL {
@@ -163,7 +164,7 @@ fn summary(model: &ModelWindow) -> String {
     format!("Last 24 hours: {}", parts.join(", "))
 }
 
-/// The legend of colours and heights, for below a table of strips.
+/// The legend of colours and heights, to be placed below a table of strips.
 pub(super) fn legend() -> Markup {
     html! {
         ul class="legend" aria-label="What the bars mean" {

@@ -1,4 +1,4 @@
-//! The content of a model's page: its label, its figures, its hours.
+//! The content of a model's page: the model's health label, its figures, and its hours.
 
 use maud::{Markup, html};
 
@@ -11,10 +11,10 @@ use crate::{
     },
 };
 
-/// The number of hours between two labels below the strip.
+/// The number of hours between two labels below the strip of hours.
 const TICK_HOURS: usize = 6;
 
-/// The content of the `body`.
+/// Returns the content of the `body` element.
 pub(super) fn content(model: &ModelWindow, updated: &Markup) -> Markup {
     let health = model.total.health();
     html! {
@@ -59,7 +59,7 @@ fn ticks(model: &ModelWindow) -> Markup {
     }
 }
 
-/// The hours as a table, the newest first.
+/// The hours as a table, the newest hour first.
 fn table(model: &ModelWindow) -> Markup {
     html! {
         details class="card" {
@@ -90,11 +90,12 @@ fn table(model: &ModelWindow) -> Markup {
     }
 }
 
-/// The addresses of the JSON of all models and of its description.
+/// The path of the JSON about all models.
 pub(super) const SUMMARY: &str = "/web/v1/model-stability/summary";
 const OPENAPI: &str = "/web/v1/openapi.json";
 
-/// The section, with links to the JSON. `json` is the address of this page's figures.
+/// The section that explains how the figures are measured, with links to the JSON. `json` is the path of the JSON with this
+/// page's figures.
 pub(super) fn section(json: &str) -> Markup {
     html! {
         section class="method" aria-labelledby="method" {

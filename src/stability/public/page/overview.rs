@@ -1,4 +1,4 @@
-//! The content of the overview: a summary, then a row for each model.
+//! The content of the overview page: a summary, then a row for each model.
 
 use maud::{Markup, html};
 
@@ -8,8 +8,9 @@ use crate::stability::public::page;
 use crate::stability::public::page::measure::{legend, strip};
 use crate::stability::public::page::{address, model};
 
-/// The groups of rows in the order of interest: problems first, the worst at the top; then models that work, by name, so that a
-/// model keeps its place while its rate varies within good; then models without enough data.
+/// The groups of rows in the overview, by label. Models with problems are first, the worst at the top. Then come models that
+/// work, sorted by name, so that a model keeps its place while its rate varies within good values. Models without enough data are
+/// last.
 const GROUPS: [(&str, &[Health]); 4] = [
     ("Unstable", &[Health::Unstable]),
     ("Degraded", &[Health::Degraded]),
@@ -17,7 +18,7 @@ const GROUPS: [(&str, &[Health]); 4] = [
     ("Not enough data", &[Health::NotEnoughData]),
 ];
 
-/// The content of the `body`.
+/// Returns the content of the `body` element.
 pub(super) fn content(window: &StabilityWindow, updated: &Markup) -> Markup {
     html! {
         header {
@@ -36,14 +37,14 @@ pub(super) fn content(window: &StabilityWindow, updated: &Markup) -> Markup {
     }
 }
 
-/// The models whose label fulfils `wanted`, by name.
+/// Returns the models whose health label fulfils `wanted`, sorted by name.
 fn models_with(window: &StabilityWindow, wanted: impl Fn(Health) -> bool) -> impl Iterator<Item = &ModelWindow> {
     let mut models: Vec<&ModelWindow> = window.models.iter().collect();
     models.sort_by(|one, other| one.name.cmp(&other.name));
     models.into_iter().filter(move |model| wanted(model.total.health()))
 }
 
-/// The summary: a sentence, and the number of models with each label.
+/// The summary: one sentence, and the number of models with each label.
 fn summary(window: &StabilityWindow) -> Markup {
     let count = |health: Health| models_with(window, |found| found == health).count();
     let well = count(Health::Operational) + count(Health::Healthy);
@@ -121,7 +122,7 @@ fn link(model: &ModelWindow) -> Markup {
     html! { a href=(address("/status/", &model.name)) { bdi { (model.name) } } }
 }
 
-/// The models without requests.
+/// The list of models without requests.
 fn silent(window: &StabilityWindow) -> Markup {
     let silent: Vec<&ModelWindow> = models_with(window, |health| health == Health::NoData).collect();
     if window.models.is_empty() {

@@ -1,7 +1,7 @@
-//! All accounts in memory, with their changes that are not on disk yet.
+//! All accounts of the embedded ledger in memory, with their changes that are not on disk yet.
 //!
-//! Each account has its own lock, under which it changes. The names of changed accounts are recorded. Writing an account
-//! copies its durable part under its lock, so that one transaction has counters, watermarks and daily sums of one moment.
+//! Each account has its own lock, under which it changes. The names of changed accounts are recorded. To write an account, its
+//! durable part is copied under its lock, so that one transaction has counters, watermarks and daily sums of one moment.
 
 pub(crate) mod daily_sums;
 
@@ -37,14 +37,14 @@ use crate::{
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// All accounts, and their file.
+/// All accounts, and the file in which they are stored.
 pub(crate) struct AccountTable {
     file: LedgerFile,
     accounts: RwLock<BTreeMap<String, Arc<SharedAccountSlot>>>,
     /// The names of the accounts that have changed since they were last written.
     changed: Mutex<Vec<String>>,
-    /// Held while changes are written, and while days are opened, closed or removed: a day is open, or the file has all of
-    /// it.
+    /// Locked while changes are written, and while days are opened, closed or removed. So a day either is open, or is completely
+    /// in the file.
     writing: Mutex<()>,
     /// When writing began to fail, in milliseconds since the Unix epoch; `None` if the last write succeeded.
     failing_since: Mutex<Option<i64>>,
@@ -59,11 +59,11 @@ pub(super) struct AccountSlot {
     /// The sums of the days that receive rows.
     days: OpenDays,
     changed_keys: HashSet<KeyId>,
-    /// Whether the operations it remembers differ from those on disk.
+    /// Whether the operations that the account stores differ from those on disk.
     changed_operations: bool,
     /// Whether the waiting notices differ from those on disk.
     changed_notices: bool,
-    /// Whether its name is among the changed ones.
+    /// Whether the account's name is in the list of changed accounts.
     is_listed: bool,
 }
 
@@ -110,7 +110,7 @@ impl AccountTable {
         accounts.get(id).map(Arc::clone)
     }
 
-    /// The last step of a node that was applied to an account, in memory.
+    /// Returns the last step of a node that was applied to an account in memory; 0 if there was none.
     pub(crate) fn watermark(&self, node: &NodeId, account: &str) -> u64 {
         let slot = self.slot(account);
         slot.map_or(0, |slot| slot.lock().account.watermark(node))
@@ -127,12 +127,12 @@ impl AccountTable {
     /// Checks that steps may be applied.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when writing has failed for [`FAILING_MAX_MS`]: the steps must stay in the journal.
+    /// [`StoreError::Unavailable`] if writing has failed for [`FAILING_MAX_MS`]. Then the steps must stay in the journal.
     pub(super) fn check_written(&self, now_ms: i64) -> Result<(), StoreError> {
         let since = *self.failing_since.lock();
         match since {
             Some(since) if now_ms.saturating_sub(since) >= FAILING_MAX_MS => {
-                let what = "the ledger's file cannot be written; no steps are applied until it can";
+                let what = "cannot write the ledger's file; no steps are applied until it can be written";
                 Err(StoreError::Unavailable(what.to_owned()))
             }
             Some(_) | None => Ok(()),
@@ -190,7 +190,7 @@ impl AccountTable {
         holds
     }
 
-    /// Takes the notices that are due. How often they were taken is written, too.
+    /// Takes the notices that are due. How often each was taken is also written to the file.
     pub(super) fn take_notices(&self, id: &str, pause_ms: i64, now_ms: i64) -> TakenNotices {
         let Some(slot) = self.slot(id) else {
             return TakenNotices::default();
@@ -214,7 +214,7 @@ impl AccountTable {
         }
     }
 
-    /// Records that an account has changed.
+    /// Records that an account has changed, so that it is written.
     fn mark_changed(&self, id: &str, book: &mut AccountSlot) {
         if !book.is_listed {
             book.is_listed = true;
@@ -226,7 +226,7 @@ impl AccountTable {
         }
     }
 
-    /// Writes all changes. Everything applied before the call is on disk when it returns.
+    /// Writes all changes. Everything that was applied before the call is on disk when this returns.
     pub(super) fn flush(&self, now_ms: i64) -> Result<(), StoreError> {
         let _writing = self.writing.lock();
         let names = std::mem::take(&mut *self.changed.lock());
@@ -288,7 +288,7 @@ impl AccountSlot {
         }
     }
 
-    /// Marks these changes as not written.
+    /// Records that these changes could not be written.
     fn mark_unwritten(&mut self, unwritten: PendingAccountWrite) {
         self.changed_keys.extend(unwritten.keys.into_iter().map(|(id, _)| id));
         self.changed_operations |= unwritten.operations.is_some();
@@ -304,16 +304,16 @@ fn settled_row(step: &Step) -> Option<&Row> {
     }
 }
 
-/// The first day whose sums are retained.
+/// The first day whose sums are retained, as the number of days since the Unix epoch.
 pub(super) fn first_kept_day(now_ms: i64) -> i64 {
     now_ms.div_euclid(DAY_MS) - i64::from(RETENTION_DAYS)
 }
 
-/// The state of accounts that no file keeps, by account.
+/// The state of accounts that is in no file, by account.
 pub(crate) type HandoverState = Vec<(String, VolatileState)>;
 
 impl AccountTable {
-    /// The current state of the accounts.
+    /// Returns the current state of the accounts that is in no file.
     pub(in crate::store::embedded::ledger) fn handover_state(&self) -> HandoverState {
         let accounts = self.accounts.read();
         let of = accounts
@@ -322,7 +322,7 @@ impl AccountTable {
         of.filter(|(_, transient)| !transient.is_empty()).collect()
     }
 
-    /// Takes over the state that another process has read by [`Self::handover_state`], for accounts that exist.
+    /// Takes over the state that another process has read with [`Self::handover_state`], for accounts that exist.
     pub(in crate::store::embedded::ledger) fn take_over(&self, carried: HandoverState, now_ms: i64) {
         for (account, transient) in carried {
             if let Some(slot) = self.slot(&account) {
@@ -333,7 +333,7 @@ impl AccountTable {
 }
 
 impl AccountTable {
-    /// Removes the sums and hours older than the retention period, at most one day more than the last time.
+    /// Removes the sums and stability hours older than the retention period, but at most one day more than the last time.
     pub(in crate::store::embedded::ledger) fn remove_old(&self, now_ms: i64) -> Result<(), StoreError> {
         let keep_days = i64::from(RETENTION_DAYS);
         let names = self.names();
@@ -350,14 +350,14 @@ impl AccountTable {
                 tracing::warn!(
                     behind_days,
                     "retention of daily sums and hours advances one day at a time: weir was not running for days, or the clock \
-                     has jumped; check the clock, and if it is right, `weir store prune` removes the rest at once"
+                     has jumped; check the clock, and if it is right, `weir store prune` removes all old days at once"
                 );
             }
         }
         self.remove_before(&names, after.first_kept(now_ms)).map(drop)
     }
 
-    /// Removes everything before a day on an operator's order, and returns the number of sums removed.
+    /// Removes everything before a day, because an operator requested it. Returns the number of removed sums.
     pub(in crate::store::embedded::ledger) fn prune(&self, day: i64, now_ms: i64) -> Result<usize, StoreError> {
         let word = RetentionProgress::forced_until(day, now_ms, i64::from(RETENTION_DAYS));
         self.file.put_retention(word)?;
@@ -367,7 +367,7 @@ impl AccountTable {
     fn remove_before(&self, names: &[String], first: i64) -> Result<usize, StoreError> {
         let mut removed = 0;
         for id in names {
-            // Nothing of these days is written meanwhile.
+            // While the lock is held, nothing of these days is written.
             let _writing = self.writing.lock();
             if let Some(slot) = self.slot(id) {
                 slot.lock().days.forget_before(first);

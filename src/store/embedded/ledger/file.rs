@@ -1,7 +1,7 @@
-//! The durable form of the embedded ledger: one redb file, in which counters, watermarks and daily sums always agree.
+//! The file of the embedded ledger, in which counters, watermarks and daily sums always agree.
 //!
-//! Every value has its own checksum: redb verifies the checksums of its pages only in a walk through the whole file, which
-//! takes too long for a start with the sums of half a year.
+//! Every value has its own checksum, because redb verifies the checksums of its pages only by reading the whole file. With the
+//! sums of half a year, that would take too long at a start.
 
 mod archive;
 mod daily_sums;
@@ -39,56 +39,56 @@ use crate::{
 
 pub(super) use crate::store::embedded::ledger::file::daily_sums::ChangedSum;
 
-/// Account to a sealed [`AccountSummary`].
+/// Maps an account to a sealed [`AccountSummary`]. A sealed value has a checksum ([`seal`]).
 const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
-/// Account and key to a sealed [`AccountKey`].
+/// Maps an account and a key to a sealed [`AccountKey`].
 const KEYS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("keys");
-/// Account to its remembered operations, a sealed list of [`RecordedOperation`], oldest first.
+/// Maps an account to the operations that it stores: a sealed list of [`RecordedOperation`], oldest first.
 const OPERATIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("operations");
-/// Account to its sealed waiting [`Notices`]. Backups do not include them.
+/// Maps an account to its waiting [`Notices`], sealed. Backups do not include them.
 const NOTICES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notices");
-/// Hour and node to the node's counters of that hour, a sealed `Bucket`.
+/// Maps an hour and a node to the node's stability counters of that hour, sealed.
 const HOURS: TableDefinition<'_, (i64, &str), &[u8]> = TableDefinition::new("stability");
-/// The layout written here. A file with another one is refused, not guessed at.
+/// The number of the format that is written here. A file with another format is refused.
 const FORMAT: u64 = 2;
 pub(super) const FILE_NAME: &str = "ledger.redb";
-/// Memory that redb may use to cache pages. Accounts are in memory anyway, so only writes and queries of sums pass through
-/// it.
+/// Memory that redb can use to cache pages, in bytes. Accounts are in memory anyway, so only writes and queries of sums use it.
 const PAGE_CACHE_BYTES: usize = 4 << 20;
 
-/// Opens the database, at the start and again after a failure.
+/// A function that opens the database, at the start and again after a failure.
 pub(super) type DatabaseOpener = Box<dyn Fn() -> Result<Database, StoreOpenError> + Send + Sync>;
 
 pub(super) struct LedgerFile {
     opening: DatabaseOpener,
-    /// `None` once it is closed, or if it could not be opened again.
+    /// The open database; `None` once it is closed, or if it could not be opened again.
     database: RwLock<Option<Database>>,
-    /// redb refuses all work on a file after one failure, even if the disk was only full: the file has to be opened again.
+    /// Whether redb has failed. After one failure, even if the disk was only full, redb refuses all further work on a file until
+    /// the file is opened again.
     failed: AtomicBool,
 }
 
-/// The changes of one account to be written, all as of one moment.
+/// The changes of one account that are to be written, all as of one moment.
 pub(super) struct PendingAccountWrite {
     pub(super) account: String,
-    /// `None` for an account that does not exist yet.
+    /// The account's summary; `None` for an account that does not exist yet.
     pub(super) standing: Option<AccountSummary>,
-    /// The remembered operations, if they have changed.
+    /// The operations that the account stores; `None` if they have not changed.
     pub(super) operations: Option<Vec<RecordedOperation>>,
-    /// The waiting notices, if they have changed.
+    /// The account's waiting notices; `None` if they have not changed.
     pub(super) notices: Option<Notices>,
     pub(super) keys: Vec<(KeyId, AccountKey)>,
     pub(super) sums: Vec<ChangedSum>,
 }
 
 impl LedgerFile {
-    /// Opens `folder/ledger.redb`, creating both if necessary, readable by the owner only, and reads all accounts.
+    /// Opens `folder/ledger.redb`, creating both if necessary, with access for their owner only. Reads and returns all accounts.
     pub(super) fn open(folder: &Path) -> Result<(Self, BTreeMap<String, Account>), StoreOpenError> {
         let path = folder.join(FILE_NAME);
         let opening = path.clone();
         Self::open_by(&path, Box::new(move || file::open(&opening, PAGE_CACHE_BYTES)))
     }
 
-    /// Opens the file at `path` by `opening`.
+    /// Opens the file at `path` with the function `opening`.
     pub(super) fn open_by(
         path: &Path,
         opening: DatabaseOpener,
@@ -114,27 +114,28 @@ impl LedgerFile {
             return Err(StoreError::Unavailable(what.to_owned()));
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| work(database)));
-        let outcome = outcome.unwrap_or_else(|_| Err(redb::Error::Corrupted("its pages are damaged".to_owned())));
+        let outcome =
+            outcome.unwrap_or_else(|_| Err(redb::Error::Corrupted("pages of the file are damaged".to_owned())));
         outcome.map_err(|error| {
             self.failed.store(true, Ordering::Relaxed);
             unavailable(error)
         })
     }
 
-    /// Closes the file after running work has ended. It is not opened again.
+    /// Closes the file when running work has ended. It is not opened again.
     pub(super) fn close(&self) {
         *self.database.write() = None;
         self.failed.store(false, Ordering::Relaxed);
     }
 
-    /// Opens the file again if it has failed.
+    /// Opens the file again if redb has failed.
     fn recover(&self) -> Result<(), StoreError> {
         if !self.failed.load(Ordering::Relaxed) {
             return Ok(());
         }
         let mut database = self.database.write();
         let again = AssertUnwindSafe(|| {
-            // Close the old one first: the file has one owner.
+            // The old database is closed first, because a file can be open only once.
             drop(database.take());
             (self.opening)()
         });
@@ -149,7 +150,7 @@ impl LedgerFile {
         }
     }
 
-    /// Makes changes durable, all or none.
+    /// Writes all of the changes to the file, or none.
     pub(super) fn commit(&self, changes: &[PendingAccountWrite]) -> Result<(), StoreError> {
         self.recover()?;
         self.with(|database| {
@@ -162,7 +163,7 @@ impl LedgerFile {
                     let Some(standing) = &changed.standing else { continue };
                     let account = changed.account.as_str();
                     accounts.insert(account, seal(standing)?.as_slice())?;
-                    // These change rarely.
+                    // Operations and notices change rarely.
                     if let Some(recorded) = &changed.operations {
                         let mut operations = transaction.open_table(OPERATIONS)?;
                         operations.insert(account, seal(recorded)?.as_slice())?;
@@ -182,14 +183,14 @@ impl LedgerFile {
     }
 }
 
-/// A two-phase transaction after which a start needs no walk through the file.
+/// Begins a two-phase transaction. After it, a start does not have to read the whole file.
 fn begin_write(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     Ok(transaction)
 }
 
-/// Ensures that the file has the format that is read here, and all tables.
+/// Checks that the file has the format that is read here, and creates missing tables.
 fn settle_format(database: &Database) -> Result<(), String> {
     let tables = || -> Result<WriteTransaction, redb::Error> {
         let transaction = begin_write(database)?;
@@ -204,7 +205,7 @@ fn settle_format(database: &Database) -> Result<(), String> {
     file::settle_format(tables().map_err(|error| error.to_string())?, FORMAT)
 }
 
-/// All accounts. `Err` describes what cannot be read, and never the content.
+/// Returns all accounts. The error describes what cannot be read, and never contains the data.
 fn read_accounts(database: &Database) -> Result<BTreeMap<String, Account>, String> {
     let failed = |error: redb::Error| error.to_string();
     let mut keys: BTreeMap<String, Vec<(KeyId, AccountKey)>> = BTreeMap::new();
@@ -230,7 +231,7 @@ fn read_accounts(database: &Database) -> Result<BTreeMap<String, Account>, Strin
         let keys = keys.remove(account).unwrap_or_default();
         let recorded = read_operations(&operations, account).map_err(failed)?;
         let recorded =
-            recorded.ok_or_else(|| format!("the operations that account `{account}` remembers are unreadable"))?;
+            recorded.ok_or_else(|| format!("the stored operations of account `{account}` are unreadable"))?;
         let waiting = notices.get(account).map_err(|error| failed(error.into()))?;
         let waiting = waiting.map_or_else(|| Some(Notices::default()), |sealed| unseal(sealed.value()));
         let waiting = waiting.ok_or_else(|| format!("the notices of account `{account}` are unreadable"))?;
@@ -239,11 +240,13 @@ fn read_accounts(database: &Database) -> Result<BTreeMap<String, Account>, Strin
     }
     match keys.keys().next() {
         None => Ok(accounts),
-        Some(account) => Err(format!("account `{account}` has keys but does not exist")),
+        Some(account) => Err(format!(
+            "the file has keys of account `{account}`, but not the account itself"
+        )),
     }
 }
 
-/// The operations that an account remembers; `None` if they are unreadable.
+/// Returns the operations that an account stores; `None` if they are unreadable.
 fn read_operations(
     table: &impl ReadableTable<&'static str, &'static [u8]>,
     account: &str,
@@ -257,7 +260,7 @@ fn read_operations(
 const META_BEGUN: &str = "begun";
 
 impl LedgerFile {
-    /// Whether [`LedgerFile::begin`] was ever called on this file. A new file in the place of a lost one is not begun.
+    /// Whether [`LedgerFile::begin`] was ever called on this file. On a new file in the place of a lost one, it was not.
     pub(in crate::store::embedded::ledger) fn is_begun(&self) -> Result<bool, StoreError> {
         self.with(|database| {
             let meta = database.begin_read()?.open_table(META)?;
@@ -265,7 +268,7 @@ impl LedgerFile {
         })
     }
 
-    /// Marks the file as begun. The mark is on disk when it returns.
+    /// Marks the file as begun. The mark is on disk when this returns.
     pub(in crate::store::embedded::ledger) fn begin(&self) -> Result<(), StoreError> {
         self.recover()?;
         self.with(|database| {
@@ -276,15 +279,16 @@ impl LedgerFile {
     }
 }
 
-/// The size of the checksum before a value.
+/// The size of the checksum before a value, in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// A value as JSON, behind its checksum.
+/// Returns a value as JSON, after its checksum.
 fn seal(value: &impl Serialize) -> Result<Vec<u8>, redb::Error> {
     seal_with(|json| serde_json::to_writer(json, value))
 }
 
-/// Daily sums behind their checksum: as bytes, because a page reads hundreds of thousands of them.
+/// Returns daily sums in a binary format, after their checksum. The format is binary because one query can read hundreds of
+/// thousands of them.
 fn seal_sums(sums: &Sums) -> Result<Vec<u8>, redb::Error> {
     seal_with(|bytes| {
         sums.write_bytes(bytes);
@@ -302,17 +306,17 @@ fn seal_with(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Resu
     Ok(sealed)
 }
 
-/// The value; `None` if it is not as it was sealed.
+/// Returns a sealed value; `None` if its checksum does not match, or if it cannot be parsed.
 fn unseal<T: DeserializeOwned>(sealed: &[u8]) -> Option<T> {
     serde_json::from_slice(verified_bytes(sealed)?).ok()
 }
 
-/// The daily sums; `None` if they are not as they were sealed.
+/// Returns sealed daily sums; `None` if their checksum does not match, or if they cannot be parsed.
 fn unseal_sums(sealed: &[u8]) -> Option<Sums> {
     Sums::read_bytes(verified_bytes(sealed)?)
 }
 
-/// The bytes behind a checksum, if it matches.
+/// Returns the bytes after a checksum; `None` if the checksum does not match.
 fn verified_bytes(sealed: &[u8]) -> Option<&[u8]> {
     let (checksum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
     (crc32fast::hash(bytes) == u32::from_le_bytes(*checksum)).then_some(bytes)

@@ -1,4 +1,4 @@
-//! The regular work on the ledger's file: writing changes, and each hour closing days and removing old sums.
+//! The periodic work on the ledger's file: writing changes, and each hour closing days and removing old sums.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use crate::store::embedded::ledger::{COMMIT_AFTER, HOUR_MS};
 use crate::store::embedded::{blocking, ownership::FilesOwner};
 
 impl EmbeddedLedger {
-    /// Writes changes until `shutdown` turns true or its sender is gone; then once more. Each hour `applied` reads how far
-    /// the journals know their steps as applied, and the function it returns is called when all of these are in the file.
+    /// Writes changes until `shutdown` becomes true or its sender is dropped, then once more. Each hour, `applied` reads up to
+    /// which step the journals have recorded their steps as applied. The function that it returns is called when all of these are
+    /// in the file.
     pub(crate) async fn run<W: FnOnce()>(
         &self,
         mut shutdown: watch::Receiver<bool>,
@@ -38,11 +39,11 @@ impl EmbeddedLedger {
     }
 }
 
-/// The outcomes of the last turns.
+/// The outcomes of the last turns of the upkeep.
 #[derive(Default)]
 pub(super) struct Upkeep {
     failing: bool,
-    /// The hour of the last removal.
+    /// The hour of the last removal, as the number of hours since the Unix epoch; `None` before the first.
     cleaned_hour: Option<i64>,
 }
 
@@ -52,13 +53,17 @@ impl Upkeep {
         self.cleaned_hour != Some(now_ms.div_euclid(HOUR_MS))
     }
 
-    /// Runs one turn, the last one if `ended`. Returns whether everything that was applied before it is on disk.
+    /// Runs one turn, which is the last one if `ended`. Returns whether everything that was applied before it is on disk.
     pub(super) async fn run_turn(&mut self, books: &Arc<AccountTable>, now_ms: i64, ended: bool) -> bool {
         let outcome = flush(books, now_ms).await;
+        if outcome.is_err() {
+            // If the runtime is ending, as after a failed start, this task ends here: the file was not at fault.
+            tokio::task::yield_now().await;
+        }
         match &outcome {
-            Ok(()) if self.failing => tracing::info!("the ledger can be written again"),
+            Ok(()) if self.failing => tracing::info!("the ledger's file is written again"),
             Err(error) if !self.failing || ended => {
-                tracing::error!(%error, "the ledger cannot be written: check the disk; the journal keeps what is missing");
+                tracing::error!(%error, "cannot write the ledger's file: check the disk; the journal keeps the changes that the file lacks");
             }
             Ok(()) | Err(_) => {}
         }
@@ -71,7 +76,7 @@ impl Upkeep {
                 books.remove_old(now_ms)
             };
             if let Err(error) = blocking(keep_house).await {
-                tracing::warn!(%error, "cannot remove old daily sums and hours, trying again in an hour");
+                tracing::warn!(%error, "cannot remove old daily sums and stability hours; trying again in an hour");
             }
         }
         outcome.is_ok()

@@ -1,4 +1,4 @@
-//! The contract, one behaviour at a time.
+//! Tests of the ledger's contract, each of one behaviour.
 
 use std::sync::Arc;
 
@@ -185,7 +185,7 @@ pub(crate) async fn what_was_settled_is_charged_logged_and_no_longer_held(fixtur
     assert_eq!(store.key_spend("beta", &key_id(1)).await, Ok(KeySpend::default()));
 }
 
-/// Sent alone, several times at once, and after a call whose answer nobody waited for.
+/// The settlement is sent alone, several times at once, and after a call whose answer was lost.
 pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture: &Fixture) {
     let (store, now) = (&fixture.store, fixture.clock.now_ms());
     store
@@ -200,7 +200,7 @@ pub(crate) async fn a_settlement_that_is_sent_five_times_has_one_effect(fixture:
         let end = steps(watermark, [settled(request, now, now, 10)]);
         let by = node(1);
         let mut lost = store.apply(&by, "acme", &end, 0);
-        // It is sent, and its answer is lost.
+        // The settlement is sent, and its answer is lost.
         let _ = std::future::poll_fn(|context| std::task::Poll::Ready(lost.as_mut().poll(context))).await;
         drop(lost);
         let calls = (0..5).map(|_| {

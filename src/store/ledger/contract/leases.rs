@@ -1,4 +1,4 @@
-//! Leases of budget.
+//! Tests of leases of budget.
 
 mod rates;
 
@@ -93,7 +93,7 @@ impl Fixture {
     }
 }
 
-/// A settlement of a request that was admitted from a lease.
+/// Returns a settlement of a request that was admitted from a lease.
 fn settled(number: u64, at_ms: i64, cost: i64) -> AccountChange {
     AccountChange::Settle(Box::new(Settlement {
         lease: Some(lease(number)),
@@ -125,7 +125,7 @@ pub(crate) async fn a_lease_is_held_charged_and_given_back(fixture: &Fixture) {
     );
     assert_eq!(leased.grant.balance, nanos(16_000));
     assert_eq!(fixture.held().await, (2_200, 3));
-    // A call that is repeated has one effect.
+    // A call that is repeated has only one effect.
     assert_eq!(fixture.lease(2, 1, grow).await.grant.hold, nanos(600));
     fixture.change(settled(2, leased.grant.at_ms, 250)).await;
     assert_eq!(fixture.held().await, (1_950, 3), "what was left is left");
@@ -133,7 +133,7 @@ pub(crate) async fn a_lease_is_held_charged_and_given_back(fixture: &Fixture) {
         fixture.lease(2, 2, LeaseChange::Return(nanos(100))).await.grant.hold,
         nanos(250)
     );
-    // A charge beyond it takes what is left of it.
+    // A charge that exceeds the lease takes what is left of the lease.
     fixture.change(settled(2, leased.grant.at_ms, 300)).await;
     let nothing = fixture.lease(2, 3, LeaseChange::Return(nanos(0))).await;
     assert_eq!((nothing.grant.hold, nothing.grant.balance), (nanos(0), nanos(15_450)));
@@ -155,7 +155,7 @@ pub(crate) async fn a_lease_is_held_charged_and_given_back(fixture: &Fixture) {
         (Ok(LeaseReply::Gone), (1_600, 1)),
         "before it began"
     );
-    // A node that is not heard from has none.
+    // A node that renews nothing has no leases after a while.
     fixture.lease(4, 1, grow).await;
     fixture.clock.advance(LEASE_MS);
     assert_eq!(fixture.held().await, (0, 0));
@@ -181,7 +181,7 @@ pub(crate) async fn leases_stay_far_from_limits_and_come_back_near_one(fixture: 
     );
     let before = fixture.lease(3, 1, grow(3_000)).await;
     assert_eq!(before.grant.hold, nanos(937));
-    // All of it except less than the leases is held.
+    // Of the balance, everything except less than the leases' amount is held.
     let AdmitReply::Granted(grant) = fixture.admit("large", 12_500).await else {
         panic!("it is there");
     };

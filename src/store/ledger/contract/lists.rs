@@ -1,4 +1,4 @@
-//! Rows of a store that keeps them: how they are read, restored and removed, and that their sums do not change.
+//! Tests of rows in a store that keeps them: how rows are read, restored and removed, while their sums do not change.
 
 use super::{Fixture, node, row};
 use crate::domain::{
@@ -19,7 +19,7 @@ fn some(requests: std::ops::Range<u64>, time_ms: i64) -> Vec<Row> {
     rows.collect()
 }
 
-/// Charges these rows, the first by this step.
+/// Charges these rows; the step of the first one has the number `first`.
 async fn charge(fixture: &Fixture, rows: &[Row], first: u64) {
     let changes = rows
         .iter()
@@ -104,7 +104,7 @@ pub(crate) async fn the_rows_of_a_day_are_removed_as_they_were_seen(fixture: &Fi
     assert_eq!(lists.log_days("acme", day..=today).await, Ok(vec![left]));
     assert_eq!((store.account("acme").await, sums(store, today).await), before);
     assert_eq!(lists.remove("acme", &seen(6)).await, Ok(false), "they are gone already");
-    // A late row has its own list.
+    // A late row is in its own list.
     let late = some(9..10, day * DAY_MS + 9);
     charge(fixture, &late, 10).await;
     assert_eq!(lists.rows("acme", day, 0, 100).await, Ok(late));

@@ -1,4 +1,4 @@
-//! The reference model as its own store: the suite and the random program are first tried on it.
+//! The reference model as a store of its own. The tests and the random program are run with it first.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// A ledger that keeps rows, in memory.
+/// A ledger in memory that keeps rows.
 pub(crate) struct MemoryLedger {
     state: Arc<Mutex<Model>>,
     clock: TestClock,
@@ -194,7 +194,7 @@ fn fixture(fails_over: bool) -> Fixture {
     }
 }
 
-/// A ledger in memory, for tests of code that uses one.
+/// Returns a ledger in memory, for tests of code that uses a ledger.
 pub(crate) fn ledger() -> Arc<MemoryLedger> {
     MemoryLedger::new()
 }

@@ -1,4 +1,4 @@
-//! The end of quota periods: a request counts where it was admitted, whenever it ends.
+//! Tests of the end of quota periods: a request belongs to the period in which it was admitted, whenever it ends.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::domain::{
 use crate::store::ledger::APPLY_STEPS_MAX;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// Requests around each midnight, one in each millisecond, half of them before it.
+/// The number of requests around each midnight: one in each millisecond, half of them before midnight.
 const REQUESTS: i64 = 1_000;
 const BEFORE: i64 = REQUESTS / 2;
-/// The cost of each, in nano-USD.
+/// The cost of each request, in nano-USD.
 const COST: i64 = 10;
 
-/// In the order in which the clock reaches them.
+/// The midnights, in the order in which the clock reaches them, each with the period that ends.
 const MIDNIGHTS: [(&str, QuotaReset); 7] = [
     ("2026-11-25T00:00:00Z", QuotaReset::Daily),
     ("2026-11-30T00:00:00Z", QuotaReset::Weekly),
@@ -33,7 +33,7 @@ const MIDNIGHTS: [(&str, QuotaReset); 7] = [
     ("2028-03-01T00:00:00Z", QuotaReset::Monthly),
 ];
 
-/// For each midnight its own key, with a quota for exactly the requests before it.
+/// Returns the key for one midnight, with a quota for exactly the requests before that midnight.
 fn key(number: u8, reset: QuotaReset) -> KeyRecord {
     KeyRecord {
         terms: KeyTerms {
@@ -49,7 +49,7 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-/// The spending of the key in the period of a quota.
+/// Returns the spending of the key in the period of its quota.
 fn of(spend: &KeySpend, reset: QuotaReset) -> NanoUsd {
     match reset {
         QuotaReset::None => spend.all,
@@ -65,7 +65,7 @@ struct Midnight<'a> {
     key: KeyRecord,
     at_ms: i64,
     seq: u64,
-    /// Requests that are not settled, with the time of their admission.
+    /// The requests that are not settled, each with the time of its admission.
     running: Vec<(String, i64)>,
 }
 
@@ -137,7 +137,7 @@ impl Midnight<'_> {
         self.fixture.store.key_spend("acme", &self.key.id).await.unwrap()
     }
 
-    /// All rows of this key that ended on either day, if the engine keeps rows.
+    /// Returns all rows of this key that ended on either day; `None` if the engine keeps no rows.
     async fn rows(&self) -> Option<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         for day in [self.at_ms / DAY_MS - 1, self.at_ms / DAY_MS] {
@@ -168,7 +168,7 @@ pub(crate) async fn a_request_counts_in_the_periods_of_its_admission(fixture: &F
     assert_eq!((view.held, view.running), (nanos(0), 0));
 }
 
-/// Runs one midnight and returns the last step.
+/// Runs the requests around one midnight, and returns the number of the last step.
 async fn turn(fixture: &Fixture, midnight: Timestamp, reset: QuotaReset, number: u8, seq: u64) -> u64 {
     let mut turn = Midnight {
         fixture,
@@ -185,14 +185,14 @@ async fn turn(fixture: &Fixture, midnight: Timestamp, reset: QuotaReset, number:
             turn.settle(half).await;
         }
     }
-    // In the last millisecond of the period its quota is exhausted, by spending and holds.
+    // In the last millisecond of the period, the period's quota is exhausted by spending and holds.
     let denied = Denial::QuotaHeld(QuotaUse {
         quota: nanos(BEFORE * COST),
         spent: nanos(BEFORE / 2 * COST),
         resets_at: Some(midnight.as_second()),
     });
     assert_eq!(turn.admit("too late").await, AdmitReply::Refused(denied), "{midnight}");
-    // The first millisecond of the next one has its own quota, although half of the others still run.
+    // The first millisecond of the next period has its own quota, although half of the earlier requests still run.
     for offset in 0..BEFORE {
         turn.run(offset).await;
         if offset == BEFORE / 2 {

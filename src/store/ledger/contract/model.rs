@@ -1,4 +1,4 @@
-//! A ledger made of reference models only, to compare the real ones with.
+//! A ledger that consists only of reference models, with which the real ledgers are compared.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ use crate::{
     store::ledger::{APPLY_STEPS_MAX, limit_steps},
 };
 
-/// All accounts and all rows, as in a store that keeps the log. Unlike a store it gets the time as an argument.
+/// All accounts and all rows, as in a store that keeps the log. Unlike a store, the model gets the time as an argument.
 #[derive(Clone, Default)]
 pub(crate) struct Model {
     accounts: BTreeMap<String, Account>,

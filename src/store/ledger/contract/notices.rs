@@ -1,4 +1,5 @@
-//! Notices of limits that come near: recorded with the charge that reached them, once, and kept until they are delivered.
+//! Tests of notices about limits that come near: each is recorded once, with the charge that reached the limit, and stored until
+//! it is delivered.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn nanos(amount: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount)
 }
 
-/// An account with a balance and a low-balance limit, from its first step.
+/// Creates an account with a balance and a low-balance limit, with its first step.
 async fn open_with(fixture: &Fixture, balance: i64, low: i64) {
     let open = AccountChange::Open {
         balance: nanos(balance),
@@ -51,7 +52,7 @@ fn charge(at_ms: i64, cost: i64) -> AccountChange {
     }))
 }
 
-/// A request from which the ledger learns of a daily quota of 1000.
+/// Returns a request whose key has a daily quota of 1000.
 fn ask() -> AdmitCall {
     let mut key = record(1);
     (key.terms.quota, key.terms.reset) = (Some(nanos(1_000)), QuotaReset::Daily);
@@ -71,7 +72,7 @@ fn steps(first: u64, changes: impl IntoIterator<Item = AccountChange>) -> Vec<St
     numbered.map(|(change, seq)| Step { seq, change }).collect()
 }
 
-/// Names without their ends, the value reached, the limit, and how often it was taken.
+/// Returns for each notice its name without its end, the value reached, the limit, and how often it was taken.
 fn told(taken: &TakenNotices) -> Vec<(String, i64, i64, u32)> {
     let told = taken.notices.iter().map(|one| {
         let name: Vec<String> = one.id.store_name().split(':').take(3).map(str::to_owned).collect();

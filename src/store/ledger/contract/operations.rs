@@ -1,4 +1,4 @@
-//! Operations on a balance: each counts once, whichever node sends it and however often.
+//! Tests of operations on a balance: each has only one effect, whichever node sends it and however often.
 
 use super::{Fixture, node};
 use crate::domain::{
@@ -72,7 +72,7 @@ pub(crate) async fn so_many_operations_are_remembered(fixture: &Fixture) {
     }
     let most = i64::try_from(OPERATIONS_MAX).unwrap();
     let balance = async || store.account("acme").await.unwrap().unwrap().balance;
-    // One more makes the ledger forget the first, and the first, which is new again, makes it forget the second.
+    // One more operation makes the ledger drop the first one. The first, which is new again, makes it drop the second.
     let again = ["op0", "one-more", "op0", "op2"].map(|operation| credit(1, operation));
     let again = steps(1, again);
     store.apply(&node(2), "acme", &again, 0).await.unwrap();

@@ -21,26 +21,26 @@ use crate::domain::{
     money::NanoUsd,
 };
 
-/// The number of operations of one program; a full run has 100000.
+/// The environment variable with the number of operations of one program; a complete run has 100000.
 const OPERATIONS: &str = "WEIR_LEDGER_OPERATIONS";
 const OPERATIONS_DEFAULT: u64 = 3_000;
-/// Another seed of the random numbers than the usual one.
+/// The environment variable with the seed of the random numbers, if it is not to be the usual one.
 const SEED: &str = "WEIR_LEDGER_SEED";
 
-/// Few, so that operations meet.
+/// The accounts of a program. There are few, so that several operations concern the same account.
 const ACCOUNTS: [&str; 3] = ["acme", "beta", "ghost"];
 const NODES: u8 = 3;
 const KEYS: u8 = 6;
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// Few, so that each has several rows.
+/// The models of a program. There are few, so that each has several rows.
 const MODELS: [&str; 3] = ["[]", "m-1.5", "n/2"];
 const TAGS: [&str; 4] = ["team=a", "team=b", "project=x", "session=1"];
-/// Few, so that they repeat.
+/// The number of different operation ids. It is small, so that ids are repeated.
 const IDS: i64 = 40;
-/// When operations with an id are made: whichever node's comes first, it says the same.
+/// The time of all operations with an id, in seconds since the Unix epoch, so that an operation is the same from every node.
 const OF_AN_OPERATION_S: i64 = 1_790_000_000;
 
-/// A request that the program believes to run.
+/// A request that the program assumes to be running.
 #[derive(Clone)]
 struct Running {
     node: u8,
@@ -55,7 +55,8 @@ struct Program<'a> {
     fixture: &'a Fixture,
     model: Model,
     rng: StdRng,
-    /// Without rate limits if the engine's state rolls back: their levels are not sent again.
+    /// Whether the program uses rate limits. It does not if the engine's state rolls back, because the levels of buckets are not
+    /// sent again.
     with_rates: bool,
     rolled_back: bool,
     keys: Vec<KeyRecord>,
@@ -63,7 +64,7 @@ struct Program<'a> {
     leases: Vec<LeaseCall>,
     /// The steps of each node for each account, from step 1.
     journals: Vec<Vec<Vec<Step>>>,
-    /// The records of each account that operators have seen, the latest last.
+    /// The records of each account that operators have read, the latest last.
     records: Vec<Vec<AccountRecord>>,
     requests: u64,
     granted: u64,
@@ -207,7 +208,7 @@ impl<'a> Program<'a> {
         assert_eq!(self.fixture.store.top_up(&ask).await, Ok(expected), "{what}: {ask:?}");
     }
 
-    /// A request ends: billed or not, occasionally one that nobody has admitted, or with more than its estimate.
+    /// Ends a request: billed or not, occasionally one that was not admitted, or with more than its estimate.
     fn settle(&mut self) {
         let running = if self.chance(90) {
             let Some(index) = self.some_running() else { return };
@@ -273,10 +274,11 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Changes of balances by operators, all through one node per account except those that are counted once.
+    /// Makes an operator's change of a balance. Changes without an operation id go through one node for each account.
     fn administer(&mut self) {
         let account = usize::from(self.one_of(3));
-        // A change that is counted once may come from any node; its amount depends on its id, as only the first counts.
+        // A change with an operation id may come from any node. Its amount follows from the id, because only the first one has an
+        // effect.
         let operation = self.chance(40).then(|| self.rng.random_range(0..IDS));
         let by = operation.map_or(0, |_| self.one_of(NODES));
         let change = match self.rng.random_range(0..6) {
@@ -385,7 +387,7 @@ fn operation_id(kind: &str, number: i64) -> OperationId {
     OperationId::parse(&format!("{kind}-{number}")).unwrap()
 }
 
-/// The number of the last row in a journal. It grows with its step's own.
+/// Returns the number of the last row in a journal. It increases with the number of the row's step.
 fn upto(steps: &[Step]) -> u64 {
     let last = steps.iter().rev().find(|step| step.has_row());
     last.map_or(0, |last| 10 * last.seq + 1)

@@ -1,5 +1,5 @@
-//! The records that operators set for an account: replaced only if they are the base of the new one, and repeated to a store
-//! that has lost them.
+//! Tests of the records that operators set for an account. A record is replaced only if the new one is based on it, and is sent
+//! again to a store that has lost it.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
         },
     };
     let first = none.with_terms(all, true);
-    // A call that is repeated because its answer was lost has one effect.
+    // A call that is repeated because its answer was lost has only one effect.
     for _ in 0..2 {
         assert_eq!(store.set_terms("acme", &none, &first).await, Ok(true));
         assert_eq!(record(fixture).await, first);
@@ -69,7 +69,7 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
     let view = store.account("acme").await.unwrap().unwrap();
     assert_eq!((view.balance, view.created_at), (NanoUsd::from_nanos(100), 50));
     assert_eq!(store.accounts(None, 9).await, Ok(vec![view]));
-    // An account that does not exist has the default record, and the first other one creates it.
+    // An account that does not exist has the default record. The first other record creates the account.
     assert_eq!(store.set_terms("beta", &first, &second).await, Ok(false));
     assert_eq!(store.account("beta").await, Ok(None));
     assert_eq!(store.set_terms("beta", &none, &first).await, Ok(true));
@@ -85,7 +85,7 @@ pub(crate) async fn a_record_is_replaced_by_one_that_was_made_from_it(fixture: &
     assert_eq!(all, ["acme", "beta"]);
 }
 
-/// Records that differ from this one in one field each, including the revision.
+/// Returns records that each differ from this one in one field, including the revision.
 fn others(record: &AccountRecord) -> Vec<AccountRecord> {
     let all = record.terms;
     let terms = [
@@ -154,7 +154,7 @@ pub(crate) async fn what_a_store_forgot_of_an_account_is_told_again(fixture: &Fi
         suspended,
         terms: rpm(limit),
     };
-    // Also for an account that the store has lost; its steps come afterwards.
+    // This also works for an account that the store has lost; the account's steps are sent afterwards.
     for _ in 0..2 {
         tell(at(3, 30, false)).await;
         assert_eq!(record(fixture).await, at(3, 30, false));

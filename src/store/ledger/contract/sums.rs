@@ -1,4 +1,4 @@
-//! Daily sums: what they count, by which subjects, and that they can be replaced.
+//! Tests of daily sums: which rows they include, for which subjects there are sums, and how they can be replaced.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn tagged(mut row: Row, tags: &[&str]) -> Row {
     row
 }
 
-/// All sums of an account on a day.
+/// Returns all sums of an account on a day.
 async fn all(store: &dyn LedgerStore, day: i64) -> Vec<DailySum> {
     let mut sums = Vec::new();
     for of in [
@@ -53,7 +53,7 @@ pub(crate) async fn what_was_used_is_summed_by_day_model_key_and_tag(fixture: &F
         row("acme", 1, "r3", now, cost),
         row("acme", 1, "late", now + DAY_MS, cost),
     ];
-    // Sent again, they count once.
+    // If steps are sent again, their rows are included only once.
     for _ in 0..2 {
         assert_eq!(store.apply(&node(1), "acme", &settled(rows.clone(), 1), 0).await, Ok(4));
     }

@@ -1,5 +1,5 @@
--- ARGV: now, generation. -> balance, spent, held, running, created, paid in today and this month, revision, suspended, low
--- balance, provider state, notice thresholds, requests, tokens, concurrency
+-- Returns an account. ARGV: now, generation. Reply: balance, spent, held, running, created, paid in today and this month,
+-- revision, suspended, low balance, provider state, notice thresholds, requests, tokens, concurrency.
 local values, fault = fields(
   'spent', 'created', 'paid', 'revision', 'suspended', 'low_balance', 'provider_state', 'notify', 'rpm', 'tpm', 'concurrency'
 )

@@ -1,7 +1,7 @@
--- ARGV: now, generation, node, request, key, its terms (8, as in mirror.lua), estimate, tokens, ended requests of the key, of
--- the account. -> granted, hold, time, balance, watermark, low balance or '', provider state, then quota, the amount spent of
--- it, the end of its period or '', all three '' without a quota, then requests, tokens and concurrency of the account or '';
--- or refused, why; or stale
+-- Admits a request and places its hold. ARGV: now, generation, node, request, key, its terms (8 values, as in mirror.lua),
+-- estimate, tokens, the numbers of ended requests of the key and of the account. Reply: 'granted', hold, time, balance,
+-- watermark, low balance or '', provider state, then quota, spent amount of it and end of its period or '' (all three '' without
+-- a quota), then requests, tokens and concurrency of the account or ''; or 'refused' and the reason; or 'stale'.
 local node, request, key = ARGV[3], ARGV[4], ARGV[5]
 local told = table.concat(ARGV, '|', 6, 13)
 local mirror = read_mirror(told)
@@ -22,7 +22,7 @@ local function refusal()
   end
 end
 if fault then
-  -- Faults of the key are reported first: they hold without an account, too.
+  -- Faults of the key are reported first, because they do not depend on an account.
   return fault == 'missing' and refusal() or {fault}
 end
 local alive = living(true)
@@ -54,7 +54,8 @@ local paces = paces_of(
   key, mirror, {values[4], values[5], values[6]}, {values[9], values[10], values[11], values[12]}, sums
 )
 
--- All checks: the fields to write and the hold, or a refusal.
+-- Makes all checks. Returns a refusal; or nil, the fields to write and to remove, the amount of the hold, and the use of the
+-- quota.
 local function check()
   local denied = refusal()
   if denied then
@@ -106,7 +107,7 @@ local function check()
 end
 
 local denied, written, removed, amount, quota = check()
--- Whether leases have to be returned: for a later revision of the key, and because a limit is near.
+-- Leases have to be returned if the key has a later revision, or if a limit is near.
 local moved, changes = 0, {}
 if is_news and values[8] and sums.key_leased > 0 then
   moved = 1
@@ -131,7 +132,7 @@ if denied then
   if is_news then
     redis.call('HSET', STATE, unpack(changes))
   elseif #changes > 0 then
-    -- The refusal holds even if this cannot be written.
+    -- The refusal is valid even if this cannot be written.
     redis.pcall('HSET', STATE, unpack(changes))
   end
   return denied

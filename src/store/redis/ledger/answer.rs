@@ -1,4 +1,4 @@
-//! The answers of the ledger's scripts: a status, then the results, all as text, because Lua's numbers are doubles.
+//! The replies of the ledger's scripts: a status, then the results. All are texts, because Lua's numbers are doubles.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use crate::domain::ledger::{
 use crate::domain::money::NanoUsd;
 use crate::store::StoreError;
 
-/// A script's answer, read word by word.
+/// A script's reply, which is read word by word.
 pub(super) struct LedgerReply {
     words: IntoIter<String>,
 }
@@ -29,9 +29,9 @@ impl LedgerReply {
     }
 
     pub(super) fn text(&mut self) -> Result<String, StoreError> {
-        self.words
-            .next()
-            .ok_or_else(|| StoreError::Corrupt("a ledger script's answer is too short".to_owned()))
+        self.words.next().ok_or_else(|| {
+            StoreError::Corrupt("a ledger script in redis returned a reply that is too short".to_owned())
+        })
     }
 
     pub(super) fn remaining(self) -> impl Iterator<Item = String> {
@@ -42,7 +42,7 @@ impl LedgerReply {
         parse(&self.text()?)
     }
 
-    /// A number; `None` for an empty text.
+    /// Reads a number; `None` for an empty text.
     fn optional<T: FromStr>(&mut self) -> Result<Option<T>, StoreError> {
         match self.text()?.as_str() {
             "" => Ok(None),
@@ -54,7 +54,7 @@ impl LedgerReply {
         self.number().map(NanoUsd::from_nanos)
     }
 
-    /// The answer of `lease.lua` after its status, if the lease exists.
+    /// Reads the reply of `lease.lua` after its status, if the lease exists.
     pub(super) fn lease_grant(mut self) -> Result<LeaseGrant, StoreError> {
         Ok(LeaseGrant {
             since_ms: self.number()?,
@@ -68,7 +68,7 @@ impl LedgerReply {
         })
     }
 
-    /// The answer of `admit.lua` after its status.
+    /// Reads the reply of `admit.lua` after its status.
     pub(super) fn grant(mut self) -> Result<Grant, StoreError> {
         Ok(Grant {
             hold: self.money()?,
@@ -86,7 +86,7 @@ impl LedgerReply {
         })
     }
 
-    /// The reason for which `admit.lua` refuses.
+    /// Reads the reason for which `admit.lua` denies a request.
     pub(super) fn denial(mut self) -> Result<AdmitReply, StoreError> {
         let denied = match self.text()?.as_str() {
             "revoked" => Denial::KeyRevoked,
@@ -113,7 +113,7 @@ impl LedgerReply {
         Ok(AdmitReply::Refused(denied))
     }
 
-    /// A quota, the amount spent of it and the end of its period; `None` without a quota.
+    /// Reads a quota, the spent part of it and the end of its period; `None` if there is no quota.
     fn quota_use(&mut self) -> Result<Option<QuotaUse>, StoreError> {
         let (quota, spent) = (self.optional()?, self.optional()?);
         let resets_at = self.optional()?;
@@ -125,13 +125,13 @@ impl LedgerReply {
         Ok(quota.zip(spent).map(standing))
     }
 
-    /// An amount; `None` for an empty text.
+    /// Reads an amount; `None` for an empty text.
     pub(super) fn amount(mut self) -> Result<Option<NanoUsd>, StoreError> {
         Ok(self.optional()?.map(NanoUsd::from_nanos))
     }
 
-    /// The answer of `take_notices.lua`: the number of lost notices, when to take again, and for each notice its name, the
-    /// value that was reached, its limit, its time, and how often it was taken.
+    /// Reads the reply of `take_notices.lua`: the number of dropped notices, when to take notices again, and for each notice its
+    /// name, the value that was reached, its limit, its time, and how often it was taken.
     pub(super) fn taken_notices(mut self) -> Result<TakenNotices, StoreError> {
         let (lost, next_in_ms) = (self.number()?, self.optional()?);
         let mut notices = Vec::new();
@@ -171,7 +171,7 @@ impl LedgerReply {
         }
     }
 
-    /// The answer of `top_up.lua`.
+    /// Reads the reply of `top_up.lua`.
     pub(super) fn topped_up(mut self, status: &str) -> Result<TopUpReply, StoreError> {
         match status {
             "granted" => self.money().map(TopUpReply::Granted),
@@ -182,7 +182,7 @@ impl LedgerReply {
         }
     }
 
-    /// The answer of `account.lua`.
+    /// Reads the reply of `account.lua`.
     pub(super) fn account(mut self, id: &str) -> Result<AccountView, StoreError> {
         Ok(AccountView {
             id: id.to_owned(),
@@ -217,7 +217,7 @@ impl LedgerReply {
         })
     }
 
-    /// The answer of `summed.lua` after its status.
+    /// Reads the reply of `summed.lua` after its status.
     pub(super) fn summed(mut self) -> Result<BTreeMap<NodeId, u64>, StoreError> {
         let mut summed = BTreeMap::new();
         while let Some(node) = self.words.next() {
@@ -226,7 +226,7 @@ impl LedgerReply {
         Ok(summed)
     }
 
-    /// The answer of `spent.lua` after its status.
+    /// Reads the reply of `spent.lua` after its status.
     pub(super) fn spent(mut self) -> Result<SpendByKey, StoreError> {
         let mut spent = SpendByKey::new();
         while let Some(key) = self.words.next() {
@@ -238,7 +238,7 @@ impl LedgerReply {
         Ok(spent)
     }
 
-    /// The answer of `key_spend.lua`.
+    /// Reads the reply of `key_spend.lua`.
     pub(super) fn key_spend(mut self) -> Result<KeySpend, StoreError> {
         Ok(KeySpend {
             all: self.money()?,
@@ -251,25 +251,25 @@ impl LedgerReply {
     }
 }
 
-/// Quota thresholds, from a JSON list.
+/// Parses quota thresholds from a JSON list.
 pub(super) fn parse_thresholds(text: &str) -> Result<Thresholds, StoreError> {
     serde_json::from_str(text).map_err(|_| unknown_answer())
 }
 
 pub(super) fn parse<T: FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse()
-        .map_err(|_| StoreError::Corrupt("a ledger script returned a figure that is not a number".to_owned()))
+        .map_err(|_| StoreError::Corrupt("a ledger script in redis returned a value that is not a number".to_owned()))
 }
 
-/// Reads a row of the log. The error names a position, never the content.
+/// Parses a row of the log. The error contains a position, never the content.
 pub(super) fn parse_row(text: &str) -> Result<Row, StoreError> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        StoreError::Corrupt(format!("a row cannot be read (line {line}, column {column})"))
+        StoreError::Corrupt(format!("cannot parse a row of the log (line {line}, column {column})"))
     })
 }
 
-/// The error for an answer that no script gives.
+/// Returns the error for a reply that weir's scripts never return.
 pub(super) fn unknown_answer() -> StoreError {
-    StoreError::Corrupt("a ledger script returned an unknown answer".to_owned())
+    StoreError::Corrupt("a ledger script in redis returned a reply in an unknown format".to_owned())
 }

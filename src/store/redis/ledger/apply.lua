@@ -1,17 +1,18 @@
--- ARGV: now, generation, node, whether the account may be created, the number of the last row in the node's journal or 0,
--- then for each step: its number, its kind, its details.
+-- Applies a node's steps of an account. ARGV: now, generation, node, whether the account may be created, the number of the last
+-- row in the node's journal or 0, then for each step: its number, its kind, its details.
 --
--- Settlements in leases may come as a batch: the first number, `together`, how many, their day, the number of groups, the
--- number of rows (all, or none if rows are not kept), each group, each row.
+-- Settlements of requests from leases may be sent as a batch: the first number, `together`, the number of settlements, their day,
+-- the number of groups, the number of rows (of all, or 0 if rows are not kept), each group, each row.
 --
--- -> watermark; or `each`, and nothing has changed: their order may matter, so they must be sent one by one
+-- Reply: the watermark; or 'each' if nothing has changed because the order of a batch may matter, so the steps must be sent
+-- separately.
 local may_create = ARGV[4] == '1'
 local _, fault = fields()
 if fault == 'lost' or (fault and not may_create) then
   return {fault}
 end
 
--- The operations, read at the first step that has an id; `first` is the oldest one that is still remembered.
+-- The operations, which are read at the first step that has an id; `first` is the index of the oldest one that is still stored.
 local operations, amounts, first, news
 local function is_new(id, amount)
   if id == '' then
@@ -37,7 +38,8 @@ local function is_new(id, amount)
 end
 
 -- Adds a payment to the balance, and to the amounts paid in on the day and in the month of the latest payment
--- (src/domain/ledger/account/operations.rs): 'day|amount|month|amount'. `at` is in seconds.
+-- (src/domain/ledger/account/operations.rs), which are stored as 'day|amount|month|amount'. `at` is in seconds since the Unix
+-- epoch.
 local PAID_END_S = 200000000000
 local function later(known, paid, period, amount)
   if period < known then
@@ -56,14 +58,14 @@ local function pay(amount, at)
   state.set('paid', text(day) .. '|' .. text(of_day) .. '|' .. text(month) .. '|' .. text(of_month))
 end
 
--- Recalls all leases, if an amount is taken from the balance.
+-- Recalls all leases if an amount is taken from the balance.
 local function recall_for(is_less)
   if is_less then
     state.add('recall', 1)
   end
 end
 
--- Each gets the index of its first argument.
+-- The kinds of steps. Each function gets the index of its first argument.
 local changes = {
   settle = function(i)
     settle(

@@ -1,5 +1,5 @@
-//! The Redis ledger's accounts in a backup, and the lists of rows in Redis. An account that is being restored does not exist
-//! until it is complete.
+//! Backup and restore of the Redis ledger's accounts, and the lists of log rows in Redis. An account that is being restored does
+//! not exist until it is complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,14 +26,14 @@ use crate::{
     },
 };
 
-/// The maximum number of items that one round of scripts restores, so that none blocks the server.
+/// Maximum number of items that one round of scripts restores, so that no script blocks the server for long.
 const LOAD_ITEMS_MAX: usize = 200;
-/// How often an account is read again because rows were added to past days meanwhile.
+/// How often an account is read again because rows were added to days before yesterday meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Why a dump ends early.
 enum DumpEnd {
-    /// The receiver is gone.
+    /// The receiver was dropped.
     ReceiverGone,
     Failed(StoreError),
 }
@@ -45,10 +45,10 @@ impl From<StoreError> for DumpEnd {
 }
 
 impl RedisLedger {
-    /// Ends the restore of all accounts: they exist from now on, under this generation, or the one that is set next.
+    /// Ends the restore of all accounts: from now on they exist, under this generation; `None` for the one that is set next.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// Redis does not answer.
     pub async fn finish_restore(&self, generation: Option<&str>) -> Result<(), StoreError> {
         let mut after = String::new();
         loop {
@@ -63,8 +63,8 @@ impl RedisLedger {
         }
     }
 
-    /// Sends one account; nothing if it does not exist. Past days are read separately, and again if rows were added to them
-    /// since; then all that was sent is of the moment at which the account was last read.
+    /// Sends one account; nothing if it does not exist. Past days are read separately. If rows were added to them since, they are
+    /// read again, so that everything that was sent is valid for the moment at which the account was last read.
     async fn dump_account(&self, account: &str, to: &mpsc::Sender<ArchiveItem>) -> Result<(), DumpEnd> {
         let mut sent = BTreeMap::new();
         for _ in 0..ATTEMPTS_MAX {
@@ -83,8 +83,8 @@ impl RedisLedger {
         ))))
     }
 
-    /// Sends the sums of past days, except those that were `sent` as they are in `told`. Returns whether all were read as in
-    /// `told`.
+    /// Sends the sums of past days, except those that were already `sent` with the values in `told`. Returns whether all sums
+    /// that were read equal those in `told`.
     async fn dump_days(
         &self,
         account: &str,
@@ -107,7 +107,7 @@ impl RedisLedger {
         Ok(is_same)
     }
 
-    /// Sends everything else of an account.
+    /// Sends everything else of an account: its summary, keys, latest sums and rows.
     async fn dump_remaining(
         &self,
         account: &str,
@@ -136,7 +136,7 @@ impl RedisLedger {
                 let limit = (count - skip).min(LOG_ROWS_MAX);
                 let rows = self.rows(account, told.day, skip, limit).await?;
                 if rows.is_empty() {
-                    // The day is past its retention by now, or its rows were removed.
+                    // The day is older than the retention period by now, or its rows were removed.
                     break;
                 }
                 skip += rows.len();
@@ -156,7 +156,7 @@ impl RedisLedger {
     }
 }
 
-/// Sends items until the receiver is gone.
+/// Sends items until the receiver is dropped.
 async fn send(to: &mpsc::Sender<ArchiveItem>, items: impl IntoIterator<Item = ArchiveItem>) -> Result<(), DumpEnd> {
     for item in items {
         to.send(item).await.map_err(|_| DumpEnd::ReceiverGone)?;
@@ -244,7 +244,7 @@ impl Archive for RedisLedger {
 }
 
 impl RedisLedger {
-    /// Appends rows to their day. With `is_used`, the account must exist.
+    /// Appends rows to their day. If `is_used` is true, the account must exist. Returns whether the rows were appended.
     pub(super) async fn push_rows(
         &self,
         account: &str,
@@ -296,7 +296,7 @@ impl LogLists for RedisLedger {
     async fn remove(&self, account: &str, seen: &LogDay) -> Result<bool, StoreError> {
         let mut call = self.prepare(&self.scripts().remove, account);
         call.arg(seen.day).arg(seen.rows);
-        // Not repeated when the answer is lost: the second time the day has no rows.
+        // Not repeated when the answer is lost, because the second time the day has no rows.
         let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         Ok(status == "ok")
     }

@@ -1,5 +1,5 @@
-//! The arguments of the ledger's scripts: all of them as text, `None` as an empty one, amounts and tokens no larger than a
-//! double counts exactly.
+//! The arguments of the ledger's scripts. All are texts; `None` is an empty text. Amounts and numbers of tokens are limited to
+//! values that a double represents exactly.
 
 use crate::{
     domain::{
@@ -29,12 +29,13 @@ use crate::{
     },
 };
 
-/// The moments that have a date: the years -9999 to 9999, in milliseconds. Others count as the nearest of these.
+/// The moments that have a date, in milliseconds since the Unix epoch: the years -9999 to 9999. Others are replaced by the
+/// nearest of these.
 const DATED_MS: (i64, i64) = (-377_705_023_201_000, 253_402_207_200_999);
-/// More tokens than this make no difference to any bucket.
+/// Maximum number of tokens in an argument. A larger number makes no difference to any bucket.
 const TOKENS_MAX: u64 = 3 * RateLimits::MAX;
 
-/// The arguments of `admit.lua`.
+/// Adds the arguments of `admit.lua`.
 pub(super) fn admit(call: &mut ScriptCall<'_>, ask: &AdmitCall) {
     let key = &ask.key;
     call.arg(ask.node.as_str())
@@ -52,14 +53,14 @@ pub(super) fn admit(call: &mut ScriptCall<'_>, ask: &AdmitCall) {
         .arg(ask.ended_account);
 }
 
-/// The arguments of `top_up.lua`.
+/// Adds the arguments of `top_up.lua`.
 pub(super) fn top_up(call: &mut ScriptCall<'_>, ask: &TopUp) {
     call.arg(ask.node.as_str())
         .arg(ask.request.as_str())
         .arg(bounded(ask.more));
 }
 
-/// The arguments of `lease.lua`.
+/// Adds the arguments of `lease.lua`.
 pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &LeaseCall) {
     call.arg(ask.node.as_str())
         .arg(ask.lease.holder.as_str())
@@ -85,7 +86,8 @@ pub(super) fn lease(call: &mut ScriptCall<'_>, ask: &LeaseCall) {
     }
 }
 
-/// The arguments of `apply.lua` for one step: its number, its kind, and the details; a row only if rows are kept.
+/// Adds the arguments of `apply.lua` for one step: the step's number, its kind, and the details. A row is added only if rows are
+/// kept.
 pub(super) fn step(call: &mut ScriptCall<'_>, step: &Step, keeps_rows: bool) -> Result<(), StoreError> {
     call.arg(step.seq);
     match &step.change {
@@ -125,30 +127,30 @@ fn settle(call: &mut ScriptCall<'_>, settlement: &Settlement, keeps_rows: bool) 
     Ok(())
 }
 
-/// A moment in milliseconds since the Unix epoch, or the nearest one that has a date.
+/// Returns a moment in milliseconds since the Unix epoch, or the nearest one that has a date.
 pub(super) fn dated(ms: i64) -> i64 {
     ms.clamp(DATED_MS.0, DATED_MS.1)
 }
 
-/// The number of tokens, at most as many as make a difference.
+/// Returns the number of tokens, limited to [`TOKENS_MAX`].
 pub(super) fn tokens(tokens: u64) -> u64 {
     tokens.min(TOKENS_MAX)
 }
 
-/// The amount that a settlement charges.
+/// Returns the amount that a settlement charges, which is never negative.
 pub(super) fn charge(cost: NanoUsd) -> NanoUsd {
     NanoUsd::from_nanos(bounded(cost).max(0))
 }
 
-/// A row as it is stored in the lists.
+/// Returns a row as it is stored in the lists.
 pub(super) fn row(row: &Row) -> Result<Vec<u8>, StoreError> {
     let mut text = Vec::new();
     row.write_json(&mut text)
-        .map_err(|_| StoreError::Corrupt(format!("the row of {} cannot be written", row.request_id)))?;
+        .map_err(|_| StoreError::Corrupt(format!("cannot encode the row of request {}", row.request_id)))?;
     Ok(text)
 }
 
-/// The arguments of `put_back.lua` for an account.
+/// Returns the arguments of `put_back.lua` for an account.
 pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     let field = |name: &str, value: String| [String::new(), name.to_owned(), value];
     let fields = [
@@ -167,7 +169,7 @@ pub(super) fn standing(standing: &AccountSummary) -> Vec<[String; 3]> {
     own.chain(watermarks).chain(summed).collect()
 }
 
-/// The fields of an account's record, in the order of `set_terms.lua`; unset ones are empty.
+/// Returns the fields of an account's record, in the order of `set_terms.lua`. Unset fields are empty.
 pub(super) fn record(record: &AccountRecord) -> [(&'static str, String); 8] {
     let AccountRecord {
         revision,
@@ -187,7 +189,7 @@ pub(super) fn record(record: &AccountRecord) -> [(&'static str, String); 8] {
     ]
 }
 
-/// Recent payments as `apply.lua` encodes them; empty before the first payment.
+/// Returns the recent payments as `apply.lua` encodes them; empty before the first payment.
 fn paid(paid: &PaidIn) -> String {
     let PaidIn {
         day,
@@ -201,13 +203,13 @@ fn paid(paid: &PaidIn) -> String {
     format!("{day}|{}|{month}|{}", bounded(of_day), bounded(of_month))
 }
 
-/// The arguments of `put_back.lua` for a remembered operation.
+/// Returns the arguments of `put_back.lua` for a stored operation.
 pub(super) fn operation(recorded: &RecordedOperation) -> [String; 3] {
     let RecordedOperation { id, amount } = recorded;
     ["operation".to_owned(), id.to_string(), bounded(*amount).to_string()]
 }
 
-/// The arguments of `put_back.lua` for a key.
+/// Returns the arguments of `put_back.lua` for a key.
 pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
     let mirror = key.mirror.iter().map(|mirror| {
         let RateLimits { rpm, tpm, concurrency } = mirror.terms.rates;
@@ -229,7 +231,7 @@ pub(super) fn account_key(id: &KeyId, key: &AccountKey) -> Vec<[String; 3]> {
     mirror.chain(spent).collect()
 }
 
-/// Empty for the default.
+/// Returns the provider state as text; empty for the default.
 fn provider_state(state: ProviderState) -> &'static str {
     match state {
         ProviderState::Own => "",
@@ -237,7 +239,7 @@ fn provider_state(state: ProviderState) -> &'static str {
     }
 }
 
-/// The thresholds as a JSON list; empty if none are set.
+/// Returns the thresholds as a JSON list; empty if none are set.
 fn notify(thresholds: Option<Thresholds>) -> String {
     thresholds.map_or_else(String::new, |thresholds| {
         serde_json::to_string(&thresholds).unwrap_or_default()
@@ -254,7 +256,7 @@ fn rates(call: &mut ScriptCall<'_>, rates: &RateLimits) {
         .arg(optional(rates.concurrency));
 }
 
-/// An amount in nano-USD, limited to ±[`NanoUsd::MAX`].
+/// Returns an amount in nano-USD, limited to ±[`NanoUsd::MAX`].
 fn bounded(amount: NanoUsd) -> i64 {
     let most = NanoUsd::MAX.nanos();
     amount.nanos().clamp(-most, most)
@@ -265,7 +267,7 @@ fn optional<T: ToString>(value: Option<T>) -> String {
 }
 
 impl RedisLedger {
-    /// See [`crate::store::ledger::LedgerStore::set_terms`].
+    /// Implements [`crate::store::ledger::LedgerStore::set_terms`].
     pub(super) async fn replace_record(
         &self,
         account: &str,
@@ -275,7 +277,7 @@ impl RedisLedger {
         let mut status = self.call_set_terms(account, from, to, false).await?;
         let is_new = status == "missing" && *from == AccountRecord::default();
         if is_new {
-            // The account may be created: the Redis is the one that this node knows.
+            // The account may be created, because this is the Redis that the node knows.
             status = self.call_set_terms(account, from, to, true).await?;
         }
         match status.as_str() {
@@ -297,7 +299,7 @@ impl RedisLedger {
         for (_, value) in [from, to].into_iter().flat_map(record) {
             call.arg(value);
         }
-        // Replacing a record twice has one effect.
+        // If a record is replaced twice, that has only one effect.
         let (status, _) = self.call(&call, CallPolicy::Read(ADMIN_BUDGET)).await?;
         Ok(status)
     }

@@ -1,8 +1,8 @@
-//! Settlements that a script applies as a batch. Those of requests that were admitted from leases come in great numbers, and
-//! mostly have few keys and models: their sums are sent instead of each one, in addition to their rows if rows are kept.
+//! Settlements that a script applies as a batch. There are many settlements of requests from leases, and most have few different
+//! keys and models. So their sums are sent instead of each settlement, in addition to their rows if rows are kept.
 //!
-//! Nothing depends on their order except notices and the bounds of token buckets. Where it might, the script says so and
-//! changes nothing; then each is sent by itself.
+//! Nothing depends on the order of these settlements except notices and the bounds of token buckets. If the order could matter,
+//! the script returns that and changes nothing. Then each settlement is sent separately.
 
 use super::{arguments, daily_sums};
 use crate::domain::ledger::consumption::Row;
@@ -17,24 +17,24 @@ use crate::store::redis::scripts::ScriptCall;
 pub(super) enum BatchItem<'a> {
     /// A single step.
     One(&'a Step),
-    /// Consecutive settlements.
+    /// Consecutive settlements of requests from leases.
     Batch(SettlementBatch<'a>),
 }
 
-/// Settlements with consecutive numbers, whose requests ended on one day.
+/// Settlements with consecutive numbers, whose requests ended on the same day.
 pub(super) struct SettlementBatch<'a> {
-    /// The number of the first one.
+    /// The number of the first settlement.
     first: u64,
-    /// The number after the last one.
+    /// The number after that of the last settlement.
     next: u64,
     day: i64,
     groups: Vec<SettlementGroup<'a>>,
     rows: Vec<&'a Row>,
 }
 
-/// The settlements of one key, lease, day of admission, model and tags.
+/// The settlements with the same key, lease, day of admission, model and tags.
 struct SettlementGroup<'a> {
-    /// One of them.
+    /// One of the group's settlements.
     sample: &'a Settlement,
     row: &'a Row,
     cost: NanoUsd,
@@ -42,18 +42,18 @@ struct SettlementGroup<'a> {
     tokens: TokenCorrections,
 }
 
-/// Corrections of token buckets.
+/// Corrections of token buckets, summed over a group's settlements.
 #[derive(Default)]
 struct TokenCorrections {
-    /// How many fewer tokens were used than estimated, by those settlements that used fewer.
+    /// The number of tokens that were estimated but not used, summed over the settlements that used fewer than estimated.
     fewer: u64,
-    /// How many more were used, by the others.
+    /// The number of tokens that were used beyond the estimate, summed over the other settlements.
     more: u64,
     estimated_max: u64,
     used_max: u64,
 }
 
-/// The batch items of some steps, in order.
+/// Returns the items for some steps, in order.
 pub(super) fn batch_items(steps: &[Step]) -> Vec<BatchItem<'_>> {
     let mut pieces: Vec<BatchItem<'_>> = Vec::new();
     for step in steps {
@@ -91,7 +91,7 @@ pub(super) fn add_arguments(
     })
 }
 
-/// Whether the step settles a request that was admitted from a lease.
+/// Whether a step settles a request that was admitted from a lease.
 pub(super) fn is_leased(step: &Step) -> bool {
     leased_settlement(step).is_some()
 }
@@ -136,8 +136,8 @@ impl<'a> SettlementBatch<'a> {
         }
     }
 
-    /// Adds the arguments of `apply.lua`: the first number, the number of settlements, their day, the numbers of groups and
-    /// rows, each group, each row.
+    /// Adds the arguments of `apply.lua` for the batch: the first number, the number of settlements, their day, the numbers of
+    /// groups and rows, then each group and each row.
     fn add_arguments(&self, call: &mut ScriptCall<'_>, keeps_rows: bool) -> Result<(), StoreError> {
         let rows: &[&Row] = if keeps_rows { &self.rows } else { &[] };
         call.arg(self.first).arg("together").arg(self.rows.len());
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// A piece: its steps' numbers, and of its groups how many rows they have and what they cost.
+    /// The shape of an item: the numbers of its steps, and for each of its groups the number of rows and their cost.
     type Shape = (std::ops::Range<u64>, Vec<(u64, i64)>);
 
     fn shapes(steps: &[Step]) -> Vec<Shape> {

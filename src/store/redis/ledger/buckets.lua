@@ -1,5 +1,5 @@
--- Rate limits, as in src/domain/ledger/account/bucket.rs: `b:requests` and `b:tokens` of the account, followed by `:<key>`
--- for a key's, each level|time. The unit is 1/60000 of a request or a token.
+-- Rate limits, as in src/domain/ledger/account/bucket.rs: `b:requests` and `b:tokens` of the account, and the same followed by
+-- `:<key>` for a key. Each is level|time. The unit of a level is 1/60000 of a request or a token.
 local UNIT = 60000
 local REFILL_MAX_MS = 120000
 local RATE_MAX = 1000000000
@@ -10,7 +10,7 @@ local function read_bucket(bucket)
   local level, at = string.match(bucket, '^(%-?%d+)|(%-?%d+)$')
   return tonumber(level), tonumber(at)
 end
--- The current level of a bucket of which leases have `lent`, and its time.
+-- Returns the current level of a bucket, of which leases have the part `lent`, and the time of that level.
 local function bucket_now(bucket, limit, lent)
   local most = math.min(tonumber(limit), RATE_MAX)
   local capacity = most * UNIT
@@ -25,7 +25,7 @@ end
 local function bucket_text(level, at)
   return text(level) .. '|' .. text(at)
 end
--- The bucket after taking `amount`; or nil, and the milliseconds until it has that much.
+-- Returns the bucket after `amount` is taken from it; or nil, and the milliseconds until it has that amount.
 local function take(bucket, limit, amount, lent)
   local most = math.min(tonumber(limit), RATE_MAX)
   if most == 0 then
@@ -38,7 +38,7 @@ local function take(bucket, limit, amount, lent)
   end
   return bucket_text(level - cost, at)
 end
--- The bucket after the estimated tokens are corrected by the used ones.
+-- Returns the bucket after the estimated tokens are replaced by the used ones.
 local function correct(bucket, limit, estimated, used)
   local most = math.min(tonumber(limit), RATE_MAX)
   local level, at = read_bucket(bucket)

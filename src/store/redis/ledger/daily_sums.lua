@@ -1,11 +1,11 @@
--- The daily sums, as in src/domain/ledger/daily_sums.rs: `:sums:<day>`, a hash from a subject (`a`, `k:<key>`, `t:<tag>`,
--- `o`) to its sums of each model, a sequence of `;model=number|number|...|` with nothing for a zero. A model's name is
--- percent-encoded. `tags` is the number of tags of the day.
+-- The daily sums, as in src/domain/ledger/daily_sums.rs. `:sums:<day>` is a hash from a subject (`a`, `k:<key>`, `t:<tag>`, `o`)
+-- to its sums for each model, a sequence of `;model=number|number|...|` with an empty text for a zero. A model's name is
+-- percent-encoded. The field `tags` is the number of tags of the day.
 local TAGS_A_DAY_MAX = 100
 local TAGS = 'tags'
--- The index of the sum of the rows' digests, and its modulus. The sum is exact: a digest is less than the modulus.
+-- The index of the sum of the rows' digests, and its modulus. The sum is exact, because a digest is less than the modulus.
 local DIGEST, DIGESTS = 4, 2 ^ 48
--- The numbers of a list, each followed by `|`. The list of a later weir may have more of them.
+-- Returns the numbers of a list, each followed by `|`. The list of a later weir may have more of them.
 local function numbers(list)
   local all = {}
   for one in string.gmatch(list, '([^|]*)|') do
@@ -13,7 +13,7 @@ local function numbers(list)
   end
   return all
 end
--- The positions at which a model's numbers begin and end in sums by model; nil if it has none.
+-- Returns the positions at which a model's numbers begin and end in the text with sums by model; nil if the model has none.
 local function place_of(models, model)
   local _, name_ends = string.find(models, ';' .. model .. '=', 1, true)
   if not name_ends then
@@ -21,7 +21,7 @@ local function place_of(models, model)
   end
   return name_ends + 1, (string.find(models, ';', name_ends, true) or #models + 1) - 1
 end
--- Sums by model in which those of one model are replaced.
+-- Returns the text with sums by model in which those of one model are replaced.
 local function with_sums(models, model, sums)
   local list = {}
   for i, sum in ipairs(sums) do
@@ -33,14 +33,14 @@ local function with_sums(models, model, sums)
   end
   return string.sub(models, 1, from - 1) .. table.concat(list) .. string.sub(models, to + 1)
 end
--- The sums of a day. A subject's sums are read when the first row is added to them, and written once, however many rows there
--- are.
+-- Opens the sums of a day. A subject's sums are read when the first row is added to them, and written once, however many rows
+-- there are.
 local function opened_day(name)
   local day = opened(name)
-  -- By subject: its models in the order in which they came, and the sums of each.
+  -- For each subject: its models in the order in which they were added, and the sums of each model.
   local open = {}
   local write = day.write
-  -- Whether a subject has any sums.
+  -- Returns whether a subject has any sums.
   function day.has(subject)
     return open[subject] or day.get(subject) ~= ''
   end
@@ -77,7 +77,7 @@ local function opened_day(name)
   end
   return day
 end
--- Adds a row to the sums of its day: its key, its model, its counts, and its tags separated by spaces.
+-- Adds a row to the sums of its day. The row is given by its key, its model, its numbers, and its tags separated by spaces.
 local function sum_row(day, key, model, counts, tags)
   local added, of_key = numbers(counts), 'k:' .. key
   day.load('a', of_key)

@@ -1,5 +1,5 @@
-//! Daily sums in Redis: reading, replacing, and how the scripts encode them: for each subject, `;model=number|number|...` for
-//! each model.
+//! Daily sums in Redis: reading and replacing them, and the format of the scripts. For each subject, the format is
+//! `;model=number|number|...` for each model.
 
 use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
@@ -23,20 +23,20 @@ use crate::{
     },
 };
 
-/// The characters that are not encoded in a model's name: none that has a meaning in a list.
+/// The characters that are not percent-encoded in a model's name. None of them has a meaning in the format.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
-/// A script's arguments for the sums of a row: the model's name, the row's counts, and its summed tags.
+/// Returns a script's arguments for the sums of a row: the model's name, the row's numbers, and its summed tags.
 pub(super) fn row_arguments(row: &Row) -> [String; 3] {
     [encode_model(&row.model), encode_numbers(&Sums::of(row)), tags(row)]
 }
 
-/// A script's arguments for the sums of one model: the model's name and the counts.
+/// Returns a script's arguments for the sums of one model: the model's name and the numbers.
 pub(super) fn sums_arguments(model: &str, sums: &Sums) -> [String; 2] {
     [encode_model(model), encode_numbers(sums)]
 }
 
-/// The tags of a row that are summed, separated by spaces.
+/// Returns the tags of a row that have sums, separated by spaces.
 pub(super) fn tags(row: &Row) -> String {
     let summed = row.tags.iter().filter(|tag| tag.is_summed());
     summed.map(|tag| tag.as_str()).collect::<Vec<_>>().join(" ")
@@ -46,7 +46,7 @@ fn encode_model(model: &str) -> String {
     utf8_percent_encode(model, PLAIN).to_string()
 }
 
-/// All numbers, each followed by `|`; a zero is empty.
+/// Returns all numbers, each followed by `|`. A zero is written as an empty text.
 fn encode_numbers(sums: &Sums) -> String {
     let cost = sums.cost_nano_usd.nanos().unsigned_abs();
     let mut list = String::new();
@@ -54,7 +54,7 @@ fn encode_numbers(sums: &Sums) -> String {
         .into_iter()
         .chain(sums.usage.parts())
     {
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = match number {
             0 => write!(list, "|"),
             number => write!(list, "{number}|"),
@@ -63,9 +63,9 @@ fn encode_numbers(sums: &Sums) -> String {
     list
 }
 
-/// Appends one model's sums to those of others.
+/// Appends one model's sums to the text of a subject.
 pub(super) fn write_model(models: &mut String, model: &str, sums: &Sums) {
-    // Writing to a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = write!(models, ";{}={}", encode_model(model), encode_numbers(sums));
 }
 
@@ -90,7 +90,7 @@ fn read_numbers(list: &str) -> Result<Sums, StoreError> {
     })
 }
 
-/// Adds the sums of a subject on a day, as a hash stores them, to `all`.
+/// Adds the sums of a subject on a day to `all`. `models` is the text that the hash in Redis stores.
 pub(super) fn add(all: &mut DailySums, day: i64, subject: &str, models: &str) -> Result<(), StoreError> {
     let subject = SumSubject::parse(subject).ok_or_else(answer::unknown_answer)?;
     for entry in models.split(';').skip(1) {
@@ -101,7 +101,7 @@ pub(super) fn add(all: &mut DailySums, day: i64, subject: &str, models: &str) ->
     Ok(())
 }
 
-/// The answer of `sums.lua` after its status.
+/// Reads the reply of `sums.lua` after its status.
 pub(super) fn read(answer: LedgerReply) -> Result<DailySums, StoreError> {
     let mut sums = DailySums::default();
     let mut words = answer.remaining();
@@ -115,7 +115,7 @@ pub(super) fn read(answer: LedgerReply) -> Result<DailySums, StoreError> {
 }
 
 impl RedisLedger {
-    /// See [`crate::store::ledger::LedgerStore::sums`].
+    /// Implements [`crate::store::ledger::LedgerStore::sums`].
     pub(super) async fn daily_sums(
         &self,
         account: &str,
@@ -124,7 +124,7 @@ impl RedisLedger {
     ) -> Result<Vec<DailySum>, StoreError> {
         let (subject, ranges) = match of {
             SumSelector::One(subject) => (subject.store_name(), vec![days]),
-            // Day by day: an account may have many keys, and a script blocks the server.
+            // Each day is read separately, because an account may have many keys, and a script blocks the server.
             SumSelector::Keys => ("k:".to_owned(), days.map(|day| day..=day).collect()),
             SumSelector::Tags => ("t:".to_owned(), days.map(|day| day..=day).collect()),
         };
@@ -135,12 +135,12 @@ impl RedisLedger {
         Ok(sums)
     }
 
-    /// All sums of a day.
+    /// Returns all sums of a day.
     pub(super) async fn sums_of_day(&self, account: &str, day: i64) -> Result<DailySums, StoreError> {
         self.read_sums(account, day..=day, "").await
     }
 
-    /// The sums that `sums.lua` returns for `subject`.
+    /// Returns the sums that `sums.lua` returns for `subject`.
     async fn read_sums(
         &self,
         account: &str,
@@ -153,7 +153,7 @@ impl RedisLedger {
         read(answer)
     }
 
-    /// See [`crate::store::ledger::LedgerStore::put_sums`].
+    /// Implements [`crate::store::ledger::LedgerStore::put_sums`].
     pub(super) async fn replace_sums(
         &self,
         account: &str,
@@ -172,8 +172,9 @@ impl RedisLedger {
             .await
     }
 
-    /// Stores the sums of subjects by model. With `seen` they replace all sums of the day, if the account's still count
-    /// exactly `seen` requests; without it, each replaces those of its subject. Returns whether they were stored.
+    /// Stores the sums of subjects by model. If `seen` is given, they replace all sums of the day, provided that the account's
+    /// sums still have exactly `seen` requests. If not, each replaces only the sums of its subject. Returns whether they were
+    /// stored.
     pub(super) async fn put_subjects(
         &self,
         account: &str,
@@ -184,7 +185,7 @@ impl RedisLedger {
         let mut call = self.prepare(&self.scripts().put_sums, account);
         let seen = seen.map_or_else(String::new, |seen| seen.to_string());
         call.arg(day).arg(seen).arg(subjects.as_flattened());
-        // Not repeated when the answer is lost: the second time the day may count differently.
+        // Not repeated when the answer is lost, because the second time the day's number of requests may differ.
         let (status, _) = self.call(&call, CallPolicy::Write(ADMIN_BUDGET)).await?;
         Ok(status == "ok")
     }

@@ -1,7 +1,7 @@
--- A hash whose fields are read on demand, changed here, and written at the end. '' is a missing field.
+-- A hash whose fields are read when they are needed, changed in memory, and written at the end. '' is a missing field.
 local function opened(name)
   local hash = {values = {}, changed = {}}
-  -- Reads those fields that are not known yet.
+  -- Reads those fields that have not been read yet.
   function hash.load(...)
     local missing = {}
     for _, field in ipairs({...}) do
@@ -28,7 +28,7 @@ local function opened(name)
     hash.values[field] = value
     hash.changed[field] = true
   end
-  -- Adds to a number and returns the sum.
+  -- Adds `more` to a number and returns the sum.
   function hash.add(field, more)
     local sum = bounded((tonumber(hash.get(field)) or 0) + more)
     hash.set(field, sum)

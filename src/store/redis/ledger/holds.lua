@@ -1,20 +1,20 @@
--- Holds. `:held:<node>` has `until`, the end of the node's lease; `held` and `running`, its sums; for each key `n:<key>`, the
--- number of its running requests, and `h:<key>:<period>`, the amount held by requests admitted in that period; and for each
--- request `r:<request>` = amount|time of admission|key. The hash is removed when the last hold ends. A node whose lease has
--- expired holds nothing; what is left of it is dropped by the next script that finds it, or expires.
+-- Holds. The hash `:held:<node>` contains: `until`, when the node's holds expire; `held` and `running`, the node's sums; for each
+-- key `n:<key>`, the number of its running requests, and `h:<key>:<period>`, the amount held by requests admitted in that period;
+-- and for each request `r:<request>` = amount|time of admission|key. The hash is removed when the last hold ends. A node whose
+-- `until` has passed holds nothing; the rest of its hash is removed by the next script that finds it, or expires.
 --
--- A lease of budget is a hold too, with `t:<its name>` = running requests|number of the last call about it|requests and
--- tokens used|requests and tokens given|places. `leased` and `l:<key>` are the amounts in leases, in all and for each key;
--- `lent_requests`, `lent_tokens` and `lent_places`, also followed by `:<key>`, are their unused rates and places. `i:<key>`
--- is the highest number of a lease that was asked about; with one, `leases` is 1, and the hash stays as long as its node is
--- heard from.
+-- A lease of budget is a hold too, with `t:<its name>` = running requests|number of the last call about it|requests and tokens
+-- used|requests and tokens given|places. Places are slots of a concurrency limit. `leased` and `l:<key>` are the amounts in
+-- leases, in total and for each key; `lent_requests`, `lent_tokens` and `lent_places`, also followed by `:<key>`, are the unused
+-- rates and places of leases. `i:<key>` is the highest number of a lease for which there was a call. If there is one, `leases` is
+-- 1, and the hash exists as long as its node renews it.
 local LEASE_MS = 30000
--- Much longer than a lease: `until` decides.
+-- How long the hash exists without a renewal: much longer than the holds are valid, which `until` decides.
 local HELD_KEPT_MS = 3600000
 local function held_by(node)
   return BASE .. 'held:' .. node
 end
--- The nodes whose leases have not expired, as a set. If something may change, the others are dropped.
+-- Returns the nodes whose holds have not expired, as a set. If `may_drop` is true, the hashes of the others are removed.
 local function living(may_drop)
   local alive = {}
   for _, node in ipairs(redis.call('SMEMBERS', NODES)) do
@@ -28,7 +28,7 @@ local function living(may_drop)
   end
   return alive
 end
--- The amounts that nodes hold, in all and for a key in a period, and the number of running requests of each node.
+-- Returns the amounts that nodes hold, in total and for a key in a period, and the number of running requests of each node.
 local function sums_of(alive, key, period)
   local sums = {
     held = 0, running = {}, key_held = 0, key_running = {}, leased = 0, key_leased = 0,
@@ -53,7 +53,7 @@ local function sums_of(alive, key, period)
   end
   return sums
 end
--- The number of running requests, without those of the node `asking` that have ended.
+-- Returns the number of running requests, without those of the node `asking` that have ended.
 local function total(running, asking, ended)
   local sum = 0
   for node, count in pairs(running) do
@@ -64,7 +64,7 @@ local function total(running, asking, ended)
   end
   return sum
 end
--- The hold of a request, if its node's lease has not expired.
+-- Returns the hold of a request, if its node's holds have not expired.
 local function hold_of(alive, node, request)
   local kept = alive[node] and redis.call('HGET', held_by(node), 'r:' .. request)
   if not kept then
@@ -76,7 +76,8 @@ end
 local function is_lease(name)
   return string.sub(name, 1, 6) == 'lease-'
 end
--- Places a hold, or enlarges an existing one, and renews the lease. `names` are those of the hold's four periods.
+-- Places a hold, or enlarges an existing one by `more`, and renews the node's holds. `names` are the names of the hold's four
+-- periods.
 local function hold(node, request, held, more, names, is_new)
   local HELD = held_by(node)
   local wanted = {'held', 'running', 'n:' .. held.key}

@@ -1,9 +1,9 @@
--- The durable state of an account, of one moment, except its rows and the sums of past days: of these, the number of rows of
--- each day, and the account's own sums.
+-- Returns the durable data of an account as of one moment, except its rows and the sums of past days. For these days, it returns
+-- the number of rows of each day, and the account's own sums.
 --
--- ARGV: now, generation. -> a sequence of '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log',
--- day, rows; or 'over', day, sums by model; or 'sums:' and a day, subject, sums by model
--- Rows are kept for 180 days, counters for 7 days after a period of at most 31; clocks may be a little ahead.
+-- ARGV: now, generation. Reply: a sequence of '', field, value; or 'operation', id, amount; or a period, key, amount; or 'log',
+-- day, rows; or 'over', day, sums by model; or 'sums:' and a day, subject, sums by model.
+-- Rows are kept for 180 days, counters for 7 days after a period of at most 31 days. Clocks may be slightly ahead.
 local LOG_DAYS, COUNTED_DAYS, AHEAD_DAYS = 181, 45, 2
 local _, fault = fields()
 if fault then
@@ -42,7 +42,7 @@ for number = today - LOG_DAYS, today + AHEAD_DAYS do
   if rows > 0 then
     tell('log', day, text(rows))
   end
-  -- Earlier days receive only late rows.
+  -- Earlier days are past days, which receive only late rows.
   if number >= today - 1 then
     tell_all('sums:' .. day, sums, '^tags$')
   else

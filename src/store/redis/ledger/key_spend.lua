@@ -1,4 +1,5 @@
--- ARGV: now, generation, key. -> spent in all, today, this week, this month; held, running
+-- Returns the spending of a key. ARGV: now, generation, key. Reply: spent in total, today, this week and this month; held;
+-- running.
 local key = ARGV[3]
 local _, fault = fields()
 if fault then

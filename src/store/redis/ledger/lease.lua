@@ -1,8 +1,9 @@
--- ARGV: now, generation, node, holder, the lease's name, key, its revision, the number of requests running in the lease, the
--- call's number, what, amount, requests and tokens used, requests and tokens wanted free, places wanted.
+-- Begins, grows, shrinks or ends a lease. ARGV: now, generation, node, holder, the lease's name, key, the key's revision, the
+-- number of requests running from the lease, the call's number, what (grow, return or end), amount, requests and tokens used,
+-- requests and tokens wanted free, places wanted (slots of a concurrency limit).
 --
--- what: grow, return or end. -> held, since when, mark of recalls, requests and tokens given and places or '', then as
--- `admit.lua` after its status; or refused; or gone
+-- Reply: 'held', since when, the mark of recalls, requests and tokens given and places or '', then the same as `admit.lua` after
+-- its status; or 'refused'; or 'gone'.
 local PART_OF_LEFT = 16
 local ALL_PART_OF_LEFT = 4
 local PART_OF_WANTED = 4
@@ -44,11 +45,11 @@ local function answer()
     values[4] or '', values[5] or '', values[6] or '',
   }
 end
--- The part of an amount that may be leased in addition to what is leased already.
+-- Returns the part of an amount that may be leased in addition to what is leased already.
 local function part(left, leased)
   return math.min(math.floor(left / PART_OF_LEFT), math.floor(left / ALL_PART_OF_LEFT) - leased)
 end
--- Whether the lease may grow.
+-- Returns whether the lease may grow.
 local function may_grow()
   if what ~= 'grow' or values[3] == '1' or not mirror or mirror.revision ~= revision or mirror.state == 'revoked' then
     return false
@@ -58,7 +59,7 @@ local function may_grow()
   end
   return not lease or day_of(lease.at) == day_of(now)
 end
--- The amount by which the lease grows; nil if it does not.
+-- Returns the amount by which the lease grows; nil if it does not.
 local function growth()
   local more = math.min(amount, part(tonumber(balance) - sums.held, sums.leased))
   local spent = standing(mirror, key, now)
@@ -67,8 +68,8 @@ local function growth()
   end
   return more > 0 and more >= math.floor(amount / PART_OF_WANTED) and more or nil
 end
--- From what it `has` to what it `wants`, if it may get up to `of`: the new amount, the increase, the amount returned, and
--- whether it lacks nothing or got some.
+-- Moves a rate or the places from what the lease `has` to what it `wants`, with at most `of` more. Returns the new amount, the
+-- increase, the returned amount, and whether it lacks nothing or got some.
 local function step(has, wants, of)
   local back, missing = math.max(0, has - wants), math.max(0, wants - has)
   local more = math.min(missing, of)
@@ -78,7 +79,7 @@ local function step(has, wants, of)
   end
   return has - back + more, more, back, missing == 0 or is_enough
 end
--- The amount of a rate that may be lent; the lesser one, if both key and account limit it.
+-- Returns the amount of a rate that may be lent; if both key and account limit it, the lesser one; nil if neither does.
 local function lendable(counted)
   local least
   for _, pace in ipairs(paces) do
@@ -106,7 +107,8 @@ local function lendable_places()
   end
   return least
 end
--- The lease after this call, whether it lacks nothing or got some of each, and the fields of buckets to write and to remove.
+-- Returns the lease after this call, whether it lacks nothing or got some of each rate and of the places, and the fields of
+-- buckets to write and to remove.
 local function paced(grows)
   local before = lease or {used = {requests = 0, tokens = 0}, given = {requests = 0, tokens = 0}, places = 0}
   local after = {running = running, turn = turn, used = {}, given = {}, places = running}

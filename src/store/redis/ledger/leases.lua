@@ -1,4 +1,4 @@
--- Leases in the opened hash of their holder.
+-- Leases in the opened hash of their holder. Places are slots of a concurrency limit.
 local function add_to(held, field, more)
   if more ~= 0 and held.add(field, more) == 0 then
     held.set(field, '')
@@ -19,7 +19,7 @@ local function lease_of(held, name)
     places = number(places),
   }
 end
--- Adds to a lease. `names` are those of its four periods.
+-- Adds an amount to a lease. `names` are the names of the lease's four periods.
 local function add_to_lease(held, name, lease, more, names)
   lease.amount = lease.amount + more
   held.set('r:' .. name, text(lease.amount) .. '|' .. text(lease.at) .. '|' .. lease.key)
@@ -30,7 +30,7 @@ local function add_to_lease(held, name, lease, more, names)
     add_to(held, 'h:' .. lease.key .. ':' .. period, more)
   end
 end
--- The unused rates and places of a lease.
+-- Returns the unused rates and places of a lease.
 local function lent_by(lease)
   return {
     requests = lease.given.requests - lease.used.requests,
@@ -38,7 +38,7 @@ local function lent_by(lease)
     places = math.max(0, lease.places - lease.running),
   }
 end
--- Changes a lease as a call demands: its running requests, the call's number, its rates and places.
+-- Changes a lease as a call requests: its running requests, the call's number, its rates and places.
 local function runs(held, name, lease, after)
   add_to(held, 'running', after.running - lease.running)
   add_to(held, 'n:' .. lease.key, after.running - lease.running)

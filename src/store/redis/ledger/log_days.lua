@@ -1,4 +1,5 @@
--- ARGV: now, generation, the first day, the last. -> a sequence of a day that has rows, their number
+-- Returns the days that have rows. ARGV: now, generation, the first day, the last day. Reply: a sequence of a day and its number
+-- of rows.
 local _, fault = fields()
 if fault then
   return {fault}

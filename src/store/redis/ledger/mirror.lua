@@ -1,5 +1,5 @@
--- The last seen terms of a key: `k:<key>` = revision|state|end|quota|reset|requests|tokens|concurrency, '' for a missing
--- value.
+-- Parses the last seen terms of a key: `k:<key>` = revision|state|expiry|quota|reset|requests|tokens|concurrency, with '' for a
+-- missing value.
 local function read_mirror(mirror)
   local revision, state, ends, quota, reset, rpm, tpm, concurrency =
     string.match(mirror, '^(%d+)|(%l+)|(%-?%d*)|(%-?%d*)|(%l+)|(%d*)|(%d*)|(%d*)$')

@@ -1,13 +1,13 @@
--- The waiting notices: `:notices`, a hash from a notice's name (src/domain/ledger/notice.rs) to reached|limit|time of the
--- request's admission|how often it was taken|when it may be taken. `lost` is the number of notices for which there was no
--- room. The rules are those of src/domain/ledger/account/notices.rs.
+-- The waiting notices. `:notices` is a hash from a notice's name (src/domain/ledger/notice.rs) to reached value|limit|time of the
+-- request's admission|how often it was taken|when it may be taken next. The field `lost` is the number of notices that were
+-- dropped because there was no room. The rules are those of src/domain/ledger/account/notices.rs.
 local NOTICES = BASE .. 'notices'
 local LOST = 'lost'
 local NOTICES_MAX = 256
 local TAKEN_MAX = 8
 local DOUBLINGS_MAX = 6
 local PERCENTS = {50, 75, 80, 90, 95, 100}
--- A part of a quota, rounded down.
+-- Returns the given percentage of a quota, rounded down.
 local function part_of(quota, percent)
   return math.floor(quota / 100) * percent + math.floor(quota % 100 * percent / 100)
 end

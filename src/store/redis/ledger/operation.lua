@@ -1,4 +1,5 @@
--- ARGV: now, generation, an operation. -> the amount that it added, or '' if it is not remembered
+-- Returns the amount of an operation. ARGV: now, generation, the operation's id. Reply: the amount that it added, or '' if it is
+-- not stored.
 local _, fault = fields()
 if fault then
   return {fault}

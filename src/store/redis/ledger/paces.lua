@@ -1,10 +1,10 @@
--- Rates and places, as in src/domain/ledger/account/pace.rs.
--- A rate; `limit` is nil if it does not limit.
+-- Rates and places (slots of a concurrency limit), as in src/domain/ledger/account/pace.rs.
+-- Returns a rate; its `limit` is nil if there is none.
 local function rate(counted, limit, bucket, name, lent)
   return {counted = counted, limit = limit and limit ~= '' and limit or nil, bucket = bucket, name = name, lent = lent}
 end
--- The limits of a key and of its account, with their use. `limits`: the account's requests, tokens, concurrency. `buckets`:
--- of the account's requests and tokens, and of the key's.
+-- Returns the limits of a key and of its account, with their use. `limits` are the account's requests, tokens and concurrency.
+-- `buckets` are those of the account's requests and tokens, and those of the key's.
 local function paces_of(key, mirror, limits, buckets, sums)
   return {
     {
@@ -23,7 +23,7 @@ local function paces_of(key, mirror, limits, buckets, sums)
     },
   }
 end
--- The number of free places, and the limit; nil without a limit.
+-- Returns the number of free places and the limit; nil if there is no limit.
 local function places_left(pace)
   local limit = tonumber(pace.concurrency or '')
   return limit and math.max(0, limit - total(pace.running, '', 0) - pace.places), limit

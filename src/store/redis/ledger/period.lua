@@ -1,5 +1,5 @@
--- The calendar in UTC, in whole numbers: the same as src/domain/ledger/period.rs. Days count from the Unix epoch; inside,
--- months are counted from March, so that the leap day is the last day of a year.
+-- The calendar in UTC, in whole numbers: the same as src/domain/ledger/period.rs. Days are counted from the Unix epoch.
+-- Internally, a year begins in March, so that the leap day is the last day of a year.
 local DAY_MS = 86400000
 local floor = math.floor
 local function day_of(ms)
@@ -30,21 +30,21 @@ local function days_of(year, month, day)
   local doy = floor((153 * shifted + 2) / 5) + day - 1
   return era * 146097 + yoe * 365 + floor(yoe / 4) - floor(yoe / 100) + doy - 719468
 end
--- Months count from the Unix epoch, too.
+-- Returns the number of months since the Unix epoch.
 local function month_of(ms)
   local year, month = civil(day_of(ms))
   return (year - 1970) * 12 + month - 1
 end
--- 0 is Monday.
+-- Returns the day of the week; 0 is Monday.
 local function weekday(days)
   return (days + 3) % 7
 end
--- The names of the day, the week and the month of a moment, and the seconds at which each of them ends.
+-- Returns the names of the day, the week and the month of a moment, and when each of them ends, in seconds since the Unix epoch.
 local function periods(ms)
   local days = day_of(ms)
   local year, month, day = civil(days)
   local monday = days - weekday(days)
-  -- A week belongs to the year of its Thursday.
+  -- A week belongs to the year in which its Thursday is.
   local week_year = civil(monday + 3)
   local week = floor((monday + 3 - days_of(week_year, 1, 1)) / 7) + 1
   local next_month

@@ -1,6 +1,6 @@
--- Restores parts of an account, as `kept.lua` returns them. The balance is stored under another name at first, so that the
--- account does not exist until it is complete. ARGV: now, generation, then a sequence of '', field, value; or 'operation',
--- id, amount; or a period, key, amount
+-- Restores parts of an account, as `kept.lua` returns them. The balance is first stored under another name, so that the account
+-- does not exist until it is complete. ARGV: now, generation, then a sequence of '', field, value; or 'operation', id, amount; or
+-- a period, key, amount.
 local COUNTERS_KEPT_S = 45 * 86400
 for i = 3, #ARGV, 3 do
   local period = ARGV[i]

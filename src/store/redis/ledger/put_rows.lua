@@ -1,4 +1,4 @@
--- Appends rows to their day. ARGV: now, generation, day, whether the account must exist, then the rows
+-- Appends rows to their day. ARGV: now, generation, day, '1' if the account must exist, then the rows.
 local RETENTION_DAYS = 180
 local KEPT_MAX_S = 1000000000
 if ARGV[4] == '1' then

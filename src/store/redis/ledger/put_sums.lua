@@ -1,8 +1,8 @@
--- Stores sums of a day: in place of all existing ones, if the account's sums still count as many requests as were seen; or,
--- while a backup is restored, each in place of its subject's. One by one, as there may be more than `unpack` takes.
+-- Stores sums of a day. Either they replace all existing sums, if the account's sums still have as many requests as were seen;
+-- or, while a backup is restored, each replaces that of its subject. They are written one by one, because there may be more than
+-- `unpack` can take.
 --
--- ARGV: now, generation, day, the number of requests seen or '' for a backup, then a sequence of a subject and its sums by
--- model
+-- ARGV: now, generation, day, the number of requests seen or '' for a backup, then a sequence of a subject and its sums by model.
 local RETENTION_DAYS = 180
 local KEPT_MAX_S = 1000000000
 local TAGS = 'tags'

@@ -1,10 +1,11 @@
--- When leases have to be returned, as in src/domain/ledger/account/leasing.rs: `recall` of the account is the mark, `near`
--- the time when its balance came near with leases out, `near:<key>` when the quota of a key did. `near_pace` and
--- `near_pace:<key>`: a rate or the places did.
+-- Decides when leases have to be returned, as in src/domain/ledger/account/leasing.rs. Of the account's fields, `recall` is the
+-- mark that changes at each recall, `near` is the time when the balance came near its end while leases had a part of it, and
+-- `near:<key>` is the same for the quota of a key. `near_pace` and `near_pace:<key>` exist if a rate or the places came near
+-- their limit.
 local RECALL_MS = 2000
--- Adds to `changes` of the account's fields the limits that have come near: less is left than leases have, of the balance, or
--- of the quota in a key's terms, if there is one, in the period of a time. `known` says when they came near before. Returns
--- whether something was added.
+-- Adds to `changes` of the account's fields the limits that have come near: less is left of the balance, or of the quota in a
+-- key's terms in the period of `at`, than leases have. `known` contains when they came near before. Returns whether something was
+-- added.
 local function note_near(changes, known, sums, balance, mirror, key, at)
   if sums.leased <= 0 then
     return false
@@ -23,7 +24,7 @@ local function note_near(changes, known, sums, balance, mirror, key, at)
   end
   return #changes > before
 end
--- The same for the rates and places of a key and its account. `known` says which of the two came near before.
+-- Does the same for the rates and places of a key and its account. `known` contains which of the two came near before.
 local function note_near_paces(changes, known, paces, key)
   local before = #changes
   for i, pace in ipairs(paces) do

@@ -1,4 +1,4 @@
--- ARGV: now, generation, day, skip, limit. -> rows
+-- Returns rows of a day. ARGV: now, generation, day, the number of rows to skip, the maximum number of rows. Reply: the rows.
 local _, fault = fields()
 if fault then
   return {fault}

@@ -1,5 +1,5 @@
--- Replaces an account's record, if it is still the one that the new one was made from. ARGV: now, generation, whether the
--- account may be created, the old record, the new record, each in the order of RECORD. -> ok, or changed
+-- Replaces an account's record, if it is still the one from which the new one was derived. ARGV: now, generation, whether the
+-- account may be created, the old record, the new record, each in the order of RECORD. Reply: 'ok' or 'changed'.
 local RECORD = {'revision', 'suspended', 'low_balance', 'rpm', 'tpm', 'concurrency', 'provider_state', 'notify'}
 local FROM = 4
 local TO = FROM + #RECORD

@@ -1,12 +1,12 @@
--- Settlements, as `apply.lua` applies them: everything that they change is read on demand, and written once at the end.
+-- Settlements, as `apply.lua` applies them. Everything that they change is read when it is needed, and written once at the end.
 local RETENTION_DAYS = 180
 local COUNTERS_KEPT_DAYS = 7
 local DAY_S = 86400
--- How long data with a date far ahead is kept, some 30 years: Redis does not accept times of any length.
+-- How long data with a date far in the future is kept, in seconds: some 30 years, because Redis does not accept arbitrary times.
 local KEPT_MAX_S = 1000000000
 local node = ARGV[3]
 local MARK = 'wm:' .. node
--- Steps of one time are mostly of one day and of few keys.
+-- Steps that are applied together mostly have the same day and few different keys.
 local periods_by_day, mirrors = {}, {}
 local function periods_at(ms)
   local day = day_of(ms)
@@ -18,13 +18,14 @@ local now_s = math.floor(now / 1000)
 local state, held = opened(STATE), opened(held_by(node))
 local holders = {[node] = held}
 state.load('balance', 'spent', 'low_balance', 'tpm', 'b:tokens', MARK, 'gen')
--- Counters by the names of their keys, and the seconds for which each is kept; the sums and rows of days.
+-- Counters by the names of their keys, and how long each is kept, in seconds; the sums and rows of days.
 local counters, kept, days = {}, {}, {}
 local function kept_until(second)
   return math.min(KEPT_MAX_S, second - now_s)
 end
 
--- The counters of a time's periods, without those that would expire at once; each with the name of its period.
+-- Returns the counters of the periods of a time, each with the name of its period. Counters that would expire at once are
+-- omitted.
 local function counters_at(period)
   if period.counters then
     return period.counters
@@ -42,7 +43,7 @@ local function counters_at(period)
   return period.counters
 end
 
--- The sums and the rows of a day; nil if they would expire at once.
+-- Returns the sums and rows of a day; nil if they would expire at once.
 local function day_at(number)
   if days[number] == nil then
     local sums, kept_s = BASE .. 'sums:' .. number, kept_until((tonumber(number) + RETENTION_DAYS + 1) * DAY_S)
@@ -52,7 +53,7 @@ local function day_at(number)
   end
   return days[number] or nil
 end
--- Appends a row at the end of the script.
+-- Records a row, which is appended to its day at the end of the script.
 local function keep_row(day, row)
   if #day.rows == 0 then
     here(day.log)
@@ -82,14 +83,14 @@ local function end_hold(request)
   end
 end
 
--- The amounts to take from leases, by holder and lease: each lease is changed once, however many rows there are.
+-- The amounts to take from leases, by holder and lease. Each lease is changed only once, however many rows there are.
 local drawn = {}
 local function draw(holder, name, cost)
   drawn[holder] = drawn[holder] or {}
   drawn[holder][name] = (drawn[holder][name] or 0) + cost
 end
 
--- Takes up to that amount from each lease that exists.
+-- Takes the recorded amount from each lease that exists, at most the lease's own amount.
 local function draw_all()
   for holder, leases in pairs(drawn) do
     holders[holder] = holders[holder] or opened(held_by(holder))
@@ -110,7 +111,7 @@ local function correct_tokens(name, limit, estimated, used)
   end
 end
 
--- The waiting notices, read when the first notice comes; `waiting` is their number.
+-- The waiting notices, which are read when the first notice is added; `waiting` is their number.
 local notices, waiting
 local function note(name, reached, limit, at)
   if not notices then
@@ -147,7 +148,7 @@ local function note_balance(before, at)
   end
 end
 
--- `counts` is '' for a settlement without a row, and `row` is '' if rows are not kept.
+-- Settles one request. `counts` is '' for a settlement without a row, and `row` is '' if rows are not kept.
 local function settle(request, key, at, estimated, used, cost, holder, lease, day, model, counts, tags, row)
   local before = tonumber(state.get('balance')) or 0
   state.add('balance', -cost)

@@ -1,4 +1,5 @@
--- ARGV: now, generation, the period's name. -> a sequence of key, its spending in the period
+-- Returns the spending of all keys of an account in a period. ARGV: now, generation, the period's name. Reply: for each key its
+-- id and its spending in the period.
 local _, fault = fields()
 if fault then
   return {fault}

@@ -1,5 +1,5 @@
--- The use of a key's quota, in the period of a time: the amount spent, then quota, amount spent and the period's end as text.
--- `of` has the key's terms.
+-- Returns the use of a key's quota in the period of a time: the spent amount as a number; then quota, spent amount and the end of
+-- the period as texts. `of` contains the key's terms.
 local function standing(of, key, at)
   if not of.quota then
     return nil, {'', '', ''}

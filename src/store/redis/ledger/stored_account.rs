@@ -1,4 +1,4 @@
-//! Reads an account's durable state from the answer of `kept.lua`.
+//! Reads an account's durable data from the reply of `kept.lua`.
 
 use std::collections::BTreeMap;
 
@@ -23,23 +23,23 @@ use crate::{
     store::StoreError,
 };
 
-/// The durable state of one account.
+/// The durable data of one account.
 #[derive(Default)]
 pub(super) struct StoredAccount {
     pub(super) standing: AccountSummary,
-    /// The remembered operations, oldest first.
+    /// The operations that the account stores, oldest first.
     pub(super) operations: Vec<RecordedOperation>,
     pub(super) keys: BTreeMap<KeyId, AccountKey>,
-    /// The days that have rows.
+    /// The days that have rows in the log, with the number of rows.
     pub(super) logs: Vec<LogDay>,
-    /// The account's own sums of each past day.
+    /// The account's own sums of each day before yesterday.
     pub(super) past_days: BTreeMap<i64, DailySums>,
-    /// All sums of the other days.
+    /// All sums of yesterday and later days.
     pub(super) latest: DailySums,
 }
 
 impl StoredAccount {
-    /// Reads an answer after its status.
+    /// Reads a reply after its status.
     pub(super) fn read(answer: LedgerReply) -> Result<Self, StoreError> {
         let mut account = Self::default();
         let mut words = answer.remaining();
@@ -105,7 +105,7 @@ impl StoredAccount {
                     self.standing.summed.insert(node, parse(value)?);
                 }
                 Some(("k", id)) => self.key(id)?.mirror = Some(mirror(value)?),
-                // The generation, and fields that a later weir may add.
+                // These are the generation, and fields that a later weir may add.
                 _ => {}
             },
         }
@@ -118,7 +118,7 @@ impl StoredAccount {
     }
 }
 
-/// Recent payments, as `apply.lua` encodes them: day, amount, month, amount.
+/// Parses the recent payments as `apply.lua` encodes them: day, amount, month, amount.
 fn paid(text: &str) -> Result<PaidIn, StoreError> {
     let parts: Vec<&str> = text.split('|').collect();
     let [day, of_day, month, of_month] = parts.as_slice() else {
@@ -132,7 +132,7 @@ fn paid(text: &str) -> Result<PaidIn, StoreError> {
     })
 }
 
-/// A key's terms, as `mirror.lua` encodes them: revision, state, end, quota, reset, requests, tokens, concurrency.
+/// Parses a key's terms as `mirror.lua` encodes them: revision, state, expiry, quota, reset, requests, tokens, concurrency.
 fn mirror(text: &str) -> Result<KeyMirror, StoreError> {
     let parts: Vec<&str> = text.split('|').collect();
     let [revision, state, ends, quota, reset, rpm, tpm, concurrency] = parts.as_slice() else {

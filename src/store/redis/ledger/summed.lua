@@ -1,5 +1,5 @@
--- The last row of each node that is in the daily sums, by its number in the node's journal. ARGV: now, generation. -> a
--- sequence of node, number
+-- Returns the last row of each node that is in the daily sums, by its number in the node's journal. ARGV: now, generation. Reply:
+-- for each node its id and that number.
 local _, fault = fields()
 if fault then
   return {fault}

@@ -1,5 +1,5 @@
--- ARGV: now, generation, the first day, the last day, then a subject, or `k:` for all keys, or `t:` for all tags and `o`, or
--- '' for all. -> a sequence of day, subject, its sums by model
+-- Returns daily sums. ARGV: now, generation, the first day, the last day, then a subject, or `k:` for all keys, or `t:` for all
+-- tags and `o`, or '' for all subjects. Reply: a sequence of day, subject, the subject's sums by model.
 local wanted = ARGV[5]
 local of_all = wanted == '' or wanted == 'k:' or wanted == 't:'
 local reply = {'ok'}

@@ -1,5 +1,6 @@
--- ARGV: now, generation, the pause after the first time. -> the number of lost notices, the milliseconds until the next one
--- is due or '', then for each notice: its name, the value that was reached, the limit, its time, how often it was taken
+-- Takes the notices that are due. ARGV: now, generation, the pause after the first time in milliseconds. Reply: the number of
+-- dropped notices, the milliseconds until the next notice is due or '', then for each notice: its name, the value that was
+-- reached, the limit, its time, how often it was taken.
 local _, fault = fields()
 if fault then
   return {fault}

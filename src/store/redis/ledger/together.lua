@@ -1,7 +1,7 @@
--- Token buckets that a batch of settlements corrects: the level before them, its time, and by how much they fill and empty
--- it.
+-- The token buckets that a batch of settlements corrects. Each has the level before the batch, the time of that level, and by how
+-- much the settlements fill and empty the bucket.
 local corrected
--- Corrects a bucket. Returns whether its bounds are out of reach, in any order of the settlements.
+-- Corrects a bucket. Returns whether it stays within its bounds for every order of the settlements.
 local function correct_together(name, limit, fewer, more, estimated_max, used_max)
   local bucket = state.get(name)
   if limit == '' or bucket == '' then
@@ -20,7 +20,7 @@ local function correct_together(name, limit, fewer, more, estimated_max, used_ma
     and this.level - this.more >= -most * UNIT
 end
 
--- Whether spending that reaches `after` with this cost passes a threshold of a quota on the way.
+-- Returns whether spending that reaches `after` with this cost passes a threshold of a quota on the way.
 local function reaches(quota, after, cost)
   for _, percent in ipairs(PERCENTS) do
     local part = part_of(quota, percent)
@@ -68,7 +68,8 @@ local function settle_group(i, sums)
   return true
 end
 
--- Settles a batch whose day is at `i`. Returns the index of the argument after it; nil if the order may matter.
+-- Settles a batch whose day is the argument at index `i`. Returns the index of the first argument after the batch; nil if the
+-- order may matter.
 local GROUP = 12
 local function settle_together(i)
   local day, groups, rows = day_at(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])

@@ -1,4 +1,4 @@
--- ARGV: now, generation, then the names of notices that were delivered.
+-- Removes notices that were delivered. ARGV: now, generation, then the names of the notices.
 local _, fault = fields()
 if fault then
   return {fault}

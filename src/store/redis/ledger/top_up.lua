@@ -1,4 +1,5 @@
--- ARGV: now, generation, node, request, the amount to add. -> granted, the amount added; or refused; or recalling; or no_hold
+-- Enlarges the hold of a running request. ARGV: now, generation, node, request, the amount to add. Reply: 'granted' and the
+-- amount added; or 'refused'; or 'recalling'; or 'no_hold'.
 local node, request, more = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local values, fault = fields('recall', 'near')
 if fault then

@@ -1,4 +1,4 @@
--- ARGV: now, generation, node. -> watermark
+-- Returns the last step of a node that was applied. ARGV: now, generation, node. Reply: the watermark.
 local values, fault = fields('wm:' .. ARGV[3])
 if fault then
   return {fault}

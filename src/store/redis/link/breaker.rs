@@ -1,6 +1,6 @@
-//! Decides when to give up on a server: how long a call waits, what an error means for it, and when a server counts as dead
-//! although its connections are open. A dead server was asked and has answered nothing for a while. A call that waits in vain
-//! raises the suspicion; only time confirms it, however many calls wait.
+//! Decides when to give up on a server: how long a call waits, what an error means for it, and when a server is treated as dead
+//! although its connections are open. A dead server has been called and has answered nothing for a while. A call that waits in
+//! vain raises the suspicion. Only time confirms it, however many calls wait.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -22,12 +22,12 @@ use crate::{
     },
 };
 
-/// How long a server may leave everything unanswered.
+/// How long a server may leave all calls unanswered.
 const SILENCE_MAX: Duration = Duration::from_millis(200);
-/// The minimum timeout of a sign of life: the server may have been silent for [`SILENCE_MAX`] already.
+/// The minimum timeout of a sign of life. The server may have been silent for [`SILENCE_MAX`] before.
 const SIGN_WAIT_MIN: Duration = Duration::from_millis(20);
 
-/// Marks a lane as suspected until the suspicion is resolved.
+/// Marks a lane as suspected until this is dropped.
 struct SuspicionGuard(Arc<MasterLane>);
 
 impl Drop for SuspicionGuard {
@@ -37,8 +37,8 @@ impl Drop for SuspicionGuard {
 }
 
 impl MasterLane {
-    /// A call has met nothing but silence since a moment. Asks for a sign of life on the connection, behind everything that
-    /// was sent there; if nothing is answered anywhere for [`SILENCE_MAX`], the lane is given up.
+    /// Called when a call got no answer since the moment `since`. Sends a PING on the connection, behind all commands that were
+    /// sent there. If nothing is answered on any connection for [`SILENCE_MAX`], the lane's connection is given up.
     pub(super) fn suspect(self: &Arc<Self>, number: u64, since: Instant) {
         self.runtime_connections.drop_own();
         let live = self.live_now().filter(|live| live.number == number);
@@ -52,11 +52,11 @@ impl MasterLane {
             let wait = SILENCE_MAX.saturating_sub(silent).max(SIGN_WAIT_MIN);
             match timeout(wait, sign_of_life(live.wire.connection.clone())).await {
                 Ok(true) => lane.last_answer.record(clock::instant()),
-                // Other tasks notice the end of the connection.
+                // Other tasks notice that the connection was closed.
                 Ok(false) => {}
                 Err(_) if lane.last_answer.time() > since => {}
                 Err(_) => {
-                    let reason = "redis leaves calls unanswered".to_owned();
+                    let reason = "redis does not answer calls".to_owned();
                     lane.give_up(number, LaneState::Down { reason });
                 }
             }
@@ -69,30 +69,30 @@ async fn sign_of_life(mut connection: MultiplexedConnection) -> bool {
     answer.err().map(|error| RedisErrorMeaning::of(&error)) != Some(RedisErrorMeaning::Broken)
 }
 
-/// How late a timer may fire. If it fires later, this process was held up, and has read no answers meanwhile.
+/// How late a timer may fire. If it fires later, this process was suspended or overloaded, and has read no answers meanwhile.
 const LATE_MAX: Duration = Duration::from_millis(10);
 
-/// How long a call waits for its answer. Redis answers the calls of a connection in order, so a queued call is not stuck while
-/// earlier ones are answered. A wait ends by silence, or by its total limit.
+/// How long a call waits for its answer. Redis answers the calls of a connection in order, so a waiting call is not stuck while
+/// earlier ones are answered. A wait ends when Redis is silent for too long, or at the total timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
     began: Instant,
-    /// The timeout without any answer.
+    /// The timeout without any answer on the connection.
     silence: Duration,
     /// The timeout in total.
     total: Duration,
     /// When the timeout is checked next.
     next_check: Instant,
-    /// How long this process was held up before the last check.
+    /// By how much the last check was late because this process was suspended or overloaded.
     late: Duration,
 }
 
 /// The result of checking a timeout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TimeoutCheck {
-    /// Wait on for this long.
+    /// Continue to wait for this duration.
     Wait(Duration),
-    /// Give up: nothing was answered since then.
+    /// Give up: nothing was answered since this moment.
     Silent(Instant),
     /// Give up: other calls are answered, but this one has taken too long.
     TooLong,
@@ -114,10 +114,11 @@ impl CallTimeout {
         self.silence
     }
 
-    /// Checks the timeout. `last_answer` is that of the connection on which the answer is expected, if there is one.
+    /// Checks the timeout. `last_answer` is that of the connection on which the answer is expected; `None` if there is no
+    /// connection yet.
     pub(super) fn check(&mut self, last_answer: Option<&LastAnswer>, now: Instant) -> TimeoutCheck {
         let late = now.saturating_duration_since(self.next_check);
-        // Once for each time that it was held up: answers that arrived meanwhile are read within less.
+        // The extra time is granted once for each delay of this process: answers that arrived meanwhile are read within less.
         self.late = if late > LATE_MAX && self.late.is_zero() {
             late.min(self.silence)
         } else {
@@ -136,7 +137,7 @@ impl CallTimeout {
         TimeoutCheck::Wait(self.next_check.saturating_duration_since(now))
     }
 
-    /// The error of a call that was given up.
+    /// Returns the error of a call that was given up.
     pub(super) fn error(&self, check: &TimeoutCheck) -> StoreError {
         StoreError::Unavailable(match check {
             TimeoutCheck::TooLong => format!(

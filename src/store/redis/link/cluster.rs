@@ -1,4 +1,4 @@
-//! A cluster: one lane per master, and the slot map.
+//! A Redis cluster: one lane for each master, and the map of hash slots.
 //!
 //! The map is read every second, at once when a server redirects a call, and more often while a master is unreachable.
 
@@ -26,23 +26,23 @@ use crate::store::redis::settings::RedisAddress;
 
 /// How often the slot map is read while all masters are connected.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// How often it is read while a master is not connected.
+/// How often the slot map is read while a master is not connected.
 const READ_EVERY_AWAY: Duration = Duration::from_millis(200);
-/// The minimum time between two reads, so that a moving slot under load does not cause thousands.
+/// The minimum time between two reads, so that a moving slot under load does not cause thousands of reads.
 const READ_PAUSE: Duration = Duration::from_millis(20);
-/// The timeout of one node's answer, including the connect.
+/// The timeout for reading the slot map from one node, including the connect.
 const READ_WAIT_MAX: Duration = Duration::from_millis(300);
-/// The number of maps without a server after which its lane ends.
+/// The number of consecutive slot maps without a server after which the server's lane ends.
 const ABSENT_MAX: u32 = 10;
 
-/// The lanes of a cluster and its slot map.
+/// The lanes of a cluster, and its slot map.
 pub(super) struct Cluster {
     seeds: Vec<RedisAddress>,
     map: watch::Sender<MapState>,
     lanes: Mutex<BTreeMap<RedisAddress, ClusterLane>>,
     /// Signals that a new lane needs a supervisor.
     grown: Notify,
-    /// Signals that the map must be read now.
+    /// Signals that the slot map must be read now.
     stale: Notify,
     misplaced: MisplacedKeys,
     dialer: Arc<RedisDialer>,
@@ -50,17 +50,17 @@ pub(super) struct Cluster {
     call_budget: Duration,
 }
 
-/// The last map that was read, or why none could be read; `None` before the first attempt.
+/// The last slot map that was read, or why none could be read; `None` before the first attempt.
 type MapState = Option<Result<Arc<SlotMap>, String>>;
 
 struct ClusterLane {
     lane: Arc<MasterLane>,
-    /// The number of consecutive maps without its server.
+    /// The number of consecutive slot maps without the lane's server.
     absent: u32,
 }
 
 impl Cluster {
-    /// `namespace` is that of weir's keys.
+    /// Creates the cluster without connections. `namespace` is the one of weir's keys.
     pub(super) fn new(
         seeds: Vec<RedisAddress>,
         namespace: &str,
@@ -81,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// The lane to the master of a slot, waiting for the first map.
+    /// Returns the lane to the master of a hash slot. Waits for the first slot map.
     pub(super) async fn lane(&self, slot: HashSlot) -> Result<Arc<MasterLane>, StoreError> {
         let owner = {
             let mut maps = self.map.subscribe();
@@ -94,12 +94,12 @@ impl Cluster {
         match owner {
             Some(owner) => Ok(self.lane_to(&owner)),
             None => Err(StoreError::Unavailable(format!(
-                "no master of the redis cluster has slot {slot}"
+                "no master of the redis cluster owns hash slot {slot}"
             ))),
         }
     }
 
-    /// The lane to a server; created if necessary.
+    /// Returns the lane to a server. Creates it if necessary.
     pub(super) fn lane_to(&self, address: &RedisAddress) -> Arc<MasterLane> {
         let mut lanes = self.lanes.lock();
         let kept = lanes.entry(address.clone()).or_insert_with(|| {
@@ -112,27 +112,27 @@ impl Cluster {
         Arc::clone(&kept.lane)
     }
 
-    /// The master of a slot, as far as known.
+    /// Returns the master of a hash slot; `None` if it is unknown.
     pub(super) fn owner(&self, slot: HashSlot) -> Option<RedisAddress> {
         self.map.borrow().as_ref()?.as_ref().ok()?.owner(slot).cloned()
     }
 
-    /// Waits until a condition holds that can change only with the map.
+    /// Waits until a condition is true that can change only with the slot map.
     pub(super) async fn wait_until(&self, is_so: impl FnMut() -> bool) {
         wait_until(self.map.subscribe(), is_so).await;
     }
 
-    /// Signals that a call was redirected, so the map is outdated.
+    /// Signals that a call was redirected, so the slot map is outdated.
     pub(super) fn mark_stale(&self) {
         self.stale.notify_one();
     }
 
-    /// Whether masters have keys of each other's slots.
+    /// Whether masters have keys of each other's hash slots.
     pub(super) fn is_split(&self) -> bool {
         self.misplaced.has_any()
     }
 
-    /// The map and all masters in it, if all of them are connected.
+    /// Returns the slot map and all masters in it; `None` if not all of them are connected.
     fn complete_map(&self) -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)> {
         let map = self.map.borrow().clone()?.ok()?;
         let lanes = self.lanes.lock();
@@ -146,12 +146,12 @@ impl Cluster {
         self.lanes.lock().values().map(|kept| Arc::clone(&kept.lane)).collect()
     }
 
-    /// Why there is no map; `None` if there is one.
+    /// Why there is no slot map; `None` if there is one.
     pub(super) fn map_error(&self) -> Option<String> {
         self.map.borrow().as_ref()?.as_ref().err().cloned()
     }
 
-    /// Keeps the map and all lanes up. Cancel this to stop.
+    /// Maintains the slot map and all lanes. Cancel this to stop.
     pub(super) async fn maintain(&self) {
         let mut running = FuturesUnordered::new();
         let mut driven = BTreeSet::new();
@@ -175,7 +175,7 @@ impl Cluster {
         }
     }
 
-    /// Reads the map periodically. Never returns.
+    /// Reads the slot map periodically. Never returns.
     async fn maintain_map(&self) {
         let mut turn = 0;
         loop {
@@ -197,7 +197,7 @@ impl Cluster {
         }
     }
 
-    /// Keeps using the last map; calls get the reason only if there is none.
+    /// Records that the slot map could not be read. The last map stays in use; calls fail with the reason only if there is none.
     fn record_unreadable(&self, reason: String) {
         self.map.send_if_modified(|map| {
             let is_there = matches!(map, Some(Ok(_)));
@@ -217,7 +217,8 @@ impl Cluster {
         !lanes.is_empty() && lanes.values().all(|kept| kept.lane.live_now().is_some())
     }
 
-    /// Asks the connected servers, each time another one first; if none of them answers, all addresses that are known.
+    /// Reads the slot map from the connected servers, starting with another one each time. If none of them answers, tries all
+    /// known addresses.
     async fn read_map(&self, turn: usize) -> Result<SlotMap, String> {
         let up: Vec<_> = {
             let lanes = self.lanes.lock();
@@ -264,18 +265,20 @@ impl Cluster {
                     return false;
                 }
             }
-            tracing::info!(masters = map.masters().len(), "redis cluster map read");
+            tracing::info!(masters = map.masters().len(), "read the slot map of the redis cluster");
             *known = Some(Ok(Arc::clone(&map)));
             true
         });
         if handed_over {
-            tracing::warn!("slots of the redis cluster have other masters now, acknowledged changes are being checked");
+            tracing::warn!(
+                "hash slots of the redis cluster have other masters now; checking that no acknowledged change is lost"
+            );
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
     }
 }
 
-/// Keeps the lane to a server up until the server has left the cluster, and returns its address.
+/// Maintains the lane to a server until the server has left the cluster, and returns the server's address.
 async fn maintain_lane(lane: Arc<MasterLane>, address: RedisAddress) -> RedisAddress {
     let finder = MasterFinder::Node(address.clone());
     tokio::select! {
@@ -285,7 +288,7 @@ async fn maintain_lane(lane: Arc<MasterLane>, address: RedisAddress) -> RedisAdd
     address
 }
 
-/// Reads the map of one node, over a new connection if none is given.
+/// Reads the slot map of one node, over a new connection if none is given.
 async fn query_slot_map(
     connection: Option<MultiplexedConnection>,
     node: &RedisAddress,
@@ -314,13 +317,13 @@ async fn query_slot_map(
                 "redis at {node} is not a node of a cluster; set store.redis.mode = \"standalone\" or \"sentinel\""
             ))
         }
-        Ok(Err(error)) => Err(format!("redis at {node} cannot report the cluster's slots: {error}")),
+        Ok(Err(error)) => Err(format!("cannot read the cluster's slots from redis at {node}: {error}")),
         Ok(Ok(answer)) => SlotMap::read(&answer, node)
-            .ok_or_else(|| format!("redis at {node} reports the cluster's slots in an unknown form")),
+            .ok_or_else(|| format!("cannot parse the cluster's slots that redis at {node} reports")),
     }
 }
 
-/// The rights that the user lacks at a node that does not report the map.
+/// Returns the rights that the user lacks at a node that does not report the slot map.
 async fn denial_text(node: &RedisAddress, dialer: &RedisDialer) -> String {
     let missing = timeout(READ_WAIT_MAX, dialer.missing_rights(node)).await;
     let refusal = missing.ok().flatten().and_then(|missing| missing.refusal);

@@ -1,4 +1,4 @@
-//! Connections to a master: the lane's own, additional ones of runtimes, the limits of attempts, and a server's report about
+//! Connections to a master: the lane's own, additional ones of runtimes, the pauses between attempts, and a server's report about
 //! itself.
 
 use std::{
@@ -25,22 +25,22 @@ use crate::{
     },
 };
 
-/// A lane's connection.
+/// A lane's connection in use.
 pub(super) struct LiveConnection {
     pub(super) wire: Arc<Wire>,
-    /// Its number among the lane's connections.
+    /// The connection's number among all connections of the lane.
     pub(super) number: u64,
     pub(super) address: RedisAddress,
-    /// Creates other connections to the same server.
+    /// The client that creates other connections to the same server.
     pub(super) client: Client,
-    /// The runtime that reads its answers.
+    /// The runtime that reads the connection's answers.
     pub(super) runtime: Id,
 }
 
 /// A connection on which calls are sent.
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
-    /// When something was last answered on it.
+    /// When the server last answered anything on this connection.
     pub(super) last_answer: LastAnswer,
     closed: Arc<AtomicBool>,
 }
@@ -71,12 +71,12 @@ impl Wire {
 
 /// The timeout of one attempt to connect, including finding the server, login and loading the scripts.
 pub(in crate::store::redis) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The pause after the first failed attempt, from start to start.
+/// The pause after the first failed attempt, from the start of one attempt to the start of the next.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The maximum pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The pauses between attempts at one server: each is twice the one before, from [`PAUSE_MIN`] to [`PAUSE_MAX`].
+/// The pauses between attempts to connect to one server. Each is twice the previous one, from [`PAUSE_MIN`] to [`PAUSE_MAX`].
 pub(in crate::store::redis) struct RetryPauses {
     next: Duration,
 }
@@ -86,37 +86,37 @@ impl RetryPauses {
         Self { next: PAUSE_MIN }
     }
 
-    /// The pause after another failed attempt.
+    /// Returns the pause after another failed attempt.
     pub(in crate::store::redis) fn next_pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = PAUSE_MAX.min(pause * 2);
         pause
     }
 
-    /// Starts again with the shortest pause, after an answer.
+    /// Starts again with the shortest pause, because the server has answered.
     pub(in crate::store::redis) fn reset(&mut self) {
         self.next = PAUSE_MIN;
     }
 }
 
-/// The parts of INFO that weir needs. Whatever a server does not report counts as good.
+/// The parts of INFO that weir needs. A value that a server does not report is assumed to be good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerReport {
-    /// Which history of the data the server has.
+    /// Identifies the server's process and the history of its data.
     pub(super) identity: DataIdentity,
-    /// The master, if this is a replica.
+    /// The address of the master; `None` if this server is not a replica.
     pub(super) replica_of: Option<RedisAddress>,
     replica: bool,
     loading: bool,
     policy: Option<String>,
     cluster_node: bool,
     pub(super) memory: Option<StoreMemory>,
-    /// The number of keys that it has evicted since it was started, or since its statistics were reset.
+    /// The number of keys that the server has evicted since it was started, or since its statistics were reset.
     pub(super) evicted: u64,
     pub(super) warnings: BTreeSet<StoreWarning>,
 }
 
-/// Changes when the data may have changed: another process, or another line of replication.
+/// Identifies the process and the replication history of a server. It changes when the data may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DataIdentity {
     run_id: String,
@@ -132,7 +132,7 @@ impl ServerReport {
         let text = |name: &str| field(name).unwrap_or_default().to_owned();
         let policy = field("maxmemory_policy").map(str::to_owned);
         let replicas = field("connected_slaves").and_then(|count| count.parse::<u64>().ok());
-        // Redis reports it only if `min-replicas-to-write` is set.
+        // Redis reports this field only if `min-replicas-to-write` is set.
         let unguarded = replicas.is_some_and(|count| count > 0) && field("min_slaves_good_slaves").is_none();
         let number = |name: &str| field(name).and_then(|number| number.parse::<u64>().ok());
         let evicted = number("evicted_keys").unwrap_or(0);
@@ -145,7 +145,7 @@ impl ServerReport {
             (StoreWarning::NoAppendOnlyFile, field("aof_enabled") == Some("0")),
             (StoreWarning::NoMinReplicas, unguarded),
         ];
-        // Without its own limit, it has the machine's.
+        // A server without its own limit is limited by the machine's memory.
         let most = number("maxmemory")
             .filter(|most| *most > 0)
             .or(number("total_system_memory"));
@@ -177,7 +177,7 @@ impl ServerReport {
         self.replica
     }
 
-    /// Why this server is not used as it is, with the remedy.
+    /// Returns why this server is not used, and what to do; `None` if it can be used.
     pub(super) fn refusal(&self) -> Option<String> {
         if self.loading {
             return Some("is loading its data".to_owned());
@@ -189,50 +189,50 @@ impl ServerReport {
             "keys and money"
         };
         Some(format!(
-            "may evict weir's data (maxmemory-policy {policy}): {lost}; set maxmemory-policy to noeviction"
+            "may evict weir's data (maxmemory-policy {policy}), such as {lost}; set maxmemory-policy to noeviction"
         ))
     }
 
-    /// Whether it shares the slots with other servers.
+    /// Whether the server is a node of a cluster.
     pub(super) fn is_cluster_node(&self) -> bool {
         self.cluster_node
     }
 }
 
-/// The number of calls after which a runtime gets its own connection. Also the number of calls between a failed attempt and
-/// the next one.
+/// The number of calls after which a runtime gets its own connection. Also the number of calls between a failed attempt to
+/// connect and the next one.
 pub(in crate::store::redis) const CALLS_MIN: u32 = 64;
-/// The maximum number of runtimes with their own connection.
+/// Maximum number of runtimes with their own connection.
 const RUNTIMES_MAX: usize = 16;
 
 /// Additional connections of a lane, one for each runtime that calls often, so that a call stays in its runtime.
 ///
-/// Such a connection goes to the lane's server and is dropped with the lane's connection. While it is being established, when
-/// it is closed, and after a call that waited in vain, calls use the lane's connection. The lane's supervisor watches only
-/// that one.
+/// Such a connection is to the lane's server, and is dropped with the lane's connection. While it is being established, when it
+/// is closed, and after a call that waited in vain, calls use the lane's connection. The lane's supervisor watches only the
+/// lane's connection.
 #[derive(Clone, Default)]
 pub(super) struct RuntimeConnections(Arc<Mutex<HashMap<Id, RuntimeConnection>>>);
 
 struct RuntimeConnection {
-    /// The number of the lane's connection to which it belongs.
+    /// The number of the lane's connection to which this one belongs.
     number: u64,
     state: DialState,
 }
 
 enum DialState {
-    /// There is none yet; this many calls were made.
+    /// There is no connection yet; this is the number of calls so far.
     Counting(u32),
     Dialing,
     Ready(Arc<Wire>),
 }
 
 impl RuntimeConnections {
-    /// The connection for a call from this runtime.
+    /// Returns the connection for a call from this runtime.
     pub(super) fn wire(&self, live: &Arc<LiveConnection>) -> Arc<Wire> {
         self.own_wire(live).unwrap_or_else(|| Arc::clone(&live.wire))
     }
 
-    /// The connection of this runtime, if it has one.
+    /// Returns this runtime's own connection; `None` if it has none.
     fn own_wire(&self, live: &Arc<LiveConnection>) -> Option<Arc<Wire>> {
         let here = Handle::try_current().ok()?;
         if here.id() == live.runtime {
@@ -261,14 +261,14 @@ impl RuntimeConnections {
         None
     }
 
-    /// Drops the connection of this runtime, on which a call waited in vain.
+    /// Drops this runtime's own connection, because a call on it waited in vain.
     pub(super) fn drop_own(&self) {
         if let Ok(here) = Handle::try_current() {
             self.0.lock().remove(&here.id());
         }
     }
 
-    /// The number of connections in use.
+    /// The number of runtimes' own connections that are in use.
     #[cfg(test)]
     pub(super) fn ready(&self) -> usize {
         let all = self.0.lock();
@@ -280,7 +280,7 @@ impl RuntimeConnections {
     async fn dial(self, live: Arc<LiveConnection>, runtime: Id) {
         let connected = timeout(CONNECT_WAIT_MAX, Wire::connect(&live.client, || {})).await;
         let mut all = self.0.lock();
-        // Unless it belongs to a connection of the lane that has been given up meanwhile.
+        // The result is ignored if the lane's connection to which it belongs has been given up meanwhile.
         if let Some(entry) = all.get_mut(&runtime).filter(|entry| entry.number == live.number) {
             entry.state = match connected {
                 Ok(Ok(wire)) => DialState::Ready(Arc::new(wire)),
@@ -306,12 +306,12 @@ impl RuntimeConnection {
 /// When a connection or a server last answered.
 pub(super) struct LastAnswer {
     born: Instant,
-    /// Microseconds since then.
+    /// Microseconds from `born` to the last answer.
     micros: AtomicU64,
 }
 
 impl LastAnswer {
-    /// For something created at `now`, which counts as an answer.
+    /// Creates the value for a connection or server at `now`, which is treated as the time of an answer.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             born: now,
@@ -319,14 +319,14 @@ impl LastAnswer {
         }
     }
 
-    /// Records an answer, even an error.
+    /// Records an answer, even if it is an error.
     pub(super) fn record(&self, now: Instant) {
         let micros = now.saturating_duration_since(self.born).as_micros();
         let micros = u64::try_from(micros).unwrap_or(u64::MAX);
         self.micros.fetch_max(micros, Ordering::Relaxed);
     }
 
-    /// The time of the last answer.
+    /// Returns the time of the last answer.
     pub(super) fn time(&self) -> Instant {
         self.born + Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Connects a lane to a server and reads the server's report about itself.
+//! Connects a master lane to a server, and reads the server's report about itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::store::redis::link::master::{LaneState, MasterLane};
 use crate::store::redis::rights::MissingUserRights;
 use crate::store::redis::settings::RedisAddress;
 
-/// A connection, and its server's report; `None` if the user may not ask for it.
+/// A new connection, with the server's report; `None` if the user may not read it.
 pub(super) struct DialedConnection {
     pub(super) live: Arc<LiveConnection>,
     pub(super) report: Option<ServerReport>,
@@ -23,7 +23,7 @@ pub(super) struct DialedConnection {
 impl MasterLane {
     /// Connects to a server, inspects it, and loads the scripts into it.
     pub(super) async fn dial(self: &Arc<Self>, address: &RedisAddress) -> Result<DialedConnection, String> {
-        let fault = |error: RedisError| format!("redis at {address} cannot be used: {error}");
+        let fault = |error: RedisError| format!("cannot use redis at {address}: {error}");
         let number = self.dialed.fetch_add(1, Ordering::Relaxed);
         let lane = Arc::downgrade(self);
         let at_end = move || {
@@ -58,13 +58,13 @@ impl MasterLane {
         })
     }
 
-    /// Records why a server that answers is not used.
+    /// Records why a server that answers is not used, and returns that reason.
     pub(super) fn refuse(&self, reason: String) -> String {
         self.status.lock().refusal = Some(reason.clone());
         reason
     }
 
-    /// Records the rights that the user lacks. Returns why the server is not used, if it is not.
+    /// Records the rights that the user lacks. Returns why the server is not used; `None` if it can be used.
     pub(super) fn record_rights(&self, missing: MissingUserRights) -> Option<String> {
         let MissingUserRights { refusal, complaint } = missing;
         {
@@ -93,12 +93,15 @@ impl MasterLane {
             tracing::warn!(kind = warning.kind(), "{}", warning.advice());
         }
         for warning in before.difference(&report.warnings) {
-            tracing::info!(kind = warning.kind(), "a warning about the store's settings has ended");
+            tracing::info!(
+                kind = warning.kind(),
+                "a warning about the redis settings no longer applies"
+            );
         }
     }
 }
 
-/// Asks a server for its report. A missing right to ask is not an error.
+/// Reads a server's report. If the user lacks the right for it, that is not an error, and the result is `None`.
 pub(super) async fn fetch_report(connection: &mut MultiplexedConnection) -> RedisResult<Option<ServerReport>> {
     let info: RedisResult<String> = ::redis::cmd("INFO").query_async(connection).await;
     match info {

@@ -1,4 +1,4 @@
-//! Inspects the servers: their configuration, for warnings and for `weir check`, and how full they are.
+//! Inspection of the servers: their configuration, for warnings and for `weir check`, and how full their memory is.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 impl Link {
-    /// Faults in the configuration of the servers.
+    /// Returns the faults in the configuration of the servers.
     pub(in crate::store::redis) fn warnings(&self) -> BTreeSet<StoreWarning> {
         let mut warnings: BTreeSet<StoreWarning> = self.lanes().iter().flat_map(|lane| lane.warnings()).collect();
         if self.sentinel_complaint().is_some() {
@@ -28,7 +28,7 @@ impl Link {
         warnings
     }
 
-    /// The problems that keep the servers from being used.
+    /// Returns the problems that keep the servers from being used.
     pub(in crate::store::redis) fn trouble(&self) -> StoreTrouble {
         let apart = match &self.route {
             LinkTopology::One { .. } => self.sentinel_complaint(),
@@ -46,7 +46,7 @@ impl Link {
         trouble
     }
 
-    /// The values of one setting at the connected masters; empty if the user may not ask.
+    /// Returns the values of one setting on the connected masters; empty if the user lacks the right to read settings.
     pub(in crate::store::redis) async fn setting(&self, name: &str) -> Vec<String> {
         let mut values = Vec::new();
         for live in self.lanes().iter().filter_map(|lane| lane.live_now()) {
@@ -59,7 +59,7 @@ impl Link {
         values
     }
 
-    /// The memory of the fullest master.
+    /// Returns the memory of the fullest master; `None` if no master has reported it.
     pub(in crate::store::redis) fn memory(&self) -> Option<StoreMemory> {
         let all = self.lanes();
         all.iter()
@@ -79,7 +79,7 @@ impl Link {
 struct AdvisedSetting {
     name: &'static str,
     unfit: &'static str,
-    /// Whether it matters only to the nodes of a cluster.
+    /// Whether the setting matters only for the nodes of a cluster.
     is_for_clusters: bool,
     advice: &'static str,
 }
@@ -100,12 +100,13 @@ const SETTINGS: [AdvisedSetting; 2] = [
 ];
 
 impl RedisStore {
-    /// Whether all masters are connected, and sentinels heard from.
+    /// Whether all masters are connected, and, if there are sentinels, one of them has answered.
     pub fn is_connected(&self) -> bool {
         self.link.is_connected()
     }
 
-    /// The settings to change at connected masters, as far as they tell: weir does not need the right to read settings.
+    /// Returns advice for settings of the connected masters. A server that does not let weir read its settings is skipped: weir
+    /// does not need that right.
     pub async fn advice(&self) -> Vec<&'static str> {
         let mut advice = Vec::new();
         for setting in &SETTINGS {

@@ -1,8 +1,8 @@
-//! The connection to one master, behind a breaker, as calls see it. [`super::supervisor`] establishes it.
+//! The connection to one master, with its circuit breaker, as calls use it. [`super::supervisor`] establishes it.
 //!
-//! A call never connects. While the lane is up, a call is sent at once. During the first connect, or a reconnect after
-//! a drop, it waits within its budget. While the server is known to be unreachable, it fails at once. So a dead server
-//! costs callers nothing, and only the supervisor's next attempt probes it.
+//! A call never connects. While the lane is up, a call is sent at once. During the first connect, or a reconnect after the
+//! connection was lost, it waits within its budget. While the server is known to be unreachable, it fails at once. So a dead
+//! server costs callers no time, and only the supervisor's next attempt probes it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::store::redis::scripts::ScriptCall;
 use crate::store::redis::settings::RedisAddress;
 use crate::store::{StoreError, StoreMemory, StoreTrouble, StoreWarning};
 
-/// The connection to one master, with its breaker.
+/// The lane to one master: the connection to it, with a circuit breaker.
 pub(super) struct MasterLane {
     pub(super) state: watch::Sender<LaneState>,
     pub(super) dialer: Arc<RedisDialer>,
-    /// Changes when acknowledged changes may be lost; shared by all lanes.
+    /// The epoch, which changes when acknowledged writes may be lost; shared by all lanes.
     pub(super) epochs: watch::Sender<u64>,
-    /// The master that the sentinels name, if there are any.
+    /// The master that the sentinels name; `None` if there are no sentinels, or none has answered yet.
     pub(super) announced: watch::Sender<Option<RedisAddress>>,
-    /// How long calls wait for the first attempt after a drop.
+    /// How long calls wait for the first attempt to reconnect after a connection is lost.
     pub(super) call_budget: Duration,
     pub(super) status: Mutex<ServerStatus>,
-    /// Numbers the connections, including those that were inspected and not used.
+    /// The number of connections so far, including those that were inspected and not used.
     pub(super) dialed: AtomicU64,
-    /// Whether the server is suspected of being dead; only one suspicion at a time.
+    /// Whether the server is suspected to be dead. Only one suspicion is checked at a time.
     pub(super) is_suspected: AtomicBool,
     /// When the server last answered, on any connection.
     pub(super) last_answer: LastAnswer,
     pub(super) runtime_connections: RuntimeConnections,
     permits: Semaphore,
-    /// Held while a script is loaded again, so that one call does it for all that wait.
+    /// Locked while a script is loaded again, so that one call loads it for all that wait.
     reload: AsyncMutex<()>,
     /// Signals that a call was refused because a right is missing.
     pub(super) denied: Notify,
@@ -48,7 +48,7 @@ pub(super) struct MasterLane {
     pub(super) ended: Notify,
 }
 
-/// Whether the lane can be used.
+/// Whether the lane can be used for calls.
 #[derive(Clone)]
 pub(super) enum LaneState {
     Connecting,
@@ -56,18 +56,18 @@ pub(super) enum LaneState {
     Down { reason: String },
 }
 
-/// The known state of the lane's server.
+/// The last known state of the lane's server.
 #[derive(Default)]
 pub(super) struct ServerStatus {
     pub(super) connected: bool,
     pub(super) identity: Option<DataIdentity>,
     pub(super) warnings: BTreeSet<StoreWarning>,
     pub(super) memory: Option<StoreMemory>,
-    /// The number of keys that it has evicted.
+    /// The number of keys that the server has evicted.
     pub(super) evicted: u64,
-    /// Why a reachable server is not used.
+    /// Why a reachable server is not used; `None` if it is used.
     pub(super) refusal: Option<String>,
-    /// The missing rights at the server in use.
+    /// The missing rights at the server in use; `None` if there are none.
     pub(super) complaint: Option<String>,
     /// Whether the user lacks rights without which the server is not used.
     pub(super) denied: bool,
@@ -93,10 +93,10 @@ impl MasterLane {
         }
     }
 
-    /// The live connection; waits while one is being established.
+    /// Returns the connection in use. Waits while one is being established.
     pub(super) async fn live(&self) -> Result<Arc<LiveConnection>, StoreError> {
         let mut states = self.state.subscribe();
-        let gone = || StoreError::Unavailable("the store has been closed".to_owned());
+        let gone = || StoreError::Unavailable("the store is closed".to_owned());
         let state = states
             .wait_for(|state| !matches!(state, LaneState::Connecting))
             .await
@@ -108,7 +108,7 @@ impl MasterLane {
         }
     }
 
-    /// The live connection, if there is one.
+    /// Returns the connection in use; `None` if there is none.
     pub(super) fn live_now(&self) -> Option<Arc<LiveConnection>> {
         match &*self.state.borrow() {
             LaneState::Up(live) => Some(Arc::clone(live)),
@@ -116,7 +116,7 @@ impl MasterLane {
         }
     }
 
-    /// Faults in the server's configuration that do not stop its use.
+    /// The faults in the server's configuration that do not keep it from being used.
     pub(super) fn warnings(&self) -> BTreeSet<StoreWarning> {
         let status = self.status.lock();
         let mut warnings = status.warnings.clone();
@@ -150,14 +150,15 @@ impl MasterLane {
         }
     }
 
-    /// A permit for one of the concurrent calls.
+    /// Returns a permit for one of the concurrent calls.
     pub(super) fn permit(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         self.permits
             .try_acquire()
             .map_err(|_| StoreError::Busy(format!("{CALLS_MAX} calls to one redis server are already running")))
     }
 
-    /// Sends a call as `command`. `asking` is for a server that is importing the slot.
+    /// Sends a call as `command`. If the script is unknown there, loads it and sends the call again. `asking` is for a server
+    /// that is importing the hash slot.
     pub(super) async fn send(
         &self,
         wire: &Wire,
@@ -180,7 +181,7 @@ impl MasterLane {
     async fn query(&self, wire: &Wire, command: &Cmd, asking: bool) -> RedisResult<Vec<String>> {
         let connection = &mut wire.connection.clone();
         let answer: RedisResult<Vec<String>> = if asking {
-            // In one write: ASKING applies only to the next command of the connection.
+            // Both commands are sent in one write, because ASKING applies only to the next command of the connection.
             let mut both = ::redis::pipe();
             both.cmd("ASKING").ignore().add_command(command.clone());
             both.query_async(connection).await.map(|(answer,)| answer)
@@ -201,7 +202,7 @@ impl MasterLane {
         self.last_answer.record(now);
     }
 
-    /// Drops a connection, if it is still the one in use.
+    /// Stops using a connection and changes to the state `next`, if the connection is still the one in use.
     pub(super) fn give_up(&self, number: u64, next: LaneState) {
         self.transition(
             next,
@@ -228,7 +229,7 @@ impl MasterLane {
     }
 }
 
-/// Waits until a condition holds that can change only with `watched`.
+/// Waits until a condition is true that can change only with `watched`.
 pub(super) async fn wait_until<T>(mut watched: watch::Receiver<T>, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         if watched.changed().await.is_err() {

@@ -1,4 +1,4 @@
-//! Finds the master: from the settings, or by asking the sentinels.
+//! Finds the master of a lane: from the settings, or with a query of the sentinels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::store::redis::link::master::MasterLane;
 use crate::store::redis::rights;
 use crate::store::redis::settings::RedisAddress;
 
-/// The timeout of one sentinel's answer, including the connect.
+/// The timeout of a query of one sentinel, including the connect.
 const SENTINEL_WAIT_MAX: Duration = Duration::from_millis(300);
-/// How often a sentinel is asked although it has announced nothing.
+/// How often a sentinel is queried even if it has announced nothing.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The channel on which sentinels announce another master.
 const SWITCHES: &str = "+switch-master";
 
-/// Finds the server of a lane.
+/// How the server of a lane is found.
 pub(super) enum MasterFinder {
-    /// The one server, which must be a master.
+    /// It is the configured server, which must be a master.
     Standalone(RedisAddress),
-    /// A node of a cluster. As a replica it redirects calls to its master itself.
+    /// It is a node of a cluster. If it is a replica, it redirects calls to its master itself.
     Node(RedisAddress),
     Sentinel(Sentinels),
 }
@@ -63,7 +63,7 @@ impl MasterFinder {
         }
     }
 
-    /// The rights that the sentinels deny, with the remedies.
+    /// The rights that the user lacks at the sentinels, with the words that grant them; `None` if it has all.
     pub(super) fn complaint(&self) -> Option<String> {
         let Self::Sentinel(sentinel) = self else { return None };
         let denied = sentinel.denied.lock();
@@ -75,7 +75,7 @@ impl MasterFinder {
         matches!(self, Self::Sentinel(_))
     }
 
-    /// Follows announcements of another master, for a lane. Never returns.
+    /// Follows the sentinels' announcements of another master, for a lane. Never returns.
     pub(super) async fn follow(&self, lane: &MasterLane) {
         match self {
             Self::Standalone(_) | Self::Node(_) => std::future::pending().await,
@@ -88,14 +88,14 @@ impl MasterFinder {
 pub(super) struct Sentinels {
     nodes: Vec<RedisAddress>,
     master_name: String,
-    /// The index of the one that is asked first: the last that answered.
+    /// The index of the sentinel that is queried first: the last one that answered.
     first: AtomicUsize,
     user: String,
-    /// The rights that the user lacks at the sentinel that was asked last, by the words that would grant them.
+    /// The rights that the user lacks at the sentinel that was queried last. The keys are the words that would grant them.
     denied: Mutex<BTreeMap<&'static str, String>>,
 }
 
-/// The rights that weir needs at a sentinel: to ask for the master, and to hear of another one.
+/// The rights that weir needs at a sentinel: to query the master, and to be notified of another one.
 const ASK_RIGHT: &str = "+sentinel|get-master-addr-by-name";
 const SUBSCRIBE_RIGHTS: &str = "+subscribe &+switch-master";
 
@@ -110,7 +110,7 @@ impl Sentinels {
         }
     }
 
-    /// Reports a right that the user lacks; logs it once.
+    /// Records a right that the user lacks at a sentinel, logs it the first time, and returns the message.
     fn report_denied(&self, sentinel: &RedisAddress, what: &str, grant: &'static str) -> String {
         let text = format!(
             "the sentinel {sentinel}: user {:?} may not {what}: grant {grant}",
@@ -122,7 +122,7 @@ impl Sentinels {
         text
     }
 
-    /// All sentinels, starting with the one to ask first.
+    /// All sentinels with their indices, starting with the one that is queried first.
     fn in_turn(&self) -> impl Iterator<Item = (usize, &RedisAddress)> {
         let first = self.first.load(Ordering::Relaxed);
         let (before, from) = self.nodes.split_at(first.min(self.nodes.len()));
@@ -130,8 +130,8 @@ impl Sentinels {
         numbered.map(move |(steps, node)| ((first + steps) % self.nodes.len().max(1), node))
     }
 
-    /// Asks each sentinel until one names a server that confirms that it is the master. If a named server has become a
-    /// replica, the master that it names is taken: a failover without the sentinels shows there first.
+    /// Queries each sentinel until one names a server that confirms that it is the master. If a named server has become a
+    /// replica, the master of that replica is used: a failover without the sentinels is visible there first.
     async fn open(&self, lane: &Arc<MasterLane>) -> Result<DialedConnection, String> {
         let mut reasons = Vec::new();
         for (index, sentinel) in self.in_turn() {
@@ -163,11 +163,11 @@ impl Sentinels {
                 SENTINEL_WAIT_MAX.as_millis()
             )),
             Ok(Err(error)) if rights::is_refused(&error) => {
-                Err(self.report_denied(sentinel, "ask for the master", ASK_RIGHT))
+                Err(self.report_denied(sentinel, "query the master", ASK_RIGHT))
             }
-            Ok(Err(error)) => Err(format!("the sentinel {sentinel} cannot be asked: {error}")),
+            Ok(Err(error)) => Err(format!("cannot query the sentinel {sentinel}: {error}")),
             Ok(Ok(None)) => Err(format!(
-                "the sentinel {sentinel} knows no master {:?}, see store.redis.master_name",
+                "the sentinel {sentinel} has no master {:?}: check store.redis.master_name",
                 self.master_name
             )),
             Ok(Ok(Some(address))) => {
@@ -194,7 +194,7 @@ impl Sentinels {
                     pauses.reset();
                     self.first.store(index, Ordering::Relaxed);
                     self.listen(connection, &told, lane).await;
-                    tracing::info!(%sentinel, "connection to the redis sentinel lost, trying the next");
+                    tracing::info!(%sentinel, "lost the connection to the redis sentinel, trying the next sentinel");
                     break;
                 }
             }
@@ -202,7 +202,7 @@ impl Sentinels {
         }
     }
 
-    /// A connection that announces switches, if the user may subscribe to them.
+    /// Returns a connection on which the sentinel announces switches of the master, if the user may subscribe to them.
     async fn subscribe(
         &self,
         sentinel: &RedisAddress,
@@ -220,7 +220,7 @@ impl Sentinels {
             Err(error) if rights::is_refused(&error) => {
                 self.report_denied(
                     sentinel,
-                    "hear of another master (it is asked every second)",
+                    "subscribe to changes of the master (weir queries it every second instead)",
                     SUBSCRIBE_RIGHTS,
                 );
             }
@@ -249,7 +249,7 @@ impl Sentinels {
     }
 }
 
-/// The pushes on a sentinel's connection.
+/// Signals for the pushes on a sentinel's connection.
 #[derive(Default)]
 struct SentinelPushes {
     switched: Notify,
@@ -262,7 +262,7 @@ async fn follow_replica(lane: &Arc<MasterLane>, named: &RedisAddress) -> Result<
         return Ok(opened);
     };
     let Some(master) = report.replica_of.clone() else {
-        return Err(format!("redis at {named} is a replica and names no master"));
+        return Err(format!("redis at {named} is a replica but does not report its master"));
     };
     let opened = lane.dial(&master).await?;
     if opened.report.as_ref().is_some_and(ServerReport::is_replica) {

@@ -1,4 +1,4 @@
-//! The slots of a cluster and their owners, and keys of weir at a master which does not own their slot.
+//! The hash slots of a cluster and their owners, and the search for keys of weir on a master that does not own their slot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,13 +15,13 @@ use crate::store::{
     redis::{link::connection::LiveConnection, settings::RedisAddress},
 };
 
-/// A slot of a cluster, 0 to 16383.
+/// The number of a hash slot of a cluster, 0 to 16383.
 pub(super) type HashSlot = u16;
 
-/// The number of slots.
+/// The number of hash slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: CRC16 of the text in its first braces, or of the whole key
+/// Returns the hash slot of a key: the CRC16 of the text in the key's first braces, or of the complete key
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
 pub(super) fn of_key(key: &[u8]) -> HashSlot {
     let tag = || {
@@ -46,15 +46,15 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The masters and their slots, as one of the nodes sees them.
+/// The masters of a cluster and their hash slots, as one of the nodes reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// First slot, last slot and owner, in order.
+    /// First hash slot, last hash slot and owner of each range, in order.
     ranges: Vec<(HashSlot, HashSlot, RedisAddress)>,
 }
 
 impl SlotMap {
-    /// Reads the answer of the node `asked` to CLUSTER SLOTS.
+    /// Reads the answer of the node `asked` to CLUSTER SLOTS. Returns `None` if it has another form.
     pub(super) fn read(answer: &Value, asked: &RedisAddress) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = entries
@@ -65,7 +65,7 @@ impl SlotMap {
         Some(Self { ranges })
     }
 
-    /// The owner of a slot, if it has one.
+    /// Returns the owner of a hash slot; `None` if it has none.
     pub(super) fn owner(&self, slot: HashSlot) -> Option<&RedisAddress> {
         let behind = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, address) = self.ranges.get(behind.checked_sub(1)?)?;
@@ -76,7 +76,7 @@ impl SlotMap {
         self.ranges.iter().map(|(.., address)| address).collect()
     }
 
-    /// Whether a slot that had a master has another one in `next`.
+    /// Whether a hash slot that had a master has another one in `next`.
     pub(super) fn hands_over_to(&self, next: &Self) -> bool {
         self != next
             && self.ranges.iter().any(|(first, last, address)| {
@@ -96,40 +96,42 @@ fn read_range(entry: &Value, asked: &RedisAddress) -> Option<(HashSlot, HashSlot
         return None;
     };
     let host: Option<String> = ::redis::from_redis_value_ref(host).ok()?;
-    // A node that does not know its own name leaves it out.
+    // A node that does not know its own name omits it.
     let host = host.filter(|host| !host.is_empty() && host != "?");
     let address = RedisAddress::new(host.as_deref().unwrap_or(&asked.host), u16::try_from(*port).ok()?)?;
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < SLOTS);
     Some((slot(first)?, slot(last)?, address))
 }
 
-/// How often the masters are asked. A master takes some ten milliseconds for it in all, a little at a time.
+/// How often the masters are searched for misplaced keys. A search takes some ten milliseconds of a master's time in total, in
+/// small parts.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How soon they are asked again if there are such keys: most slots have been moved by then.
+/// How soon the masters are searched again if there are misplaced keys. By then, most slots have been moved completely.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How soon it is checked again whether the cluster is complete.
+/// How soon weir checks again whether all masters are connected.
 const WHOLE_WAIT: Duration = Duration::from_millis(200);
-/// For how many slots a master is asked at a time, so that calls behind it do not wait.
+/// Maximum number of hash slots in one query of a master, so that calls behind it do not wait.
 const SLOTS_AT_ONCE: usize = 256;
-/// The timeout of that answer.
+/// The timeout of the answer to such a query.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How many keys of a slot are examined: at a master that does not own the slot, most are weir's, or none.
+/// Maximum number of keys of a hash slot that are examined. On a master that does not own the slot, most keys are weir's, or
+/// none.
 const KEYS_AT_ONCE: usize = 100;
-/// How many slots the log names.
+/// Maximum number of hash slots that the log names.
 const NAMED_MAX: usize = 5;
 
 type MisplacedBySlot = BTreeMap<HashSlot, MisplacedKey>;
 
-/// Searches the masters for keys of weir in slots that they do not own. While a slot is being moved there are some for a
-/// moment. If a move was interrupted, or a failover came in between, they stay, and an account may have a part at each of two
-/// masters. No call sees both, so the operator must be told.
+/// Searches the masters for keys of weir in hash slots that they do not own. While a slot is being moved, there are some for a
+/// moment. If a move was interrupted, or a failover came in between, they stay, and an account may have a part on each of two
+/// masters. No call sees both parts, so the operator must be notified.
 pub(super) struct MisplacedKeys {
     /// The prefix of the names of weir's keys.
     prefix: String,
     found: Mutex<MisplacedBySlot>,
 }
 
-/// A key, and the master that has it although the slot is another's.
+/// A misplaced key, the master that has it, and the master that owns its hash slot.
 #[derive(Clone, PartialEq, Eq)]
 struct MisplacedKey {
     key: String,
@@ -145,13 +147,13 @@ impl MisplacedKeys {
         }
     }
 
-    /// Whether keys were found in one slot by two searches in a row.
+    /// Whether two searches in a row found keys in the same hash slot.
     pub(super) fn has_any(&self) -> bool {
         !self.found.lock().is_empty()
     }
 
-    /// Searches again and again. Never returns. `whole` returns the map and all masters in it while all of them are
-    /// connected.
+    /// Searches repeatedly. Never returns. `whole` returns the slot map and all masters in it if all of them are connected,
+    /// otherwise `None`.
     pub(super) async fn search_repeatedly(&self, whole: impl Fn() -> Option<(Arc<SlotMap>, Vec<Arc<LiveConnection>>)>) {
         let mut suspected = MisplacedBySlot::new();
         let mut was_refused = false;
@@ -171,7 +173,7 @@ impl MisplacedKeys {
                     if !std::mem::replace(&mut was_refused, true) {
                         tracing::warn!(
                             reason = error.0,
-                            "cannot check whether slots of the redis cluster are split"
+                            "cannot check whether hash slots of the redis cluster are split between masters"
                         );
                     }
                 }
@@ -196,7 +198,7 @@ impl MisplacedKeys {
             );
         }
         if found.is_empty() && !before.is_empty() {
-            tracing::info!("no slot of the redis cluster is split any more");
+            tracing::info!("no hash slot of the redis cluster is split between masters any more");
         }
     }
 
@@ -234,7 +236,7 @@ impl From<RedisError> for SlotQueryError {
     }
 }
 
-/// Those slots of which the server has keys.
+/// Returns those of `slots` of which the server has keys.
 async fn slots_with_keys(
     connection: &mut MultiplexedConnection,
     slots: &[HashSlot],
@@ -251,7 +253,7 @@ async fn slots_with_keys(
 async fn keys_in_slot(connection: &mut MultiplexedConnection, slot: HashSlot) -> Result<Vec<String>, SlotQueryError> {
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("GETKEYSINSLOT").arg(slot).arg(KEYS_AT_ONCE);
-    // Names may be any bytes: some are not weir's.
+    // Some names are not weir's, so they can contain any bytes.
     let names: Vec<Vec<u8>> = within_timeout(command.query_async(connection)).await?;
     Ok(names
         .iter()

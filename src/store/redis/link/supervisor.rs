@@ -1,4 +1,4 @@
-//! Keeps one lane up: connects, inspects the server, pings it each second, and reconnects.
+//! Maintains one master lane: connects, inspects the server each second, and reconnects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::store::redis::link::master::{LaneState, MasterLane};
 use crate::store::redis::link::sentinel::MasterFinder;
 use crate::store::redis::settings::RedisAddress;
 
-/// How often the server in use is inspected: its role, history and settings.
+/// How often the server in use is inspected: its role, its history and its settings.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How often its user's rights are checked, in addition to at once when one was missing.
+/// How often the user's rights are checked. They are also checked at once when a call was refused.
 const RIGHTS_EVERY: Duration = Duration::from_secs(30);
-/// The timeout of such a check.
+/// The timeout of an inspection or a check of rights.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl MasterLane {
-    /// Keeps a connection up. Cancel this to stop; an established connection then stays usable.
+    /// Maintains a connection to the master. Cancel this to stop; an established connection can still be used after that.
     pub(super) async fn maintain(self: &Arc<Self>, finder: &MasterFinder) {
         let mut pauses = RetryPauses::new();
         let mut is_away = false;
@@ -37,8 +37,8 @@ impl MasterLane {
                     self.activate(opened);
                     let entered = clock::instant();
                     self.watch(number, &server, finder, &mut announced).await;
-                    tracing::warn!(%server, "redis connection given up");
-                    // A server that has answered is asked again at once, however short the connection lived.
+                    tracing::warn!(%server, "redis connection given up; connecting again");
+                    // A server that has answered is tried again at once, however short the connection lasted.
                     if self.last_answer.time() > entered {
                         pauses.reset();
                         PAUSE_MIN
@@ -50,7 +50,7 @@ impl MasterLane {
                     let refused = self.is_still_refused(&reason);
                     // A refusal that an operator has to resolve is logged again when it changes.
                     if !is_away || (refused && logged != reason) {
-                        tracing::error!(reason, "redis cannot be used, still trying");
+                        tracing::error!(reason, "cannot use redis, still trying");
                         logged.clone_from(&reason);
                     }
                     is_away = true;
@@ -58,10 +58,11 @@ impl MasterLane {
                     pauses.next_pause()
                 }
             };
-            // From start to start, so that a server that hangs for the whole attempt is asked again at once.
+            // Pauses are measured from start to start, so that a server that hangs during the whole attempt is tried again at
+            // once.
             let wait = pause.saturating_sub(elapsed_since(began));
             if wait > self.call_budget {
-                self.fail_waiting("redis closes connections as soon as they are made");
+                self.fail_waiting("redis closes connections as soon as they are opened");
             }
             tokio::select! {
                 () = sleep(wait) => {}
@@ -70,7 +71,7 @@ impl MasterLane {
         }
     }
 
-    /// One attempt. If it outlasts the callers' budget, their calls fail, and it continues without them.
+    /// Makes one attempt to connect. If it takes longer than the budget of waiting calls, they fail, and the attempt continues.
     async fn connect(self: &Arc<Self>, finder: &MasterFinder) -> Result<DialedConnection, String> {
         let attempt = timeout(CONNECT_WAIT_MAX, finder.open(self));
         tokio::pin!(attempt);
@@ -87,7 +88,7 @@ impl MasterLane {
         })
     }
 
-    /// Puts a connection into use.
+    /// Starts to use a connection.
     fn activate(&self, opened: DialedConnection) {
         let DialedConnection { live, report } = opened;
         self.record_report(report.as_ref());
@@ -107,8 +108,8 @@ impl MasterLane {
         }
     }
 
-    /// Returns when the connection is given up: by a call, by its end, because another master is announced, or because of the
-    /// server's report.
+    /// Returns when the connection is given up: by a call, because it was closed, because another master is announced, or because
+    /// of the server's report.
     async fn watch(
         &self,
         number: u64,
@@ -134,7 +135,7 @@ impl MasterLane {
                 }
                 let missing = timeout(PROBE_WAIT_MAX, self.dialer.missing_rights(server)).await;
                 if let Some(reason) = missing.ok().flatten().and_then(|missing| self.record_rights(missing)) {
-                    tracing::error!(reason, "redis cannot be used");
+                    tracing::error!(reason, "cannot use redis; trying again");
                     self.give_up(number, LaneState::Down { reason });
                 }
             }
@@ -155,7 +156,7 @@ impl MasterLane {
         }
     }
 
-    /// Inspects the server in use. Returns the lane's next state, if the server cannot stay in use.
+    /// Inspects the server in use. Returns the lane's next state if the server cannot stay in use, otherwise `None`.
     async fn inspect(&self, finder: &MasterFinder) -> Option<LaneState> {
         let live = self.live_now()?;
         let (server, wire) = (&live.address, &live.wire);
@@ -164,7 +165,7 @@ impl MasterLane {
         };
         let began = clock::instant();
         let report = match timeout(PROBE_WAIT_MAX, fetch_report(&mut wire.connection.clone())).await {
-            // The inspection is queued behind calls, and those are answered.
+            // The inspection waits behind calls, and those are answered.
             Err(_) if wire.last_answer.time() > began => return None,
             Err(_) => return Some(silent()),
             Ok(Err(error)) if error.is_unrecoverable_error() => return Some(LaneState::Connecting),
@@ -179,7 +180,7 @@ impl MasterLane {
         let report = report?;
         if let Some(reason) = report.refusal() {
             let reason = self.refuse(format!("redis at {server} {reason}"));
-            tracing::error!(reason, "redis cannot be used");
+            tracing::error!(reason, "cannot use redis; trying again");
             return Some(LaneState::Down { reason });
         }
         if report.is_replica() && !finder.accepts_replicas() {
@@ -188,13 +189,13 @@ impl MasterLane {
         }
         let before = self.status.lock().identity.replace(report.identity.clone());
         if before.is_some_and(|before| before != report.identity) {
-            tracing::warn!(%server, "redis has another history now, acknowledged changes are being checked");
+            tracing::warn!(%server, "redis now has another data history; checking that no acknowledged change is lost");
             self.epochs.send_modify(|epoch| *epoch += 1);
         }
         None
     }
 
-    /// Whether this reason of a failed attempt contains the recorded refusal; otherwise the refusal is dropped.
+    /// Whether the reason of a failed attempt contains the recorded refusal. If not, the refusal is dropped.
     fn is_still_refused(&self, reason: &str) -> bool {
         let mut status = self.status.lock();
         let refusal = status.refusal.take();

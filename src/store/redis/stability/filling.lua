@@ -1,4 +1,4 @@
--- Replaces the prelude for a store that is being filled from a backup and has no generation yet.
+-- Used instead of the prelude for a store that is being restored from a backup and has no generation yet.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {'conflict', ''}
 end

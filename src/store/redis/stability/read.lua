@@ -1,4 +1,5 @@
--- KEYS after those of the prelude: hours. -> for each hour the number of words that follow, then fields and values
+-- Reads stability hours. KEYS after those of the prelude: the hours. Reply: for each hour the number of words that follow, then
+-- its fields and values.
 local reply = {'ok', generation}
 for i = 9, #KEYS do
   local fields = redis.call('HGETALL', KEYS[i])

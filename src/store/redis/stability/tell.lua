@@ -1,8 +1,8 @@
--- KEYS after those of the prelude: an hour for each share. ARGV after the generation: for each share its node, its watermark,
--- when the hour's record expires (in seconds), its number of models, and for each of them name and counters. Watermarks stay
--- text: Lua's numbers are doubles.
+-- Stores shares of the stability record. KEYS after those of the prelude: the hour of each share. ARGV after the generation: for
+-- each share its node, its watermark, when the hour's hash expires (in seconds since the Unix epoch), its number of models, and
+-- for each model its name and counters. Watermarks are compared as texts, because Lua's numbers are doubles.
 local FIELDS_MAX = 1000
--- Of two numbers without leading zeros, the longer one is greater.
+-- Of two numbers without leading zeros, the one with more digits is greater.
 local function is_greater(told, held)
   if not held or not string.find(held, '^[1-9]%d*$') then
     held = '0'
@@ -29,7 +29,7 @@ for i = 9, #KEYS do
     if #fields > 0 then
       redis.call('HSET', hour, unpack(fields))
     end
-    -- Fields of the earlier share that this one does not have.
+    -- Removes fields of the node's previous share that this share does not have.
     for _, field in ipairs(redis.call('HKEYS', hour)) do
       if string.sub(field, 1, #node + 1) == node .. ':' and not told[field] then
         redis.call('HDEL', hour, field)

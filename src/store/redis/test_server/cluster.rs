@@ -1,4 +1,4 @@
-//! A cluster of three masters, each with a replica if requested.
+//! A Redis cluster of three masters for tests, each with a replica if requested.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::store::redis::{RedisMode, RedisSettings};
 const MASTERS: usize = 3;
 const RANGES: [(&str, &str); MASTERS] = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
 
-/// The first three are the masters at the start; their replicas follow in the same order.
+/// The servers of a test cluster. The first three are the masters at the start; their replicas follow in the same order.
 pub(crate) struct TestCluster {
     pub(crate) servers: Vec<TestServer>,
 }
 
 impl TestCluster {
-    /// Three masters that share the slots.
+    /// Starts three masters that share the hash slots.
     pub(crate) async fn start() -> Option<Self> {
         Self::start_with(0).await
     }
 
-    /// The same, each with a replica.
+    /// Starts three masters that share the hash slots, each with a replica.
     pub(crate) async fn start_replicated() -> Option<Self> {
         Self::start_with(1).await
     }
@@ -71,7 +71,7 @@ impl TestCluster {
         Some(cluster)
     }
 
-    /// Makes every node meet the first. A handshake that times out on a busy machine is started again.
+    /// Introduces every node to the first one. A handshake that times out on a busy machine is started again.
     async fn introduce(&self) {
         let [first, others @ ..] = self.servers.as_slice() else {
             return;
@@ -99,7 +99,7 @@ impl TestCluster {
     }
 
     pub(crate) fn settings(&self, namespace: &str, budget: Duration) -> RedisSettings {
-        // The first node alone: the others become known through it.
+        // Only the first node is queried: the others become known through it.
         settings(RedisMode::Cluster, vec![self.servers[0].node()], namespace, budget)
     }
 
@@ -111,7 +111,7 @@ impl TestCluster {
         self.servers[0].ask(&["CLUSTER", "KEYSLOT", key]).await
     }
 
-    /// Waits until scripts were called this many more times, including those that were redirected.
+    /// Waits until scripts were called `more` times since, including calls that were redirected.
     pub(crate) async fn until_called(&self, more: u64) {
         let before = self.calls().await;
         until("scripts are called", async || self.calls().await >= before + more).await;
@@ -129,7 +129,7 @@ impl TestCluster {
         sum
     }
 
-    /// Which of the first three owns the slot of a key, by the ranges of the start.
+    /// Returns which of the first three servers owns the hash slot of a key, by the ranges at the start.
     pub(crate) async fn place_of(&self, key: &str) -> usize {
         let slot = self.slot_of(key).await;
         let inside = |(first, last): &(&str, &str)| (first.parse().unwrap()..=last.parse().unwrap()).contains(&slot);
@@ -137,7 +137,7 @@ impl TestCluster {
     }
 }
 
-/// A slot that is being moved from one master to another.
+/// A hash slot that is being moved from one master to another.
 pub(crate) struct Move<'a> {
     from: &'a TestServer,
     to: &'a TestServer,
@@ -146,7 +146,7 @@ pub(crate) struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// Begins the move at both servers, given by their numbers.
+    /// Begins the move on both servers, which are given by their indices.
     pub(crate) async fn begin(cluster: &'a TestCluster, from: usize, to: usize, slot: u16) -> Self {
         let (from, to) = (&cluster.servers[from], &cluster.servers[to]);
         let slot = slot.to_string();
@@ -157,24 +157,24 @@ impl<'a> Move<'a> {
         Self { from, to, to_id, slot }
     }
 
-    /// The keys that have not been moved, at most a hundred.
+    /// Returns the keys that have not been moved, at most a hundred.
     pub(crate) async fn names(&self) -> Vec<String> {
         self.from.ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"]).await
     }
 
-    /// Moves a key.
+    /// Moves a key to the other server.
     pub(crate) async fn take(&self, name: &str) {
         migrate(self.from, self.to, name).await;
     }
 
-    /// Ends the move: the other server owns the slot.
+    /// Ends the move: the other server now owns the hash slot.
     pub(crate) async fn end(&self) {
         for node in [self.to, self.from] {
             let () = node.ask(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &self.to_id]).await;
         }
     }
 
-    /// Undoes the move: the slot stays where it was, and the moved key returns to it.
+    /// Undoes the move: the hash slot stays on its server, and the moved key returns to it.
     pub(crate) async fn undo(&self, name: &str) {
         let () = self.from.ask(&["CLUSTER", "SETSLOT", &self.slot, "STABLE"]).await;
         migrate(self.to, self.from, name).await;

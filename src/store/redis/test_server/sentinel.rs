@@ -1,4 +1,4 @@
-//! A master, a replica and the sentinels that watch them.
+//! A master, its replicas, and the sentinels that watch them, for tests.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::store::redis::{RedisMode, RedisSettings};
 
 const MASTER_NAME: &str = "main";
 
-/// The first server is the master at the start.
+/// The servers of a test with sentinels. The first server is the master at the start.
 pub(crate) struct Watched {
     pub(crate) servers: Vec<TestServer>,
     pub(crate) sentinels: Vec<TestServer>,
 }
 
 impl Watched {
-    /// A master, a number of replicas, and sentinels that know all of them and each other.
+    /// Starts a master, a number of replicas, and sentinels that know all of them and each other.
     pub(crate) async fn start(replicas: usize, sentinels: usize) -> Option<Self> {
         let master = TestServer::start().await?;
         let port = master.port().to_string();
@@ -67,7 +67,7 @@ impl Watched {
         Joined::with(&self.settings(namespace, budget)).await
     }
 
-    /// Makes a sentinel change the master. It refuses until it has seen that the replica is good.
+    /// Makes a sentinel change the master. The sentinel refuses until it has seen that the replica is in a good state.
     pub(crate) async fn fail_over(&self) {
         until("the sentinel begins a failover", async || {
             let begun = self.sentinels[0].try_ask::<String>(&["SENTINEL", "FAILOVER", MASTER_NAME]);

@@ -1,4 +1,5 @@
--- ARGV: generation, the person, the lifetime without a visit and in all, in milliseconds.
+-- Begins a session, or gives an existing one to another user. ARGV: generation, the user, the lifetime without a visit and the
+-- maximum lifetime, in milliseconds.
 local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends', 'until')
 if found[1] and tonumber(found[4]) > now() then
   redis.call('HSET', SESSION, 'who', ARGV[2])
@@ -9,7 +10,7 @@ end
 local ends = string.format('%.0f', now() + tonumber(ARGV[4]))
 redis.call('HSET', SESSION, 'who', ARGV[2], 'idle', ARGV[3], 'ends', ends)
 lasts(math.min(tonumber(ARGV[3]), tonumber(ARGV[4])), ends, ARGV[2])
--- Sessions that have ended by themselves: more are removed than begin, so they do not accumulate.
+-- Removes expired sessions from the list. At each begin, more are removed than are added, so they do not accumulate.
 local oldest = redis.call('ZRANGE', ALL, 0, 9, 'WITHSCORES')
 for place = 1, #oldest, 2 do
   if tonumber(oldest[place + 1]) <= now() then

@@ -1,4 +1,4 @@
--- -> the person, or ''
+-- Ends a session. Reply: its user, or '' if it had expired or does not exist.
 local found = redis.call('HMGET', SESSION, 'who', 'ends', 'until')
 if not found[1] then
   return {'ok', generation, ''}

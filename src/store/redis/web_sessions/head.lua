@@ -1,7 +1,7 @@
--- The beginning of the scripts about browser sessions, after the prelude. KEYS[9]: the session, a hash of its person ('who'),
--- its lifetime without a visit ('idle'), its end ('ends') and its end unless it is visited ('until'), in milliseconds. It
--- expires then, which Redis may notice a moment later. KEYS[10]: all sessions, by their ends unless they are visited:
--- '<digest> <end> <who>'.
+-- The beginning of the scripts about browser sessions, after the prelude. KEYS[9] is the session: a hash with its user ('who'),
+-- its lifetime without a visit ('idle'), when it expires in any case ('ends') and when it expires without a further visit
+-- ('until'), all in milliseconds. The key itself also expires at 'until', which Redis may do slightly later. KEYS[10] contains
+-- all sessions, by 'until', as '<digest> <ends> <who>'.
 local SESSION, ALL = KEYS[9], KEYS[10]
 local function now()
   local time = redis.call('TIME')
@@ -10,7 +10,7 @@ end
 local function entry(ends, who)
   return string.match(SESSION, '[^:]*$') .. ' ' .. ends .. ' ' .. who
 end
--- Lets the session end after this many milliseconds, unless it is visited.
+-- Sets the session to expire after this many milliseconds without a visit.
 local function lasts(milliseconds, ends, who)
   local at = string.format('%.0f', now() + milliseconds)
   redis.call('HSET', SESSION, 'until', at)

@@ -1,5 +1,5 @@
--- ARGV: generation, the maximum number of sessions. -> '<digest> <end> <who>' of each session that has not ended, and its end
--- unless it is visited; those that end last first
+-- Lists the sessions that have not expired, those that expire last first. ARGV: generation, the maximum number of sessions.
+-- Reply: for each session '<digest> <ends> <who>', and when it expires without a further visit.
 local found = redis.call('ZRANGE', ALL, -tonumber(ARGV[2]), -1, 'WITHSCORES')
 local reply = {'ok', generation}
 for place = #found - 1, 1, -2 do

@@ -1,4 +1,4 @@
--- -> the person, or ''
+-- Records a visit of a session. Reply: the session's user, or '' if it has expired or does not exist.
 local found = redis.call('HMGET', SESSION, 'who', 'idle', 'ends', 'until')
 if not found[1] or tonumber(found[4]) <= now() then
   return {'ok', generation, ''}

@@ -24,7 +24,7 @@ fn limit(denial: Denial, reset: QuotaReset, now: i64) -> LimitRefusal {
 
 const DAY: i64 = 1_795_305_600;
 
-/// A spent quota of 5 USD, refused an hour before it begins anew.
+/// A spent quota of 5 USD, refused an hour before it is reset.
 fn quota(reset: QuotaReset, resets_at: Option<i64>) -> LimitRefusal {
     let standing = QuotaUse {
         quota: NanoUsd::from_nanos(5_000_000_000),
@@ -64,8 +64,8 @@ fn what_is_spent_is_not_to_be_tried_again_in_any_protocol() {
 #[test]
 fn a_spent_quota_is_said_with_amount_period_and_reset() {
     let daily = Refusal::Limited(quota(QuotaReset::Daily, Some(DAY)));
-    let told = "This API key has used up its quota of 5.00 USD for the day. Have it raised or cleared, or wait until it begins \
-                anew at 2026-11-22T00:00:00Z.";
+    let told = "This API key has used up its quota of 5.00 USD for the day. Have it raised or removed, or wait until it resets \
+                at 2026-11-22T00:00:00Z.";
     let messages = daily.reply(Protocol::Messages, "req_1");
     assert_eq!(
         body(&messages)["error"],
@@ -88,7 +88,7 @@ fn a_spent_quota_is_said_with_amount_period_and_reset() {
     );
     assert_eq!(
         header(&responses, "x-codex-promo-message"),
-        Some("This API key has used up its quota of 5.00 USD for the day. Have it raised or cleared")
+        Some("This API key has used up its quota of 5.00 USD for the day. Have it raised or removed")
     );
     let gemini = body(&daily.reply(Protocol::Gemini, "req_1"));
     assert_eq!(gemini["error"]["status"], "RESOURCE_EXHAUSTED");
@@ -108,7 +108,7 @@ fn what_does_not_reset_names_no_time() {
     for (limit, told) in [
         (
             quota(QuotaReset::None, None),
-            "This API key has used up its quota of 5.00 USD, which does not reset. Have it raised or cleared.",
+            "This API key has used up its quota of 5.00 USD, which does not reset. Have it raised or removed.",
         ),
         (
             LimitRefusal::Balance,

@@ -1,11 +1,11 @@
-//! Messages of refusals of request bodies.
+//! The messages of refusals of request bodies.
 
 use crate::domain::{
     faults::refusal::{BodyShare, Refusal},
     wire::operation,
 };
 
-/// The message: what is wrong, with what, and what to do.
+/// The message: what is wrong, with what, and what to do. The last arm is that of [`Refusal::BodyBudgetExhausted`].
 pub(super) fn message(refusal: &Refusal) -> String {
     match refusal {
         Refusal::BodyTooLarge { limit_bytes } => {
@@ -23,8 +23,8 @@ pub(super) fn message(refusal: &Refusal) -> String {
             shortened(encoding)
         ),
         Refusal::BodyEncodingInvalid { encoding } => format!(
-            "The request body is not whole and valid {encoding}, as its content-encoding says. Send complete {encoding} \
-             data with nothing behind it, or the body without content-encoding."
+            "The request body is not complete and valid {encoding}, which its content-encoding declares. Send complete \
+             {encoding} data with nothing after it, or the body without content-encoding."
         ),
         Refusal::BodyShareUsed { whose, bytes_max } => {
             let whose = match whose {
@@ -32,8 +32,8 @@ pub(super) fn message(refusal: &Refusal) -> String {
                 BodyShare::Address => "from your network",
             };
             format!(
-                "Request bodies {whose} take {bytes_max} bytes at this moment, which is all they may at one time. Try again in \
-                 a second, and send fewer large requests at once."
+                "Request bodies {whose} have reached their limit of {bytes_max} bytes at one time. Try again in a second, and \
+                 send fewer large requests at once."
             )
         }
         Refusal::BodyWorkLimited => {
@@ -45,14 +45,13 @@ pub(super) fn message(refusal: &Refusal) -> String {
     }
 }
 
-/// Maximum number of characters of a client's text that a message repeats.
+/// The maximum number of characters of a client's text that a message repeats.
 const ECHO_CHARS_MAX: usize = 128;
 
-/// A run of this many letters and digits makes a text look like a key.
+/// The number of consecutive letters and digits from which a text may be a key.
 const KEY_RUN_CHARS_MIN: usize = 32;
 
-/// The model for a message, without its name if that should not be repeated: no model can have that name, or it looks like a
-/// key.
+/// Returns the model's name for a message. The name is left out if no model can have it or if it may be a key.
 pub(super) fn model_phrase(model: &str) -> String {
     let like_a_key = model
         .split(|c: char| !c.is_ascii_alphanumeric())
@@ -64,7 +63,7 @@ pub(super) fn model_phrase(model: &str) -> String {
     }
 }
 
-/// A client's text, shortened and printable.
+/// Shortens a client's text to [`ECHO_CHARS_MAX`] characters, without control characters.
 pub(super) fn shortened(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(ECHO_CHARS_MAX).collect()
 }

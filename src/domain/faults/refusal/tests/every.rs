@@ -73,6 +73,15 @@ fn of_body_and_service() -> Vec<Refusal> {
             reason: "`key` comes twice".to_owned(),
         },
         Refusal::TagsInvalid(TagsFault::TooMany),
+        Refusal::UsageUnseen { place: "background" },
+        Refusal::StateUnknown {
+            kind: StateKind::Response,
+            id: "resp_1".to_owned(),
+        },
+        Refusal::StateUnknown {
+            kind: StateKind::Thread,
+            id: "thread_1".to_owned(),
+        },
         Refusal::OwnUsageLimited {
             wait: Duration::from_secs(2),
         },

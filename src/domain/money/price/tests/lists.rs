@@ -114,7 +114,7 @@ fn a_float_is_refused_with_file_line_and_key() {
         (
             "output = \"1\"",
             "[price.multipliers.geo]\nus = \"1001\"",
-            "p.toml:9: price `m`: key `us`: too large, give at most 1000",
+            "p.toml:9: price `m`: key `us`: the number is too large: give at most 1000",
         ),
     ] {
         let errors = faults(&list(tier, more));
@@ -134,12 +134,12 @@ fn every_fault_of_a_list_is_named() {
     for wanted in [
         "p.toml:1: key `version`: ",
         "p.toml:3: [[price]]: key `name`: ",
-        "p.toml:4: [[price]]: key `tiers`: one tier, the one for short prompts",
+        "p.toml:4: [[price]]: key `tiers`: give one tier without `above_input_tokens`",
         "p.toml:4: [[price]]: key `input`: write",
         "p.toml:7: price `m`: key `tiers`: two tiers begin above 0 tokens",
-        "p.toml:9: price `m`: key `Priority`: give either its prices or a multiplier",
-        "p.toml:12: price `m`: key `tiers`: one tier, the one for short prompts",
-        "p.toml:10: price `m`: key `name`: already defined in line 5",
+        "p.toml:9: price `m`: key `Priority`: give either prices or a multiplier",
+        "p.toml:12: price `m`: key `tiers`: give one tier without `above_input_tokens`",
+        "p.toml:10: price `m`: key `name`: this price is already defined in line 5",
     ] {
         assert!(
             errors.iter().any(|error| error.starts_with(wanted)),

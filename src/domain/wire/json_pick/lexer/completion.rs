@@ -1,9 +1,9 @@
-//! Completes an interrupted JSON value so that it is valid.
+//! Completes an interrupted JSON value so that it becomes valid.
 
 use super::{LexerEscapeState, PickLexer, PickLexerMode, StringRole, TAIL_BYTES};
 
 impl PickLexer {
-    /// The bytes that complete the JSON value consumed so far. `None` if it is invalid.
+    /// Returns the bytes that complete the JSON value read so far; `None` if it is already invalid.
     pub(in crate::domain::wire::json_pick) fn completion(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match self.mode {
@@ -63,7 +63,7 @@ impl PickLexer {
     }
 }
 
-/// Completes a UTF-8 sequence of which only the first bytes have arrived.
+/// Appends the missing bytes of a UTF-8 sequence that has arrived only in part. `tail` contains the last bytes that have arrived.
 fn complete_utf8(tail: [u8; TAIL_BYTES], out: &mut Vec<u8>) {
     let continuations = tail.iter().rev().take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
     let Some(&lead) = tail.iter().rev().nth(continuations) else {
@@ -76,7 +76,7 @@ fn complete_utf8(tail: [u8; TAIL_BYTES], out: &mut Vec<u8>) {
         _ => 0,
     };
     for at in continuations..wanted {
-        // After these two leads, the next byte has a narrower range (no overlong forms).
+        // After these two lead bytes the range of the next byte is smaller, because overlong forms are invalid.
         out.push(match (at, lead) {
             (0, 0xE0) => 0xA0,
             (0, 0xF0) => 0x90,

@@ -1,4 +1,4 @@
-//! How much output a request asks for at most, as its bill goes by it.
+//! The maximum output that a request asks for, which limits its bill.
 
 use super::*;
 use Protocol::{Gemini, Messages, Responses};

@@ -1,7 +1,7 @@
-//! `usage.iterations`: the usage of each run of a model for one answer.
+//! Reads `usage.iterations` of the Messages protocol: the usage of each run of a model for one answer.
 //!
-//! The usage object itself counts only runs of the answering model: from some servers all of them, from others only the input of
-//! the first. Compactions, advice and attempts of a model that declined are only in the list.
+//! The usage object itself counts only runs of the answering model: with some servers all of them, with others only the input of
+//! the first. Compactions, advice, and attempts of a model that declined are only in the list.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::domain::wire::{
     usage::{Run, RunKind, Usage, fields::ReportField, total_usage},
 };
 
-/// The fields of an entry of the list.
+/// The fields of one entry of the list.
 type Iteration<'a> = [ReportField<'a>; 8];
 
 const FIELDS: [&str; 8] = [
@@ -25,19 +25,20 @@ const FIELDS: [&str; 8] = [
     "cache_creation",
 ];
 
-/// Whether a list has any run.
+/// Whether a list contains any run.
 pub(super) fn has_any(iterations: ReportField<'_>) -> bool {
     iterations.objects(&[]).next().is_some()
 }
 
-/// Whether a model has replaced one that declined.
+/// Whether a model has replaced another model that declined.
 pub(super) fn has_fallback(iterations: ReportField<'_>) -> bool {
     let mut kinds = iterations.objects(&["type"]);
     kinds.any(|[kind]| kind.text().as_deref() == Some("fallback_message"))
 }
 
-/// The runs in the list of a usage object, whose other counts, merged with earlier events, are `top`. Empty if the list has only
-/// one run of the requested model. Every token of `top` or of the list is in exactly one run.
+/// Returns the runs in the list of a usage object; nothing if the list has only one run of the requested model. `top` has the
+/// other counts of the usage object, merged with earlier events. Every token of `top` or of the list is in exactly one of the
+/// returned runs.
 pub(super) fn read_runs(iterations: ReportField<'_>, main: &InputCounts, top: Usage, fell_back: bool) -> Vec<Run> {
     let iterations = iterations.objects(&FIELDS);
     let mut runs: Vec<Run> = iterations.map(|iteration| read_run(iteration, main)).collect();
@@ -69,7 +70,7 @@ pub(super) fn read_runs(iterations: ReportField<'_>, main: &InputCounts, top: Us
     runs
 }
 
-/// Reads a run. An unknown kind counts as part of the answer, so that it is neither free nor counted twice.
+/// Reads one run. An unknown kind of run is treated as part of the answer, so that it is neither free nor counted twice.
 fn read_run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &InputCounts) -> Run {
     let output = output.count().unwrap_or(0);
     let reasoning = thinking_tokens(details).unwrap_or(0).min(output);
@@ -92,7 +93,7 @@ fn read_run([kind, model, output, details, input @ ..]: Iteration<'_>, main: &In
     }
 }
 
-/// The usage that the usage object counts and its list does not.
+/// Returns the usage that the usage object counts but its list does not.
 fn missing_usage(top: &Usage, runs: &Usage) -> Usage {
     Usage {
         output_text: top.output_total().saturating_sub(runs.output_total()),
@@ -101,7 +102,8 @@ fn missing_usage(top: &Usage, runs: &Usage) -> Usage {
     }
 }
 
-/// Moves output to reasoning in the runs of the answer until they have `thinking` tokens, the number reported for all of them.
+/// Moves output tokens from text to reasoning in the runs of the answer, until the runs have `thinking` reasoning tokens, the
+/// number reported for all of them together.
 fn move_to_reasoning(runs: &mut [Run], answering: RunKind, thinking: u64) {
     let told: u64 = runs
         .iter()

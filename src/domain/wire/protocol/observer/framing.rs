@@ -1,5 +1,5 @@
-//! How an answer's body is divided into messages: as its head announces, and as its first bytes show, because some providers send
-//! a wrong content type, or none.
+//! Determines how an answer's body is divided into messages. The answer's head announces it, but the first bytes decide, because
+//! some providers send a wrong content type, or none.
 
 use crate::domain::wire::{
     UpstreamProtocol,
@@ -18,24 +18,24 @@ use crate::domain::wire::{
 
 /// The field names of server-sent events, with their colons.
 const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b"retry:"];
-/// The length of the longest of them.
+/// The length of the longest field name in [`FIELDS`], in bytes.
 const FIELD_BYTES_MAX: usize = 6;
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// How an answer's body is divided into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnswerFraming {
-    /// Server-sent events.
+    /// The body is a stream of server-sent events.
     Sse,
-    /// One JSON value.
+    /// The body is one JSON value.
     Json,
-    /// A JSON array with one element per chunk (a Gemini stream without `alt=sse`).
+    /// The body is a JSON array with one element per chunk (a Gemini stream without `alt=sse`).
     JsonArray,
-    /// Anything else; not parsed.
+    /// The body is something else, which is not parsed.
     Opaque,
 }
 
-/// The framing of an answer to `operation` with this `content-type`.
+/// Returns the framing that `content_type` announces for an answer to `operation`.
 pub(crate) fn framing_from_content_type(operation: Operation, content_type: Option<&str>) -> AnswerFraming {
     let media_type = content_type
         .unwrap_or_default()
@@ -56,7 +56,7 @@ pub(crate) fn framing_from_content_type(operation: Operation, content_type: Opti
     }
 }
 
-/// The first bytes of an answer, until they determine its framing.
+/// The first bytes of an answer, which are collected until they determine its framing.
 #[derive(Clone, Debug)]
 pub(super) struct FirstBytes {
     protocol: UpstreamProtocol,
@@ -68,8 +68,8 @@ pub(super) struct FirstBytes {
 }
 
 impl FirstBytes {
-    /// For an answer that has not begun. `announced` is the framing by its head; `otherwise` is its framing if the first bytes
-    /// are neither JSON nor an event.
+    /// Starts the collection for an answer that has not begun. `announced` is the framing that the head announces; `otherwise` is
+    /// the framing if the first bytes are neither JSON nor an event.
     pub(super) fn new(protocol: UpstreamProtocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
         Self {
             protocol,
@@ -80,8 +80,8 @@ impl FirstBytes {
         }
     }
 
-    /// Takes the bytes that determine the framing from the front of `rest`, and returns the framing once it is known. Drops white
-    /// space and a byte order mark at the beginning, which have no meaning in any framing.
+    /// Takes bytes from the front of `rest` until they determine the framing, and returns the framing once it is known. White
+    /// space and a byte order mark at the beginning are dropped, because they have no meaning in any framing.
     pub(super) fn consume(&mut self, rest: &mut &[u8]) -> Option<AnswerFraming> {
         while let Some((first, behind)) = rest.split_first() {
             let is_blank = first.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(first);
@@ -98,7 +98,7 @@ impl FirstBytes {
         None
     }
 
-    /// The bytes that [`FirstBytes::consume`] has taken and not dropped.
+    /// Returns the bytes that [`FirstBytes::consume`] has taken and not dropped.
     pub(super) fn consumed(&self) -> &[u8] {
         self.seen.get(..usize::from(self.count)).unwrap_or_default()
     }
@@ -106,7 +106,7 @@ impl FirstBytes {
     fn framing(&self) -> Option<AnswerFraming> {
         match self.consumed() {
             [] => None,
-            // An object instead of an array is read as an element.
+            // An object that comes instead of an array is read as an element of the array.
             [b'{', ..] if self.announced == AnswerFraming::JsonArray => Some(AnswerFraming::JsonArray),
             [b'{', ..] => Some(AnswerFraming::Json),
             [b'[', ..] if self.protocol == UpstreamProtocol::Gemini => Some(AnswerFraming::JsonArray),
@@ -119,17 +119,17 @@ impl FirstBytes {
     }
 }
 
-/// The state of reading an answer's messages, by its framing.
+/// The state of reading an answer's messages, for each framing.
 #[derive(Debug)]
 pub(super) enum FramingState {
     Sse(EventStreamState),
     Json(BodyProgress),
     JsonArray(ArrayFramer),
-    /// The number of bytes so far.
+    /// The body is not parsed; contains the number of its bytes so far.
     Opaque(u64),
 }
 
-/// The state of reading a stream of events.
+/// The state of reading a stream of server-sent events.
 #[derive(Debug, Default)]
 pub(super) struct EventStreamState {
     pub(super) framer: SseFramer,
@@ -147,7 +147,7 @@ impl FramingState {
         }
     }
 
-    /// Whether the bytes after the last complete message cannot belong to an error, whatever follows.
+    /// Whether the bytes after the last complete message cannot belong to an error, whatever bytes follow.
     pub(super) fn is_open_part_harmless(&self, reading: &AnswerReader) -> bool {
         match self {
             Self::Sse(EventStreamState { framer, .. }) => {
@@ -161,18 +161,21 @@ impl FramingState {
     }
 }
 
-/// The boundaries of messages in a piece of an answer: events of a stream, elements of an array, or a body that is not a stream.
+/// The boundaries of the messages in a piece of an answer. A message is an event of a stream, an element of an array, or the body
+/// of a non-streaming answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MessageBoundaries {
-    /// The offset of the first message that is an error, with everything after it; 0 if it began in an earlier piece.
+    /// The offset of the first message that is an error. Everything after it is treated as part of the error. 0 if the error
+    /// began in an earlier piece; `None` if there is no error.
     pub error_from: Option<usize>,
-    /// The offset of the message in progress, if it may still be an error: 0 if it began in an earlier piece, the piece's end
-    /// without such a message.
+    /// The offset of the message that is not complete, if it could still be an error. 0 if it began in an earlier piece; the end
+    /// of the piece if there is no such message.
     pub open_from: usize,
 }
 
 impl MessageBoundaries {
-    /// The same boundaries, shifted by `bytes` of earlier pieces that were held back and in which no message ended.
+    /// Returns the same boundaries for a piece that is preceded by `bytes` bytes of earlier pieces, which were held back and in
+    /// which no message ended.
     pub(crate) fn shifted_by(self, bytes: usize) -> Self {
         let moved = |at: usize| if at == 0 { 0 } else { at + bytes };
         Self {
@@ -181,7 +184,7 @@ impl MessageBoundaries {
         }
     }
 
-    /// The boundaries at the start of a piece; `has_failed`: an earlier message was an error.
+    /// Returns the boundaries at the start of a piece. `has_failed` is true if an earlier message was an error.
     pub(super) fn at_piece_start(has_failed: bool) -> Self {
         Self {
             error_from: has_failed.then_some(0),
@@ -189,7 +192,7 @@ impl MessageBoundaries {
         }
     }
 
-    /// Records the end of a message at offset `at`.
+    /// Records that a message ends at offset `at` of the piece.
     pub(super) fn end_message(&mut self, at: usize, is_error: bool) {
         if is_error && self.error_from.is_none() {
             self.error_from = Some(self.open_from);
@@ -199,9 +202,10 @@ impl MessageBoundaries {
 }
 
 impl Observer {
-    /// The bytes to append to a complete stream: the `[DONE]` marker, if the protocol has one and the provider did not send it.
+    /// Returns the bytes to append to a complete stream: the `[DONE]` marker, if the protocol has one and the provider did not
+    /// send it; otherwise `None`.
     ///
-    /// Providers of the Responses protocol do not send it, but weir promises it to clients (docs/interface.md, Streams).
+    /// Providers of the Responses protocol do not send the marker, but weir promises it to clients (docs/interface.md, Streams).
     pub fn done_marker_tail(&self) -> Option<Vec<u8>> {
         let FramingState::Sse(EventStreamState { framer, head, .. }) = &self.frame else {
             return None;
@@ -218,10 +222,10 @@ impl Observer {
         Some([before, b"data: ", DONE_MARKER, b"\n\n"].concat())
     }
 
-    /// The bytes to append so that the client sees the protocol's in-band error.
+    /// Returns the bytes to append to an answer so that the client gets the protocol's in-band error.
     ///
-    /// `None` if the answer cannot contain it (a body that is not a stream, an opaque one, or a closed array): then the
-    /// connection must be closed.
+    /// `None` if the answer cannot contain the error, because it is non-streaming, opaque, or a closed array. The connection must
+    /// then be closed.
     pub fn failure_tail(&self, why: Break) -> Option<Vec<u8>> {
         let AnswerReader { picker, answer } = &*self.reading;
         let AnswerProgress { dialect, facts } = answer;
@@ -232,7 +236,7 @@ impl Observer {
                     .first_bytes
                     .as_ref()
                     .is_some_and(|first| !first.consumed().is_empty());
-                // Two line ends: the first may complete a CR before it, or end an incomplete line.
+                // Two line ends are sent, because the first may complete a CR before it, or end an incomplete line.
                 let before: &[u8] = if framer.is_between_events() && !is_inside_field {
                     b""
                 } else {
@@ -249,6 +253,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::wire::Protocol;
     use proptest::prelude::*;
 
     const ALL: [AnswerFraming; 4] = [
@@ -259,7 +264,7 @@ mod tests {
     ];
 
     fn framing(protocol: Protocol, otherwise: AnswerFraming, bytes: &[u8], size: usize) -> Option<AnswerFraming> {
-        let mut first = FirstBytes::new(protocol, otherwise, otherwise);
+        let mut first = FirstBytes::new(protocol.into(), otherwise, otherwise);
         bytes.chunks(size).find_map(|mut chunk| first.consume(&mut chunk))
     }
 

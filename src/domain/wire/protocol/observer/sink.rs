@@ -1,4 +1,4 @@
-//! Handles one event of a stream.
+//! Handles the events and bodies of an answer, and defines what an observer reports about the answer.
 
 use smol_str::SmolStr;
 
@@ -11,12 +11,12 @@ use crate::domain::wire::{
 
 pub(super) const DONE_MARKER: &[u8] = b"[DONE]";
 
-/// Compares an event's data with the `[DONE]` marker, which is not JSON.
+/// A comparison of an event's data with the `[DONE]` marker, which is not JSON.
 #[derive(Debug, Default)]
 pub(super) struct DoneMarkerMatch {
-    /// The number of bytes that equal those of the marker.
+    /// The number of bytes so far that are equal to those of the marker.
     same: u8,
-    /// Other bytes have arrived.
+    /// Whether bytes have arrived that differ from the marker.
     differs: bool,
 }
 
@@ -34,15 +34,15 @@ impl DoneMarkerMatch {
     }
 }
 
-/// Receives the data of one event.
+/// A receiver of the data of one event of an answer.
 pub(super) struct AnswerEventSink<'a> {
     picker: &'a mut Picker,
     answer: &'a mut AnswerProgress,
     head: &'a mut DoneMarkerMatch,
-    /// The number of pieces of data, and the length of the last one.
+    /// The number of pieces in which the data arrived. `piece_bytes` is the length of the last piece in bytes.
     pieces: usize,
     piece_bytes: usize,
-    /// Set if the event has ended and only added text; its offset is in the last piece of data.
+    /// The position of the text, if the event has ended and only added text. Its offset is in the last piece of data.
     text_only: Option<TextOnlyEvent>,
     has_more_than_text: bool,
     is_revocable: bool,
@@ -65,26 +65,26 @@ impl<'a> AnswerEventSink<'a> {
         }
     }
 
-    /// Whether the event is an error; `None` if it has not ended.
+    /// Returns whether the event is an error; `None` if it has not ended.
     pub(super) fn ended_as_error(&self) -> Option<bool> {
         self.ended_as_error
     }
 
-    /// Whether the event has ended, and an event that only adds text would revoke what it says (see
+    /// Whether the event has ended and reported something that a later event would revoke although it only adds text (see
     /// [`crate::domain::wire::protocol::dialect::AnswerDialect::is_revocable`]).
     pub(super) fn is_revocable(&self) -> bool {
         self.is_revocable
     }
 
-    /// Whether the event has ended and may have had more than text.
+    /// Whether the event has ended and did possibly more than add text.
     pub(super) fn has_more_than_text(&self) -> bool {
         self.has_more_than_text
     }
 
-    /// The position of the text in an event that only added text.
+    /// Returns the position of the text in `event`, if the event only added text; otherwise `None`.
     pub(super) fn text_only_in(&self, event: &[u8]) -> Option<TextOnlyEvent> {
         let text = self.text_only.filter(|_| self.pieces == 1)?;
-        // The data are the event's last line.
+        // The data is the last line of the event.
         let lines = event
             .strip_suffix(b"\r\n\r\n")
             .or_else(|| event.strip_suffix(b"\n\n"))?;
@@ -140,54 +140,55 @@ pub struct AnswerReport {
     pub usage: Option<Usage>,
     /// The usage of each run of a model, if there were several; their total is `usage`. Empty for a single run.
     pub runs: Vec<Run>,
-    /// The work that the requested output limit does not cover.
+    /// The work in the answer that the requested output limit does not cover.
     pub unlimited: UnlimitedWork,
     /// Whether the usage is final ([`UsageSource::Reported`]) or incomplete ([`UsageSource::Partial`]: the answer was
-    /// interrupted, or a count was missing or unreadable); `None` without any. An explicit zero is a count.
+    /// interrupted, or a count was missing or unreadable); `None` without a report. An explicit zero is a count.
     pub usage_source: Option<UsageSource>,
     /// The properties of the answer that change its price, as the provider wrote them.
     pub modifiers: PriceModifiers,
-    /// The protocol's own word for why the answer ended (`end_turn`, `completed`, `STOP`, ...).
+    /// The reason why the answer ended, in the protocol's own word (`end_turn`, `completed`, `STOP`, ...).
     pub finish_reason: Option<SmolStr>,
-    /// The provider's error inside the answer.
+    /// The error that the provider has put into the answer; `None` if there is none.
     pub in_band_error: Option<InBandError>,
-    /// The model that answered, by the provider's report.
+    /// The model that answered, as the provider reported it.
     pub model: Option<SmolStr>,
-    /// The identifier under which the provider may keep the answer (Messages, Responses).
+    /// The identifier under which the provider may store the answer (Messages, Responses); `None` if it has none.
     pub answer_id: Option<SmolStr>,
-    /// Whether the answer's end has arrived (see [`super::Observer::is_complete`]).
+    /// Whether the answer is complete by its protocol (see [`super::Observer::is_complete`]).
     pub complete: bool,
     /// Whether `data: [DONE]` has arrived.
     pub saw_done_marker: bool,
 }
 
-/// The state of an answer: in its protocol, and common to all protocols.
+/// The state of reading an answer: in its protocol, and the facts that are common to all protocols.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerProgress {
     pub(super) dialect: AnswerDialect,
     pub(super) facts: AnswerFacts,
 }
 
-/// Reads messages into an answer's state. It is large and boxed, because most events of a stream are recognised without it.
+/// A reader of an answer's messages. It is large and boxed, because most events of a stream are recognised without it.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
-    /// The event, element or body in progress.
+    /// The picker that reads the current event, element or body.
     pub(super) picker: Picker,
     pub(super) answer: AnswerProgress,
 }
 
-/// The facts of an answer that are read after each piece.
+/// The facts of an answer that are needed after each piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AnswerFlags {
     pub(super) begun: bool,
     pub(super) content: bool,
     pub(super) terminal: bool,
-    /// The number of identifiers of state: the answer's own, and those of the state that it has created. `MADE_MAX` limits it.
+    /// The number of identifiers of state: the answer's own, and those of the state that it has created. `MADE_MAX` limits each
+    /// list of the latter.
     pub(super) names: u16,
 }
 
 impl AnswerFlags {
-    /// Copies them from `facts`.
+    /// Copies the flags from `facts`.
     pub(super) fn from_facts(facts: &AnswerFacts) -> Self {
         let names =
             usize::from(facts.answer_id.is_some()) + facts.created_state.kept.len() + facts.created_state.always.len();
@@ -200,7 +201,7 @@ impl AnswerFlags {
     }
 }
 
-/// Whether a body that is not a stream has ended.
+/// Whether the body of a non-streaming answer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyProgress {
     /// The body has not ended, or never will, because it is not JSON.
@@ -210,14 +211,14 @@ pub(super) enum BodyProgress {
 }
 
 impl AnswerProgress {
-    /// Handles a body that is not a stream, as far as it was read.
+    /// Handles the body of a non-streaming answer, as far as it was read.
     pub(super) fn on_body(&mut self, picks: &Picks<'_>) {
         self.facts.content_seen |= self.dialect.body_has_content(picks);
         self.dialect.on_body(picks, &mut self.facts);
         self.dialect.record_created_state(picks, &mut self.facts.created_state);
     }
 
-    /// Handles such a body at its end.
+    /// Handles the body of a non-streaming answer at its end.
     pub(super) fn on_body_end(&mut self, picks: &Picks<'_>) -> BodyProgress {
         self.on_body(picks);
         BodyProgress::Whole {

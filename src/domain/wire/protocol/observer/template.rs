@@ -1,30 +1,33 @@
-//! Keeps the last event that only added text, as a template: most events of an answer differ only in their text.
+//! Recognises events that only add text by a template, which is the last such event. Most events of an answer differ only in
+//! their text.
 //!
-//! Such an event is recognised by comparison with the template, without a parser. In addition to the text, it may differ in the
-//! members that its protocol changes in every event ([`VaryingMember`]): its number, padding, and the usage so far. An event that
-//! differs in anything else, is split between two pieces, or has an escape in its text is parsed like any other.
+//! An event is recognised by comparison with the template, without a parser. In addition to its text, it can differ from the
+//! template in the members that its protocol changes in every event ([`VaryingMember`]): its sequence number, padding, and the
+//! usage so far. An event that differs in anything else, is split between two pieces, or has an escape in its text is parsed like
+//! any other.
 
 use std::ops::Range;
 
 use crate::domain::wire::protocol::varying::{TextDelta, VaryingKind, VaryingMember};
 
-/// The maximum length of an event without its holes; a longer one is not kept. Offsets in it fit into 16 bits.
+/// The maximum length in bytes of an event without its holes. A longer event does not become the template. Offsets in it fit into
+/// 16 bits.
 pub(super) const TEMPLATE_BYTES_MAX: usize = 1024;
-/// The maximum number of holes: the text, and three counts of a usage.
+/// The maximum number of holes in a template: the text, and three counts of a usage.
 const HOLES_MAX: usize = 4;
 
-/// An event with holes for the values that may differ.
+/// A template: an event with holes for the values that can differ.
 #[derive(Debug, Default)]
 pub(super) struct TextEventTemplate {
-    /// The bytes around the holes, joined; empty without an event.
+    /// The bytes around the holes, joined; empty if there is no template yet.
     bytes: Vec<u8>,
-    /// The holes in the order of the event.
+    /// The holes, in the order of their positions in the event.
     holes: [Option<TemplateHole>; HOLES_MAX],
-    /// The position of the event's usage in the bytes around the holes, if it has one.
+    /// The range of the event's usage in the bytes around the holes; `None` if the event has none.
     usage: Option<Range<u16>>,
 }
 
-/// The position of the text in an event that only adds text, and the members that may differ.
+/// The position of the text in an event that only adds text, and the members of the event that can differ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextOnlyEvent {
     pub(super) at: usize,
@@ -34,28 +37,28 @@ pub(super) struct TextOnlyEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TemplateHole {
-    /// Its offset in the bytes around the holes.
+    /// The offset of the hole in the bytes around the holes.
     at: u16,
     value: VaryingKind,
 }
 
-/// An event that was recognised.
+/// An event that the template has recognised.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RecognisedEvent<'a> {
-    /// Its text, without escapes.
+    /// The event's text, without escapes.
     pub(super) text: &'a [u8],
-    /// Its number, if it has one.
+    /// The event's sequence number; `None` if it has none.
     pub(super) number: Option<u64>,
-    /// Its usage, if it has one.
+    /// The event's usage as JSON text; `None` if it has none.
     pub(super) usage: Option<&'a [u8]>,
     /// The bytes after the event.
     pub(super) rest: &'a [u8],
 }
 
 impl TextEventTemplate {
-    /// Keeps a complete event that only adds text. Padding or a count whose key occurs more than once, or that is written in an
-    /// unexpected way, must then be the same in every event. With such a number or usage the event is not kept, because a
-    /// recognised event must report them.
+    /// Makes a complete event that only adds text the template. If the key of padding or of a count occurs more than once, or its
+    /// value is written in an unexpected way, the value must be the same in every recognised event. If that is so for the
+    /// sequence number or the usage, the event does not become the template, because a recognised event must report them.
     pub(super) fn learn(&mut self, event: &[u8], text: TextOnlyEvent) {
         self.bytes.clear();
         self.holes = [None; HOLES_MAX];
@@ -86,7 +89,7 @@ impl TextEventTemplate {
         }
     }
 
-    /// Forgets the event.
+    /// Discards the template.
     pub(super) fn forget(&mut self) {
         self.bytes.clear();
     }
@@ -116,7 +119,7 @@ impl TextEventTemplate {
         Some(())
     }
 
-    /// Recognises the event at the beginning of `bytes`; `None` if it does not match.
+    /// Recognises the event at the beginning of `bytes`; `None` if it does not match the template.
     #[inline]
     pub(super) fn recognise<'a>(&self, bytes: &'a [u8]) -> Option<RecognisedEvent<'a>> {
         if self.bytes.is_empty() {
@@ -124,7 +127,7 @@ impl TextEventTemplate {
         }
         let (mut from, mut rest) = (0, bytes);
         let mut event = RecognisedEvent::default();
-        // The total length of the values in the holes before the usage, and before its end.
+        // The total length of the values in the holes before the usage, and in those before the end of the usage.
         let (mut before, mut within) = (0, 0);
         for hole in self.holes.iter().flatten() {
             let at = usize::from(hole.at);
@@ -149,18 +152,18 @@ impl TextEventTemplate {
         Some(event)
     }
 
-    /// The bytes of heap memory in use.
+    /// Returns the number of bytes of heap memory in use.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 }
 
-/// Whether one of these members has such a value.
+/// Whether one of these members has a value of this kind.
 fn has_varying(varying: &[VaryingMember], value: VaryingKind) -> bool {
     varying.iter().any(|member| member.value == value)
 }
 
-/// The number that at most 15 digits denote.
+/// Returns the number that `digits` denote, which are at most 15.
 fn decimal(digits: &[u8]) -> u64 {
     digits
         .iter()

@@ -1,4 +1,4 @@
-//! Searches the bytes of an error, complete or not, for parts that resemble a credential.
+//! Finds and masks the parts of an error that resemble a credential, also in an answer that passes in pieces.
 
 #[cfg(test)]
 mod tests;
@@ -14,11 +14,13 @@ use crate::domain::wire::protocol::{
 
 /// The minimum number of consecutive bytes of the credential that are masked anywhere. Shorter runs occur by chance.
 pub(super) const RUN_BYTES_MIN: usize = 8;
-/// The minimum length of the credential's head and tail, with a filler between them, that count as an echo.
+/// The minimum length of the credential's head and of its tail, in bytes, that are recognised as an echo if a filler is between
+/// them.
 const ECHO_BOTH_BYTES_MIN: usize = 2;
-/// The same with only the head or only the tail.
+/// The minimum length of the credential's head or tail, in bytes, that is recognised as an echo if only one of them is next to a
+/// filler.
 const ECHO_ONE_BYTES_MIN: usize = 4;
-/// The ways to write an omitted part, the longest first.
+/// The ways to write the omitted part of a shortened credential, the longest first.
 const FILLERS: [&[u8]; 6] = [
     b"\\u2026",
     b"\\u2022",
@@ -27,27 +29,28 @@ const FILLERS: [&[u8]; 6] = [
     b"...",
     b"*",
 ];
-/// The possible beginnings of a filler at the end of the bytes so far, the longest first. A full stop may be any of three.
+/// The possible beginnings of a filler at the end of the bytes so far, the longest first. A full stop may be one of the three of
+/// `...`.
 const FILLERS_BEGUN: [&[u8]; 8] = [b"\\u202", b"\\u20", b"\\u2", b"\\u", b"\\", b"\xE2\x80", b"\xE2", b"."];
 
-/// The maximum length of fillers at a text's end after which the credential's tail may still follow.
+/// The maximum length in bytes of the fillers at a text's end after which the credential's tail can still follow.
 const FILLERS_BYTES_MAX: usize = 256;
 
-/// The length of a gram, the part of a run that the filter looks up.
+/// The length of a gram in bytes. A gram is the part of a run that is looked up in the filter.
 const GRAM_BYTES: usize = 4;
-/// Every run contains a gram that begins at a multiple of this.
+/// The distance between the grams that are looked up, in bytes. Every run contains a gram that begins at a multiple of it.
 const STRIDE: usize = RUN_BYTES_MIN - GRAM_BYTES + 1;
 /// The binary logarithm of the number of bits in the filter.
 const FILTER_BITS_LOG: u32 = 15;
 const FILTER_WORDS: usize = 1 << (FILTER_BITS_LOG - u64::BITS.trailing_zeros());
 
-/// Searches for one credential: the credential itself, any 8 consecutive bytes of it, and shortened echoes such as `sk-ab***wxyz`
-/// whose head and tail are the credential's.
+/// A search for one credential: for the credential itself, any 8 consecutive bytes of it, and shortened echoes such as
+/// `sk-ab***wxyz`, whose beginning and end are those of the credential.
 ///
-/// It is made where it is needed, on the stack: 4 KiB, and a few instructions for each byte of the credential.
+/// It is created where it is needed, on the stack. It takes 4 KiB, and a few instructions for each byte of the credential.
 pub(super) struct CredentialSearch<'c> {
     credential: &'c [u8],
-    /// A bit for each gram of the credential, by its hash.
+    /// The filter: a bit for each gram of the credential, at the position of the gram's hash.
     filter: [u64; FILTER_WORDS],
 }
 
@@ -63,14 +66,14 @@ impl<'c> CredentialSearch<'c> {
         Self { credential, filter }
     }
 
-    /// Calls `found` with each part of the text that resembles the credential. Parts may overlap, and are not ordered.
+    /// Calls `found` with each part of the text that resembles the credential. Parts can overlap, and are not ordered.
     pub(super) fn for_each_match(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
         self.for_each_run(text, &mut found);
         self.for_each_echo(text, &mut found);
     }
 
-    /// The offset of the first part that resembles the credential, or may do so with the bytes that follow, or else the text's
-    /// end; and whether a part resembles it already.
+    /// Returns the offset of the first part that resembles the credential, or could resemble it with the bytes that follow; the
+    /// text's end if there is none. Also returns whether a part resembles the credential already.
     pub(super) fn suspected_from(&self, text: &[u8]) -> (usize, bool) {
         let (mut from, mut resembles) = (self.unfinished_from(text), false);
         self.for_each_match(text, |part| {
@@ -80,13 +83,14 @@ impl<'c> CredentialSearch<'c> {
         (from, resembles)
     }
 
-    /// The offset of the part at the text's end that may resemble the credential with the bytes that follow.
+    /// Returns the offset of the part at the text's end that could resemble the credential with the bytes that follow; the text's
+    /// end if there is none.
     pub(super) fn unfinished_from(&self, text: &[u8]) -> usize {
         let run = (1..=text.len().min(self.credential.len()))
             .take_while(|length| self.contains(text.get(text.len() - length..).unwrap_or_default()))
             .last()
             .unwrap_or(0);
-        // After a filler, the end may be the beginning of the credential's tail, or of another filler.
+        // After a filler, the text's end could be the beginning of the credential's tail, or of another filler.
         let mut from = text.len() - run;
         for tail in 0..=run {
             let before = text.get(..text.len() - tail).unwrap_or_default();
@@ -141,7 +145,7 @@ impl<'c> CredentialSearch<'c> {
         }
     }
 
-    /// The maximum number of the credential's first bytes with which the text ends.
+    /// Returns the length of the longest beginning of the credential with which the text ends.
     fn head_at_end(&self, text: &[u8]) -> usize {
         let Some(last) = text.last() else { return 0 };
         let mut heads = memrchr_iter(*last, self.credential).map(|at| at + 1);
@@ -149,7 +153,7 @@ impl<'c> CredentialSearch<'c> {
         heads.find(ends_with).unwrap_or(0)
     }
 
-    /// The maximum number of the credential's last bytes with which the text begins.
+    /// Returns the length of the longest end of the credential with which the text begins.
     fn tail_at_start(&self, text: &[u8]) -> usize {
         let Some(first) = text.first() else { return 0 };
         let mut tails = memchr_iter(*first, self.credential);
@@ -158,7 +162,7 @@ impl<'c> CredentialSearch<'c> {
     }
 }
 
-/// The position of a gram's bit in the filter: the word's index, and the bit.
+/// Returns the position of a gram's bit in the filter: the index of the word, and the bit in it.
 fn filter_bit(gram: &[u8]) -> (usize, u64) {
     let number = gram.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     // Fibonacci hashing: the upper bits of the product depend on all of the number.
@@ -167,7 +171,7 @@ fn filter_bit(gram: &[u8]) -> (usize, u64) {
     (word, 1 << (hash % u64::BITS))
 }
 
-/// The offsets at which a filler may begin.
+/// Returns the offsets in the text at which a filler can begin.
 fn filler_starts(text: &[u8]) -> impl Iterator<Item = usize> {
     let mut plain = memchr3_iter(b'*', b'.', b'\\', text).peekable();
     let mut points = memchr_iter(0xE2, text).peekable();
@@ -178,7 +182,7 @@ fn filler_starts(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The length of all fillers at the beginning of `text`, in any mixture; 0 without one.
+/// Returns the length of all fillers at the beginning of `text`, in any mixture; 0 if there are none.
 fn fillers_length(text: &[u8]) -> usize {
     let mut length = 0;
     while let Some(filler) = FILLERS
@@ -190,39 +194,40 @@ fn fillers_length(text: &[u8]) -> usize {
     length
 }
 
-/// The length of the filler, or of the full stop, with which the text ends.
+/// Returns the length of the filler, or of the full stop, with which the text ends; `None` if it ends with neither.
 fn last_filler(text: &[u8]) -> Option<usize> {
     let mut fillers = FILLERS.iter().filter(|filler| text.ends_with(filler));
     let filler = fillers.next().map(|filler| filler.len());
     filler.or_else(|| text.ends_with(b".").then_some(1))
 }
 
-/// The maximum number of bytes that wait until it is known whether they belong to an error. Errors are short: in a longer
-/// message, only the credential itself is masked, which belongs in no answer, and everything else passes.
+/// The maximum number of bytes that wait until it is known whether they belong to an error. Errors are short. In a longer message
+/// only the credential itself is masked, which belongs in no answer, and everything else passes.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
-/// The mask of one answer.
+/// The mask of one answer, which passes in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct PassingMask {
-    /// The last bytes of the message in progress, from the first one that may have to be masked.
+    /// The last bytes of the message that is not complete, from the first byte on that may have to be masked.
     waiting: Vec<u8>,
-    /// Whether a part of the waiting bytes resembles the credential: then all wait until it is known if they belong to an error.
+    /// Whether a part of the waiting bytes resembles the credential. In that case, all of them wait until it is known whether
+    /// they belong to an error.
     resembles: bool,
     has_masked: bool,
 }
 
-/// The bytes of a piece that can pass now.
+/// The part of a piece that can pass now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MaskedPiece {
-    /// This many of its first bytes, unchanged.
+    /// The first bytes of the piece, unchanged: as many as this number.
     First(usize),
-    /// These bytes instead of it.
+    /// These bytes instead of the piece.
     Instead(Vec<u8>),
 }
 
 impl PassingMask {
-    /// Handles the next piece of the answer, with the observer's boundaries. The bytes that pass do not depend on how the answer
-    /// is split.
+    /// Handles the next piece of the answer, whose message boundaries the observer has found. The bytes that pass do not depend
+    /// on how the answer is split.
     pub(crate) fn push(&mut self, piece: &[u8], boundaries: MessageBoundaries, credential: &str) -> MaskedPiece {
         let MessageBoundaries { error_from, open_from } = boundaries;
         let is_plain = self.is_plain(boundaries);
@@ -243,7 +248,7 @@ impl PassingMask {
         let mut out = Vec::new();
         let error_from = error_from.unwrap_or(open_from).min(open_from);
         if error_from > 0 {
-            // The waiting bytes did not belong to an error.
+            // The waiting bytes do not belong to an error, so they pass unmasked.
             out.append(&mut self.waiting);
             self.resembles = false;
             out.extend_from_slice(piece.get(..error_from).unwrap_or_default());
@@ -265,17 +270,17 @@ impl PassingMask {
         MaskedPiece::Instead(out)
     }
 
-    /// Whether the next piece passes unchanged, whatever the credential: it consists of complete messages that are not errors.
+    /// Whether the next piece passes unchanged for any credential, because it consists of complete messages that are not errors.
     pub(crate) fn can_pass(&self, piece: &[u8], boundaries: MessageBoundaries) -> bool {
         self.is_plain(boundaries) && boundaries.open_from >= piece.len()
     }
 
-    /// Whether nothing waits and no error has arrived.
+    /// Whether no bytes wait and no error has arrived.
     fn is_plain(&self, boundaries: MessageBoundaries) -> bool {
         self.waiting.is_empty() && boundaries.error_from.is_none()
     }
 
-    /// Ends the answer, perhaps within a message: the waiting bytes are masked as if they belonged to an error.
+    /// Ends the answer, even within a message. Returns the waiting bytes, masked as if they belonged to an error.
     pub(crate) fn finish(&mut self, credential: &str) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.waiting.is_empty() {
@@ -284,12 +289,12 @@ impl PassingMask {
         out
     }
 
-    /// Whether anything was masked.
+    /// Whether a part of the answer was masked.
     pub(crate) fn has_masked(&self) -> bool {
         self.has_masked
     }
 
-    /// Whether bytes wait.
+    /// Whether bytes wait until it is known whether they belong to an error.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -300,7 +305,7 @@ impl PassingMask {
         self.resembles = false;
     }
 
-    /// Releases the waiting bytes, except for an end that may still become the credential.
+    /// Releases the waiting bytes, except for those at the end that could still become the credential.
     fn release_long(&mut self, search: &CredentialSearch<'_>, credential: &[u8], out: &mut Vec<u8>) {
         let places: Vec<usize> = memmem::find_iter(&self.waiting, credential).collect();
         for at in &places {

@@ -1,22 +1,22 @@
-//! Counts calls of the provider's own tools, which are items of an answer's `output` and paid by call.
+//! Counts the calls of a provider's own tools. The calls are items of an answer's `output` and are paid by call.
 //!
-//! A web search call may open a page or find a text in it instead of searching, which the vendor does not charge
-//! (<https://platform.openai.com/docs/guides/tools-web-search>, "Output and citations"). Neither does it charge a failed call. A
-//! call that does not name its action counts as a search.
+//! A web search call can open a page, or find a text in it, instead of searching. The vendor charges neither these calls
+//! (<https://platform.openai.com/docs/guides/tools-web-search>, "Output and citations") nor failed calls. A call that does not
+//! name its action is counted as a search.
 
 use crate::domain::wire::json_pick::PickSegment::{Each, Key};
 use crate::domain::wire::json_pick::{PickPath, PickRule, PickSegment, Picks};
 
-/// The number of paths for one list of items: marks and counts.
+/// The number of paths for one list of items: paths that mark items, and paths that count them.
 pub(super) const PATHS: usize = 8;
-/// The indexes of the counts among them.
+/// The indexes of the paths that count, within the paths for one list of items.
 const WEB_SEARCHES: usize = 3;
 const FILE_SEARCHES: usize = 4;
 const CODE_INTERPRETER: usize = 5;
 const IMAGE_GENERATION: usize = 6;
 const OWN_TOOLS: usize = 7;
 
-/// The beginnings of the types of items that call a tool of the provider, paid by call or not
+/// The beginnings of the types of items that call a tool of the provider, whether it is paid by call or not
 /// (<https://platform.openai.com/docs/api-reference/responses/object>, `output`).
 const OWN: &[&str] = &[
     "web_search_call",
@@ -35,21 +35,21 @@ const IMAGE: u8 = 1 << 3;
 const FAILED: u8 = 1 << 4;
 const NO_SEARCH: u8 = 1 << 5;
 
-/// The paths in an event's item.
+/// The paths in the item of an event.
 pub(super) const IN_ITEM: [PickPath; PATHS] = paths(
     &[Key("item")],
     &[Key("item"), Key("type")],
     &[Key("item"), Key("status")],
     &[Key("item"), Key("action"), Key("type")],
 );
-/// The paths in an event's response object.
+/// The paths in the response object of an event.
 pub(super) const IN_EVENT: [PickPath; PATHS] = paths(
     &[Key("response"), Key("output"), Each],
     &[Key("response"), Key("output"), Each, Key("type")],
     &[Key("response"), Key("output"), Each, Key("status")],
     &[Key("response"), Key("output"), Each, Key("action"), Key("type")],
 );
-/// The paths in a body.
+/// The paths in the body of a non-streaming answer.
 pub(super) const IN_BODY: [PickPath; PATHS] = paths(
     &[Key("output"), Each],
     &[Key("output"), Each, Key("type")],
@@ -96,19 +96,19 @@ const fn counted_path(item: &'static [PickSegment], all: u8, none: u8) -> PickPa
     PickPath::new(item, PickRule::CountMarked { all, none })
 }
 
-/// The number of calls of each tool.
+/// The number of calls of each of a provider's own tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolCalls {
     pub(super) web_searches: u64,
     pub(super) file_searches: u64,
     pub(super) code_interpreter: u64,
     pub(super) image_generation: u64,
-    /// Calls of all tools that the provider runs, failed ones included.
+    /// The number of calls of all tools that the provider runs, including failed calls.
     pub(super) own_tools: u64,
 }
 
 impl ToolCalls {
-    /// The calls that the paths at index `base` have counted.
+    /// Returns the calls that were counted by the paths from index `base` on.
     pub(super) fn from_picks(picks: &Picks<'_>, base: usize) -> Self {
         Self {
             web_searches: picks.count(base + WEB_SEARCHES),
@@ -119,12 +119,12 @@ impl ToolCalls {
         }
     }
 
-    /// Adds further calls.
+    /// Adds the calls in `more` to the counts.
     pub(super) fn add(&mut self, more: Self) {
         *self = self.merge_counts(more, u64::saturating_add);
     }
 
-    /// Raises the counts to those of a list of all calls.
+    /// Raises each count to the count in `all`, which comes from a list of all calls.
     pub(super) fn raise_to(&mut self, all: Self) {
         *self = self.merge_counts(all, u64::max);
     }

@@ -1,4 +1,4 @@
-//! The daily sums of accounts: those of open days are in memory, all others only in the file.
+//! The daily sums of accounts. Those of open days, which receive rows, are in memory; all others are only in the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,14 +24,14 @@ use crate::{
 };
 
 impl AccountTable {
-    /// Opens a day of an account, unless it is open.
+    /// Opens a day of an account, unless it is open already: reads its sums into memory.
     pub(in crate::store::embedded::ledger) fn open_day(
         &self,
         id: &str,
         day: i64,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        // What is read here is the file's state until the day is open.
+        // Until the day is open, the file's contents that are read here cannot change.
         let _writing = self.writing.lock();
         let slot = self.slot_or_new(id);
         if slot.lock().days.contains(day) {
@@ -42,9 +42,9 @@ impl AccountTable {
         Ok(())
     }
 
-    /// Closes the days that are written and have received no row for an hour.
+    /// Closes the days that are written and have received no row for an hour: removes their sums from memory.
     pub(in crate::store::embedded::ledger) fn close_days(&self, now_ms: i64) {
-        // A write in progress may still fail.
+        // A write in progress may still fail, so this waits for it.
         let _writing = self.writing.lock();
         for id in self.names() {
             if let Some(slot) = self.slot(&id) {
@@ -53,8 +53,8 @@ impl AccountTable {
         }
     }
 
-    /// Daily sums. Reads open days first: the file has all of a day that is closed meanwhile, and of one that is opened
-    /// meanwhile.
+    /// Returns the selected daily sums. Reads open days first. A day that is closed or opened meanwhile is completely in the
+    /// file.
     pub(in crate::store::embedded::ledger) fn sums(
         &self,
         id: &str,
@@ -74,13 +74,13 @@ impl AccountTable {
             self.file.sums(id, &closed, of)?
         };
         found.extend(open.into_values().flatten());
-        // Each day comes from one place, which has its sums in order.
+        // The sums of a day all come from one place, which has them in order.
         found.sort_by_key(|sum| sum.day);
         Ok(found)
     }
 
-    /// Replaces the sums of a day, if the account's count exactly `seen` requests, and returns whether they do. The new sums
-    /// are on disk when it returns.
+    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether they had. The new sums are
+    /// on disk when this returns.
     pub(in crate::store::embedded::ledger) fn put_sums(
         &self,
         id: &str,
@@ -97,7 +97,7 @@ impl AccountTable {
                 return Ok(false);
             }
             match book.days.replace(day, sums, seen, now_ms) {
-                // The day was closed again.
+                // The day was closed again meanwhile.
                 None => {}
                 Some(false) => return Ok(false),
                 Some(true) => {
@@ -111,11 +111,11 @@ impl AccountTable {
     }
 }
 
-/// The open days by number, counted from the Unix epoch in UTC.
+/// The open days, by the number of days since the Unix epoch in UTC.
 #[derive(Default)]
 pub(super) struct OpenDays(BTreeMap<i64, OpenDay>);
 
-/// One day, with all of its sums.
+/// One open day, with all of its sums.
 #[derive(Default)]
 struct OpenDay {
     sums: BTreeMap<(SumSubject, SmolStr), Sums>,
@@ -137,7 +137,7 @@ impl OpenDays {
         self.0.insert(day, OpenDay::new(sums, now_ms));
     }
 
-    /// Counts rows, whose days must be open.
+    /// Adds rows, whose days must be open, to the sums.
     pub(super) fn count(&mut self, rows: &[Arc<Row>], now_ms: i64) {
         let mut more = RowSums::default();
         for row in rows {
@@ -156,7 +156,7 @@ impl OpenDays {
         }
     }
 
-    /// Replaces the sums of a day, if the account's count exactly `seen` requests, and returns whether they do; `None` if the
+    /// Replaces the sums of a day, if the account's sums have exactly `seen` requests. Returns whether they had; `None` if the
     /// day is not open.
     pub(super) fn replace(&mut self, day: i64, sums: &DailySums, seen: u64, now_ms: i64) -> Option<bool> {
         let before = self.0.get_mut(&day)?;
@@ -171,13 +171,13 @@ impl OpenDays {
         Some(true)
     }
 
-    /// The selected sums of those `days` that are open, in their order.
+    /// Returns the selected sums of those `days` that are open, in order.
     pub(super) fn select(&self, days: &RangeInclusive<i64>, of: &SumSelector) -> BTreeMap<i64, Vec<DailySum>> {
         let asked = self.0.iter().filter(|(day, _)| days.contains(day));
         asked.map(|(day, open)| (*day, open.select(*day, of))).collect()
     }
 
-    /// Takes the sums that the file lacks; from now on they count as written.
+    /// Returns the sums that the file lacks, and from now on treats them as written.
     pub(super) fn take_changed(&mut self) -> Vec<ChangedSum> {
         let mut all = Vec::new();
         for (day, open) in &mut self.0 {
@@ -195,7 +195,7 @@ impl OpenDays {
         all
     }
 
-    /// Marks these sums as not written.
+    /// Records that these sums could not be written.
     pub(super) fn mark_unwritten(&mut self, unwritten: Vec<ChangedSum>) {
         for one in unwritten {
             if let Some(open) = self.0.get_mut(&one.day) {
@@ -210,7 +210,7 @@ impl OpenDays {
             .retain(|_, open| !open.changed.is_empty() || open.used_ms > used_ms);
     }
 
-    /// Drops the days before `day`, written or not.
+    /// Drops the days before `day`, whether they are written or not.
     pub(super) fn forget_before(&mut self, day: i64) {
         self.0.retain(|one, _| *one >= day);
     }
@@ -234,7 +234,7 @@ impl OpenDay {
         }
     }
 
-    /// The number of requests that the account's sums count.
+    /// The number of requests in the account's sums.
     fn requests(&self) -> u64 {
         let of_account = self
             .sums
@@ -270,7 +270,7 @@ mod tests {
         (0..count).map(|number| Arc::new(one(number))).collect()
     }
 
-    /// A day to which rows of two keys have come, all of it written.
+    /// Returns an open day with rows of two keys, of which everything is written.
     fn written() -> OpenDays {
         let mut days = OpenDays::default();
         days.open(DAY, Vec::new(), START_MS);
@@ -280,7 +280,7 @@ mod tests {
         days
     }
 
-    /// The names of what is to be written, and how many requests each counts.
+    /// Returns the names of the sums that are to be written, and the number of requests in each.
     fn changed(days: &mut OpenDays) -> Vec<(String, Option<u64>)> {
         let all = days.take_changed().into_iter();
         all.map(|one| (one.subject.store_name(), one.sums.map(|sums| sums.requests)))

@@ -1,4 +1,4 @@
-//! The ledger's file in a backup.
+//! Backup and restore of the ledger's file.
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::mpsc;
@@ -21,21 +21,23 @@ use crate::{
 };
 
 impl LedgerFile {
-    /// Sends the current content of the file as of one moment: each commit has an account with its sums. Writing continues
-    /// meanwhile. Ends early when the receiver is gone.
+    /// Sends the current content of the file as of one moment. Each commit contains an account with its sums, so these agree.
+    /// Writing continues meanwhile. Ends early if the receiver is dropped.
     pub(in crate::store::embedded::ledger) fn dump(&self, to: &mpsc::Sender<ArchiveItem>) -> Result<(), StoreError> {
         let snapshot = self.with(|database| Ok(database.begin_read()?))?;
         let mut send = |item: Option<ArchiveItem>| item.map(|item| to.blocking_send(item).is_ok());
         match dump(&snapshot, &mut send) {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(StoreError::Corrupt("a part of the ledger is unreadable".to_owned())),
+            Ok(None) => Err(StoreError::Corrupt(
+                "a part of the ledger's file is unreadable".to_owned(),
+            )),
             Err(error) => Err(StoreError::Unavailable(format!(
-                "the ledger's file cannot be read: {error}"
+                "cannot read the ledger's file: {error}"
             ))),
         }
     }
 
-    /// Adds items. Ignores rows: their sums are separate items.
+    /// Adds items to the file. Ignores rows, whose sums are separate items.
     pub(in crate::store::embedded::ledger) fn load(&self, items: &[ArchiveItem]) -> Result<(), StoreError> {
         self.with(|database| {
             let transaction = begin_write(database)?;
@@ -88,8 +90,8 @@ impl LedgerFile {
     }
 }
 
-/// Sends item by item; `send` gets `None` for an unreadable one. Returns `None` if there was one, `false` if the receiver is
-/// gone.
+/// Sends all items with `send`, which gets `None` for an unreadable one. Returns `None` if there was an unreadable one, `false`
+/// if the receiver was dropped, and otherwise `true`.
 fn dump(
     snapshot: &ReadTransaction,
     send: &mut impl FnMut(Option<ArchiveItem>) -> Option<bool>,
@@ -144,7 +146,7 @@ fn dump(
     Ok(Some(true))
 }
 
-/// Sends the daily sums, day by day, as `dump` does.
+/// Sends the daily sums day by day. Returns the same as [`dump`].
 fn dump_sums(
     snapshot: &ReadTransaction,
     send: &mut impl FnMut(Option<ArchiveItem>) -> Option<bool>,

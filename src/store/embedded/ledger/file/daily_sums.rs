@@ -1,4 +1,4 @@
-//! The daily sums of the ledger's file: queries and removal.
+//! The daily sums in the ledger's file: queries, changes and removal.
 
 use redb::{ReadableDatabase, ReadableTable, Table, TableDefinition};
 use smol_str::SmolStr;
@@ -11,13 +11,13 @@ use crate::{
     },
 };
 
-/// The prefix of the names of all keys.
+/// The prefix of the subject names of all keys.
 const KEYS: &str = "k:";
-/// The prefix of the names of all tags.
+/// The prefix of the subject names of all tags.
 const TAGS: &str = "t:";
 
 impl LedgerFile {
-    /// The sums of some days, by day, subject and model.
+    /// Returns the selected sums of some days, by day, subject and model.
     pub(in crate::store::embedded::ledger) fn sums(
         &self,
         account: &str,
@@ -39,8 +39,8 @@ impl LedgerFile {
         readable.ok_or_else(|| StoreError::Corrupt(format!("a daily sum of account `{account}` is unreadable")))
     }
 
-    /// All sums of a day, for rows to be added to. Unreadable sums start again from zero: charges do not wait for them, and a
-    /// comparison with the rows finds them.
+    /// Returns all sums of a day, so that rows can be added to them. Unreadable sums start again from zero, because charges
+    /// cannot wait for a repair; a comparison with the rows finds and corrects them.
     pub(in crate::store::embedded::ledger) fn day_sums(
         &self,
         account: &str,
@@ -63,7 +63,7 @@ impl LedgerFile {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Removes the sums of an account's days before `day`, and returns their number.
+    /// Removes the sums of an account's days before `day`, and returns the number of removed sums.
     pub(in crate::store::embedded::ledger) fn remove_sums(&self, account: &str, day: i64) -> Result<usize, StoreError> {
         self.with(|database| {
             let old = (account, i64::MIN, "", "")..(account, day, "", "");
@@ -83,7 +83,7 @@ impl LedgerFile {
     }
 }
 
-/// The first and last subject name of each range that `of` selects, in order.
+/// Returns the first and last subject name of each range that `of` selects, in order.
 fn name_ranges(of: &SumSelector) -> Vec<(String, String)> {
     let one = |name: String| (name.clone(), name);
     let all = |beginning: &str| (beginning.to_owned(), format!("{beginning}{LAST}"));
@@ -96,9 +96,10 @@ fn name_ranges(of: &SumSelector) -> Vec<(String, String)> {
 
 /// The key of an entry: account, day, subject and model.
 pub(super) type SumKey = (&'static str, i64, &'static str, &'static str);
-/// [`SumKey`] to the sealed sums of its rows. An entry is always written whole, so writing it twice has the same effect.
+/// Maps a [`SumKey`] to the sealed sums of its rows. An entry is always written completely, so writing it twice has the same
+/// effect.
 pub(super) const SUMS: TableDefinition<'_, SumKey, &[u8]> = TableDefinition::new("daily_sums");
-/// Sorts after every name.
+/// A text that sorts after every name.
 pub(super) const LAST: &str = "\u{10ffff}";
 
 /// The sums of one subject, model and day of an account, as the file should have them.
@@ -106,11 +107,11 @@ pub(in crate::store::embedded::ledger) struct ChangedSum {
     pub(in crate::store::embedded::ledger) day: i64,
     pub(in crate::store::embedded::ledger) subject: SumSubject,
     pub(in crate::store::embedded::ledger) model: SmolStr,
-    /// `None` if the file should not have them.
+    /// The sums; `None` if the entry is to be removed from the file.
     pub(in crate::store::embedded::ledger) sums: Option<Sums>,
 }
 
-/// Writes sums of an account, each whole.
+/// Writes sums of an account. Each entry is written completely, or removed.
 pub(super) fn put_sums(
     table: &mut Table<'_, SumKey, &'static [u8]>,
     account: &str,
@@ -128,7 +129,7 @@ pub(super) fn put_sums(
     Ok(())
 }
 
-/// The sums of a day whose subject names are from `first` to `last`, by name and model; `None` for each unreadable one.
+/// Returns the sums of a day whose subject names are from `first` to `last`, by name and model; `None` for each unreadable one.
 pub(super) fn read_sums(
     table: &impl ReadableTable<SumKey, &'static [u8]>,
     account: &str,

@@ -1,4 +1,4 @@
-//! The progress of retention, in the ledger's file.
+//! The progress of retention, as stored in the ledger's file.
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
@@ -10,15 +10,15 @@ use crate::{
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 const HOURS_A_DAY: i64 = 24;
-/// The first day that is retained, counted from the Unix epoch.
+/// The entry with the first day that is retained, as the number of days since the Unix epoch.
 const KEPT_FROM: &str = "retention_kept_from";
-/// When retention advanced to that day, in milliseconds since the Unix epoch.
+/// The entry with the time when retention advanced to that day, in milliseconds since the Unix epoch.
 const RAN_MS: &str = "retention_ran_ms";
-/// The number of days for which daily sums and hours are retained.
+/// The entry with the number of days for which daily sums and stability hours are retained.
 const KEEP_DAYS: &str = "retention_keep_days";
 
 impl LedgerFile {
-    /// The progress of retention; `None` before the first run.
+    /// Returns the progress of retention; `None` before its first run.
     pub(in crate::store::embedded::ledger) fn retention(&self) -> Result<Option<RetentionProgress>, StoreError> {
         self.with(|database| {
             let meta = database.begin_read()?.open_table(META)?;
@@ -36,7 +36,7 @@ impl LedgerFile {
         })
     }
 
-    /// Stores the progress of retention. On disk when it returns.
+    /// Stores the progress of retention. It is on disk when this returns.
     pub(in crate::store::embedded::ledger) fn put_retention(
         &self,
         retention: RetentionProgress,
@@ -46,7 +46,7 @@ impl LedgerFile {
             let transaction = begin_write(database)?;
             {
                 let mut meta = transaction.open_table(META)?;
-                // No value is negative: nothing is from before 1970.
+                // No value is negative, because all times are after 1970.
                 let mut put = |name: &str, value: i64| meta.insert(name, u64::try_from(value).unwrap_or(0)).map(drop);
                 put(KEPT_FROM, retention.kept_from)?;
                 put(RAN_MS, retention.ran_ms)?;
@@ -56,7 +56,8 @@ impl LedgerFile {
         })
     }
 
-    /// The day of the oldest daily sum of these accounts, or of the oldest hour.
+    /// Returns the day of the oldest daily sum of these accounts, or of the oldest stability hour if that is older; `None` if
+    /// there is neither.
     pub(in crate::store::embedded::ledger) fn oldest_day(
         &self,
         accounts: &[String],

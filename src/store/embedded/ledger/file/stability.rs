@@ -1,4 +1,4 @@
-//! The hourly buckets in the ledger's file.
+//! The hourly stability counters in the ledger's file.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl LedgerFile {
-    /// Stores shares in place of those with a lower watermark. They are on disk when it returns.
+    /// Stores those shares that have a greater watermark than the stored ones. They are on disk when this returns.
     pub(in crate::store::embedded::ledger) fn put_shares(
         &self,
         node: &NodeId,
@@ -38,7 +38,7 @@ impl LedgerFile {
         })
     }
 
-    /// The counters of all nodes from `first` to `last`, both included. Unreadable ones are skipped.
+    /// Returns the counters of all nodes from hour `first` to hour `last`, both included. Unreadable ones are skipped.
     pub(in crate::store::embedded::ledger) fn buckets(
         &self,
         first: Hour,
@@ -57,7 +57,7 @@ impl LedgerFile {
                     tracing::warn!(
                         hour,
                         node,
-                        "an hour of the stability record is unreadable and is skipped"
+                        "cannot read an hour of the stability record; its counters are skipped"
                     );
                     continue;
                 };
@@ -86,7 +86,7 @@ impl LedgerFile {
     }
 }
 
-/// Stores a share, if its watermark is greater than that of the stored one, and returns whether it is.
+/// Stores a share if its watermark is greater than that of the stored share. Returns whether it was stored.
 pub(super) fn put_share(
     hours: &mut Table<'_, (i64, &'static str), &'static [u8]>,
     node: &NodeId,

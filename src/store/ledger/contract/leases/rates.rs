@@ -1,4 +1,4 @@
-//! The share of leases in a key's rates and in its concurrency.
+//! Tests of the part of a key's rates and concurrency that leases get.
 
 use super::{Fixture, ask, nanos};
 use crate::{
@@ -40,7 +40,7 @@ impl Fixture {
         }
     }
 
-    /// Makes requests until one is refused: returns their number, and the reason.
+    /// Makes requests until one is refused. Returns their number and the reason.
     async fn until_refused(&self, key: &KeyRecord, what: &str) -> (u64, Denial) {
         for request in 0..1_000 {
             match self.admit_of(key.clone(), &format!("{what} {request}"), 0).await {

@@ -1,4 +1,4 @@
-//! The part of a program that sends again and compares.
+//! The part of a random program that sends steps again, and compares the engine with the model.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::domain::{
 use crate::store::ledger::contract::{Failover, key_id, node};
 
 impl Program<'_> {
-    /// The engine loses everything since its last snapshot; the model does not. Holds are released on both sides, because
-    /// they are not part of the promise. Then all nodes send again what the engine has lost.
+    /// Makes the engine lose everything since its last snapshot, but not the model. Holds are released on both sides, because the
+    /// contract does not promise that they survive. Then all nodes send again what the engine has lost.
     pub(super) async fn fail_over(&mut self) {
         let Some(failover) = &self.fixture.failover else { return };
         let failover: &dyn Failover = &**failover;
@@ -75,8 +75,8 @@ impl Program<'_> {
         }
     }
 
-    /// Replaces the sums of a day: with those of a half of its rows, and with those of all again. With a count that was not
-    /// seen nothing changes.
+    /// Replaces the sums of a day: with those of half of its rows, and then with those of all its rows. If the number of requests
+    /// is not the current one, nothing changes.
     pub(super) async fn mend(&mut self, what: &str) {
         let (store, account) = (&self.fixture.store, ACCOUNTS[usize::from(self.one_of(3))]);
         let day = self.now().div_euclid(DAY_MS) - i64::from(self.one_of(3));
@@ -145,7 +145,7 @@ impl Program<'_> {
         }
     }
 
-    /// Compares everything visible. After a failover the rows of a day may be in another order.
+    /// Compares everything visible. After a failover, the rows of a day may be in another order.
     pub(super) async fn same(&mut self, what: &str) {
         let (store, now) = (&self.fixture.store, self.now());
         assert_eq!(
@@ -184,7 +184,7 @@ impl Program<'_> {
         }
     }
 
-    /// The stored sums of a day equal the sums of its rows, to the nano-dollar.
+    /// Checks that the stored sums of a day equal the sums of its rows, to the nano-dollar.
     async fn same_sums(&self, account: &str, day: i64, rows: &[Row], what: &str) {
         let mut kept = DailySums::default();
         for of in [

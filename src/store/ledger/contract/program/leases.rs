@@ -1,4 +1,4 @@
-//! The part of a program about leases.
+//! The part of a random program that concerns leases.
 
 use rand::RngExt;
 
@@ -8,12 +8,12 @@ use crate::{
     store::ledger::contract::{key_id, node},
 };
 
-/// The maximum number of leases that a program knows.
+/// Maximum number of leases in a program at one time.
 const LEASES_MAX: usize = 12;
 
 impl Program<'_> {
-    /// A lease begins, grows, shrinks or ends; occasionally a call is repeated, or is about a missing lease, or comes with an
-    /// old revision of the key. Requests begin in it.
+    /// Begins, grows, shrinks or ends a lease. Occasionally a call is repeated, concerns a missing lease, or has an old revision
+    /// of the key. Also starts requests from the lease.
     pub(super) async fn lease(&mut self, what: &str) {
         let ask = self.ask_lease();
         let expected = self.model.lease(&ask, self.now());
@@ -45,7 +45,7 @@ impl Program<'_> {
         }
     }
 
-    /// Ends several requests of one node in a row that were admitted from leases of one account, or claim so.
+    /// Ends several requests of one node in a row that were admitted from leases of one account, or whose settlements say so.
     pub(super) fn settle_leased(&mut self) {
         let (node, first) = (self.one_of(NODES), self.one_of(KEYS));
         for _ in 0..self.one_of(9) {

@@ -1,4 +1,5 @@
-//! The records that operators set, based on what they have seen: the current record, or an earlier one.
+//! The part of a random program in which operators set records, based on a record that they have read: the current or an earlier
+//! one.
 
 use rand::RngExt;
 
@@ -9,8 +10,8 @@ use crate::domain::{
 };
 
 impl Program<'_> {
-    /// One of the last records that somebody has seen, with other terms or another state. An outdated one changes nothing.
-    /// Suspended accounts are mostly resumed, so that the program does not run out of them.
+    /// Sets a record with other terms or another state, based on one of the last records that an operator has read. If that one
+    /// is outdated, nothing changes. Suspended accounts are mostly resumed, so that the program does not run out of active ones.
     pub(super) async fn set_terms(&mut self, what: &str) {
         let account = usize::from(self.one_of(3));
         let is_earlier = self.chance(20);
@@ -35,7 +36,7 @@ impl Program<'_> {
         self.see(account, expected.then_some(to)).await;
     }
 
-    /// Records what was set, or else the current record.
+    /// Stores the record that was set, or otherwise the current record, as read by an operator.
     async fn see(&mut self, account: usize, set: Option<AccountRecord>) {
         let record = match set {
             Some(record) => record,
@@ -47,7 +48,7 @@ impl Program<'_> {
         self.records[account].push(record);
     }
 
-    /// Every node repeats to the store what it has set, in any order, as after a failover.
+    /// Makes every node send the records that it has set to the store again, in any order, as after a failover.
     pub(super) async fn tell_records_again(&mut self) {
         for (account, seen) in ACCOUNTS.into_iter().zip(&self.records) {
             let mut told = seen.clone();

@@ -164,7 +164,7 @@ async fn a_move_that_does_not_end_is_said(cluster: &TestCluster) {
     stuck.take(state).await;
     until("the move is said", async || {
         let error = ledger.admit(&asked).await.unwrap_err();
-        error.to_string().contains("is still moving the slot")
+        error.to_string().contains("is still moving the hash slot")
     })
     .await;
     stuck.end().await;
