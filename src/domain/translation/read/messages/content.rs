@@ -8,7 +8,9 @@ use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, MediaContent, MediaKind, MediaSource},
     losses::Untranslatable,
     members::{ObjectReader, as_text, elements},
-    read::messages::{MessagesRequestReader, STORED_FILE, missing, provider_tool_name, required_object, unknown_content},
+    read::messages::{
+        MessagesRequestReader, STORED_FILE, missing, provider_tool_name, required_object, unknown_content,
+    },
 };
 
 impl<'a> MessagesRequestReader<'a, '_> {

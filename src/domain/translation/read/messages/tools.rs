@@ -201,7 +201,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
             "tool" => {
                 let name = provider_tool_name(object.required_text("name")?);
                 if !self.conversation.tools.iter().any(|tool| tool.name == name) {
-                    let reason = "this tool is not among those that this model's provider is offered; choose another, or `auto`";
+                    let reason = "this tool is not offered to this model's provider; choose another, or `auto`";
                     return Err(Untranslatable::new(object.path(), reason));
                 }
                 ToolChoice::Named(name)
