@@ -1,5 +1,5 @@
-//! Writes a request of Gemini: its head, tools and configuration. The model and the stream are in the path, so the body has neither.
-//! Instructions and contents stand before everything that changes between requests of one conversation.
+//! Writes a request of Gemini: its head, tools and configuration. The model and the stream are in the path, so the body has
+//! neither. Instructions and contents stand before everything that changes between requests of one conversation.
 
 mod contents;
 mod media;
@@ -26,7 +26,7 @@ struct GeminiGeneration {
 
 impl GeminiGeneration {
     /// The generation that a model's name states.
-    fn of(model: &str) -> Self {
+    fn of_model(model: &str) -> Self {
         let behind = model.split_once("gemini-").map_or("", |(_, behind)| behind);
         let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
         Self {
@@ -55,7 +55,7 @@ pub(super) fn write(
     target: &TranslationTarget<'_>,
     losses: &mut TranslationLosses,
 ) -> Result<String, Untranslatable> {
-    let generation = GeminiGeneration::of(target.model);
+    let generation = GeminiGeneration::of_model(target.model);
     let mut body = String::new();
     push_object(&mut body, |object| {
         if !conversation.system.is_empty() {
@@ -257,8 +257,8 @@ fn write_thinking(
     });
 }
 
-/// The level for an effort. Models with levels cannot do without thinking, and the lowest and the highest level of the protocol are
-/// refused by most of them.
+/// The level for an effort. Models with levels cannot do without thinking, and most of them refuse the protocol's lowest and
+/// highest level.
 fn level_word(effort: ReasoningEffort) -> &'static str {
     match effort {
         ReasoningEffort::Off | ReasoningEffort::Minimal | ReasoningEffort::Low => "LOW",

@@ -1,5 +1,5 @@
-//! Writes a request of Responses: its head, tools and options. Instructions and input stand before everything that changes between
-//! requests of one conversation, and the cache key stands last.
+//! Writes a request of Responses: its head, tools and options. Instructions and input stand before everything that changes
+//! between requests of one conversation, and the cache key stands last.
 
 mod items;
 

@@ -101,8 +101,10 @@ fn changed_list(text: &str, depth: usize) -> Option<String> {
 fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String> {
     let SchemaMembers(members) = serde_json::from_str(text).ok()?;
     // A property can have this name as well.
-    let is_reference =
-        place == SchemaPlace::Schema && members.iter().any(|(name, value)| name == REFERENCE && value.get().starts_with('"'));
+    let is_reference = place == SchemaPlace::Schema
+        && members
+            .iter()
+            .any(|(name, value)| name == REFERENCE && value.get().starts_with('"'));
     let mut is_changed = false;
     let mut out = String::with_capacity(text.len());
     push_object(&mut out, |object| {
@@ -111,7 +113,9 @@ fn changed_object(text: &str, place: SchemaPlace, depth: usize) -> Option<String
                 is_changed = true;
                 continue;
             }
-            let changed = place.member(name).and_then(|inner| changed_value(value, inner, depth + 1));
+            let changed = place
+                .member(name)
+                .and_then(|inner| changed_value(value, inner, depth + 1));
             is_changed |= changed.is_some();
             object.raw(name, changed.as_deref().unwrap_or(value.get()));
         }
@@ -167,7 +171,10 @@ mod tests {
             "a": {"title": "A", "$ref": "#/$defs/N", "description": "d", "type": "object", "default": {"x": 1.50}},
             "b": {"type": "number", "maximum": 1.50}}, "required": ["a"], "$defs": {"N": {"type": "object", "x": 1}}}"##;
         let text = gemini_schema(schema).unwrap();
-        assert!(text.contains(r##""a":{"$ref":"#/$defs/N","description":"d","default":{"x": 1.50}}"##), "{text}");
+        assert!(
+            text.contains(r##""a":{"$ref":"#/$defs/N","description":"d","default":{"x": 1.50}}"##),
+            "{text}"
+        );
         assert!(text.contains(r#""b":{"type": "number", "maximum": 1.50}"#), "{text}");
         let mut expected: Value = serde_json::from_str(schema).unwrap();
         expected["properties"]["a"] = json!({"$ref": "#/$defs/N", "description": "d", "default": {"x": 1.50}});
@@ -199,12 +206,24 @@ mod tests {
         let narrow = json!({"$ref": "#/$defs/N"});
         for name in NAMED_SCHEMAS {
             let schema = json!({ name: {"inner": {"items": wide}} }).to_string();
-            assert_eq!(changed(&schema), Some(json!({ name: {"inner": {"items": narrow}} })), "{name}");
+            assert_eq!(
+                changed(&schema),
+                Some(json!({ name: {"inner": {"items": narrow}} })),
+                "{name}"
+            );
         }
         for name in INNER_SCHEMAS {
-            assert_eq!(changed(&json!({ name: wide }).to_string()), Some(json!({ name: narrow })), "{name}");
+            assert_eq!(
+                changed(&json!({ name: wide }).to_string()),
+                Some(json!({ name: narrow })),
+                "{name}"
+            );
             let list = json!({ name: [{"type": "null"}, wide] }).to_string();
-            assert_eq!(changed(&list), Some(json!({ name: [{"type": "null"}, narrow] })), "{name}");
+            assert_eq!(
+                changed(&list),
+                Some(json!({ name: [{"type": "null"}, narrow] })),
+                "{name}"
+            );
         }
         let root = json!({"$ref": "#/$defs/N", "title": "t", "$defs": {"N": wide}, "definitions": {}});
         let expected = json!({"$ref": "#/$defs/N", "$defs": {"N": narrow}, "definitions": {}});
@@ -213,8 +232,18 @@ mod tests {
 
     #[test]
     fn a_very_deep_schema_stays_as_it_is() {
-        let nested = |depth: usize| format!("{}{}{}", r#"{"not":"#.repeat(depth), r##"{"$ref":"#","x":1}"##, "}".repeat(depth));
-        assert_eq!(gemini_schema(&nested(DEPTH_MAX)), Some(nested(DEPTH_MAX).replace(r#","x":1"#, "")));
+        let nested = |depth: usize| {
+            format!(
+                "{}{}{}",
+                r#"{"not":"#.repeat(depth),
+                r##"{"$ref":"#","x":1}"##,
+                "}".repeat(depth)
+            )
+        };
+        assert_eq!(
+            gemini_schema(&nested(DEPTH_MAX)),
+            Some(nested(DEPTH_MAX).replace(r#","x":1"#, ""))
+        );
         assert_eq!(gemini_schema(&nested(DEPTH_MAX + 1)), None);
     }
 
@@ -225,7 +254,7 @@ mod tests {
         ) {
             let mut schema = json!({"$ref": "#", "type": "string"});
             for (name, has_reference) in &names {
-                schema = match has_reference {
+                schema = match *has_reference {
                     true => json!({ name: schema, "$ref": "#" }),
                     false => json!({ name: schema }),
                 };

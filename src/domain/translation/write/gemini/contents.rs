@@ -178,9 +178,9 @@ fn write_result(
                     losses.adapted(block.path.as_str());
                     texts.push(Cow::Owned(text));
                 } else if let Some(bytes) = bytes_for_result(media, generation) {
-                    if let Some(name) = &media.name {
+                    if let Some(title) = &media.name {
                         losses.adapted(block.path.as_str());
-                        texts.push(Cow::Borrowed(name.as_ref()));
+                        texts.push(Cow::Borrowed(title.as_ref()));
                     }
                     inside.push(bytes);
                 } else {

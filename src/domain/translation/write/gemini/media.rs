@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::domain::translation::{
-    conversation::{MediaContent, MediaSource},
+    conversation::{MediaContent, MediaKind, MediaSource},
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
 };
@@ -70,14 +70,14 @@ pub(super) fn write_media(
         MediaSource::Base64 { media_type, data } => parts.object(|part| write_inline(media_type, data, part)),
         MediaSource::Url { url, media_type } => {
             let media_type: &str = match (media_type, type_by_ending(url)) {
-                (Some(stated), _) => stated,
+                (Some(stated), _) => stated.as_ref(),
                 (None, Some(likely)) => {
                     losses.adapted(path);
                     likely
                 }
                 (None, None) => {
-                    let reason = "this model's provider wants the type of what is at a URL, which the URL's ending does not \
-                                  state; send the file's content";
+                    let reason = "this model's provider wants the type of a file at a URL, which its ending does not state; \
+                                  send the file's content";
                     return Err(Untranslatable::new(path, reason));
                 }
             };
@@ -105,12 +105,12 @@ pub(super) fn document_text(media: &MediaContent<'_>) -> Option<String> {
     let MediaSource::Base64 { media_type, data } = &media.source else {
         return None;
     };
-    let is_text = media_type.starts_with("text/") || matches!(media_type.as_ref(), "application/json" | "application/xml");
-    if !is_text {
+    if media.kind != MediaKind::Document || media_type.eq_ignore_ascii_case("application/pdf") {
         return None;
     }
     let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
-    if text.is_empty() {
+    // A PDF may consist of ASCII characters alone.
+    if text.starts_with("%PDF-") || text.is_empty() || text.contains('\0') {
         return None;
     }
     Some(match &media.name {
@@ -121,8 +121,10 @@ pub(super) fn document_text(media: &MediaContent<'_>) -> Option<String> {
 
 /// The media type that the ending of a URL's path stands for.
 fn type_by_ending(url: &str) -> Option<&'static str> {
-    let path = url.split(['?', '#']).next()?;
-    let (_, file) = path.rsplit_once('/')?;
+    let address = url.split(['?', '#']).next()?;
+    let (_, behind_scheme) = address.split_once("://")?;
+    let (_, path) = behind_scheme.split_once('/')?;
+    let file = path.rsplit('/').next()?;
     let (_, ending) = file.rsplit_once('.')?;
     let ending = ending.to_ascii_lowercase();
     let known = TYPES_BY_ENDING.iter().find(|(known, _)| *known == ending);

@@ -19,6 +19,8 @@ use crate::domain::translation::{
 
 /// The first line of the result of a tool that reported a failure.
 const ERROR_LINE: &str = "[error]";
+/// The media type of a PDF.
+const PDF_TYPE: &str = "application/pdf";
 /// The ending of a PDF's name, by which the provider knows what it is.
 const PDF_ENDING: &str = ".pdf";
 /// The name of a document that has none: the protocol requires one beside the bytes.
@@ -88,8 +90,8 @@ fn sendable_blocks<'b, 'a>(
     blocks
 }
 
-/// The JSON text of a reasoning item; `None` for the state of another protocol. The text has come through the client, so it may be
-/// forged, and it is copied into the body: it must be one object of this type and nothing else.
+/// The JSON text of a reasoning item; `None` for the state of another protocol. The text has come through the client, so it may
+/// be forged, and it is copied into the body: it must be one object of this type and nothing else.
 fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
     match state {
         ReasoningState::Item { json } => {
@@ -307,12 +309,7 @@ fn write_document(
 }
 
 /// Writes the name of media as a text before them, where the protocol has no place for it.
-fn write_name(
-    path: &str,
-    media: &MediaContent<'_>,
-    losses: &mut TranslationLosses,
-    content: &mut JsonArrayWriter<'_>,
-) {
+fn write_name(path: &str, media: &MediaContent<'_>, losses: &mut TranslationLosses, content: &mut JsonArrayWriter<'_>) {
     if let Some(name) = &media.name {
         losses.adapted(path);
         content.object(|part| write_input_text(name, part));
@@ -321,7 +318,7 @@ fn write_name(
 
 fn file_name<'b>(name: Option<&'b str>, media_type: &str) -> Cow<'b, str> {
     let name = name.unwrap_or(DOCUMENT_NAME);
-    let is_pdf = media_type.eq_ignore_ascii_case("application/pdf");
+    let is_pdf = media_type.eq_ignore_ascii_case(PDF_TYPE);
     match is_pdf && !name.to_ascii_lowercase().ends_with(PDF_ENDING) {
         true => Cow::Owned(format!("{name}{PDF_ENDING}")),
         false => Cow::Borrowed(name),
@@ -340,10 +337,12 @@ fn document_text(media: &MediaContent<'_>) -> Option<String> {
     let MediaSource::Base64 { media_type, data } = &media.source else {
         return None;
     };
+    if media_type.eq_ignore_ascii_case(PDF_TYPE) {
+        return None;
+    }
     let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
     // A PDF may consist of ASCII characters alone.
-    let is_pdf = media_type.eq_ignore_ascii_case("application/pdf") || text.starts_with("%PDF-");
-    if is_pdf || text.is_empty() || text.contains('\0') {
+    if text.starts_with("%PDF-") || text.is_empty() || text.contains('\0') {
         return None;
     }
     Some(match &media.name {
