@@ -76,9 +76,9 @@ struct MessagesEvent<'a> {
     kind: Option<String>,
     index: Option<u64>,
     #[serde(borrow)]
-    content_block: Option<MessagesAnswerBlock<'a>>,
+    content_block: Option<&'a RawValue>,
     #[serde(borrow)]
-    delta: Option<MessagesDelta<'a>>,
+    delta: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -128,19 +128,13 @@ impl MessagesAnswerReader {
         let index = event.index.unwrap_or(0);
         match event.kind.as_deref().unwrap_or(name) {
             "message_start" => self.on_start(emit),
-            "content_block_start" => match &event.content_block {
-                Some(block) => self.on_block(index, block, emit),
-                None => Err(AnswerFault::Unreadable),
-            },
-            "content_block_delta" => match &event.delta {
-                Some(delta) => self.on_delta(index, delta, emit),
-                None => Err(AnswerFault::Unreadable),
-            },
+            "content_block_start" => self.on_block(index, &parse(event.content_block)?, emit),
+            "content_block_delta" => self.on_delta(index, &parse(event.delta)?, emit),
             "content_block_stop" => self.on_block_end(index, emit),
-            "message_delta" => match event.delta {
-                Some(delta) => self.on_answer_delta(delta.stop_reason, delta.stop_details, emit),
-                None => Ok(()),
-            },
+            "message_delta" if event.delta.is_some() => {
+                let delta: MessagesDelta<'_> = parse(event.delta)?;
+                self.on_answer_delta(delta.stop_reason, delta.stop_details, emit)
+            }
             "message_stop" => self.stop(emit),
             "error" => self.fail(data, emit),
             // Another kind of event is no content, but it may be an error in a provider's own form.
@@ -331,6 +325,11 @@ impl MessagesAnswerReader {
         self.has_ended = true;
         emit(failure(data))
     }
+}
+
+fn parse<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Result<T, AnswerFault> {
+    let read = json.and_then(|json| serde_json::from_str(json.get()).ok());
+    read.ok_or(AnswerFault::Unreadable)
 }
 
 /// Emits a text, unless it is missing or empty.

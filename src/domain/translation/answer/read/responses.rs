@@ -1,5 +1,5 @@
-//! Reads answers of the Responses protocol. It goes by the numbers of items and by their deltas: hosts change the ids of items, and
-//! leave content out of the last event.
+//! Reads answers of the Responses protocol, by the numbers of items and by their deltas: hosts change the ids of items, and leave
+//! content out of the last event.
 
 mod event;
 mod item;
@@ -196,12 +196,7 @@ impl ResponsesAnswerReader {
     }
 
     /// The answer has ended with this status, without an error object.
-    fn finish(
-        &mut self,
-        status: &str,
-        answer: &ResponsesAnswer<'_>,
-        emit: &mut Emit<'_>,
-    ) -> Result<(), AnswerFault> {
+    fn finish(&mut self, status: &str, answer: &ResponsesAnswer<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
         if matches!(status, "failed" | "cancelled") {
             return self.fail("", emit);
         }
@@ -258,9 +253,16 @@ fn failure(data: &str) -> AnswerEvent<'static> {
         InBandError { kind, code }.status()
     };
     // The code is behind the type, and says more.
-    let known = content.words.iter().rev().map(word_status).find(|status| *status != 502);
+    let known = content
+        .words
+        .iter()
+        .rev()
+        .map(word_status)
+        .find(|status| *status != 502);
     AnswerEvent::Failed {
         status: known.unwrap_or(502),
-        message: content.message.map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+        message: content
+            .message
+            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
     }
 }

@@ -121,7 +121,8 @@ impl ChatAnswerCalls {
         self.calls.iter_mut().try_for_each(|call| call.begin(emit))
     }
 
-    /// Emits what remains at the answer's end. `are_wanted`: the model waits for the results, so a call without arguments has none.
+    /// Emits what remains at the answer's end. `are_wanted`: the model waits for the results, so that a call without arguments has
+    /// none.
     ///
     /// # Errors
     /// `emit` fails.

@@ -580,13 +580,13 @@ proptest! {
     #[test]
     fn pieces_of_arguments_are_all_passed_on(texts in prop::collection::vec("[a-z\\\\\"{}\\[\\]]{0,6}", 1..6)) {
         let json = serde_json::json!({ "texts": texts }).to_string();
-        let pieces: Vec<String> = json.as_bytes().chunks(5).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect();
+        let pieces = json.as_bytes().chunks(5).map(|piece| String::from_utf8(piece.to_vec()).unwrap());
         let head = delta(r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"read"}}]}"#);
-        let chunk = |piece: &String| {
+        let chunk = |piece: String| {
             let piece = serde_json::json!([{ "index": 0, "function": { "arguments": piece } }]);
             delta(&format!(r#"{{"tool_calls":{piece}}}"#))
         };
-        let chunks: Vec<String> = std::iter::once(head).chain(pieces.iter().map(chunk)).chain([done()]).collect();
+        let chunks: Vec<String> = std::iter::once(head).chain(pieces.map(chunk)).chain([done()]).collect();
         let events = stream(&chunks);
         let passed: String = events.iter().filter_map(|event| match event {
             AnswerEvent::Arguments { json, .. } => Some(json.as_ref()),

@@ -86,7 +86,7 @@ fn text_passes_and_the_stop_comes_with_the_last_event() {
         BLOCK_END,
         END_TURN,
         r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":2}}"#,
-        r#"{"type":"new_kind","value":1}"#,
+        r#"{"type":"new_kind","delta":1,"content_block":"x"}"#,
     ];
     let expected = [
         AnswerEvent::Begin,
@@ -95,7 +95,7 @@ fn text_passes_and_the_stop_comes_with_the_last_event() {
         AnswerEvent::Stop(StopCause::End),
     ];
     assert_eq!(stream(&events), expected[..3]);
-    assert_eq!(stream(&[&events[..], &[END, END_TURN, END]].concat()), expected);
+    assert_eq!(stream(&[&events[..], &[END, END_TURN, END][..]].concat()), expected);
 }
 
 #[test]

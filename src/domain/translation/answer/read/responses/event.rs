@@ -92,8 +92,7 @@ pub(super) struct ResponsesItem<'a> {
     /// Its type.
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// Whether it is complete.
-    pub(super) status: Option<String>,
+    status: Option<String>,
     id: Option<String>,
     call_id: Option<String>,
     name: Option<String>,
@@ -251,7 +250,8 @@ struct ResponsesAnnotation {
 /// The source that an annotation names. Only sources on the web have an address that other protocols can name.
 pub(super) fn citation(annotation: &RawValue) -> AnswerEvent<'static> {
     let annotation = serde_json::from_str::<ResponsesAnnotation>(annotation.get()).ok();
-    let source = annotation.and_then(|annotation| Some((annotation.url.filter(|url| !url.is_empty())?, annotation.title)));
+    let source =
+        annotation.and_then(|annotation| Some((annotation.url.filter(|url| !url.is_empty())?, annotation.title)));
     match source {
         Some((url, title)) => AnswerEvent::Cited(Citation {
             url: Cow::Owned(url),

@@ -157,20 +157,34 @@ impl AnswerItem {
         if text.is_empty() {
             return Ok(());
         }
-        let position = self.parts.iter().position(|part| part.kind == kind && part.number == number);
+        let position = self
+            .parts
+            .iter()
+            .position(|part| part.kind == kind && part.number == number);
         match position.and_then(|position| self.parts.get_mut(position)) {
             Some(part) => part.bytes += text.len(),
-            None if self.parts.len() >= PARTS_MAX => return Err(AnswerFault::Unreadable),
-            None => {
-                if kind.is_thought() && self.passed_bytes(true) > 0 {
-                    emit(AnswerEvent::Thought(Cow::Borrowed(PART_BREAK)))?;
-                }
-                let bytes = text.len();
-                self.parts.push(PassedPart { kind, number, bytes });
-            }
+            None => self.begin_part(kind, number, text.len(), emit)?,
         }
         context.has_refused |= kind == PartKind::Refusal;
         emit(kind.event(Cow::Borrowed(text)))
+    }
+
+    /// A part begins with this many bytes.
+    fn begin_part(
+        &mut self,
+        kind: PartKind,
+        number: u64,
+        bytes: usize,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        if self.parts.len() >= PARTS_MAX {
+            return Err(AnswerFault::Unreadable);
+        }
+        if kind.is_thought() && self.passed_bytes(true) > 0 {
+            emit(AnswerEvent::Thought(Cow::Borrowed(PART_BREAK)))?;
+        }
+        self.parts.push(PassedPart { kind, number, bytes });
+        Ok(())
     }
 
     /// Passes on what the deltas have not said of a part's text.
@@ -185,7 +199,10 @@ impl AnswerItem {
         context: &mut ItemContext,
         emit: &mut Emit<'_>,
     ) -> Result<(), AnswerFault> {
-        let part = self.parts.iter().find(|part| part.kind == kind && part.number == number);
+        let part = self
+            .parts
+            .iter()
+            .find(|part| part.kind == kind && part.number == number);
         let passed = part.map_or(0, |part| part.bytes);
         self.add_text(kind, number, whole.get(passed..).unwrap_or_default(), context, emit)
     }
@@ -335,10 +352,12 @@ impl AnswerItem {
         let Some(slot) = self.call.as_ref().map(|call| call.slot) else {
             return emit(AnswerEvent::Lost("call_without_name"));
         };
+        let input = match input.is_empty() {
+            true => kept.as_str(),
+            false => &*input,
+        };
         let mut arguments = String::new();
-        push_object(&mut arguments, |object| {
-            object.text("input", if input.is_empty() { &kept } else { &input });
-        });
+        push_object(&mut arguments, |object| object.text("input", input));
         self.add_arguments(&arguments, emit)?;
         emit(AnswerEvent::CallEnd { slot })
     }
