@@ -14,6 +14,8 @@ pub(crate) mod tool_names;
 pub(crate) mod translator;
 pub(crate) mod write;
 
+use serde::Deserialize;
+
 use crate::domain::{
     translation::{
         answer::write::AnswerForm,
@@ -64,7 +66,8 @@ impl Default for ChatTraits {
 }
 
 /// Where messages and deltas of a `chat/completions` host have the model's reasoning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum ChatReasoning {
     /// In the member `reasoning_content`.
     #[default]
@@ -74,16 +77,19 @@ pub(crate) enum ChatReasoning {
     /// In parts of the content, of type `thinking`.
     Content,
     /// Nowhere.
+    #[serde(rename = "none")]
     Hidden,
 }
 
 /// Which reasoning a `chat/completions` host wants back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum ReasoningBack {
     /// That of turns with tool calls, since the last text of the user.
     #[default]
     Calls,
     /// All.
+    #[serde(rename = "all")]
     Always,
     /// None.
     Never,

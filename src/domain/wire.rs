@@ -54,7 +54,8 @@ impl Protocol {
 }
 
 /// A protocol that weir speaks to providers: one of its clients' protocols, or `chat/completions`, which clients cannot use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UpstreamProtocol {
     /// The Messages protocol.
     Messages,

@@ -53,7 +53,8 @@ impl Request {
     /// Returns the facts to which the conditions in a provider's file refer. `headers` are the client's.
     pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, endpoint: &'a Endpoint) -> RequestFacts<'a> {
         RequestFacts {
-            operation: self.operation,
+            operation: endpoint.operation,
+            is_translated: endpoint.translation.is_some(),
             model: &self.asked,
             upstream_model: &endpoint.upstream_model,
             headers,

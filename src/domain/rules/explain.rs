@@ -134,7 +134,8 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
     let here = known.upstream_names.get(&provider.name);
     let upstream_model = here.or(known.upstream_name.as_ref()).unwrap_or(&known.name).as_str();
     let request = RequestFacts {
-        operation,
+        operation: operation.into(),
+        is_translated: false,
         model,
         upstream_model,
         headers: &question.headers,

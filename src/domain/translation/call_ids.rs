@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 /// The maximum length of an id that clients get, unless it is escaped.
@@ -13,12 +14,14 @@ const PREFIX: &str = "weir_";
 const SHORT_CHARS: usize = 9;
 
 /// The ids of calls that a provider accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum CallIdForm {
     /// Any.
     #[default]
     Any,
     /// Nine letters and digits.
+    #[serde(rename = "alnum9")]
     NineAlphanumeric,
 }
 

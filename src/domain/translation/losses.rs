@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt::Write};
 
+use serde::Deserialize;
+
 use crate::domain::wire::{Protocol, UpstreamProtocol};
 
 /// The maximum number of losses that are listed by name; further ones are counted.
@@ -10,8 +12,9 @@ pub(crate) const LOSSES_MAX: usize = 256;
 pub(crate) const HEADER_BYTES_MAX: usize = 1024;
 
 /// How a model treats a member of a request that changes what the client gets and cannot be carried over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum TranslationMode {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TranslationMode {
     /// The request is refused, and the refusal names the member.
     Strict,
     /// The member is dropped and reported.
@@ -19,6 +22,9 @@ pub(crate) enum TranslationMode {
 }
 
 impl TranslationMode {
+    /// Both modes.
+    pub(crate) const ALL: [Self; 2] = [Self::Strict, Self::Lossy];
+
     /// The word in configuration files.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -90,7 +90,10 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     // refuses all its credentials needs an operator's help.
     let until_operator_acts = matches!(
         refusal,
-        Refusal::ProviderDisabled { .. } | Refusal::ProviderRedirected { .. } | Refusal::ProviderCredentialRefused
+        Refusal::ProviderDisabled { .. }
+            | Refusal::ProviderRedirected { .. }
+            | Refusal::ProviderCredentialRefused
+            | Refusal::Untranslatable { .. }
     );
     if refusal.status() == 401 || until_operator_acts {
         headers.push(("x-should-retry", "false".to_owned()));
@@ -202,6 +205,11 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyRevoked
         | Refusal::KeyReplaced
         | Refusal::KeyExpired => key_message(refusal),
+        Refusal::Untranslatable { path, reason } => format!(
+            "`{}` cannot be translated to the protocol of this model's provider: {}.",
+            shortened(path),
+            reason.trim_end_matches('.')
+        ),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::OwnUsageLimited { wait } => format!(
             "Too many requests for usage came from your network. Try again in {} seconds.",

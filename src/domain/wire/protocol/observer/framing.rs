@@ -4,7 +4,7 @@
 use crate::domain::wire::{
     UpstreamProtocol,
     json_array::ArrayFramer,
-    operation::Operation,
+    operation::{Operation, UpstreamOperation},
     protocol::{
         Break,
         observer::{
@@ -36,7 +36,10 @@ pub enum AnswerFraming {
 }
 
 /// Returns the framing that `content_type` announces for an answer to `operation`.
-pub(crate) fn framing_from_content_type(operation: Operation, content_type: Option<&str>) -> AnswerFraming {
+pub(crate) fn framing_from_content_type(
+    operation: impl Into<UpstreamOperation>,
+    content_type: Option<&str>,
+) -> AnswerFraming {
     let media_type = content_type
         .unwrap_or_default()
         .split(';')
@@ -46,7 +49,7 @@ pub(crate) fn framing_from_content_type(operation: Operation, content_type: Opti
     if media_type.eq_ignore_ascii_case("text/event-stream") {
         AnswerFraming::Sse
     } else if media_type.eq_ignore_ascii_case("application/json") {
-        if operation == Operation::StreamGenerateContent {
+        if operation.into() == UpstreamOperation::Client(Operation::StreamGenerateContent) {
             AnswerFraming::JsonArray
         } else {
             AnswerFraming::Json
