@@ -213,7 +213,9 @@ fn response_text(response: &str) -> Result<(Cow<'_, str>, bool), Untranslatable>
         let text = as_text(value).unwrap_or(Cow::Borrowed(value.get()));
         return Ok((text, is_error));
     }
-    let is_empty = response.bytes().all(|byte| matches!(byte, b'{' | b'}') || byte.is_ascii_whitespace());
+    let is_empty = response
+        .bytes()
+        .all(|byte| matches!(byte, b'{' | b'}') || byte.is_ascii_whitespace());
     let text = if is_empty { "" } else { response };
     Ok((Cow::Borrowed(text), false))
 }

@@ -126,11 +126,19 @@ impl<'a> GeminiRequestReader<'a, '_> {
             self.push(role, part.path().to_owned(), BlockContent::Text(text));
         }
         if let Some(call) = part.object("functionCall")? {
-            check_role(is_model, &call, "only the model calls functions; send the call with the role `model`")?;
+            check_role(
+                is_model,
+                &call,
+                "only the model calls functions; send it with the role `model`",
+            )?;
             self.read_call(part.path().to_owned(), call)?;
         }
         if let Some(result) = part.object("functionResponse")? {
-            check_role(!is_model, &result, "the model has no results; send the result with the role `user`")?;
+            check_role(
+                !is_model,
+                &result,
+                "results are not the model's; send it with the role `user`",
+            )?;
             self.read_result(part.path().to_owned(), result)?;
         }
         if let Some(media) = take_media(&mut part)? {

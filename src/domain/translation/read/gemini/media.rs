@@ -18,11 +18,7 @@ const AUDIO_ENDINGS: [&str; 7] = ["mp3", "wav", "aac", "ogg", "flac", "m4a", "ai
 /// The endings of the names of films.
 const VIDEO_ENDINGS: [&str; 9] = ["mp4", "mov", "mpeg", "mpg", "webm", "avi", "wmv", "flv", "3gp"];
 /// The addresses of films that Google's models take without a media type.
-const VIDEO_SITES: [&str; 3] = [
-    "https://www.youtube.com/",
-    "https://youtube.com/",
-    "https://youtu.be/",
-];
+const VIDEO_SITES: [&str; 3] = ["https://www.youtube.com/", "https://youtube.com/", "https://youtu.be/"];
 
 /// Takes the media of a part: its bytes, or the address of a file that anybody can read.
 ///
@@ -116,7 +112,13 @@ mod tests {
 
     #[test]
     fn base64_for_urls_becomes_the_standard_form() {
-        for (data, expected) in [("aGk=", "aGk="), ("aGk", "aGk="), ("-_-_", "+/+/"), ("_w", "/w=="), ("", "")] {
+        for (data, expected) in [
+            ("aGk=", "aGk="),
+            ("aGk", "aGk="),
+            ("-_-_", "+/+/"),
+            ("_w", "/w=="),
+            ("", ""),
+        ] {
             assert_eq!(standard_base64(data.into()), expected);
         }
     }

@@ -219,12 +219,16 @@ mod tests {
         let mut data = object.object("inlineData").unwrap().unwrap();
         assert_eq!(data.path(), "p.inline_data");
         assert_eq!(data.text("mimeType").unwrap_err().path, "p.inline_data.mime_type");
-        assert_eq!(data.required_text("displayName").unwrap_err().path, "p.inline_data.displayName");
+        assert_eq!(
+            data.required_text("displayName").unwrap_err().path,
+            "p.inline_data.displayName"
+        );
     }
 
     #[test]
     fn an_object_is_a_list_of_one() {
-        let mut object = GeminiObject::new(r#"{"parts": {"text": "x"}, "tools": [1, 2], "contents": "x"}"#, "").unwrap();
+        let mut object =
+            GeminiObject::new(r#"{"parts": {"text": "x"}, "tools": [1, 2], "contents": "x"}"#, "").unwrap();
         let paths = |list: Vec<(String, &RawValue)>| list.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
         assert_eq!(paths(object.list("parts").unwrap()), ["parts"]);
         assert_eq!(paths(object.list("tools").unwrap()), ["tools[0]", "tools[1]"]);

@@ -173,7 +173,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
         }
         for (path, modality) in config.list("responseModalities")? {
             let modality = as_text(modality).unwrap_or_default();
-            if !["TEXT", "MODALITY_UNSPECIFIED"].iter().any(|text| modality.eq_ignore_ascii_case(text)) {
+            if !["TEXT", "MODALITY_UNSPECIFIED"]
+                .iter()
+                .any(|text| modality.eq_ignore_ascii_case(text))
+            {
                 return Err(Untranslatable::new(path, ONLY_TEXT));
             }
         }

@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for GoogleSchemaSeed<'_> {
                 self.read_keyword(name, &mut map, &mut members)?;
             }
         }
-        if members.unquote_numbers() {
+        if !self.has_names && members.unquote_numbers() {
             self.is_changed.set(true);
         }
         members.admit_null();
@@ -205,7 +205,10 @@ impl<'a> GoogleSchemaMembers<'a> {
         }
         let has_type = match self.value("type") {
             Some(types) => {
-                let list = if types.starts_with('[') { types.to_string() } else { format!("[{types}]") };
+                let list = match types.starts_with('[') {
+                    true => types.to_string(),
+                    false => format!("[{types}]"),
+                };
                 *types = Cow::Owned(with_element(&list, "\"null\""));
                 true
             }
@@ -275,7 +278,10 @@ mod tests {
             r#"{"anyOf":[{"type":"string"},true],"additionalProperties":false,"const":{"type":"X"},"examples":[1]}"#,
             "{}",
         ] {
-            assert!(matches!(json_schema(text), Some(Cow::Borrowed(same)) if same == text), "{text}");
+            assert!(
+                matches!(json_schema(text), Some(Cow::Borrowed(same)) if same == text),
+                "{text}"
+            );
         }
     }
 
@@ -302,7 +308,10 @@ mod tests {
                 r#"{"type":["STRING", "NULL"],"nullable":true,"example":"a"}"#,
                 r#"{"type":["string", "null"],"examples":["a"]}"#,
             ),
-            (r#"{"type":"string","nullable":false,"items":null,"title":null}"#, r#"{"type":"string"}"#),
+            (
+                r#"{"type":"string","nullable":false,"items":null,"title":null}"#,
+                r#"{"type":"string"}"#,
+            ),
             (
                 r#"{"type":"INTEGER","format":"enum","enum":["101", "-2"],"default":null}"#,
                 r#"{"type":"integer","enum":[101,-2],"default":null}"#,
@@ -318,7 +327,13 @@ mod tests {
 
     #[test]
     fn what_is_no_schema_is_refused() {
-        for text in ["1", "\"x\"", r#"{"items":1}"#, r#"{"properties":{"a":"string"}}"#, &"[".repeat(500)] {
+        for text in [
+            "1",
+            "\"x\"",
+            r#"{"items":1}"#,
+            r#"{"properties":{"a":"string"}}"#,
+            &"[".repeat(500),
+        ] {
             assert_eq!(json_schema(text), None, "{text}");
         }
     }

@@ -69,7 +69,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
         };
         self.conversation.tools.push(definition);
         let behavior_path = object.path_of("behavior");
-        if object.text("behavior")?.is_some_and(|behavior| behavior == "NON_BLOCKING") {
+        if object
+            .text("behavior")?
+            .is_some_and(|behavior| behavior == "NON_BLOCKING")
+        {
             self.losses.dropped(behavior_path);
         }
         object.drop_members(&["response", "responseJsonSchema"], self.losses);
@@ -172,7 +175,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
                 self.losses.adapted(path);
                 Ok(ToolChoice::Auto)
             }
-            _ => Err(Untranslatable::new(path, "must be `AUTO`, `ANY`, `NONE` or `VALIDATED`")),
+            _ => Err(Untranslatable::new(
+                path,
+                "must be `AUTO`, `ANY`, `NONE` or `VALIDATED`",
+            )),
         }
     }
 
@@ -188,7 +194,10 @@ impl<'a> GeminiRequestReader<'a, '_> {
             return Ok(choice);
         }
         if allowed.len() > TOOLS_MAX {
-            return Err(Untranslatable::new(path, format!("can have at most {TOOLS_MAX} functions")));
+            return Err(Untranslatable::new(
+                path,
+                format!("can have at most {TOOLS_MAX} functions"),
+            ));
         }
         let mut offered = BTreeSet::new();
         for (index, client_name) in allowed.into_iter().enumerate() {

@@ -17,7 +17,10 @@ fn thought(text: &str) -> ReasoningState<'_> {
 #[test]
 fn instructions_are_texts_in_both_spellings_and_forms() {
     for (members, expected) in [
-        (r#""systemInstruction":{"role":"user","parts":[{"text":"a"},{"text":""},{"text":"b"}]}"#, vec!["a", "b"]),
+        (
+            r#""systemInstruction":{"role":"user","parts":[{"text":"a"},{"text":""},{"text":"b"}]}"#,
+            vec!["a", "b"],
+        ),
         (r#""system_instruction":{"parts":{"text":"a"}}"#, vec!["a"]),
         (r#""systemInstruction":"a""#, vec!["a"]),
         (r#""systemInstruction":{}"#, vec![]),
@@ -32,7 +35,10 @@ fn instructions_are_texts_in_both_spellings_and_forms() {
             r#""systemInstruction":{"parts":[{"inlineData":{"mimeType":"image/png","data":""}}]}"#,
             "systemInstruction.parts[0]",
         ),
-        (r#""systemInstruction":{"parts":[{"text":"a","new":1}]}"#, "systemInstruction.parts[0].new"),
+        (
+            r#""systemInstruction":{"parts":[{"text":"a","new":1}]}"#,
+            "systemInstruction.parts[0].new",
+        ),
         (r#""system_instruction":{"new":1}"#, "system_instruction.new"),
         (r#""systemInstruction":1"#, "systemInstruction"),
     ] {
@@ -52,7 +58,10 @@ fn roles_are_the_user_s_and_the_model_s() {
     for (contents, path) in [
         (r#"{"role":"system","parts":[]}"#, "contents[0].role"),
         (r#"{"parts":[{"text":"a","new":{"x":1}}]}"#, "contents[0].parts[0].new"),
-        (r#"{"parts":[{"audioTranscription":{"text":"a"}}]}"#, "contents[0].parts[0].audioTranscription"),
+        (
+            r#"{"parts":[{"audioTranscription":{"text":"a"}}]}"#,
+            "contents[0].parts[0].audioTranscription",
+        ),
         (r#"{"parts":[],"new":1}"#, "contents[0].new"),
         (r#"{"parts":"a"}"#, "contents[0].parts"),
         (r#"{"parts":[{"text":1}]}"#, "contents[0].parts[0].text"),
@@ -69,7 +78,10 @@ fn the_pieces_of_a_stream_become_one_text() {
         r#"{"parts":[{"text":"say"},{"text":"it"}]},{"role":"model","parts":[{"text":"Hel"},{"text":"lo"}]},
         {"role":"model","parts":[{"text":" wor"}]},{"role":"model","parts":[{"text":"ld"},{"text":""}]}"#,
     );
-    assert_eq!(strict(&body).unwrap().blocks(), ["User: say", "User: it", "Assistant: Hello world"]);
+    assert_eq!(
+        strict(&body).unwrap().blocks(),
+        ["User: say", "User: it", "Assistant: Hello world"]
+    );
 }
 
 #[test]
@@ -93,7 +105,10 @@ fn options_of_a_part_are_dropped() {
     assert_eq!(reading.blocks(), ["User: a"]);
     assert_eq!(
         reading.losses(),
-        ["dropped contents[0].parts[0].thought", "dropped contents[0].parts[0].video_metadata"]
+        [
+            "dropped contents[0].parts[0].thought",
+            "dropped contents[0].parts[0].video_metadata"
+        ]
     );
 }
 
@@ -133,7 +148,10 @@ fn a_state_may_stand_on_an_empty_text_or_leave_its_text_to_the_thought() {
     let reading = strict(&body).unwrap();
     assert_eq!(
         reading.blocks(),
-        [format!("Assistant: {:?}", thought("why")), format!("Assistant: {:?}", thought("seen"))]
+        [
+            format!("Assistant: {:?}", thought("why")),
+            format!("Assistant: {:?}", thought("seen"))
+        ]
     );
     assert!(reading.losses().is_empty());
     // The client has not returned the text.
@@ -154,7 +172,10 @@ fn foreign_reasoning_is_dropped_and_reported() {
         {{"parts":[{{"text":"b","thoughtSignature":"x"}}]}}"#
     ));
     let reading = strict(&body).unwrap();
-    assert_eq!(reading.blocks(), ["Assistant: a", "Assistant: call call_0_0 f {}", "User: b"]);
+    assert_eq!(
+        reading.blocks(),
+        ["Assistant: a", "Assistant: call call_0_0 f {}", "User: b"]
+    );
     assert_eq!(
         reading.losses(),
         [
@@ -165,14 +186,17 @@ fn foreign_reasoning_is_dropped_and_reported() {
             "dropped contents[1].parts[0].thoughtSignature",
         ]
     );
-    // A client cannot hide that at the end of the history.
+    // Nothing has to follow it.
     let body = with_contents(r#"{"role":"model","parts":[{"text":"hm","thought":true}]}"#);
     assert_eq!(strict(&body).unwrap().losses(), ["dropped contents[0].parts[0]"]);
 }
 
 #[test]
 fn placeholders_of_signatures_are_no_loss() {
-    for placeholder in ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"] {
+    for placeholder in [
+        "skip_thought_signature_validator",
+        "context_engineering_is_the_way_to_go",
+    ] {
         let padded = STANDARD.encode(placeholder);
         for field in [placeholder, padded.as_str(), padded.trim_end_matches('='), ""] {
             let part = format!(r#"{{"functionCall":{{"name":"f"}},"thoughtSignature":"{field}"}}"#);
@@ -210,7 +234,11 @@ fn calls_without_ids_get_them_by_position_and_results_belong_to_them_by_name_and
     ];
     assert_eq!(strict(&body).unwrap().blocks(), expected);
     let short = read_for(&body, TranslationMode::Strict, CallIdForm::NineAlphanumeric).unwrap();
-    let ids: Vec<String> = short.blocks().iter().filter_map(|line| line.split(' ').nth(2).map(str::to_owned)).collect();
+    let ids: Vec<String> = short
+        .blocks()
+        .iter()
+        .filter_map(|line| line.split(' ').nth(2).map(str::to_owned))
+        .collect();
     assert!(ids.iter().all(|id| id.len() == 9), "{ids:?}");
     assert_eq!((&ids[0], &ids[1], &ids[2]), (&ids[3], &ids[4], &ids[5]));
 }
@@ -248,7 +276,10 @@ fn a_result_without_a_call_is_refused() {
         let body = with_contents(&format!(r#"{call},{{"parts":[{results}]}}"#));
         assert_eq!(refused_path(lossy(&body)), "contents[1].parts[0].functionResponse");
     }
-    for result in [r#"{"function_response":{"id":"c1"}}"#, r#"{"function_response":{"name":"g"}}"#] {
+    for result in [
+        r#"{"function_response":{"id":"c1"}}"#,
+        r#"{"function_response":{"name":"g"}}"#,
+    ] {
         let body = with_contents(&format!(r#"{call},{{"parts":[{result},{result}]}}"#));
         assert_eq!(refused_path(lossy(&body)), "contents[1].parts[1].function_response");
     }
@@ -269,7 +300,10 @@ fn responses_become_the_text_that_the_tool_gave() {
         (r#"{"error":"bad"}"#, r#" error ["bad"]"#),
         (r#"{"error":{"code":5},"output":null}"#, r#" error ["{\"code\":5}"]"#),
         (r#"{"output":"a","exit": 1}"#, r#" ["{\"output\":\"a\",\"exit\": 1}"]"#),
-        (r#"{"error":"bad","output":"a"}"#, r#" ["{\"error\":\"bad\",\"output\":\"a\"}"]"#),
+        (
+            r#"{"error":"bad","output":"a"}"#,
+            r#" ["{\"error\":\"bad\",\"output\":\"a\"}"]"#,
+        ),
         (r#"{"temperature":12}"#, r#" ["{\"temperature\":12}"]"#),
         (r#"{"x":null}"#, r#" ["{\"x\":null}"]"#),
         ("{ }", " []"),
@@ -280,7 +314,11 @@ fn responses_become_the_text_that_the_tool_gave() {
             {{"parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}}"#
         ));
         let reading = strict(&body).unwrap();
-        assert_eq!(reading.blocks()[1], format!("User: result call_0_0 f{expected}"), "{response}");
+        assert_eq!(
+            reading.blocks()[1],
+            format!("User: result call_0_0 f{expected}"),
+            "{response}"
+        );
         assert!(reading.losses().is_empty());
     }
 }
@@ -293,7 +331,10 @@ fn a_result_can_have_media_and_options() {
         "will_continue":true,"parts":[{{"inlineData":{{"mimeType":"image/png","data":"aGk="}},"mediaResolution":{{}}}}]}}}}]}}"#
     ));
     let reading = strict(&body).unwrap();
-    assert_eq!(reading.blocks()[1], r#"User: result call_0_0 f ["a", "Image  image/png aGk="]"#);
+    assert_eq!(
+        reading.blocks()[1],
+        r#"User: result call_0_0 f ["a", "Image  image/png aGk="]"#
+    );
     assert_eq!(
         reading.losses(),
         [
@@ -304,14 +345,20 @@ fn a_result_can_have_media_and_options() {
     );
     for (response, path) in [
         (r#""parts":[{"text":"a"}]"#, ".parts[0]"),
-        (r#""parts":[{"fileData":{"fileUri":"files/x"}}]"#, ".parts[0].fileData.fileUri"),
+        (
+            r#""parts":[{"fileData":{"fileUri":"files/x"}}]"#,
+            ".parts[0].fileData.fileUri",
+        ),
         (r#""response":["a"]"#, ".response"),
         (r#""new":1"#, ".new"),
     ] {
         let body = with_contents(&format!(
             r#"{call},{{"parts":[{{"functionResponse":{{"name":"f",{response}}}}}]}}"#
         ));
-        assert_eq!(refused_path(lossy(&body)), format!("contents[1].parts[0].functionResponse{path}"));
+        assert_eq!(
+            refused_path(lossy(&body)),
+            format!("contents[1].parts[0].functionResponse{path}")
+        );
     }
 }
 
@@ -319,34 +366,65 @@ fn a_result_can_have_media_and_options() {
 fn incomplete_calls_and_wrong_roles_are_refused() {
     for (role, part, path) in [
         ("model", r#"{"functionCall":{"args":{}}}"#, ".functionCall.name"),
-        ("model", r#"{"functionCall":{"name":"f","args":"{}"}}"#, ".functionCall.args"),
-        ("model", r#"{"functionCall":{"name":"f","willContinue":true}}"#, ".functionCall.willContinue"),
-        ("model", r#"{"functionCall":{"name":"f","partialArgs":[]}}"#, ".functionCall.partialArgs"),
+        (
+            "model",
+            r#"{"functionCall":{"name":"f","args":"{}"}}"#,
+            ".functionCall.args",
+        ),
+        (
+            "model",
+            r#"{"functionCall":{"name":"f","willContinue":true}}"#,
+            ".functionCall.willContinue",
+        ),
+        (
+            "model",
+            r#"{"functionCall":{"name":"f","partialArgs":[]}}"#,
+            ".functionCall.partialArgs",
+        ),
         ("user", r#"{"functionCall":{"name":"f"}}"#, ".functionCall"),
         ("model", r#"{"functionResponse":{"name":"f"}}"#, ".functionResponse"),
         ("model", r#"{"inlineData":{"mimeType":"image/png","data":"aGk="}}"#, ""),
     ] {
         let body = with_contents(&format!(r#"{{"role":"{role}","parts":[{part}]}}"#));
-        assert_eq!(refused_path(lossy(&body)), format!("contents[0].parts[0]{path}"), "{part}");
+        assert_eq!(
+            refused_path(lossy(&body)),
+            format!("contents[0].parts[0]{path}"),
+            "{part}"
+        );
     }
 }
 
 #[test]
 fn media_is_kept_with_its_bytes_or_its_address() {
     for (part, expected) in [
-        (r#"{"inlineData":{"mimeType":"image/png","data":"aGk="}}"#, "Image  image/png aGk="),
-        (r#"{"inline_data":{"mime_type":"audio/pcm;rate=1","data":"_-8"}}"#, "Audio  audio/pcm;rate=1 /+8="),
-        (r#"{"inlineData":{"mimeType":"video/mp4","data":"aGk="}}"#, "Video  video/mp4 aGk="),
+        (
+            r#"{"inlineData":{"mimeType":"image/png","data":"aGk="}}"#,
+            "Image  image/png aGk=",
+        ),
+        (
+            r#"{"inline_data":{"mime_type":"audio/pcm;rate=1","data":"_-8"}}"#,
+            "Audio  audio/pcm;rate=1 /+8=",
+        ),
+        (
+            r#"{"inlineData":{"mimeType":"video/mp4","data":"aGk="}}"#,
+            "Video  video/mp4 aGk=",
+        ),
         (
             r#"{"inlineData":{"mimeType":"application/pdf","data":"JVBERi0=","displayName":"a.pdf"}}"#,
             "Document a.pdf application/pdf JVBERi0=",
         ),
-        (r#"{"inlineData":{"mimeType":"text/plain","data":"aGk="}}"#, "Document  text/plain aGk="),
+        (
+            r#"{"inlineData":{"mimeType":"text/plain","data":"aGk="}}"#,
+            "Document  text/plain aGk=",
+        ),
         (
             r#"{"fileData":{"file_uri":"https://x/y","mime_type":"image/png"}}"#,
             r#"Image  Some("image/png") https://x/y"#,
         ),
-        (r#"{"fileData":{"fileUri":"https://x/y.pdf"}}"#, "Document  None https://x/y.pdf"),
+        (
+            r#"{"fileData":{"fileUri":"https://x/y.pdf"}}"#,
+            "Document  None https://x/y.pdf",
+        ),
     ] {
         let body = with_contents(&format!(r#"{{"parts":[{part}]}}"#));
         let reading = strict(&body).unwrap();
@@ -363,7 +441,10 @@ fn media_is_kept_with_its_bytes_or_its_address() {
         (r#"{"fileData":{"mimeType":"image/png"}}"#, "fileData.fileUri"),
         (r#"{"fileData":{"fileUri":"https://x/y","new":1}}"#, "fileData.new"),
         (r#"{"inlineData":{"data":"aGk="}}"#, "inlineData.mimeType"),
-        (r#"{"inlineData":{"mimeType":"image/png","data":"aGk=","new":1}}"#, "inlineData.new"),
+        (
+            r#"{"inlineData":{"mimeType":"image/png","data":"aGk=","new":1}}"#,
+            "inlineData.new",
+        ),
     ] {
         let body = with_contents(&format!(r#"{{"parts":[{part}]}}"#));
         assert_eq!(refused_path(lossy(&body)), format!("contents[0].parts[0].{path}"));
@@ -388,7 +469,11 @@ fn what_another_provider_s_tools_did_is_refused_or_becomes_text() {
             "toolCall",
             "\n[toolCall] GOOGLE_SEARCH_WEB {\"q\":1}\n",
         ),
-        (r#"{"toolResponse":{"id":"t","response":{}}}"#, "toolResponse", "\n[toolResponse] {}\n"),
+        (
+            r#"{"toolResponse":{"id":"t","response":{}}}"#,
+            "toolResponse",
+            "\n[toolResponse] {}\n",
+        ),
     ] {
         let body = with_contents(&format!(r#"{{"role":"model","parts":[{{"text":"a"}},{part}]}}"#));
         let path = format!("contents[0].parts[1].{name}");

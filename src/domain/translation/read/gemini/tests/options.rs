@@ -31,9 +31,10 @@ fn options_are_kept_as_they_are_spelled() {
     assert_eq!(value(&options.frequency_penalty), Some("0.10"));
     assert_eq!(value(&options.stop), Some(vec!["a".into(), "\n".into()]));
     assert_eq!(options.format, None);
-    assert_eq!((options.reasoning, options.shows_reasoning), (None, None));
-    let paths = [options.max_tokens.as_ref().map(|option| option.path)];
-    assert_eq!(paths, [Some("generationConfig.maxOutputTokens")]);
+    assert_eq!(options.reasoning, None);
+    assert_eq!(options.shows_reasoning, None);
+    let path = options.max_tokens.as_ref().map(|option| option.path);
+    assert_eq!(path, Some("generationConfig.maxOutputTokens"));
 }
 
 #[test]
@@ -53,20 +54,36 @@ fn thinking_is_a_level_or_a_budget() {
         ),
         (r#""thinkingLevel":"THINKING_LEVEL_UNSPECIFIED""#, None, vec![]),
         (r#""thinkingLevel":"HEROIC""#, None, vec![format!("unknown {level}")]),
-        (r#""thinkingBudget":1024"#, Some((budget, ReasoningRequest::by_budget(1_024))), vec![]),
-        (r#""thinking_budget":0"#, Some((budget, ReasoningRequest::by_budget(0))), vec![]),
+        (
+            r#""thinkingBudget":1024"#,
+            Some((budget, ReasoningRequest::by_budget(1_024))),
+            vec![],
+        ),
+        (
+            r#""thinking_budget":0"#,
+            Some((budget, ReasoningRequest::by_budget(0))),
+            vec![],
+        ),
         (r#""thinkingBudget":-1"#, None, vec![format!("adapted {budget}")]),
         (
             r#""thinkingBudget":0,"thinkingLevel":"LOW""#,
             Some((level, ReasoningRequest::by_effort(ReasoningEffort::Low))),
             vec![format!("dropped {budget}")],
         ),
-        (r#""mood":1"#, None, vec!["unknown generationConfig.thinkingConfig.mood".to_owned()]),
+        (
+            r#""mood":1"#,
+            None,
+            vec!["unknown generationConfig.thinkingConfig.mood".to_owned()],
+        ),
     ] {
         let body = with_config(&format!(r#""thinkingConfig":{{{members}}}"#));
         let reading = strict(&body).unwrap();
         let reasoning = reading.conversation.options.reasoning;
-        assert_eq!(reasoning.map(|option| (option.path, option.value)), expected, "{members}");
+        assert_eq!(
+            reasoning.map(|option| (option.path, option.value)),
+            expected,
+            "{members}"
+        );
         assert_eq!(reading.losses.iter().count(), losses.len(), "{members}");
         for (loss, expected) in reading.losses.iter().zip(&losses) {
             assert_eq!(format!("{} {}", loss.verdict.as_str(), loss.path), *expected);
@@ -87,14 +104,24 @@ fn an_answer_can_be_json_with_or_without_a_schema() {
         strict: None,
     };
     for (members, path, expected, losses) in [
-        (r#""responseMimeType":"application/json""#, "responseMimeType", AnswerFormat::Json, vec![]),
+        (
+            r#""responseMimeType":"application/json""#,
+            "responseMimeType",
+            AnswerFormat::Json,
+            vec![],
+        ),
         (
             r#""responseMimeType":"application/json","responseJsonSchema":{"b": 1.0}"#,
             "responseJsonSchema",
             schema(r#"{"b": 1.0}"#),
             vec![],
         ),
-        (r#""_responseJsonSchema":{"b":1}"#, "responseJsonSchema", schema(r#"{"b":1}"#), vec![]),
+        (
+            r#""_responseJsonSchema":{"b":1}"#,
+            "responseJsonSchema",
+            schema(r#"{"b":1}"#),
+            vec![],
+        ),
         (
             r#""response_mime_type":"application/json","response_schema":{"type":"OBJECT","nullable":false}"#,
             "responseSchema",
@@ -127,7 +154,10 @@ fn an_answer_can_be_json_with_or_without_a_schema() {
     assert_eq!(reading.conversation.options.format, None);
     assert_eq!(
         reading.losses(),
-        ["dropped generationConfig.responseMimeType", "dropped generationConfig.responseSchema"]
+        [
+            "dropped generationConfig.responseMimeType",
+            "dropped generationConfig.responseSchema"
+        ]
     );
 }
 
@@ -146,7 +176,10 @@ fn every_other_option_is_reported() {
         "modelSelectionConfig",
     ] {
         let body = with_config(&format!(r#""{name}":{{"x":1}}"#));
-        assert_eq!(strict(&body).unwrap().losses(), [format!("dropped generationConfig.{name}")]);
+        assert_eq!(
+            strict(&body).unwrap().losses(),
+            [format!("dropped generationConfig.{name}")]
+        );
     }
     for (body, loss) in [
         (with_members(r#""service_tier":"flex""#), "dropped service_tier"),
@@ -155,7 +188,12 @@ fn every_other_option_is_reported() {
     ] {
         assert_eq!(strict(&body).unwrap().losses(), [loss]);
     }
-    assert!(strict(&with_members(r#""model":"models/x""#)).unwrap().losses().is_empty());
+    assert!(
+        strict(&with_members(r#""model":"models/x""#))
+            .unwrap()
+            .losses()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -193,11 +231,20 @@ fn state_other_modalities_and_wrong_types_are_refused_in_both_modes() {
         (r#""maxOutputTokens":"many""#, "maxOutputTokens"),
         (r#""temperature":"warm""#, "temperature"),
         (r#""stopSequences":"x""#, "stopSequences"),
-        (r#""thinkingConfig":{"thinkingBudget":1.5}"#, "thinkingConfig.thinkingBudget"),
-        (r#""thinkingConfig":{"thinkingLevel":1}"#, "thinkingConfig.thinkingLevel"),
+        (
+            r#""thinkingConfig":{"thinkingBudget":1.5}"#,
+            "thinkingConfig.thinkingBudget",
+        ),
+        (
+            r#""thinkingConfig":{"thinkingLevel":1}"#,
+            "thinkingConfig.thinkingLevel",
+        ),
         (r#""responseSchema":{"items":1}"#, "responseSchema"),
         (r#""responseJsonSchema":1"#, "responseJsonSchema"),
     ] {
-        assert_eq!(refused_path(lossy(&with_config(members))), format!("generationConfig.{name}"));
+        assert_eq!(
+            refused_path(lossy(&with_config(members))),
+            format!("generationConfig.{name}")
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::domain::translation::{
     tool_names::{ClientTool, ToolKind},
 };
 
-/// A body that offers the functions `f`, `g` and `a.b`, with this configuration of calls.
+/// A body that offers the functions `f`, `g` and `a_b`, with this configuration of calls.
 fn with_calling(config: &str) -> String {
     with_members(&format!(
         r#""tools":[{{"functionDeclarations":[{{"name":"f"}},{{"name":"g"}}]}},{{"functionDeclarations":{{"name":"a_b"}}}}],
@@ -15,7 +15,9 @@ fn with_calling(config: &str) -> String {
 }
 
 fn with_function(members: &str) -> String {
-    with_members(&format!(r#""tools":[{{"functionDeclarations":[{{"name":"f",{members}}}]}}]"#))
+    with_members(&format!(
+        r#""tools":[{{"functionDeclarations":[{{"name":"f",{members}}}]}}]"#
+    ))
 }
 
 #[test]
@@ -61,12 +63,18 @@ fn a_json_schema_is_kept_and_google_s_form_is_converted() {
 #[test]
 fn members_of_a_function_are_reported() {
     for (members, loss) in [
-        (r#""response":{"type":"STRING"}"#, Some("dropped tools[0].functionDeclarations[0].response")),
+        (
+            r#""response":{"type":"STRING"}"#,
+            Some("dropped tools[0].functionDeclarations[0].response"),
+        ),
         (
             r#""response_json_schema":{}"#,
             Some("dropped tools[0].functionDeclarations[0].response_json_schema"),
         ),
-        (r#""behavior":"NON_BLOCKING""#, Some("dropped tools[0].functionDeclarations[0].behavior")),
+        (
+            r#""behavior":"NON_BLOCKING""#,
+            Some("dropped tools[0].functionDeclarations[0].behavior"),
+        ),
         (r#""behavior":"BLOCKING""#, None),
         (r#""mood":1"#, Some("unknown tools[0].functionDeclarations[0].mood")),
     ] {
@@ -130,9 +138,7 @@ fn tools_that_another_provider_runs_are_dropped_and_refused_alone() {
         let alone = with_members(&format!(r#""tools":[{{"{name}":{{}}}}]"#));
         assert_eq!(refused_path(lossy(&alone)), format!("tools[0].{name}"));
     }
-    let body = with_members(
-        r#""tools":[{"googleSearch":{}}],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}"#,
-    );
+    let body = with_members(r#""tools":[{"googleSearch":{}}],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}"#);
     assert_eq!(strict(&body).unwrap().losses(), ["dropped tools[0].googleSearch"]);
 }
 
@@ -145,7 +151,10 @@ fn stores_and_unknown_tools_are_refused() {
         ),
         (r#"{"retrieval":{"vertexAiSearch":{}}}"#, "tools[0].retrieval"),
     ] {
-        assert_eq!(refused_path(lossy(&with_members(&format!(r#""tools":[{tool}]"#)))), path);
+        assert_eq!(
+            refused_path(lossy(&with_members(&format!(r#""tools":[{tool}]"#)))),
+            path
+        );
     }
     let body = with_members(r#""tools":[{"functionDeclarations":[{"name":"f"}],"telepathy":{}}]"#);
     assert_eq!(refused_path(strict(&body)), "tools[0].telepathy");
@@ -174,7 +183,10 @@ fn the_choice_is_kept_or_the_list_is_cut() {
             r#"{"mode":"ANY","allowedFunctionNames":["a_b","f","h"]}"#,
             ToolChoice::Required,
             vec!["f", "a_b"],
-            vec!["dropped toolConfig.functionCallingConfig.allowedFunctionNames[2]", allowed],
+            vec![
+                "dropped toolConfig.functionCallingConfig.allowedFunctionNames[2]",
+                allowed,
+            ],
         ),
         (
             r#"{"mode":"ANY","allowedFunctionNames":["a_b","f","g"]}"#,
