@@ -1,7 +1,7 @@
 //! Reads a request of the Gemini protocol.
 //!
-//! Looks back only: what a part becomes depends on the parts before it, so that the first turns of a conversation always become the
-//! same text.
+//! Looks back only: what a part becomes depends on the parts before it, so that the first turns of a conversation always become
+//! the same text.
 
 mod calls;
 mod contents;

@@ -87,8 +87,8 @@ impl<'a> GeminiCallHistory<'a> {
         Ok(&*call)
     }
 
-    /// The index of the first call of this name in the last turn that has no result. `has_other_id` says that the result has an id
-    /// that no call has; then the call must not have one of its own.
+    /// The index of the first call of this name in the last turn that has no result. `has_other_id` says that the result has an
+    /// id that no call has; then the call must not have one of its own.
     fn first_waiting(&mut self, name: &str, has_other_id: bool) -> Option<usize> {
         let waiting = self.waiting.get_mut(name)?;
         loop {
