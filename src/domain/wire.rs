@@ -68,9 +68,6 @@ pub enum UpstreamProtocol {
 }
 
 impl UpstreamProtocol {
-    /// Every protocol, in the order in which a translation prefers them: the first loses least of reasoning and tools.
-    pub(crate) const ALL: [Self; 4] = [Self::Messages, Self::Responses, Self::Gemini, Self::Chat];
-
     /// The label in logs, metrics and headers.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

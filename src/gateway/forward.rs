@@ -299,6 +299,11 @@ impl Forward {
             log.record.losses = translation.known_losses().collect();
             log.count_losses(translation.counts());
         }
+        if let Outlet::Translate(answer) = &self.outlet {
+            let lost = answer.lost().iter();
+            log.record.losses.extend(lost.map(|content| format!("dropped answer.{content}")));
+            log.count_losses(answer.lost_counts());
+        }
         let record = &mut log.record;
         record.attempts = progress.attempts;
         record.provider = log.endpoint.as_ref().map(|endpoint| endpoint.priced.provider.clone());

@@ -247,6 +247,13 @@ impl AnswerTranslation {
         out.into_bytes()
     }
 
+    /// Returns the labels of both protocols and the verdict of each kind of content that the client does not get.
+    pub(crate) fn lost_counts(&self) -> impl Iterator<Item = [&'static str; 3]> {
+        let Translation { from, to, .. } = &self.request.translation;
+        let labels = [from.as_str(), to.as_str(), LossVerdict::Dropped.as_str()];
+        std::iter::repeat_n(labels, self.translator.lost().len())
+    }
+
     /// Returns the kinds of content in the answer that the client does not get.
     pub(crate) fn lost(&self) -> &[&'static str] {
         self.translator.lost()

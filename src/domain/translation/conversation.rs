@@ -357,16 +357,6 @@ impl<'a> Conversation<'a> {
             }),
         }
     }
-
-    /// The name at the provider of the tool that was called with this id, if a call with it is in the history.
-    pub(crate) fn called_name(&self, call_id: &str) -> Option<Cow<'a, str>> {
-        let blocks = self.turns.iter().rev().flat_map(|turn| turn.blocks.iter().rev());
-        let mut calls = blocks.filter_map(|block| match &block.content {
-            BlockContent::Call(call) => Some(call),
-            _ => None,
-        });
-        calls.find(|call| call.id == call_id).map(|call| call.name.clone())
-    }
 }
 
 #[cfg(test)]

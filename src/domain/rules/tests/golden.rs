@@ -118,7 +118,8 @@ fn check(case: &Path) {
     let (_, known) = known.unwrap_or_else(|| panic!("{name}: no model {model}"));
     let upstream_model = known.upstream_name.as_deref().unwrap_or(&model);
     let facts = RequestFacts {
-        operation: request.operation,
+        operation: request.operation.into(),
+        is_translated: false,
         model: &model,
         upstream_model,
         headers: &request.headers,

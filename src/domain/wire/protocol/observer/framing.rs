@@ -323,7 +323,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 1..40),
             size in 1_usize..8,
         ) {
-            let mut first = FirstBytes::new(Protocol::Messages, AnswerFraming::Opaque, AnswerFraming::Opaque);
+            let mut first = FirstBytes::new(Protocol::Messages.into(), AnswerFraming::Opaque, AnswerFraming::Opaque);
             let mut read = Vec::new();
             let mut known = false;
             for mut chunk in bytes.chunks(size) {
