@@ -252,7 +252,9 @@ async fn a_new_key_is_printed_once_with_a_warning() {
     let (out, asked) = run(vec![(201, created())], "key create --account me --name laptop").await;
     let out = out.unwrap();
     assert_eq!(out.matches("weir-canary").count(), 1, "{out}");
-    assert!(out.contains("not shown again") && out.contains("models         all") && out.contains("expires_at     never"));
+    assert!(
+        out.contains("not shown again") && out.contains("models         all") && out.contains("expires_at     never")
+    );
     let body = json!({ "account": "me", "name": "laptop" });
     assert_eq!((&*asked[0].0, &*asked[0].1, asked.len()), ("POST", "/v1/keys", 1));
     assert_eq!(without_seed(&asked[0].2), body);

@@ -417,7 +417,7 @@ fn certificates_are_told_with_their_names_and_ends() {
     assert_eq!(output.status.code(), Some(EX_CONFIG));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("weir.toml:1: key `gateway.tls.certificate.1`: chain "),
+        text.contains("weir.toml:1: key `gateway.tls.certificate.1`: cannot use chain "),
         "{text}"
     );
     assert!(text.contains("the key is not that of the first certificate"), "{text}");

@@ -79,7 +79,7 @@ fn nothing_of_it_is_drawn_behind_an_error() {
     let (before, error) = shown.split_once("weir:").unwrap();
     assert!(before.contains("Checking:0Bof10B"), "{shown}");
     assert!(
-        error.starts_with("weirstorerestore:") && !error.contains("Checking:"),
+        error.starts_with("cannotrestorethebackup:") && !error.contains("Checking:"),
         "{shown}"
     );
 }

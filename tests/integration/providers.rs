@@ -86,7 +86,7 @@ fn errors_in_shapes_of_the_providers_own_are_put_into_the_one_that_it_has_here()
         let answer = weir.exchange(&wire.request_for(model, key, "[[sample: status=422 native_errors=true]]"));
         assert!(has_its_shape(provider, wire, &answer), "{provider}: {}", answer.text());
         assert!(
-            answer.text().contains("told to answer with this status"),
+            answer.text().contains("demands this status"),
             "the provider's words stay"
         );
         let page = weir.exchange(&wire.request_for(model, key, "[[sample: status=422 content_type=text/html]]"));

@@ -70,7 +70,7 @@ impl JournalReport {
             let (missing, requests) = (day.missing, day.requests.join(", "));
             writeln!(
                 out,
-                "{whose}  journal: {missing} of its rows are missing in the log ({requests}{more})"
+                "{whose}  journal: the log lacks {missing} of its rows ({requests}{more})"
             )?;
         }
         if day.brought > 0 {

@@ -133,7 +133,7 @@ async fn what_a_key_has_spent_is_told_in_words() {
     let (out, _) = run(vec![(200, spent.clone())], "key show key_0000000000000001 --json").await;
     assert_eq!(serde_json::from_str::<Value>(&out.unwrap()).unwrap(), spent);
     let (out, _) = run(vec![(200, key(json!({})))], "key show key_0000000000000001").await;
-    assert!(out.unwrap().contains("spent        unknown\n"));
+    assert!(out.unwrap().contains("spent          unknown\n"));
 }
 
 #[tokio::test]

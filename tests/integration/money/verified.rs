@@ -91,10 +91,7 @@ fn a_row_that_a_redis_has_lost_is_missed_by_the_journal_where_the_store_is_the_h
     let list = listed.lines().find(|line| line.contains(":log:")).unwrap();
     redis.command(&["RPOP", list]);
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-    assert!(
-        !fine && said.contains("journal: 1 rows are missing in the log"),
-        "{said}"
-    );
+    assert!(!fine && said.contains("journal: the log lacks 1 of its rows"), "{said}");
     assert!(
         wrong.contains("the store has lost 1 rows that this node's journal still has: --fill copies them"),
         "{wrong}"
@@ -195,7 +192,7 @@ fn a_redis_that_has_evicted_says_so_and_gets_back_what_the_journal_still_has() {
     assert_eq!(told.matches("has evicted keys").count(), 1, "{told}");
 
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
-    let missing = format!("journal: {} rows are missing in the log", ALL_WIRES.len());
+    let missing = format!("journal: the log lacks {} of its rows", ALL_WIRES.len());
     assert!(!fine && said.contains(&missing), "{said}{wrong}");
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill", "--mend"]);
     assert!(
@@ -236,7 +233,7 @@ fn a_row_that_only_the_journal_has_is_found_and_brought_from_there() {
     let request = server.psql(&format!("SELECT request_id FROM weir.log WHERE {lost}"));
     server.psql(&format!("DELETE FROM weir.log WHERE {lost}"));
     let (fine, said, wrong) = verify(&weir, &[]);
-    assert!(!fine && said.contains("journal: 1 rows are missing"), "{said}");
+    assert!(!fine && said.contains("journal: the log lacks 1 of its rows"), "{said}");
     assert!(said.contains(&request), "{said}");
     assert!(
         wrong.contains("postgres has lost 1 rows that this node's journal still has"),
@@ -386,7 +383,7 @@ fn a_node_whose_files_are_all_gone_gets_them_back_from_its_journal() {
     }
     let (fine, said, wrong) = verify_from(&weir, 0, &[]);
     assert!(
-        !fine && said.contains(&format!("journal: {rows} rows are missing")),
+        !fine && said.contains(&format!("journal: the log lacks {rows} of its rows")),
         "{said}{wrong}"
     );
     let (fine, said, wrong) = verify_from(&weir, 0, &["--fill"]);

@@ -152,7 +152,7 @@ fn a_gateway_that_signs_nobody_in_and_an_address_in_the_clear_are_told() {
     let base = format!("http://{}", weir.gateway);
     refused(&machine.run(&["login", &base]), "[sign_in] enabled is not true");
     refused(&machine.run(&["login", "http://weir.example"]), "use https://HOST");
-    refused(&machine.run(&["login", "http://127.0.0.1:9"]), "no connection");
+    refused(&machine.run(&["login", "http://127.0.0.1:9"]), "cannot connect");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_gateway_is_verified_by_the_named_authorities() {
         .start();
     let machine = Machine::new();
     let base = format!("https://localhost:{}", weir.gateway.port());
-    refused(&machine.run(&["login", &base]), "no connection");
+    refused(&machine.run(&["login", &base]), "cannot connect");
     let ca = authority.ca_file();
     let words = ["login", &base, "--ca-file", ca.to_str().unwrap()];
     let (login, begun) = machine.login(&words);

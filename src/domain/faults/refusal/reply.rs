@@ -195,7 +195,7 @@ fn message(refusal: &Refusal) -> String {
             POST /v1beta/models/{model}:generateContent; GET /v1/models lists the models."
             .to_owned(),
         Refusal::MethodNotAllowed { allow } => format!("This path does not support this method. Use {allow}."),
-        Refusal::ChatCompletionsRemoved => "Chat completions are not served here. Use POST /v1/responses: \
+        Refusal::ChatCompletionsRemoved => "Chat completions have been removed from this service. Use POST /v1/responses: \
             put the messages into `input`."
             .to_owned(),
         Refusal::CredentialMissing

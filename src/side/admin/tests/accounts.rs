@@ -232,10 +232,16 @@ async fn a_change_that_the_store_has_not_applied_yet_says_so() {
     let message = admin
         .refused(Method::POST, "/v1/accounts/a/credit", Some(json!({ "usd": "5" })))
         .await;
-    assert!(message.contains("nothing was changed: cannot write the journal"), "{message}");
+    assert!(
+        message.contains("nothing was changed: cannot write the journal"),
+        "{message}"
+    );
     let body = json!({ "name": "n", "account": "a" });
     let message = admin.refused(Method::POST, "/v1/keys", Some(body)).await;
-    assert!(message.contains("nothing was changed: cannot write the journal"), "{message}");
+    assert!(
+        message.contains("nothing was changed: cannot write the journal"),
+        "{message}"
+    );
     assert!(admin.store.list(None, 10).await.unwrap().is_empty());
 }
 

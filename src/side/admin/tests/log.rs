@@ -233,7 +233,10 @@ async fn rows_are_chosen_by_key_model_and_time() {
         ("account=nobody", "account `nobody` does not exist"),
         ("key=weir-abc", "give a key id"),
         ("from=yesterday", "from: give a time"),
-        ("from=2020-01-01&hours=2", "hours: the field cannot be combined with `from`"),
+        (
+            "from=2020-01-01&hours=2",
+            "hours: the field cannot be combined with `from`",
+        ),
         ("cursor=7", "cursor:"),
         ("status=bad", "status:"),
     ] {

@@ -151,7 +151,10 @@ async fn a_question_that_cannot_be_answered_says_why() {
     for (query, why) in [
         ("by=hour", "by: give day, model, key or tag"),
         ("from=soon", "--from: give a date"),
-        ("from=2026-11-20&until=2026-11-20", "--until: the time must be after --from"),
+        (
+            "from=2026-11-20&until=2026-11-20",
+            "--until: the time must be after --from",
+        ),
         ("account=none", "account `none` does not exist"),
         ("key=key_0000000000000001", "key key_0000000000000001 does not exist"),
         ("account=account-000&tag=x", "--tag: name=value"),
