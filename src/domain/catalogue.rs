@@ -88,10 +88,7 @@ pub(crate) struct Model {
 impl Model {
     /// Returns the model's providers that are on and serve `operation`, in the model's order, each with its endpoint and price.
     /// Returns nothing if clients cannot request the model in the operation's protocol.
-    pub(crate) fn endpoints_for(
-        &self,
-        operation: Operation,
-    ) -> impl Iterator<Item = ModelEndpoint<'_>> {
+    pub(crate) fn endpoints_for(&self, operation: Operation) -> impl Iterator<Item = ModelEndpoint<'_>> {
         let allowed = self.protocols.contains(&operation.protocol());
         self.providers
             .iter()

@@ -23,7 +23,6 @@ use crate::{
         forward::Forward,
         outlet::{ErrorJudgement, Outlet, PossibleError},
         request::body::RequestBody,
-        translation::TRANSLATION_HEADER,
         upstream::verdict::{self, AttemptEvent},
     },
     telemetry::metrics::Metrics,
@@ -120,9 +119,7 @@ pub(crate) fn shape(
     };
     if let Outlet::Translate(answer) = &forward.outlet {
         head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type()))?;
-        if let Ok(value) = HeaderValue::try_from(answer.request().header()) {
-            head.insert_header(TRANSLATION_HEADER, value)?;
-        }
+        fields::add_translation(Some(answer.request()), head)?;
     }
     let is_edited = forward.outlet.may_change_length();
     if is_edited || is_plain && matches!(framing, AnswerFraming::Sse | AnswerFraming::JsonArray) {

@@ -111,8 +111,14 @@ impl Forward {
         let translated = match (maker, &endpoint.translation) {
             (Some(maker), Some(translation)) => {
                 let (model, stream) = (&self.request.model, self.request.stream);
-                let parties = (maker, translation);
-                Some(RequestTranslation::translate(&self.attempts, parties, (model, stream), &body.bytes)?)
+                let translation = translation::tightened(translation, headers);
+                let parties = (maker, &*translation);
+                Some(RequestTranslation::translate(
+                    &self.attempts,
+                    parties,
+                    (model, stream),
+                    &body.bytes,
+                )?)
             }
             (_, None) | (None, Some(_)) => None,
         };
@@ -204,7 +210,7 @@ impl Forward {
     }
 
     /// The translation of the request at the current endpoint; `None` if the provider speaks the client's protocol.
-    fn translation(&self) -> Option<&RequestTranslation> {
+    pub(crate) fn translation(&self) -> Option<&RequestTranslation> {
         match &self.outlet {
             Outlet::Translate(answer) => Some(answer.request()),
             Outlet::Pass
@@ -301,7 +307,9 @@ impl Forward {
         }
         if let Outlet::Translate(answer) = &self.outlet {
             let lost = answer.lost().iter();
-            log.record.losses.extend(lost.map(|content| format!("dropped answer.{content}")));
+            log.record
+                .losses
+                .extend(lost.map(|content| format!("dropped answer.{content}")));
             log.count_losses(answer.lost_counts());
         }
         let record = &mut log.record;

@@ -59,11 +59,7 @@ impl Outlet {
                 rest.extend(rewriter.finish());
                 rest
             }
-            Self::Pass
-            | Self::PossibleError(_)
-            | Self::Withheld(_)
-            | Self::ErrorReply(_)
-            | Self::Translate(_) => last,
+            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::ErrorReply(_) | Self::Translate(_) => last,
         }
     }
 }

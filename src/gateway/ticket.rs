@@ -113,7 +113,9 @@ impl Ticket {
 
     /// Returns the usage that is billed for a complete answer.
     pub(crate) fn billed_usage(&self, meter: &AnswerMeter) -> Usage {
-        self.estimator.consumed(meter, self.endpoint, Some(&End::Complete)).usage
+        self.estimator
+            .consumed(meter, self.endpoint, Some(&End::Complete))
+            .usage
     }
 
     /// Charges the request. Later calls do nothing. A request without an attempt costs nothing and has no row; its bill releases

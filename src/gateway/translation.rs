@@ -1,8 +1,9 @@
 //! Translates a request for a provider that speaks another protocol, and the provider's answer for the client.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 
 use crate::{
     domain::{
@@ -12,7 +13,7 @@ use crate::{
             Translation, TranslationTarget,
             answer::{AnswerFault, write::AnswerFrame},
             answer_form,
-            losses::{LossVerdict, TranslationLosses},
+            losses::{LossVerdict, TranslationLosses, TranslationMode},
             reasoning::ReasoningMaker,
             tool_names::ToolNames,
             translate_request,
@@ -52,7 +53,23 @@ pub(crate) fn maker(attempts: &AttemptPlan) -> Option<ReasoningMaker> {
     let endpoint = attempts.endpoint();
     endpoint.translation.as_ref()?;
     let credential = &attempts.credential().credential.name;
-    Some(ReasoningMaker::new(&endpoint.provider.name, &endpoint.upstream_model, credential))
+    Some(ReasoningMaker::new(
+        &endpoint.provider.name,
+        &endpoint.upstream_model,
+        credential,
+    ))
+}
+
+/// Returns the translation in the mode for this request: the model's, or strict if the client's header demands that.
+pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -> Cow<'t, Translation> {
+    let demanded = headers.get(TRANSLATION_HEADER).map(HeaderValue::as_bytes);
+    match demanded == Some(TranslationMode::Strict.as_str().as_bytes()) {
+        true => Cow::Owned(Translation {
+            mode: TranslationMode::Strict,
+            ..translation.clone()
+        }),
+        false => Cow::Borrowed(translation),
+    }
 }
 
 impl RequestTranslation {
@@ -128,7 +145,12 @@ impl RequestTranslation {
     }
 
     /// Begins the translation of an answer with this framing.
-    pub(crate) fn answer(self: &Arc<Self>, request: &Request, request_id: &str, framing: AnswerFraming) -> AnswerTranslation {
+    pub(crate) fn answer(
+        self: &Arc<Self>,
+        request: &Request,
+        request_id: &str,
+        framing: AnswerFraming,
+    ) -> AnswerTranslation {
         let has_parameter = |query: &str| query.split('&').any(|parameter| parameter == "alt=sse");
         let is_sse = request.query.as_deref().is_some_and(has_parameter);
         let frame = AnswerFrame {

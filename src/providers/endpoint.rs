@@ -60,12 +60,7 @@ pub(crate) struct Routes(QuickMap<String, Vec<(Operation, Arc<Route>)>>);
 
 impl Endpoint {
     /// Prepares an endpoint. Returns `None` if its provider has no pool, or its URL is too long for a request target.
-    fn prepare(
-        pools: &Pools,
-        model: &Model,
-        operation: Operation,
-        serving: ModelEndpoint<'_>,
-    ) -> Option<Arc<Self>> {
+    fn prepare(pools: &Pools, model: &Model, operation: Operation, serving: ModelEndpoint<'_>) -> Option<Arc<Self>> {
         let ModelEndpoint {
             provider,
             operation: upstream,

@@ -202,7 +202,11 @@ fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> EndpointTemplates {
         (Operation::Messages.into(), "messages", &raw.messages),
         (Operation::CountTokens.into(), "count_tokens", &raw.count_tokens),
         (Operation::Responses.into(), "responses", &raw.responses),
-        (Operation::GenerateContent.into(), "generate_content", &raw.generate_content),
+        (
+            Operation::GenerateContent.into(),
+            "generate_content",
+            &raw.generate_content,
+        ),
         (
             Operation::StreamGenerateContent.into(),
             "stream_generate_content",

@@ -136,7 +136,9 @@ impl Provider {
             UpstreamOperation::Client(Operation::StreamGenerateContent),
             UpstreamOperation::ChatCompletions,
         ];
-        preferred.into_iter().find(|operation| self.endpoints.get(*operation).is_some())
+        preferred
+            .into_iter()
+            .find(|operation| self.endpoints.get(*operation).is_some())
     }
 
     /// Returns the protocols in which the provider serves requests, in a fixed order. A protocol whose only endpoint counts

@@ -10,11 +10,7 @@ use toml::Spanned;
 
 use crate::domain::{
     settings::{SettingFault, SettingKind, flag, list_of, map_of, one_of, settings, text, within},
-    translation::{
-        ChatReasoning, ChatTraits, ReasoningBack,
-        call_ids::CallIdForm,
-        losses::TranslationMode,
-    },
+    translation::{ChatReasoning, ChatTraits, ReasoningBack, call_ids::CallIdForm, losses::TranslationMode},
     wire::{UpstreamProtocol, protocol::Protocol},
 };
 

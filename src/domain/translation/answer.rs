@@ -82,7 +82,10 @@ impl AnswerEvent<'_> {
                 id: owned(id),
                 name: owned(name),
             },
-            Self::Arguments { slot, json } => AnswerEvent::Arguments { slot, json: owned(json) },
+            Self::Arguments { slot, json } => AnswerEvent::Arguments {
+                slot,
+                json: owned(json),
+            },
             Self::CallEnd { slot } => AnswerEvent::CallEnd { slot },
             Self::Cited(citation) => AnswerEvent::Cited(Citation {
                 url: owned(citation.url),
@@ -101,7 +104,9 @@ impl AnswerEvent<'_> {
     /// The bytes of its texts.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
-            Self::Text(text) | Self::Thought(text) | Self::Refusal(text) | Self::Failed { message: text, .. } => text.len(),
+            Self::Text(text) | Self::Thought(text) | Self::Refusal(text) | Self::Failed { message: text, .. } => {
+                text.len()
+            }
             Self::Call { id, name, .. } => id.len() + name.len(),
             Self::Arguments { json, .. } => json.len(),
             Self::Begin

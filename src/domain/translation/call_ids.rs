@@ -39,7 +39,9 @@ pub(crate) fn client_id(provider_id: &str) -> Cow<'_, str> {
 
 /// The id at the provider of a call with this id at the client: the reverse of [`client_id`] in the form that the provider accepts.
 pub(crate) fn provider_id(client_id: &str, form: CallIdForm) -> Cow<'_, str> {
-    let escaped = client_id.strip_prefix(PREFIX).and_then(|escaped| URL_SAFE_NO_PAD.decode(escaped).ok());
+    let escaped = client_id
+        .strip_prefix(PREFIX)
+        .and_then(|escaped| URL_SAFE_NO_PAD.decode(escaped).ok());
     let id = match escaped.and_then(|bytes| String::from_utf8(bytes).ok()) {
         Some(own) => Cow::Owned(own),
         None => Cow::Borrowed(client_id),

@@ -376,7 +376,11 @@ mod tests {
             ("[1]", r#"{"input":"[1]"}"#, true),
             ("{\"a\"", r#"{"input":"{\"a\""}"#, true),
         ] {
-            assert_eq!(call(text).object_arguments(), (Cow::Borrowed(expected), wrapped), "{text}");
+            assert_eq!(
+                call(text).object_arguments(),
+                (Cow::Borrowed(expected), wrapped),
+                "{text}"
+            );
         }
     }
 

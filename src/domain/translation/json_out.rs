@@ -159,6 +159,9 @@ mod tests {
             });
             object.object("o", |inner| inner.null("z"));
         });
-        assert_eq!(out, r#"{"b":1.50,"n":7,"a":["x\"\u0001",{"f":true},null],"o":{"z":null}}"#);
+        assert_eq!(
+            out,
+            r#"{"b":1.50,"n":7,"a":["x\"\u0001",{"f":true},null],"o":{"z":null}}"#
+        );
     }
 }

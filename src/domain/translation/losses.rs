@@ -241,7 +241,10 @@ mod tests {
         let header = losses.header(Protocol::Messages, UpstreamProtocol::Chat);
         let listed = header.matches("cache_control").count();
         assert!(header.len() <= HEADER_BYTES_MAX + 12, "{}", header.len());
-        assert!(header.ends_with(&format!(", more={}", LOSSES_MAX + 10 - listed)), "{header}");
+        assert!(
+            header.ends_with(&format!(", more={}", LOSSES_MAX + 10 - listed)),
+            "{header}"
+        );
     }
 
     #[test]
@@ -253,7 +256,9 @@ mod tests {
             "stop_sequences: Responses has no stop sequences"
         );
         let mut losses = lossy();
-        losses.refused_in_strict("stop_sequences", "Responses has no stop sequences").unwrap();
+        losses
+            .refused_in_strict("stop_sequences", "Responses has no stop sequences")
+            .unwrap();
         assert_eq!(losses.count(LossVerdict::Dropped), 1);
     }
 }

@@ -274,7 +274,9 @@ pub(crate) fn elements<'a>(value: &'a RawValue, path: &str) -> Result<Vec<(Strin
     let elements: Vec<&'a RawValue> =
         serde_json::from_str(value.get()).map_err(|_| Untranslatable::new(path, "must be an array"))?;
     let numbered = elements.into_iter().enumerate();
-    Ok(numbered.map(|(index, element)| (format!("{path}[{index}]"), element)).collect())
+    Ok(numbered
+        .map(|(index, element)| (format!("{path}[{index}]"), element))
+        .collect())
 }
 
 /// A value as text, if it is a string.
@@ -299,7 +301,10 @@ mod tests {
         assert_eq!(object.count("a"), Ok(Some(1)));
         let mut losses = lossy();
         object.finish_options(&mut losses);
-        assert_eq!(losses.iter().map(|loss| loss.path.as_str()).collect::<Vec<_>>(), ["tools[1].new"]);
+        assert_eq!(
+            losses.iter().map(|loss| loss.path.as_str()).collect::<Vec<_>>(),
+            ["tools[1].new"]
+        );
         let refusal = ObjectReader::new(text, "").unwrap().finish_content().unwrap_err();
         assert_eq!(refusal.path, "a");
     }

@@ -107,13 +107,15 @@ impl ReasoningState<'_> {
     /// that equals it is not stored a second time. `None` if the carrier would be longer than [`CARRIER_BYTES_MAX`].
     pub(crate) fn wrap(&self, maker: &ReasoningMaker, visible: &str) -> Option<String> {
         let without_text = match self {
-            Self::Thinking { text, signature } if text == visible && !visible.is_empty() => Some(ReasoningState::Thinking {
-                text: Cow::Borrowed(""),
-                signature: Cow::Borrowed(signature.as_ref()),
-            }),
-            Self::Text { text } if text == visible && !visible.is_empty() => {
-                Some(ReasoningState::Text { text: Cow::Borrowed("") })
+            Self::Thinking { text, signature } if text == visible && !visible.is_empty() => {
+                Some(ReasoningState::Thinking {
+                    text: Cow::Borrowed(""),
+                    signature: Cow::Borrowed(signature.as_ref()),
+                })
             }
+            Self::Text { text } if text == visible && !visible.is_empty() => Some(ReasoningState::Text {
+                text: Cow::Borrowed(""),
+            }),
             _ => None,
         };
         let payload = serde_json::to_vec(without_text.as_ref().unwrap_or(self)).ok()?;
@@ -142,7 +144,10 @@ impl CarriedReasoning {
         if field.len() > CARRIER_BYTES_MAX {
             return None;
         }
-        let rest = field.strip_prefix(PREFIX)?.strip_prefix(maker.0.as_str())?.strip_prefix('.')?;
+        let rest = field
+            .strip_prefix(PREFIX)?
+            .strip_prefix(maker.0.as_str())?
+            .strip_prefix('.')?;
         let (kind, payload) = rest.split_once('.')?;
         let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
         let state: ReasoningState<'_> = serde_json::from_slice(&payload).ok()?;
@@ -182,7 +187,9 @@ mod tests {
             }),
             ".*".prop_map(move |data| ReasoningState::Redacted { data: owned(data) }),
             ".*".prop_map(move |json| ReasoningState::Item { json: owned(json) }),
-            ".*".prop_map(move |signature| ReasoningState::Signature { signature: owned(signature) }),
+            ".*".prop_map(move |signature| ReasoningState::Signature {
+                signature: owned(signature)
+            }),
             ".+".prop_map(move |text| ReasoningState::Text { text: owned(text) }),
         ]
     }
@@ -222,13 +229,18 @@ mod tests {
             ReasoningMaker::new("groq", "other", "a"),
             ReasoningMaker::new("cerebras", "gpt-oss-120b", "a"),
         ] {
-            assert_eq!(CarriedReasoning::unwrap(&carrier, "because", &other), CarriedReasoning::Foreign);
+            assert_eq!(
+                CarriedReasoning::unwrap(&carrier, "because", &other),
+                CarriedReasoning::Foreign
+            );
         }
     }
 
     #[test]
     fn a_state_that_is_too_large_has_no_carrier() {
-        let state = |bytes: usize| ReasoningState::Redacted { data: "x".repeat(bytes).into() };
+        let state = |bytes: usize| ReasoningState::Redacted {
+            data: "x".repeat(bytes).into(),
+        };
         let overhead = PREFIX.len() + MAKER_CHARS + 3;
         let most = (CARRIER_BYTES_MAX - overhead) / 4 * 3 - r#"{"r":{"d":""}}"#.len();
         assert!(state(most).wrap(&maker(), "").is_some());

@@ -73,7 +73,8 @@ impl ToolNames {
         }
         self.bytes += flat.len() + tool.name.len();
         if self.tools.len() >= TOOLS_MAX || self.bytes > NAMES_BYTES_MAX {
-            let reason = format!("a translated request has at most {TOOLS_MAX} tools with {NAMES_BYTES_MAX} bytes of names");
+            let reason =
+                format!("a translated request has at most {TOOLS_MAX} tools with {NAMES_BYTES_MAX} bytes of names");
             return Err(Untranslatable::new(path, reason));
         }
         self.tools.insert(flat.clone(), tool);
@@ -108,7 +109,9 @@ pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'
         return joined;
     }
     let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(joined.as_bytes()));
-    let clean = joined.chars().map(|character| if fits(character) { character } else { '_' });
+    let clean = joined
+        .chars()
+        .map(|character| if fits(character) { character } else { '_' });
     let mut short: String = clean.take(NAME_BYTES_MAX - DIGEST_CHARS - 1).collect();
     short.push('_');
     short.extend(digest.chars().take(DIGEST_CHARS));
@@ -130,7 +133,9 @@ mod tests {
     #[test]
     fn a_namespace_is_flattened_and_restored() {
         let mut names = ToolNames::default();
-        let flat = names.add(tool(Some("mcp__files"), "read"), "tools[0].tools[0]").unwrap();
+        let flat = names
+            .add(tool(Some("mcp__files"), "read"), "tools[0].tools[0]")
+            .unwrap();
         assert_eq!(flat, "mcp__files__read");
         assert_eq!(names.client_tool(&flat), Some(&tool(Some("mcp__files"), "read")));
         assert_eq!(names.client_tool("read"), None);

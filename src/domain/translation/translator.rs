@@ -83,7 +83,10 @@ impl AnswerEvents {
     fn pass(
         &mut self,
         out: &mut String,
-        read: impl FnOnce(&mut AnswerEventReader, &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>) -> Result<(), AnswerFault>,
+        read: impl FnOnce(
+            &mut AnswerEventReader,
+            &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>,
+        ) -> Result<(), AnswerFault>,
     ) -> Result<(), AnswerFault> {
         let Self {
             reader,

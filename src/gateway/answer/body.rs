@@ -83,7 +83,10 @@ fn relay(
     emit(forward, piece, end)?;
     if end && !forward.meter.is_complete() {
         end_as_failure(forward, piece, fate)?;
-    } else if end && !matches!(forward.outlet, Outlet::Translate(_)) && let Some(closing) = forward.meter.closing() {
+    } else if end
+        && !matches!(forward.outlet, Outlet::Translate(_))
+        && let Some(closing) = forward.meter.closing()
+    {
         append(piece, &closing);
     }
     Ok(end || forward.meter.is_finished())

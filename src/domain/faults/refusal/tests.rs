@@ -204,6 +204,8 @@ fn headers_tell_clients_when_to_come_back() {
                     refusal,
                     Refusal::ProviderDisabled { .. }
                         | Refusal::ProviderRedirected { .. }
+                        | Refusal::Untranslatable { .. }
+                        | Refusal::Untranslatable { .. }
                         | Refusal::ProviderCredentialRefused
                         | Refusal::Limited(LimitRefusal::Balance)
                 );

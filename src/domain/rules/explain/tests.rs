@@ -43,7 +43,7 @@ fn edits_are_explained_in_their_order() {
     let question = ExplainRequest {
         operation: None,
         model: None,
-        headers: [(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer k"))]
+        headers: [(header::AUTHORIZATION, HeaderValue::from_static("Bearer k"))]
             .into_iter()
             .collect(),
         query: Some("b=1"),

@@ -129,7 +129,9 @@ impl CallOrder {
                     mut arguments,
                     ended,
                 } => {
-                    self.waiting_bytes = self.waiting_bytes.saturating_sub(id.len() + name.len() + arguments.len());
+                    self.waiting_bytes = self
+                        .waiting_bytes
+                        .saturating_sub(id.len() + name.len() + arguments.len());
                     let mut open = OpenCall::new(slot);
                     let end = open.end_with(&arguments);
                     arguments.truncate(end.unwrap_or(arguments.len()));
@@ -259,7 +261,13 @@ mod tests {
         let text = AnswerEvent::Text("text".into());
         let lines = passed(&[call(0), piece(0, "{\"a\""), text.clone(), piece(0, ":1}"), text.clone()]);
         assert_eq!(lines, ["tool0: {\"a\":1}", "text", "text"]);
-        let lines = passed(&[call(0), call(1), piece(1, "{"), text, AnswerEvent::Stop(StopCause::MaxTokens)]);
+        let lines = passed(&[
+            call(0),
+            call(1),
+            piece(1, "{"),
+            text,
+            AnswerEvent::Stop(StopCause::MaxTokens),
+        ]);
         assert_eq!(lines, ["tool0: ", "tool1: {", "text", "Stop(MaxTokens)"]);
     }
 

@@ -88,13 +88,25 @@ impl ChatReport {
     /// The prompt's count includes cached tokens, and the completion's count includes reasoning, unless the total shows that it does
     /// not.
     fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
-        let [prompt, completion, total, prompt_details, completion_details, hits, cached] = fields;
+        let [
+            prompt,
+            completion,
+            total,
+            prompt_details,
+            completion_details,
+            hits,
+            cached,
+        ] = fields;
         let (input, output) = (prompt.count(), completion.count());
         let [detailed, written, input_audio] =
             prompt_details.fields(&["cached_tokens", "cache_write_tokens", "audio_tokens"]);
         let [reasoning, output_audio] = completion_details.fields(&["reasoning_tokens", "audio_tokens"]);
         let whole_input = input.unwrap_or(0);
-        let read = [detailed, hits, cached].into_iter().find_map(ReportField::count).unwrap_or(0).min(whole_input);
+        let read = [detailed, hits, cached]
+            .into_iter()
+            .find_map(ReportField::count)
+            .unwrap_or(0)
+            .min(whole_input);
         let written = written.count().unwrap_or(0).min(whole_input - read);
         let fresh = whole_input - read - written;
         let input_audio = input_audio.count().unwrap_or(0).min(fresh);
@@ -102,7 +114,11 @@ impl ChatReport {
         let whole_output = output.unwrap_or(0);
         let beside = whole_input.saturating_add(whole_output).saturating_add(reasoning);
         let is_beside = reasoning > 0 && (reasoning > whole_output || total.count() == Some(beside));
-        let text = if is_beside { whole_output } else { whole_output - reasoning };
+        let text = if is_beside {
+            whole_output
+        } else {
+            whole_output - reasoning
+        };
         let output_audio = output_audio.count().unwrap_or(0).min(text);
         Self {
             usage: Usage {

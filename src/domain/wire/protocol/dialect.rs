@@ -1,5 +1,6 @@
 //! The protocols of providers as a closed enum, whose functions delegate to the protocol's own module.
 
+use crate::domain::wire::UpstreamProtocol;
 use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
 use crate::domain::wire::protocol::AnswerFacts;
 use crate::domain::wire::protocol::created_state::CreatedState;
@@ -7,7 +8,6 @@ use crate::domain::wire::protocol::varying::TextDelta;
 use crate::domain::wire::protocol::{Break, chat, gemini, messages, responses};
 use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
-use crate::domain::wire::UpstreamProtocol;
 
 /// The state of reading one answer, in its protocol.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use std::borrow::Cow;
 
 use smol_str::SmolStr;
 
-use crate::domain::wire::json_pick::{Picker, TextCounter};
 use crate::domain::wire::UpstreamProtocol;
+use crate::domain::wire::json_pick::{Picker, TextCounter};
 use crate::domain::wire::protocol::AnswerFacts;
 use crate::domain::wire::protocol::created_state::CreatedState;
 use crate::domain::wire::protocol::dialect::AnswerDialect;
