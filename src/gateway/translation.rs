@@ -173,11 +173,30 @@ impl RequestTranslation {
     }
 }
 
+/// Returns the HTTP status whose in-band error in a client's protocol is the one that weir writes for this break natively.
+fn failure_status(protocol: Protocol, why: Break) -> u16 {
+    match (protocol, why) {
+        (Protocol::Messages | Protocol::Responses, Break::LimitReached) => 402,
+        (Protocol::Gemini, Break::LimitReached) => 429,
+        (Protocol::Gemini, Break::ProviderTimeout) => 504,
+        (Protocol::Gemini, Break::ProviderCut | Break::ProviderEnded | Break::Stopped) => 503,
+        (Protocol::Messages, Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped) => {
+            529
+        }
+        (_, Break::Internal) => 500,
+        (Protocol::Responses, Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped) => {
+            500
+        }
+    }
+}
+
 /// How far the client's bytes of a translated answer have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TranslationEnd {
     /// More can follow.
     Open,
+    /// The provider's body has been read completely; the client's has not been written.
+    Read,
     /// The last bytes were written.
     Written,
 }
@@ -206,16 +225,34 @@ impl AnswerTranslation {
         }
     }
 
-    /// Replaces a piece of the provider's body by the client's bytes. `usage` is that which is billed; it is only called for the last
-    /// bytes of a complete answer. `is_last` says that nothing follows that the client needs.
+    /// Whether the client gets the answer in one piece, so that nothing of it can be sent before its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.translator.is_whole()
+    }
+
+    /// Reads the provider's complete body of an answer that the client gets in one piece. Returns whether it is a complete answer.
+    pub(crate) fn read_whole(&mut self, pieces: [&[u8]; 2]) -> bool {
+        let mut nothing = String::new();
+        if self.end == TranslationEnd::Open {
+            self.end = TranslationEnd::Read;
+            for piece in pieces {
+                self.translator.push(piece, &mut nothing);
+            }
+            self.translator.on_end(&mut nothing);
+        }
+        self.translator.fault().is_none() && self.translator.is_complete()
+    }
+
+    /// Replaces a piece of the provider's body by the client's bytes. `usage` is the billed usage of a complete answer of which
+    /// nothing follows that the client needs; `None` before.
     ///
     /// # Errors
     /// Returns the fault of an answer of which the client cannot get a proper end.
     pub(crate) fn pass(
         &mut self,
         piece: &mut Option<Bytes>,
-        (is_last, end): (bool, bool),
-        usage: impl FnOnce() -> Usage,
+        end: bool,
+        usage: Option<Usage>,
     ) -> Result<(), AnswerFault> {
         let mut out = String::new();
         if self.end == TranslationEnd::Open {
@@ -225,15 +262,19 @@ impl AnswerTranslation {
             if end {
                 self.translator.on_end(&mut out);
             }
+        }
+        if self.end != TranslationEnd::Written {
             if let Some(fault) = self.translator.fault() {
                 self.end = TranslationEnd::Written;
                 self.translator.fail(UNTRANSLATED, &fault.to_string(), &mut out);
                 if out.is_empty() {
                     return Err(fault);
                 }
-            } else if (is_last || end) && self.translator.is_complete() {
+            } else if let Some(usage) = usage
+                && self.translator.is_complete()
+            {
                 self.end = TranslationEnd::Written;
-                self.translator.finish(&usage(), &mut out);
+                self.translator.finish(&usage, &mut out);
             }
         }
         *piece = (!out.is_empty()).then(|| out.into());
@@ -247,12 +288,7 @@ impl AnswerTranslation {
             return Some(Vec::new());
         }
         self.end = TranslationEnd::Written;
-        let status = match why {
-            Break::ProviderCut | Break::ProviderEnded | Break::Stopped => 503,
-            Break::ProviderTimeout => 504,
-            Break::LimitReached => 402,
-            Break::Internal => 500,
-        };
+        let status = failure_status(self.request.translation.from, why);
         let mut out = String::new();
         self.translator.fail(status, why.message(), &mut out);
         (!out.is_empty()).then(|| out.into_bytes())
@@ -261,7 +297,7 @@ impl AnswerTranslation {
     /// Returns the last bytes of a complete answer whose connection broke afterwards.
     pub(crate) fn rest(&mut self, usage: &Usage) -> Vec<u8> {
         let mut out = String::new();
-        if self.end == TranslationEnd::Open {
+        if self.end != TranslationEnd::Written {
             self.end = TranslationEnd::Written;
             self.translator.on_end(&mut out);
             self.translator.finish(usage, &mut out);

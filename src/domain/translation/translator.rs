@@ -140,6 +140,11 @@ impl AnswerTranslator {
         self.fault
     }
 
+    /// Whether the client gets the answer in one piece.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.form == AnswerForm::Whole
+    }
+
     /// The kinds of content that the client does not get.
     pub(crate) fn lost(&self) -> &[&'static str] {
         &self.events.lost

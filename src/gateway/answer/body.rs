@@ -158,8 +158,9 @@ fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<(
         }
         Outlet::Translate(answer) => {
             let is_last = end || forward.meter.is_finished();
-            let usage = || forward.ticket.billed_usage(&forward.meter);
-            answer.pass(piece, (is_last, end), usage).map_err(|_fault| {
+            let is_complete = is_last && forward.meter.is_complete();
+            let usage = is_complete.then(|| forward.ticket.billed_usage(&forward.meter));
+            answer.pass(piece, end, usage).map_err(|_fault| {
                 Error::explain(ErrorType::ConnectionClosed, "the answer cannot be translated").into_up()
             })?;
         }

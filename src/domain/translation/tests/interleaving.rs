@@ -62,9 +62,7 @@ fn interleaved(protocol: UpstreamProtocol, order: &[usize], pieces: &[&str]) -> 
         UpstreamProtocol::Responses => {
             event(&json!({"type": "response.completed", "response": {"status": "completed", "output": []}}))
         }
-        UpstreamProtocol::Gemini | UpstreamProtocol::Chat => {
-            chunk(&json!({}), Some("tool_calls")) + "data: [DONE]\n\n"
-        }
+        UpstreamProtocol::Gemini | UpstreamProtocol::Chat => chunk(&json!({}), Some("tool_calls")) + "data: [DONE]\n\n",
     });
     stream
 }
@@ -95,7 +93,10 @@ fn call_part(protocol: UpstreamProtocol, call: usize, piece: Option<&str>) -> St
         }
         (UpstreamProtocol::Gemini | UpstreamProtocol::Chat, None) => {
             let function = json!({"name": name, "arguments": ""});
-            chunk(&json!({"tool_calls": [{"index": call, "id": id, "function": function}]}), None)
+            chunk(
+                &json!({"tool_calls": [{"index": call, "id": id, "function": function}]}),
+                None,
+            )
         }
         (UpstreamProtocol::Gemini | UpstreamProtocol::Chat, Some(piece)) => {
             let function = json!({"arguments": piece});
@@ -133,7 +134,8 @@ fn expected_calls(order: &[usize], pieces: &[&str]) -> Vec<Value> {
             begun.push(call);
         }
     }
-    let call = |call| json!({"call": format!("tool{call}"), "arguments": arguments, "id": format!("call_{call}")});
+    let call =
+        |call: usize| json!({"call": format!("tool{call}"), "arguments": arguments, "id": format!("call_{call}")});
     begun.into_iter().map(call).collect()
 }
 

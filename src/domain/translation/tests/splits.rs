@@ -6,7 +6,7 @@ use super::{ClientBytes, client_bytes, forms, frame, recordings::Recording};
 use crate::domain::{translation::answer::write::AnswerForm, wire::Protocol};
 
 /// The maximum length of a stream that is split at each of its bytes.
-const SMALL_BYTES_MAX: usize = 1_400;
+const SMALL_BYTES_MAX: usize = 1_800;
 /// Sizes of pieces.
 const SIZES: [usize; 12] = [1, 2, 3, 4, 5, 7, 11, 16, 31, 64, 255, 1_024];
 

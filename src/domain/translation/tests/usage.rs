@@ -3,16 +3,14 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{
-    client_bytes,
-    clients::read_answer,
-    forms, frame,
-    recordings::Recording,
-};
-use crate::domain::wire::{
-    Protocol,
-    protocol::{AnswerFraming, Observer},
-    usage::Usage,
+use super::{client_bytes, clients::read_answer, forms, frame, recordings::Recording};
+use crate::domain::{
+    translation::answer::write::AnswerForm,
+    wire::{
+        Protocol,
+        protocol::{AnswerFraming, Observer},
+        usage::Usage,
+    },
 };
 
 /// The largest count of a part in these tests: sums of all parts stay exact.
@@ -49,9 +47,7 @@ impl ClientCounts {
             Protocol::Messages => {
                 let cached = required("/usage/cache_read_input_tokens");
                 Self {
-                    input: required("/usage/input_tokens")
-                        + required("/usage/cache_creation_input_tokens")
-                        + cached,
+                    input: required("/usage/input_tokens") + required("/usage/cache_creation_input_tokens") + cached,
                     cached,
                     output: required("/usage/output_tokens"),
                     reasoning: required("/usage/output_tokens_details/thinking_tokens"),
@@ -93,7 +89,7 @@ fn complete() -> impl Iterator<Item = &'static Recording> {
 /// The counts for a client of a recording whose usage was this.
 fn client_counts(recording: &Recording, client: Protocol, usage: &Usage) -> Vec<ClientCounts> {
     let translation = recording.translation(client);
-    let count = |form: &_| {
+    let count = |form: &AnswerForm| {
         let pieces = [recording.stream.as_bytes()];
         let answer = client_bytes(&translation, frame(*form, true), true, pieces, usage);
         let object = read_answer(client, *form, &answer.text).object;
@@ -134,7 +130,7 @@ proptest! {
     #[test]
     fn each_client_gets_any_usage_that_is_billed(
         number in any::<prop::sample::Index>(),
-        parts in prop::collection::vec(prop_oneof![Just(0), 1..PART_MAX], Usage::NAMES.len()),
+        parts in prop::collection::vec(prop_oneof![Just(0_u64), 1..PART_MAX], Usage::NAMES.len()),
     ) {
         let usage = Usage::from_parts(parts.try_into().unwrap());
         let recordings: Vec<&Recording> = complete().collect();

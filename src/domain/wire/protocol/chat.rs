@@ -158,7 +158,9 @@ impl ChatState {
     }
 
     /// Handles the marker behind the last chunk: nothing follows, so a usage that came before is final.
-    pub(super) fn on_done(&mut self, facts: &AnswerFacts) {
+    pub(super) fn on_done(&mut self, facts: &mut AnswerFacts) {
+        // Some hosts leave the finish reason out.
+        facts.terminal |= facts.content_seen;
         self.usage_is_last |= facts.terminal;
     }
 

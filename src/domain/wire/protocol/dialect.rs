@@ -63,7 +63,7 @@ impl AnswerDialect {
     }
 
     /// Handles `[DONE]`, behind the last event.
-    pub(super) fn on_done(&mut self, facts: &AnswerFacts) {
+    pub(super) fn on_done(&mut self, facts: &mut AnswerFacts) {
         match self {
             Self::Chat(state) => state.on_done(facts),
             Self::Messages(_) | Self::Responses(_) | Self::Gemini(_) => {}
