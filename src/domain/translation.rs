@@ -14,6 +14,9 @@ pub(crate) mod tool_names;
 pub(crate) mod translator;
 pub(crate) mod write;
 
+#[cfg(test)]
+mod tests;
+
 use serde::Deserialize;
 
 use crate::domain::{

@@ -1,4 +1,4 @@
-//! Clients: each reads a written answer as the official SDK of its protocol does, and checks the rules of the protocol on the way.
+//! Clients: each reads a written answer as the official SDK of its protocol does, and checks the protocol's rules on the way.
 
 use serde_json::{Value, json};
 

@@ -35,7 +35,7 @@ fn chunk(delta: &Value, reason: Option<&str>) -> String {
 
 /// A stream of calls with these pieces of arguments, whose parts come in this order. The first part of each call is its name.
 fn interleaved(protocol: UpstreamProtocol, order: &[usize], pieces: &[&str]) -> String {
-    let mut next = [0; CALLS];
+    let mut next = [0_usize; CALLS];
     let mut stream = match protocol {
         UpstreamProtocol::Messages => event(&json!({"type": "message_start", "message": {"content": []}})),
         UpstreamProtocol::Responses => event(&json!({"type": "response.created", "response": {"output": []}})),
