@@ -121,14 +121,6 @@ impl UpstreamOperation {
         }
     }
 
-    /// Returns the name of the endpoint's setting in a provider file.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client(operation) => operation.as_str(),
-            Self::ChatCompletions => "chat_completions",
-        }
-    }
-
     /// Whether the endpoint's URL names the model.
     pub(crate) const fn has_model_in_path(self) -> bool {
         match self {

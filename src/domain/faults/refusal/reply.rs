@@ -205,11 +205,6 @@ fn message(refusal: &Refusal) -> String {
         | Refusal::KeyRevoked
         | Refusal::KeyReplaced
         | Refusal::KeyExpired => key_message(refusal),
-        Refusal::Untranslatable { path, reason } => format!(
-            "`{}` cannot be translated to the protocol of this model's provider: {}.",
-            shortened(path),
-            reason.trim_end_matches('.')
-        ),
         Refusal::QueryInvalid { reason } => format!("The query cannot be used: {}.", reason.trim_end_matches('.')),
         Refusal::OwnUsageLimited { wait } => format!(
             "Too many requests for usage came from your network. Try again in {} seconds.",
@@ -230,6 +225,7 @@ fn message(refusal: &Refusal) -> String {
         Refusal::TooManyRunning => "The service has no room for another running request now. Try again shortly.".to_owned(),
         Refusal::BodyTooLarge { .. }
         | Refusal::BodyInvalid { .. }
+        | Refusal::Untranslatable { .. }
         | Refusal::BodyEncodingUnsupported { .. }
         | Refusal::BodyEncodingInvalid { .. }
         | Refusal::BodyTooLargeDecoded { .. }

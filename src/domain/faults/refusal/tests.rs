@@ -205,7 +205,6 @@ fn headers_tell_clients_when_to_come_back() {
                     Refusal::ProviderDisabled { .. }
                         | Refusal::ProviderRedirected { .. }
                         | Refusal::Untranslatable { .. }
-                        | Refusal::Untranslatable { .. }
                         | Refusal::ProviderCredentialRefused
                         | Refusal::Limited(LimitRefusal::Balance)
                 );

@@ -489,7 +489,11 @@ fn an_error_ends_the_answer_with_its_status() {
             failed(503, "away"),
         ),
     ] {
-        assert_eq!(stream(&[chunk.to_owned(), done()]), [expected.clone()], "{chunk}");
+        assert_eq!(
+            stream(&[chunk.to_owned(), done()]),
+            std::slice::from_ref(&expected),
+            "{chunk}"
+        );
         assert_eq!(body(ChatReasoning::default(), chunk), Ok(vec![expected]), "{chunk}");
     }
     // The answer was complete already.

@@ -340,7 +340,7 @@ fn an_error_ends_the_answer_with_its_status() {
     ] {
         let message = message.into();
         let failed = AnswerEvent::Failed { status, message };
-        assert_eq!(stream(&[error, END]), [failed.clone()], "{error}");
+        assert_eq!(stream(&[error, END]), std::slice::from_ref(&failed), "{error}");
         assert_eq!(body(error), Ok(vec![failed]), "{error}");
     }
 }

@@ -213,82 +213,85 @@ fn the_last_update_of_the_configuration_counts() {
     assert_eq!(reading.losses(), ["adapted input[0]", "adapted input[2]"]);
 }
 
+/// Items that cannot be carried over, each with the path behind that of the item.
+const REFUSED: &[(&str, &str)] = &[
+    (r#"{"type":"item_reference","id":"msg_1"}"#, ""),
+    (r#"{"id":"msg_1"}"#, ""),
+    (r#"{"type":"hologram","name":"x"}"#, ""),
+    (r#"{"role":"tool","content":"x"}"#, ".role"),
+    (r#"{"role":"user"}"#, ".content"),
+    (r#"{"role":"user","content":"x","mood":"good"}"#, ".mood"),
+    (
+        r#"{"role":"user","content":[{"type":"input_video","video_url":"u"}]}"#,
+        ".content[0]",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"input_text","text":"x","new":1}]}"#,
+        ".content[0].new",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"input_image","file_id":"file_1"}]}"#,
+        ".content[0].file_id",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"input_file","file_id":"file_1"}]}"#,
+        ".content[0].file_id",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"input_file","filename":"a"}]}"#,
+        ".content[0]",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"input_file","filename":"a.txt","file_data":"!"}]}"#,
+        ".content[0].file_data",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"input_image","image_url":"data:image/png,x"}]}"#,
+        ".content[0].image_url",
+    ),
+    (
+        r#"{"role":"user","content":[{"type":"refusal","refusal":"x"}]}"#,
+        ".content[0]",
+    ),
+    (
+        r#"{"role":"assistant","content":[{"type":"input_image","image_url":"https://x"}]}"#,
+        ".content[0]",
+    ),
+    (
+        r#"{"role":"system","content":[{"type":"input_image","image_url":"https://x"}]}"#,
+        ".content[0]",
+    ),
+    (r#"{"type":"function_call","name":"f","arguments":"{}"}"#, ".call_id"),
+    (r#"{"type":"function_call","name":"f","call_id":"c"}"#, ".arguments"),
+    (
+        r#"{"type":"function_call","name":"f","call_id":"c","arguments":"{}","encrypted_function_args":["m"]}"#,
+        ".encrypted_function_args",
+    ),
+    (r#"{"type":"function_call_output","name":"f","output":"x"}"#, ".call_id"),
+    (r#"{"type":"function_call_output","call_id":"c"}"#, ".output"),
+    (
+        r#"{"type":"function_call_output","call_id":"c","output":[{"type":"refusal","refusal":"x"}]}"#,
+        ".output[0]",
+    ),
+    (
+        r#"{"type":"function_call_output","call_id":"c","output":[{"type":"encrypted_content","encrypted_content":"x"}]}"#,
+        ".output[0]",
+    ),
+    (
+        r#"{"type":"agent_message","author":"a","recipient":"b","content":[{"type":"encrypted_content","encrypted_content":"x"}]}"#,
+        ".content[0]",
+    ),
+    (
+        r#"{"type":"shell_call","call_id":"c","action":{"commands":[]},"environment":{"type":"container_reference","container_id":"x"}}"#,
+        ".environment",
+    ),
+    (r#"{"type":"local_shell_call","call_id":"c"}"#, ".action"),
+    (r#"{"type":"compaction"}"#, ".encrypted_content"),
+];
+
 #[test]
 fn what_cannot_be_carried_over_is_refused_by_its_path() {
-    for (item, path) in [
-        (r#"{"type":"item_reference","id":"msg_1"}"#, ""),
-        (r#"{"id":"msg_1"}"#, ""),
-        (r#"{"type":"hologram","name":"x"}"#, ""),
-        (r#"{"role":"tool","content":"x"}"#, ".role"),
-        (r#"{"role":"user"}"#, ".content"),
-        (r#"{"role":"user","content":"x","mood":"good"}"#, ".mood"),
-        (
-            r#"{"role":"user","content":[{"type":"input_video","video_url":"u"}]}"#,
-            ".content[0]",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"input_text","text":"x","new":1}]}"#,
-            ".content[0].new",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"input_image","file_id":"file_1"}]}"#,
-            ".content[0].file_id",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"input_file","file_id":"file_1"}]}"#,
-            ".content[0].file_id",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"input_file","filename":"a"}]}"#,
-            ".content[0]",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"input_file","filename":"a.txt","file_data":"!"}]}"#,
-            ".content[0].file_data",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"input_image","image_url":"data:image/png,x"}]}"#,
-            ".content[0].image_url",
-        ),
-        (
-            r#"{"role":"user","content":[{"type":"refusal","refusal":"x"}]}"#,
-            ".content[0]",
-        ),
-        (
-            r#"{"role":"assistant","content":[{"type":"input_image","image_url":"https://x"}]}"#,
-            ".content[0]",
-        ),
-        (
-            r#"{"role":"system","content":[{"type":"input_image","image_url":"https://x"}]}"#,
-            ".content[0]",
-        ),
-        (r#"{"type":"function_call","name":"f","arguments":"{}"}"#, ".call_id"),
-        (r#"{"type":"function_call","name":"f","call_id":"c"}"#, ".arguments"),
-        (
-            r#"{"type":"function_call","name":"f","call_id":"c","arguments":"{}","encrypted_function_args":["m"]}"#,
-            ".encrypted_function_args",
-        ),
-        (r#"{"type":"function_call_output","name":"f","output":"x"}"#, ".call_id"),
-        (r#"{"type":"function_call_output","call_id":"c"}"#, ".output"),
-        (
-            r#"{"type":"function_call_output","call_id":"c","output":[{"type":"refusal","refusal":"x"}]}"#,
-            ".output[0]",
-        ),
-        (
-            r#"{"type":"function_call_output","call_id":"c","output":[{"type":"encrypted_content","encrypted_content":"x"}]}"#,
-            ".output[0]",
-        ),
-        (
-            r#"{"type":"agent_message","author":"a","recipient":"b","content":[{"type":"encrypted_content","encrypted_content":"x"}]}"#,
-            ".content[0]",
-        ),
-        (
-            r#"{"type":"shell_call","call_id":"c","action":{"commands":[]},"environment":{"type":"container_reference","container_id":"x"}}"#,
-            ".environment",
-        ),
-        (r#"{"type":"local_shell_call","call_id":"c"}"#, ".action"),
-        (r#"{"type":"compaction"}"#, ".encrypted_content"),
-    ] {
+    for (item, path) in REFUSED {
         let body = with_input(&format!(r#"{{"role":"user","content":"first"}},{item}"#));
         assert_eq!(refused_path(lossy(&body)), format!("input[1]{path}"), "{item}");
     }
