@@ -1,5 +1,5 @@
-//! Checks requests of `chat/completions` strictly: a fault that some hosts refuse, the sample provider always refuses. The code of
-//! the error names the fault.
+//! Checks requests of `chat/completions` strictly, so that they have no fault that any host would refuse. The code of the error
+//! names the fault.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn close_call(open: &mut Vec<&str>, message: &Value, place: &str) -> Result<(), 
     let id = text_at(message, "/tool_call_id").unwrap_or_default();
     let Some(position) = open.iter().position(|call| *call == id) else {
         let message = format!(
-            "{place}.tool_call_id: `{}` is not the id of a call that the assistant message before it makes and that has no result",
+            "{place}.tool_call_id: `{}` is not the id of a call before this message that still lacks its result",
             shortened_word(id)
         );
         return Err(SampleRequestError::new("tool_message_without_call", message));
@@ -84,7 +84,12 @@ fn check_closed(open: &[&str], place: &str) -> Result<(), SampleRequestError> {
 
 /// Checks that a message has content. A message of the assistant can have calls instead.
 fn check_content(message: &Value, role: &str, place: &str) -> Result<(), SampleRequestError> {
-    let has_items = |name: &str| message.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let has_items = |name: &str| {
+        message
+            .get(name)
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty())
+    };
     let has_content = text_at(message, "/content").is_some() || has_items("content");
     if has_content || (role == "assistant" && has_items("tool_calls")) {
         return Ok(());
@@ -165,13 +170,28 @@ mod tests {
             (json!([{"content": "hi"}]), "invalid_role"),
             (json!([{"role": "user"}]), "missing_required_parameter"),
             (json!([{"role": "user", "content": []}]), "missing_required_parameter"),
-            (json!([user(), {"role": "assistant", "content": null}]), "missing_required_parameter"),
+            (
+                json!([user(), {"role": "assistant", "content": null}]),
+                "missing_required_parameter",
+            ),
             (json!([user(), result("a")]), "tool_message_without_call"),
-            (json!([user(), calling(&["a"]), result("b")]), "tool_message_without_call"),
-            (json!([user(), calling(&["a"]), result("a"), result("a")]), "tool_message_without_call"),
-            (json!([user(), calling(&["a"]), result("a"), user(), result("a")]), "tool_message_without_call"),
+            (
+                json!([user(), calling(&["a"]), result("b")]),
+                "tool_message_without_call",
+            ),
+            (
+                json!([user(), calling(&["a"]), result("a"), result("a")]),
+                "tool_message_without_call",
+            ),
+            (
+                json!([user(), calling(&["a"]), result("a"), user(), result("a")]),
+                "tool_message_without_call",
+            ),
             (json!([user(), calling(&["a"]), user()]), "tool_call_without_result"),
-            (json!([user(), calling(&["a", "b"]), result("a"), calling(&["c"])]), "tool_call_without_result"),
+            (
+                json!([user(), calling(&["a", "b"]), result("a"), calling(&["c"])]),
+                "tool_call_without_result",
+            ),
             (json!([user(), calling(&["a"])]), "tool_call_without_result"),
             (json!([user(), broken, result("a")]), "invalid_tool_arguments"),
             (json!([user(), nameless, result("a")]), "invalid_tool_call"),
