@@ -1,5 +1,5 @@
-//! The sample provider: a scripted provider for all three protocols of clients, and for `chat/completions`. `weir demo`, tests and
-//! benches use it.
+//! The sample provider: a scripted provider for all three protocols of clients and for `chat/completions`. `weir demo`, tests
+//! and benches use it.
 //!
 //! The sample provider answers any path that ends like a provider's, and accepts any credential. It derives its text from the
 //! prompt, counts its own tokens, and records in a ledger what it would bill. Flags, the model's name and a mark in the prompt

@@ -82,8 +82,8 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
 /// The model whose provider has only `chat/completions`, so that all requests for it are translated.
 const TRANSLATED_MODEL: &str = "sample-chat";
 
-/// Writes and loads a configuration with the shipped provider files, and with one for [`TRANSLATED_MODEL`]. The sample provider is
-/// the address of every provider.
+/// Writes and loads a configuration with the shipped provider files and one for [`TRANSLATED_MODEL`]. The sample provider is the
+/// address of every provider.
 fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
     let secret = folder.join("provider-secret");
     let mut text = format!(
