@@ -24,7 +24,6 @@ pub(crate) mod receive;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod ticket;
-pub(crate) mod translation;
 pub(crate) mod upstream;
 pub(crate) mod usage_estimate;
 

@@ -5,6 +5,7 @@ pub(crate) mod body_work;
 pub(crate) mod compressed_body;
 pub(crate) mod head;
 pub(crate) mod read_body;
+pub(crate) mod translation;
 
 use std::sync::Arc;
 

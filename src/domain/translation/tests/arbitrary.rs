@@ -460,7 +460,7 @@ proptest! {
             let mut found = Vec::new();
             places(&request, "", &mut found);
             let new = value.get(&values()).clone();
-            *request.pointer_mut(place.get(&found)).unwrap() = new;
+            *request.pointer_mut(place.get::<String>(&found)).unwrap() = new;
         }
         check_request(&request.to_string(), client, target, mode);
     }
@@ -476,8 +476,8 @@ proptest! {
         for (place, part) in &changes {
             let mut found = Vec::new();
             places(&request, "", &mut found);
-            let new = request.pointer(part.get(&found)).unwrap().clone();
-            *request.pointer_mut(place.get(&found)).unwrap() = new;
+            let new = request.pointer(part.get::<String>(&found)).unwrap().clone();
+            *request.pointer_mut(place.get::<String>(&found)).unwrap() = new;
         }
         check_request(&request.to_string(), client, target, mode);
     }

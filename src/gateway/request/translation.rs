@@ -26,7 +26,8 @@ use crate::{
         },
     },
     edges::clock,
-    gateway::{attempt::attempts::AttemptPlan, request::Request},
+    gateway::request::Request,
+    providers::endpoint::Endpoint,
 };
 
 /// The header of a translated answer that names what was not carried over as it is (docs/translation.md).
@@ -47,12 +48,10 @@ pub(crate) struct RequestTranslation {
     repeated: String,
 }
 
-/// Returns the maker of reasoning at the endpoint and credential of the current attempt; `None` if the provider speaks the client's
+/// Returns the maker of reasoning at an endpoint with the credential of this name; `None` if the provider speaks the client's
 /// protocol.
-pub(crate) fn maker(attempts: &AttemptPlan) -> Option<ReasoningMaker> {
-    let endpoint = attempts.endpoint();
+pub(crate) fn maker(endpoint: &Endpoint, credential: &str) -> Option<ReasoningMaker> {
     endpoint.translation.as_ref()?;
-    let credential = &attempts.credential().credential.name;
     Some(ReasoningMaker::new(
         &endpoint.provider.name,
         &endpoint.upstream_model,
@@ -73,12 +72,12 @@ pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -
 }
 
 impl RequestTranslation {
-    /// Translates a client's body for the endpoint of the current attempt. Returns the provider's body too.
+    /// Translates a client's body for an endpoint. Returns the provider's body too.
     ///
     /// # Errors
     /// Returns the refusal of a body that cannot be translated without losing content or state.
     pub(crate) fn translate(
-        attempts: &AttemptPlan,
+        endpoint: &Endpoint,
         (maker, translation): (ReasoningMaker, &Translation),
         (model, stream): (&Model, bool),
         body: &[u8],
@@ -86,7 +85,7 @@ impl RequestTranslation {
         let text = std::str::from_utf8(body).map_err(|_| Refusal::Internal)?;
         let target = TranslationTarget {
             translation,
-            model: &attempts.endpoint().upstream_model,
+            model: &endpoint.upstream_model,
             output_tokens_max: model.output_tokens,
             maker: &maker,
         };
