@@ -19,9 +19,12 @@ use crate::{
         log_entry::LogEntry,
         meter::AnswerMeter,
         outlet::{Masking, Outlet, UnbegunAnswer},
-        request::{Request, body::RequestBody},
+        request::{
+            Request,
+            body::RequestBody,
+            translation::{self, RequestTranslation},
+        },
         ticket::Ticket,
-        translation::{self, RequestTranslation},
     },
     providers::sessions::StateRegistry,
     telemetry::metrics::Metrics,
@@ -103,7 +106,7 @@ impl Forward {
     pub(crate) fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
         let body = self.body.as_mut().ok_or(Refusal::Internal)?;
         let (index, endpoint) = (self.attempts.index(), self.attempts.endpoint());
-        let maker = translation::maker(&self.attempts);
+        let maker = translation::maker(endpoint, &self.attempts.credential().credential.name);
         if body.is_edited_for(index, maker.as_ref()) {
             return Ok(());
         }
@@ -114,7 +117,7 @@ impl Forward {
                 let translation = translation::tightened(translation, headers);
                 let parties = (maker, &*translation);
                 Some(RequestTranslation::translate(
-                    &self.attempts,
+                    endpoint,
                     parties,
                     (model, stream),
                     &body.bytes,

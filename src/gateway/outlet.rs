@@ -19,7 +19,7 @@ use crate::{
             Coding, MessageCoding,
             decoding::{Decoding, Following},
         },
-        translation::AnswerTranslation,
+        request::translation::AnswerTranslation,
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
     gateway::{
         forward::Forward,
         reply::REQUEST_ID,
-        translation::{RequestTranslation, TRANSLATION_HEADER},
+        request::translation::{RequestTranslation, TRANSLATION_HEADER},
     },
 };
 

@@ -19,8 +19,10 @@ use crate::{
     },
     gateway::{
         coding::Coding,
-        request::body_work::{BodyWork, KeyWork, TURN_WAIT_MAX, WorkShare},
-        translation::RequestTranslation,
+        request::{
+            body_work::{BodyWork, KeyWork, TURN_WAIT_MAX, WorkShare},
+            translation::RequestTranslation,
+        },
     },
     providers::pools::Probing,
 };

@@ -1,3 +1,5 @@
+//! Tests of the writer of Gemini requests.
+
 use std::borrow::Cow;
 
 use base64::{Engine, engine::general_purpose::STANDARD};

@@ -1,3 +1,5 @@
+//! Tests of the writer of Messages requests.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Tests of the writer of Responses requests.
+
 use std::borrow::Cow;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of the writer of Gemini answers.
+
 use base64::engine::general_purpose::URL_SAFE;
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};

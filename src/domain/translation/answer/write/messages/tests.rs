@@ -1,3 +1,5 @@
+//! Tests of the writer of Messages answers.
+
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 

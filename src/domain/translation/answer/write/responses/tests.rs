@@ -1,3 +1,5 @@
+//! Tests of the writer of Responses answers.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
