@@ -52,7 +52,8 @@ fn deepseek() -> BodyRules {
 fn edited(rules: &BodyRules, upstream_model: &str, text: &str, scan: &Scan) -> Option<Vec<u8>> {
     let headers = HeaderMap::new();
     let facts = RequestFacts {
-        operation: Operation::Messages,
+        operation: Operation::Messages.into(),
+        is_translated: false,
         model: "deepseek-v4-pro",
         upstream_model,
         headers: &headers,

@@ -99,7 +99,7 @@ pub enum Command {
     /// Show what provider files do
     #[command(subcommand)]
     Rules(rules::RulesCommand),
-    /// Run a scripted provider with all three protocols, for tests and benchmarks
+    /// Run a scripted provider with all protocols, for tests and benchmarks
     SampleProvider(SampleProviderArgs),
     /// Write man pages and shell completions
     Manual(ManualArgs),

@@ -11,6 +11,7 @@ pub(crate) mod rules;
 pub(crate) mod settings;
 pub(crate) mod sign_in;
 pub(crate) mod strict_toml;
+pub(crate) mod translation;
 pub(crate) mod version;
 pub(crate) mod wire;
 

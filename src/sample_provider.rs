@@ -1,20 +1,25 @@
-//! The sample provider: a scripted provider for all three protocols. `weir demo`, tests and benches use it.
+//! The sample provider: a scripted provider for all three protocols of clients and for `chat/completions`. `weir demo`, tests
+//! and benches use it.
 //!
 //! The sample provider answers any path that ends like a provider's, and accepts any credential. It derives its text from the
 //! prompt, counts its own tokens, and records in a ledger what it would bill. Flags, the model's name and a mark in the prompt
 //! script its behaviour, for example its pace, a status, a break, a stall or odd usage (see [`SampleScript`]).
 //!
+//! Requests of `chat/completions` are checked strictly. The code of the error names the fault.
+//!
 //! Reading order: [`script`] (the scripted behaviour), `ask` (the request), `answer` (the content of the answer), `messages`,
-//! `responses` and `gemini` (the answer's form in each protocol), `performance` (the steps of one response), `ledger`, `server`.
-//! All but the last two are pure.
+//! `responses`, `gemini` and `chat` (the answer's form in each protocol), `performance` (the steps of one response), `rendered`
+//! (answers for reuse), `ledger`, `server`. All but the last two are pure.
 
 mod answer;
 mod ask;
+mod chat;
 mod connection;
 mod gemini;
 mod ledger;
 mod messages;
 mod performance;
+mod rendered;
 mod reply;
 mod responses;
 pub(crate) mod script;

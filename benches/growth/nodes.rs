@@ -38,7 +38,7 @@ impl Leases {
         match self {
             Self::None => "without leases",
             Self::OfBudget => "leases",
-            Self::OfLimits => "leases, of rates and places too",
+            Self::OfLimits => "leases, of rates and slots too",
         }
     }
 
@@ -47,7 +47,7 @@ impl Leases {
         match self {
             Self::None => "no",
             Self::OfBudget => "yes",
-            Self::OfLimits => "yes, of rates and places too",
+            Self::OfLimits => "yes, of rates and slots too",
         }
     }
 }

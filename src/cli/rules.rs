@@ -11,9 +11,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::domain::{
-    rules::{AppliedEdit, ExplainRequest, Explanation, RawModel, RuleFile, TextChange, compile, explain},
+    rules::{
+        AppliedEdit, ExplainRequest, Explanation, RawModel, RuleFile, TextChange, compile,
+        explain::{self, ExplainedTranslation, TranslationQuestion},
+    },
     strict_toml::FileError,
-    wire::operation::Operation,
+    translation::losses::{TranslationLoss, TranslationMode},
+    wire::{Protocol, operation::Operation},
 };
 
 /// The maximum number of characters of a changed field that are printed.
@@ -45,6 +49,12 @@ pub struct ExplainArgs {
     /// without this option, it is recognized from the request's body
     #[arg(long, value_name = "NAME", value_parser = operation)]
     pub operation: Option<Operation>,
+    /// The client's protocol, if the provider does not speak it: messages, responses or gemini; the request is then translated
+    #[arg(long = "as", value_name = "PROTOCOL", value_parser = protocol, conflicts_with = "response")]
+    pub client_protocol: Option<Protocol>,
+    /// Translate in this mode, strict or lossy, whatever the model's `translate` says
+    #[arg(long, value_name = "MODE", value_parser = mode, requires = "client_protocol")]
+    pub mode: Option<TranslationMode>,
     /// A header of the request; can be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = explain::parse_header)]
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -86,6 +96,16 @@ fn operation(text: &str) -> Result<Operation, String> {
         .map_err(|_| "this is not an operation; --help lists the operations".to_owned())
 }
 
+fn protocol(text: &str) -> Result<Protocol, String> {
+    serde_json::from_value(Value::from(text))
+        .map_err(|_| "this is not a protocol of clients; give messages, responses or gemini".to_owned())
+}
+
+fn mode(text: &str) -> Result<TranslationMode, String> {
+    serde_json::from_value(Value::from(text))
+        .map_err(|_| "this is not a mode of translation; give strict or lossy".to_owned())
+}
+
 /// Explains a request with the provider files `files`, to which weir.toml adds the models `models`.
 ///
 /// # Errors
@@ -116,7 +136,10 @@ pub(crate) fn run(
         body: &body,
         response: response.as_deref(),
     };
-    let explanation = explain::explain(&compiled, &question)?;
+    let client = args
+        .client_protocol
+        .map(|from| TranslationQuestion { from, mode: args.mode });
+    let explanation = explain::explain_as(&compiled, &question, client.as_ref())?;
     if args.json {
         writeln!(out, "{}", as_json(&file.name, &explanation))?;
         return Ok(());
@@ -179,11 +202,28 @@ fn as_json(file: &str, explanation: &Explanation) -> Value {
         "operation": explanation.operation.as_str(),
         "model": explanation.model,
         "upstream_model": explanation.upstream_model,
+        "translation": explanation.translation.as_ref().map(translation_json),
         "changes": explanation.changes.iter().map(change).collect::<Vec<_>>(),
         "refused": refused,
         "head": passage(&explanation.head),
         "body": passage(&explanation.body),
         "response": explanation.response.as_ref().map(passage),
+    })
+}
+
+fn translation_json(translation: &ExplainedTranslation) -> Value {
+    let loss = |loss: &TranslationLoss| json!({ "verdict": loss.verdict.as_str(), "path": loss.path });
+    let refused = translation
+        .refused
+        .as_ref()
+        .map(|refusal| json!({ "path": refusal.path, "reason": refusal.reason }));
+    json!({
+        "from": translation.from.as_str(),
+        "to": translation.to.as_str(),
+        "mode": translation.mode.as_str(),
+        "losses": translation.losses.iter().map(loss).collect::<Vec<_>>(),
+        "refused": refused,
+        "body": translation.body.as_ref().map(|body| String::from_utf8_lossy(body)),
     })
 }
 
@@ -195,8 +235,12 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
         explanation.model,
         explanation.upstream_model
     )?;
-    if explanation.changes.is_empty() && explanation.refused.is_none() {
-        writeln!(out, "nothing is changed")?;
+    match &explanation.translation {
+        Some(translation) => print_translation(translation, out)?,
+        None if explanation.changes.is_empty() && explanation.refused.is_none() => {
+            writeln!(out, "nothing is changed")?;
+        }
+        None => {}
     }
     for change in &explanation.changes {
         let place = match change.line {
@@ -211,6 +255,14 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
     if let Some((line, message)) = &explanation.refused {
         writeln!(out, "{file}:{line}: refused with 400: {message}")?;
     }
+    if let Some(translated) = explanation
+        .translation
+        .as_ref()
+        .and_then(|translation| translation.body.as_ref())
+        && explanation.body.after.as_ref() != Some(translated)
+    {
+        section(out, "body", "translated, before the edits", translated)?;
+    }
     let passages = [
         ("head", Some(&explanation.head)),
         ("body", Some(&explanation.body)),
@@ -222,6 +274,27 @@ fn print(file: &str, explanation: &Explanation, out: &mut impl Write) -> io::Res
         if let Some(after) = &passage.after {
             section(out, name, "after", after)?;
         }
+    }
+    Ok(())
+}
+
+/// Prints the protocols, then either the refusal or a line for each member that is not carried over as it is.
+fn print_translation(translation: &ExplainedTranslation, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "translated from {} to {} ({})",
+        translation.from.as_str(),
+        translation.to.as_str(),
+        translation.mode.as_str()
+    )?;
+    if let Some(refusal) = &translation.refused {
+        return writeln!(out, "refused with 400: {refusal}");
+    }
+    if translation.losses.is_empty() {
+        writeln!(out, "nothing is lost")?;
+    }
+    for loss in &translation.losses {
+        writeln!(out, "{}: {}", loss.verdict.as_str(), loss.path)?;
     }
     Ok(())
 }

@@ -13,8 +13,9 @@ use crate::domain::{
     money::price::Price,
     rules::{Fallback, Provider, endpoint::EndpointTemplate},
     settings::{flag, named, settings, tables, text},
+    translation::losses::TranslationMode,
     wire::{
-        operation::{self, Operation},
+        operation::{self, Operation, UpstreamOperation},
         protocol::Protocol,
         usage::Usage,
     },
@@ -36,6 +37,19 @@ pub(crate) struct Catalogue {
     providers: Vec<Arc<Provider>>,
 }
 
+/// A provider that serves an operation of a model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModelEndpoint<'m> {
+    /// The provider.
+    pub provider: &'m Arc<Provider>,
+    /// The operation of the provider's endpoint.
+    pub operation: UpstreamOperation,
+    /// The URL template of the endpoint.
+    pub template: &'m EndpointTemplate,
+    /// The model's price at the provider.
+    pub price: &'m Arc<Price>,
+}
+
 /// A model that clients can request.
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -53,6 +67,8 @@ pub(crate) struct Model {
     pub providers: Vec<Arc<Provider>>,
     /// The protocols in which clients can request the model.
     pub protocols: Vec<Protocol>,
+    /// How requests in protocols that a provider does not speak are translated; `None`: not at all.
+    pub translate: Option<TranslationMode>,
     /// The maximum number of input tokens; `None` if it is unknown.
     pub context_tokens: Option<u64>,
     /// The maximum number of output tokens; `None` if it is unknown.
@@ -72,17 +88,20 @@ pub(crate) struct Model {
 impl Model {
     /// Returns the model's providers that are on and serve `operation`, in the model's order, each with its endpoint and price.
     /// Returns nothing if clients cannot request the model in the operation's protocol.
-    pub(crate) fn endpoints_for(
-        &self,
-        operation: Operation,
-    ) -> impl Iterator<Item = (&Arc<Provider>, &EndpointTemplate, &Arc<Price>)> {
+    pub(crate) fn endpoints_for(&self, operation: Operation) -> impl Iterator<Item = ModelEndpoint<'_>> {
         let allowed = self.protocols.contains(&operation.protocol());
         self.providers
             .iter()
             .filter(move |provider| allowed && provider.is_on())
             .filter_map(move |provider| {
                 let price = self.prices.get(&provider.name)?;
-                Some((provider, provider.endpoints.get(operation)?, price))
+                let upstream = self.upstream_operation(provider, operation)?;
+                Some(ModelEndpoint {
+                    provider,
+                    operation: upstream,
+                    template: provider.endpoints.get(upstream)?,
+                    price,
+                })
             })
     }
 
@@ -96,9 +115,26 @@ impl Model {
         self.upstream_names.get(provider).unwrap_or(&self.upstream_name)
     }
 
+    /// Returns the operation with which a provider serves an operation: the same, or else the one to which requests are
+    /// translated. Token counts are never translated.
+    fn upstream_operation(&self, provider: &Provider, operation: Operation) -> Option<UpstreamOperation> {
+        if provider.endpoints.get(operation).is_some() {
+            return Some(operation.into());
+        }
+        let is_native = provider.protocols().contains(&operation.protocol());
+        let is_translated = self.translate.is_some() && !operation.is_token_count() && !is_native;
+        is_translated.then(|| provider.translation_operation()).flatten()
+    }
+
+    /// Whether a provider serves the model in this protocol, by itself or by translation.
+    fn is_served_by(&self, provider: &Provider, protocol: Protocol) -> bool {
+        let is_translated = || self.translate.is_some() && provider.translation_operation().is_some();
+        provider.protocols().contains(&protocol) || is_translated()
+    }
+
     /// Whether clients can currently request the model in `protocol`, because one of its providers is on and serves the protocol.
     pub(crate) fn serves(&self, protocol: Protocol) -> bool {
-        let on = |provider: &Arc<Provider>| provider.is_on() && provider.protocols().contains(&protocol);
+        let on = |provider: &Arc<Provider>| provider.is_on() && self.is_served_by(provider, protocol);
         self.protocols.contains(&protocol) && self.providers.iter().any(on)
     }
 
@@ -109,7 +145,7 @@ impl Model {
             let mut providers = self.providers.iter();
             let is_asked = |provider: &&Arc<Provider>| provider.is_on() && !is_off(&provider.name);
             self.protocols.contains(protocol)
-                && providers.any(|provider| is_asked(&provider) && provider.protocols().contains(protocol))
+                && providers.any(|provider| is_asked(&provider) && self.is_served_by(provider, *protocol))
         };
         Protocol::ALL.into_iter().filter(serves).collect()
     }

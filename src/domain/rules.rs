@@ -17,7 +17,7 @@ pub(crate) mod response;
 pub use crate::domain::rules::apply::{EditError, edit_body};
 pub use crate::domain::rules::body::BodyRules;
 pub use crate::domain::rules::condition::RequestFacts;
-pub(crate) use crate::domain::rules::endpoint::{EndpointTarget, EndpointTemplate, Origin};
+pub(crate) use crate::domain::rules::endpoint::{EndpointTarget, Origin};
 pub(crate) use crate::domain::rules::explain::{AppliedEdit, ExplainRequest, Explanation, TextChange};
 pub(crate) use crate::domain::rules::head::edit_query;
 pub(crate) use crate::domain::rules::head::{EditableHead, edit_head};

@@ -53,6 +53,42 @@ impl Protocol {
     }
 }
 
+/// A protocol that weir speaks to providers: one of its clients' protocols, or `chat/completions`, which clients cannot use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamProtocol {
+    /// The Messages protocol.
+    Messages,
+    /// The Responses protocol.
+    Responses,
+    /// The Gemini-style GenerateContent protocol.
+    Gemini,
+    /// The `chat/completions` protocol.
+    Chat,
+}
+
+impl UpstreamProtocol {
+    /// The label in logs, metrics and headers.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+impl From<Protocol> for UpstreamProtocol {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Messages => Self::Messages,
+            Protocol::Responses => Self::Responses,
+            Protocol::Gemini => Self::Gemini,
+        }
+    }
+}
+
 /// The number of bytes that [`plain_run`] examines at a time at the start of a string.
 const WORD_BYTES: usize = 8;
 /// The number of words that [`plain_run`] examines itself. For longer strings it uses `memchr`, which is faster but slow to

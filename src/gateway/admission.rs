@@ -188,8 +188,8 @@ fn begin_forward(
     ticket: Ticket,
     client: Client,
 ) -> Result<Box<Forward>, Refusal> {
-    if route.endpoints.len() > 1 {
-        // The client's original body is needed again only for an attempt at another provider.
+    if route.endpoints.len() > 1 || route.is_translated() {
+        // The client's original body is needed again only for an attempt at another provider, or for another translation.
         body.keep_original();
     }
     let (dice, now) = (rand::rng().random(), clock::instant());

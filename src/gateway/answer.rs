@@ -22,6 +22,7 @@ use crate::{
         coding,
         forward::Forward,
         outlet::{ErrorJudgement, Outlet, PossibleError},
+        request::body::RequestBody,
         upstream::verdict::{self, AttemptEvent},
     },
     telemetry::metrics::Metrics,
@@ -91,7 +92,7 @@ pub(crate) fn prepare(session: &mut Session, forward: &mut Forward, head: &mut R
         return Ok(());
     }
     fields::adapt(forward, head)?;
-    let operation = forward.request.operation;
+    let operation = forward.attempts.endpoint().operation;
     let content_type = head
         .headers
         .get(header::CONTENT_TYPE)
@@ -113,8 +114,13 @@ pub(crate) fn shape(
     let is_plain = !forward.meter.is_compressed();
     forward.outlet = match is_plain {
         true => outlet(session, forward, framing),
+        false if forward.is_translated() => return Err(forward.refuse_answer()),
         false => Outlet::Pass,
     };
+    if let Outlet::Translate(answer) = &forward.outlet {
+        head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type()))?;
+        fields::add_translation(Some(answer.request()), head)?;
+    }
     let is_edited = forward.outlet.may_change_length();
     if is_edited || is_plain && matches!(framing, AnswerFraming::Sse | AnswerFraming::JsonArray) {
         // The declared length may become wrong, because the body may be edited, reshaped, or followed by an in-band error.
@@ -155,6 +161,10 @@ pub(crate) fn release(session: &mut Session, forward: &mut Forward, announced: A
 /// Chooses the outlet for a successful answer that is not compressed.
 fn outlet(session: &Session, forward: &Forward, framing: AnswerFraming) -> Outlet {
     let endpoint = forward.attempts.endpoint();
+    if let Some(translation) = forward.body.as_ref().and_then(RequestBody::translation) {
+        let answer = translation.answer(&forward.request, &forward.ticket.request_id, framing);
+        return Outlet::Translate(Box::new(answer));
+    }
     let facts = forward.request.facts(&session.req_header().headers, endpoint);
     let rewriter = ResponseRewriter::new(&endpoint.provider.response, &facts, framing);
     if framing == AnswerFraming::Json && endpoint.provider.errors == ErrorShape::Reshape {

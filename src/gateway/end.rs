@@ -182,9 +182,12 @@ fn break_off(error: &Error, forward: &mut Forward) -> LastBytes {
         forward.attempt.fate().break_reason().unwrap_or(Break::ProviderCut)
     };
     forward.decide(End::Broken(why));
-    LastBytes::Break(forward.meter.failure_tail(why).map(|tail| {
+    LastBytes::Break(forward.failure_tail(why).map(|tail| {
         // The buffered part of an event goes first, because the tail completes it.
-        let mut last = forward.remaining();
+        let mut last = match forward.is_translated() {
+            true => Vec::new(),
+            false => forward.remaining(),
+        };
         last.extend_from_slice(&tail);
         last.into()
     }))
@@ -200,10 +203,7 @@ fn rest_of_complete(forward: &mut Forward) -> Option<Bytes> {
         return None;
     }
     meter.on_end();
-    let closing = meter.closing();
-    let mut rest = forward.remaining();
-    rest.extend(closing.unwrap_or_default());
-    Some(rest.into())
+    Some(forward.rest_of_complete().into())
 }
 
 /// Writes the last bytes. Returns the HTTP status that describes the end, and whether the client has a complete answer, so that

@@ -19,7 +19,11 @@ use crate::{
         log_entry::LogEntry,
         meter::AnswerMeter,
         outlet::{Masking, Outlet, UnbegunAnswer},
-        request::{Request, body::RequestBody},
+        request::{
+            Request,
+            body::RequestBody,
+            translation::{self, RequestTranslation},
+        },
         ticket::Ticket,
     },
     providers::sessions::StateRegistry,
@@ -102,8 +106,27 @@ impl Forward {
     pub(crate) fn edit_body(&mut self, headers: &HeaderMap) -> Result<(), Refusal> {
         let body = self.body.as_mut().ok_or(Refusal::Internal)?;
         let (index, endpoint) = (self.attempts.index(), self.attempts.endpoint());
+        let maker = translation::maker(endpoint, &self.attempts.credential().credential.name);
+        if body.is_edited_for(index, maker.as_ref()) {
+            return Ok(());
+        }
+        body.restore()?;
+        let translated = match (maker, &endpoint.translation) {
+            (Some(maker), Some(translation)) => {
+                let (model, stream) = (&self.request.model, self.request.stream);
+                let translation = translation::tightened(translation, headers);
+                let parties = (maker, &*translation);
+                Some(RequestTranslation::translate(
+                    endpoint,
+                    parties,
+                    (model, stream),
+                    &body.bytes,
+                )?)
+            }
+            (_, None) | (None, Some(_)) => None,
+        };
         let facts = self.request.facts(headers, endpoint);
-        body.edit_for(index, &endpoint.provider.body, &facts, &self.request.scan)
+        body.edit_for(index, &endpoint.provider.body, (&facts, &self.request.scan), translated)
     }
 
     /// The current provider.
@@ -160,9 +183,54 @@ impl Forward {
         self.outlet.remaining(masked)
     }
 
+    /// Whether the provider at the current endpoint speaks another protocol than the client.
+    pub(crate) fn is_translated(&self) -> bool {
+        self.attempts.endpoint().translation.is_some()
+    }
+
+    /// Returns the in-band error that tells the client of a failure in the middle of the answer; `None` if the client's form of
+    /// answer has none.
+    pub(crate) fn failure_tail(&mut self, why: Break) -> Option<Vec<u8>> {
+        match &mut self.outlet {
+            Outlet::Translate(answer) => answer.failure_tail(why),
+            Outlet::Pass
+            | Outlet::Rewrite(_)
+            | Outlet::PossibleError(_)
+            | Outlet::Withheld(_)
+            | Outlet::ErrorReply(_) => self.meter.failure_tail(why),
+        }
+    }
+
+    /// Returns the bytes that the client lacks of a complete answer whose connection broke.
+    pub(crate) fn rest_of_complete(&mut self) -> Vec<u8> {
+        if let Outlet::Translate(answer) = &mut self.outlet {
+            return answer.rest(&self.ticket.billed_usage(&self.meter));
+        }
+        let closing = self.meter.closing();
+        let mut rest = self.remaining();
+        rest.extend(closing.unwrap_or_default());
+        rest
+    }
+
+    /// The translation of the request at the current endpoint; `None` if the provider speaks the client's protocol.
+    pub(crate) fn translation(&self) -> Option<&RequestTranslation> {
+        match &self.outlet {
+            Outlet::Translate(answer) => Some(answer.request()),
+            Outlet::Pass
+            | Outlet::Rewrite(_)
+            | Outlet::PossibleError(_)
+            | Outlet::Withheld(_)
+            | Outlet::ErrorReply(_) => self.body.as_ref()?.translation().map(AsRef::as_ref),
+        }
+    }
+
     /// Called before a piece of the answer, or its end, goes to the client. Records the provider state that the answer has
     /// created.
     pub(crate) fn record_state(&mut self, sessions: &StateRegistry, end: bool) {
+        if self.is_translated() {
+            // The client does not get the names of the provider's state, so no request can name it.
+            return;
+        }
         let is_last = end || self.meter.has_named_all();
         if self.meter.take_new_names() && !is_last {
             self.client.record_state(sessions, &self.attempts, &self.meter);
@@ -235,6 +303,18 @@ impl Forward {
         let progress = self.ticket.progress(&self.meter, log.started);
         let endpoint = self.ticket.endpoint();
         log.endpoint = endpoint.and_then(|index| self.attempts.endpoint_at(index)).cloned();
+        if let Some(translation) = self.translation() {
+            log.record.translated = Some(translation.label().into());
+            log.record.losses = translation.known_losses().collect();
+            log.count_losses(translation.counts());
+        }
+        if let Outlet::Translate(answer) = &self.outlet {
+            let lost = answer.lost().iter();
+            log.record
+                .losses
+                .extend(lost.map(|content| format!("dropped answer.{content}")));
+            log.count_losses(answer.lost_counts());
+        }
         let record = &mut log.record;
         record.attempts = progress.attempts;
         record.provider = log.endpoint.as_ref().map(|endpoint| endpoint.priced.provider.clone());

@@ -70,6 +70,14 @@ impl LogEntry {
         self.record.account = Some(key.account.clone());
     }
 
+    /// Counts the losses of a translated request: the client's protocol, the provider's, and the verdict of each.
+    pub(crate) fn count_losses(&self, losses: impl Iterator<Item = [&'static str; 3]>) {
+        let family = &self.reporters.metrics.requests.translation_losses;
+        for labels in losses {
+            family.with_labels(labels.map(Into::into)).inc();
+        }
+    }
+
     /// Whether the line has been written.
     pub(crate) fn is_closed(&self) -> bool {
         self.written

@@ -7,7 +7,10 @@ use smol_str::SmolStr;
 use crate::{
     domain::{
         faults::End,
-        wire::protocol::{AnswerFraming, AnswerReport, Break, CreatedState, MessageBoundaries, Observer, Protocol},
+        wire::{
+            UpstreamProtocol,
+            protocol::{AnswerFraming, AnswerReport, Break, CreatedState, MessageBoundaries, Observer},
+        },
     },
     gateway::coding::{MessageCoding, decoding::AnswerDecoder},
 };
@@ -47,9 +50,16 @@ pub(crate) struct AnswerMeter {
 
 impl AnswerMeter {
     /// Records the answer's head. `protocol` and `framing` determine the observer of the body, `coded` determines the decoder.
-    pub(crate) fn on_head(&mut self, status: u16, protocol: Protocol, framing: AnswerFraming, coded: &MessageCoding) {
+    pub(crate) fn on_head(
+        &mut self,
+        status: u16,
+        protocol: impl Into<UpstreamProtocol>,
+        framing: AnswerFraming,
+        coded: &MessageCoding,
+    ) {
+        let protocol = protocol.into();
         self.status = status;
-        self.ends_with_event = protocol != Protocol::Gemini;
+        self.ends_with_event = matches!(protocol, UpstreamProtocol::Messages | UpstreamProtocol::Responses);
         (self.announced, self.decoder, self.observer) = match coded {
             MessageCoding::No => (AnnouncedCoding::Plain, None, Some(Observer::new(protocol, framing))),
             // An error answer is buffered, and decoded at its end.

@@ -14,9 +14,12 @@ use crate::{
             },
         },
     },
-    gateway::coding::{
-        Coding, MessageCoding,
-        decoding::{Decoding, Following},
+    gateway::{
+        coding::{
+            Coding, MessageCoding,
+            decoding::{Decoding, Following},
+        },
+        request::translation::AnswerTranslation,
     },
 };
 
@@ -35,13 +38,15 @@ pub(crate) enum Outlet {
     Withheld(Box<WithheldError>),
     /// The answer is a complete error. The client gets it once Pingora has finished with the provider.
     ErrorReply(Box<ErrorReply>),
+    /// Translated into the client's protocol.
+    Translate(Box<AnswerTranslation>),
 }
 
 impl Outlet {
     /// Whether the body that the client gets may differ in length from the provider's.
     pub(crate) fn may_change_length(&self) -> bool {
         match self {
-            Self::Rewrite(_) | Self::PossibleError(_) => true,
+            Self::Rewrite(_) | Self::PossibleError(_) | Self::Translate(_) => true,
             Self::Pass | Self::Withheld(_) | Self::ErrorReply(_) => false,
         }
     }
@@ -54,7 +59,7 @@ impl Outlet {
                 rest.extend(rewriter.finish());
                 rest
             }
-            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::ErrorReply(_) => last,
+            Self::Pass | Self::PossibleError(_) | Self::Withheld(_) | Self::ErrorReply(_) | Self::Translate(_) => last,
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod body_work;
 pub(crate) mod compressed_body;
 pub(crate) mod head;
 pub(crate) mod read_body;
+pub(crate) mod translation;
 
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ impl Request {
     /// Returns the facts to which the conditions in a provider's file refer. `headers` are the client's.
     pub(crate) fn facts<'a>(&'a self, headers: &'a HeaderMap, endpoint: &'a Endpoint) -> RequestFacts<'a> {
         RequestFacts {
-            operation: self.operation,
+            operation: endpoint.operation,
+            is_translated: endpoint.translation.is_some(),
             model: &self.asked,
             upstream_model: &endpoint.upstream_model,
             headers,

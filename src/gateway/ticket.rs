@@ -8,6 +8,7 @@ use crate::{
     domain::{
         faults::End,
         ledger::{QuotaUse, consumption::UsageSource},
+        wire::usage::Usage,
     },
     edges::clock,
     gateway::{
@@ -108,6 +109,13 @@ impl Ticket {
     /// The use of the key's quota at admission; `None` if the key has no quota.
     pub(crate) fn quota(&self) -> Option<QuotaUse> {
         self.bill.as_ref().and_then(Bill::quota)
+    }
+
+    /// Returns the usage that is billed for a complete answer.
+    pub(crate) fn billed_usage(&self, meter: &AnswerMeter) -> Usage {
+        self.estimator
+            .consumed(meter, self.endpoint, Some(&End::Complete))
+            .usage
     }
 
     /// Charges the request. Later calls do nothing. A request without an attempt costs nothing and has no row; its bill releases

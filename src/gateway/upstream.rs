@@ -13,6 +13,7 @@ use crate::{
     domain::{
         keys::forwarding::{self, PresentedKey},
         rules::{EditableHead, edit_head, edit_query},
+        wire::UpstreamProtocol,
     },
     gateway::{forward::Forward, reply, request::body::BodyFraming},
 };
@@ -21,12 +22,21 @@ use crate::{
 /// the provider's file, and sets target, framing and credential last, so that no rule can change them.
 pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let provider = forward.provider();
+    let endpoint = forward.attempts.endpoint();
     for name in withheld_headers(&head.headers, &PresentedKey::new(&forward.request.presented)) {
         head.remove_header(&name);
     }
+    let own_query = match &endpoint.translation {
+        None => forward.request.query.as_deref(),
+        Some(_) => {
+            remove_headers_of_protocol(head)?;
+            // The query is part of the client's protocol. The provider's endpoint has its usual one.
+            (endpoint.operation.protocol() == UpstreamProtocol::Gemini).then_some("alt=sse")
+        }
+    };
     edit_head(&provider.headers, &mut UpstreamHead(head));
-    let query = edit_query(&provider.query, forward.request.query.as_deref());
-    let target = forward.attempts.endpoint().target.with_query(query.as_deref());
+    let query = edit_query(&provider.query, own_query);
+    let target = endpoint.target.with_query(query.as_deref());
     head.set_uri(target.or_err(ErrorType::InvalidHTTPHeader, "the provider's target is not a valid one")?);
     if let Some(place) = forward.attempts.backend() {
         head.insert_header(header::HOST, place.origin.host_header().clone())?;
@@ -38,6 +48,16 @@ pub(crate) fn head(forward: &Forward, head: &mut RequestHeader) -> Result<()> {
     let credential = &forward.attempts.credential().credential;
     head.insert_header(provider.auth.header.clone(), credential.header.clone())?;
     Ok(())
+}
+
+/// Removes the headers of the client's protocol from a request that is translated: all but `user-agent` and `accept`.
+fn remove_headers_of_protocol(head: &mut RequestHeader) -> Result<()> {
+    let is_general = |name: &HeaderName| matches!(*name, header::USER_AGENT | header::ACCEPT);
+    let of_protocol: Vec<HeaderName> = head.headers.keys().filter(|name| !is_general(name)).cloned().collect();
+    for name in of_protocol {
+        head.remove_header(&name);
+    }
+    head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
 }
 
 /// Returns the names of the headers that are not forwarded, because of their name or because they contain the client's key.

@@ -6,12 +6,12 @@ use crate::{
     domain::{
         QuickMap,
         catalogue::{
-            Catalogue, Model,
+            Catalogue, Model, ModelEndpoint,
             route::{PricedEndpoint, PricedRoute, RouteError},
         },
-        money::price::Price,
-        rules::{EndpointTarget, EndpointTemplate, Provider},
-        wire::operation::Operation,
+        rules::{EndpointTarget, Provider},
+        translation::Translation,
+        wire::operation::{Operation, UpstreamOperation},
     },
     providers::pools::{Breaker, Pool, Pools, ProviderBackends},
     telemetry::metrics::EndpointSeries,
@@ -27,6 +27,10 @@ pub(crate) struct Endpoint {
     pub upstream_model: String,
     /// The path and query of the provider's URL, with the model's name filled in.
     pub target: EndpointTarget,
+    /// The operation of the provider's endpoint.
+    pub operation: UpstreamOperation,
+    /// How requests are translated; `None` if the provider speaks the client's protocol.
+    pub translation: Option<Translation>,
     /// The provider's price for the model. A request is charged at the price of the endpoint that served it.
     pub priced: PricedEndpoint,
     /// The provider's credentials and retry budget.
@@ -56,28 +60,47 @@ pub(crate) struct Routes(QuickMap<String, Vec<(Operation, Arc<Route>)>>);
 
 impl Endpoint {
     /// Prepares an endpoint. Returns `None` if its provider has no pool, or its URL is too long for a request target.
-    fn prepare(
-        pools: &Pools,
-        model: &Model,
-        operation: Operation,
-        (provider, template, price): (&Arc<Provider>, &EndpointTemplate, &Arc<Price>),
-    ) -> Option<Arc<Self>> {
+    fn prepare(pools: &Pools, model: &Model, operation: Operation, serving: ModelEndpoint<'_>) -> Option<Arc<Self>> {
+        let ModelEndpoint {
+            provider,
+            operation: upstream,
+            template,
+            price,
+        } = serving;
         let upstream_model = model.upstream_name_at(provider);
         let pool = pools.of(&provider.name)?;
         Some(Arc::new(Self {
-            target: template.target(upstream_model, operation).ok()?,
+            target: template.target(upstream_model, upstream).ok()?,
             upstream_model: upstream_model.to_owned(),
             priced: PricedEndpoint {
                 provider: provider.name.as_str().into(),
                 price: Arc::clone(price),
             },
-            breaker: pool.circuit(operation, upstream_model),
-            backends: Arc::clone(pool.backends(operation)?),
+            breaker: pool.circuit(upstream, upstream_model),
+            backends: Arc::clone(pool.backends(upstream)?),
+            translation: translation(model, provider, operation, upstream),
+            operation: upstream,
             series: EndpointSeries::new(operation, &model.name, &provider.name),
             pool: Arc::clone(pool),
             provider: Arc::clone(provider),
         }))
     }
+}
+
+/// Returns how requests for an operation are translated; `None` if the provider serves the operation itself.
+fn translation(
+    model: &Model,
+    provider: &Provider,
+    operation: Operation,
+    upstream: UpstreamOperation,
+) -> Option<Translation> {
+    let mode = model.translate.filter(|_| upstream != operation.into())?;
+    Some(Translation {
+        from: operation.protocol(),
+        to: upstream.protocol(),
+        mode,
+        chat: provider.chat.clone(),
+    })
 }
 
 impl Route {
@@ -105,6 +128,11 @@ impl Route {
         Self::new(&self.model, self.endpoints.iter().filter(is_on).cloned().collect())
     }
 
+    /// Whether requests are translated at any endpoint.
+    pub(crate) fn is_translated(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.translation.is_some())
+    }
+
     /// Whether the route leaves a choice between endpoints or between credentials.
     pub(crate) fn has_choice(&self) -> bool {
         let has_several = |endpoint: &Arc<Endpoint>| endpoint.pool.credentials.len() > 1;
@@ -119,7 +147,10 @@ impl Routes {
             let route = |operation: Operation| {
                 let serving = model.endpoints_for(operation);
                 let endpoints = serving.filter_map(|serving| Endpoint::prepare(pools, model, operation, serving));
-                Some((operation, Route::new(model, endpoints.collect())?))
+                let mut endpoints: Vec<_> = endpoints.collect();
+                // The sort is stable: the operator's order decides within both kinds.
+                endpoints.sort_by_key(|endpoint| endpoint.translation.is_some());
+                Some((operation, Route::new(model, endpoints)?))
             };
             (
                 model.name.clone(),

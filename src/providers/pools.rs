@@ -25,7 +25,7 @@ use crate::{
             retry::RetryBudget,
         },
         rules::{Provider, WeightedOrigin},
-        wire::operation::Operation,
+        wire::operation::UpstreamOperation,
     },
     edges::{clock, resolver::Resolver},
 };
@@ -79,7 +79,7 @@ pub(crate) struct OpenCircuit {
 /// The backends that one or more operations share.
 #[derive(Debug)]
 struct SharedBackends {
-    operations: Vec<Operation>,
+    operations: Vec<UpstreamOperation>,
     origins: Vec<WeightedOrigin>,
     backends: Arc<ProviderBackends>,
 }
@@ -182,7 +182,8 @@ impl Pool {
     }
 
     /// Returns the backends that serve an operation; `None` if the provider does not serve it.
-    pub(crate) fn backends(&self, operation: Operation) -> Option<&Arc<ProviderBackends>> {
+    pub(crate) fn backends(&self, operation: impl Into<UpstreamOperation>) -> Option<&Arc<ProviderBackends>> {
+        let operation = operation.into();
         let serving = self
             .backends
             .iter()
@@ -191,7 +192,8 @@ impl Pool {
     }
 
     /// Returns the circuit of a model at this provider. Token counts have a circuit of their own.
-    pub(crate) fn circuit(&self, operation: Operation, upstream_model: &str) -> Breaker {
+    pub(crate) fn circuit(&self, operation: impl Into<UpstreamOperation>, upstream_model: &str) -> Breaker {
+        let operation = operation.into();
         let mut models = self.models.lock();
         if !models.contains_key(upstream_model) {
             models.insert(upstream_model.to_owned(), ModelBreakers::default());

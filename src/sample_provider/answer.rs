@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    domain::wire::protocol::Protocol,
+    domain::wire::UpstreamProtocol,
     sample_provider::{
         TokenCounting,
         ask::{self, OfferedTool, SampleRequest, ToolInputKind, text_at},
@@ -49,7 +49,7 @@ impl ScriptedContent {
     /// Creates the answer to `ask`. The same seed and prompt always give the same answer.
     pub(super) fn for_request(
         ask: &SampleRequest,
-        protocol: Protocol,
+        protocol: UpstreamProtocol,
         script: &SampleScript,
         seed: u64,
         counting: TokenCounting,
@@ -73,8 +73,10 @@ impl ScriptedContent {
         if let Some(offer) = &ask.call {
             let arguments = offer.arguments_text();
             let deltas = match protocol {
-                Protocol::Messages | Protocol::Responses => pieces(&arguments, bytes),
-                Protocol::Gemini => vec![arguments],
+                UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Chat => {
+                    pieces(&arguments, bytes)
+                }
+                UpstreamProtocol::Gemini => vec![arguments],
             };
             let call = ScriptedToolCall {
                 tool: offer.clone(),
@@ -230,20 +232,24 @@ impl Iterator for WordSequence {
 const ASKING_WORDS: [&str; 3] = ["weather", "forecast", "temperature"];
 
 /// Returns the client-side tools that `body` offers, in order.
-fn offers(protocol: Protocol, body: &Value) -> Vec<OfferedTool> {
+fn offers(protocol: UpstreamProtocol, body: &Value) -> Vec<OfferedTool> {
     let tools = array_items(body, "tools");
     match protocol {
-        Protocol::Messages => tools
+        UpstreamProtocol::Messages => tools
             .filter_map(|tool| OfferedTool::new(tool, tool.get("input_schema")?))
             .collect(),
-        Protocol::Responses => {
+        UpstreamProtocol::Responses => {
             // Agents can offer further tools in an item of the input.
             let added = array_items(body, "input")
                 .filter(|item| text_at(item, "/type") == Some("additional_tools"))
                 .flat_map(|item| array_items(item, "tools"));
             tools.chain(added).flat_map(responses_offers).collect()
         }
-        Protocol::Gemini => tools
+        UpstreamProtocol::Chat => tools
+            .filter_map(|tool| tool.get("function"))
+            .filter_map(|function| OfferedTool::new(function, function.get("parameters").unwrap_or(&Value::Null)))
+            .collect(),
+        UpstreamProtocol::Gemini => tools
             .filter_map(|tool| {
                 tool.get("functionDeclarations")
                     .or_else(|| tool.get("function_declarations"))
@@ -295,36 +301,12 @@ fn responses_offer(tool: &Value) -> Option<OfferedTool> {
 /// the last turn has no tool result, it is the tool that the script names, or the first one if the prompt contains one of
 /// [`ASKING_WORDS`].
 pub(super) fn choose_tool(
-    protocol: Protocol,
+    protocol: UpstreamProtocol,
     body: &Value,
     ask: &SampleRequest,
     script: &SampleScript,
 ) -> Option<OfferedTool> {
-    let (forced, forced_name) = match protocol {
-        Protocol::Messages => match text_at(body, "/tool_choice/type") {
-            Some("none") => return None,
-            Some("any") => (true, None),
-            Some("tool") => (true, text_at(body, "/tool_choice/name")),
-            _ => (false, None),
-        },
-        Protocol::Responses => match body.get("tool_choice") {
-            Some(Value::String(choice)) if choice == "none" => return None,
-            Some(Value::String(choice)) => (choice == "required", None),
-            Some(Value::Object(choice)) => (
-                choice.get("type").and_then(Value::as_str) == Some("function"),
-                text_at(body, "/tool_choice/name"),
-            ),
-            _ => (false, None),
-        },
-        Protocol::Gemini => match text_at(body, "/toolConfig/functionCallingConfig/mode") {
-            Some("NONE") => return None,
-            Some("ANY") => (
-                true,
-                text_at(body, "/toolConfig/functionCallingConfig/allowedFunctionNames/0"),
-            ),
-            _ => (false, None),
-        },
-    };
+    let (forced, forced_name) = forced_choice(protocol, body)?;
     let has_result = ask.tool_result.is_some();
     let marked = script.tool.as_deref().filter(|_| !has_result);
     let asked = marked.is_some() || {
@@ -348,6 +330,42 @@ pub(super) fn choose_tool(
     Some(offer)
 }
 
+/// Returns whether the request forces a call, and the name of the only tool that can be called; `None` for the name if any can.
+/// Returns `None` if the request forbids calls.
+fn forced_choice(protocol: UpstreamProtocol, body: &Value) -> Option<(bool, Option<&str>)> {
+    match protocol {
+        UpstreamProtocol::Messages => match text_at(body, "/tool_choice/type") {
+            Some("none") => None,
+            Some("any") => Some((true, None)),
+            Some("tool") => Some((true, text_at(body, "/tool_choice/name"))),
+            _ => Some((false, None)),
+        },
+        UpstreamProtocol::Responses => word_or_function(body, "/tool_choice/name"),
+        UpstreamProtocol::Chat => word_or_function(body, "/tool_choice/function/name"),
+        UpstreamProtocol::Gemini => match text_at(body, "/toolConfig/functionCallingConfig/mode") {
+            Some("NONE") => None,
+            Some("ANY") => {
+                let name = text_at(body, "/toolConfig/functionCallingConfig/allowedFunctionNames/0");
+                Some((true, name))
+            }
+            _ => Some((false, None)),
+        },
+    }
+}
+
+/// Like [`forced_choice`], for a `tool_choice` that is a word, or an object with a function's name at the JSON pointer `name`.
+fn word_or_function<'b>(body: &'b Value, name: &str) -> Option<(bool, Option<&'b str>)> {
+    match body.get("tool_choice") {
+        Some(Value::String(choice)) if choice == "none" => None,
+        Some(Value::String(choice)) => Some((choice == "required", None)),
+        Some(Value::Object(choice)) => {
+            let is_function = choice.get("type").and_then(Value::as_str) == Some("function");
+            Some((is_function, text_at(body, name)))
+        }
+        _ => Some((false, None)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,7 +373,7 @@ mod tests {
     use serde_json::json;
 
     fn answer(ask: &SampleRequest, script: &SampleScript) -> ScriptedContent {
-        ScriptedContent::for_request(ask, Protocol::Messages, script, 1, TokenCounting::Text)
+        ScriptedContent::for_request(ask, UpstreamProtocol::Messages, script, 1, TokenCounting::Text)
     }
 
     fn asking(prompt: &str) -> SampleRequest {
@@ -473,7 +491,7 @@ mod tests {
         assert_eq!(fitting_arguments(&Value::Null), json!({}));
     }
 
-    fn chosen(protocol: Protocol, body: &Value, prompt: &str, result: Option<&str>) -> Option<OfferedTool> {
+    fn chosen(protocol: UpstreamProtocol, body: &Value, prompt: &str, result: Option<&str>) -> Option<OfferedTool> {
         let ask = SampleRequest {
             prompt: prompt.to_owned(),
             tool_result: result.map(str::to_owned),
@@ -482,17 +500,21 @@ mod tests {
         choose_tool(protocol, body, &ask, &SampleScript::from_prompt(prompt).unwrap())
     }
 
-    fn bodies(schema: &Value) -> [(Protocol, Value); 3] {
+    fn bodies(schema: &Value) -> [(UpstreamProtocol, Value); 4] {
         let messages = json!({"tools": [{"type": "web_search_20250305", "name": "web_search"},
             {"name": "get_weather", "input_schema": schema}, {"name": "shell", "input_schema": {}}]});
         let responses = json!({"tools": [{"type": "web_search"},
             {"type": "function", "name": "get_weather", "parameters": schema}, {"type": "function", "name": "shell"}]});
         let gemini = json!({"tools": [{"functionDeclarations": [
             {"name": "get_weather", "parameters_json_schema": schema}, {"name": "shell"}]}]});
+        let chat = json!({"tools": [
+            {"type": "function", "function": {"name": "get_weather", "parameters": schema}},
+            {"type": "function", "function": {"name": "shell"}}]});
         [
-            (Protocol::Messages, messages),
-            (Protocol::Responses, responses),
-            (Protocol::Gemini, gemini),
+            (UpstreamProtocol::Messages, messages),
+            (UpstreamProtocol::Responses, responses),
+            (UpstreamProtocol::Gemini, gemini),
+            (UpstreamProtocol::Chat, chat),
         ]
     }
 
@@ -528,7 +550,7 @@ mod tests {
         let body = json!({"input": [{"type": "additional_tools", "tools": [{"type": "namespace", "name": "functions",
             "tools": [{"type": "custom", "name": "exec"}, {"type": "function", "name": "wait"}]}]}]});
         let prompt = r#"[[sample: tool=exec tool_input="text(\"a b\")"]]"#;
-        let call = chosen(Protocol::Responses, &body, prompt, None).unwrap();
+        let call = chosen(UpstreamProtocol::Responses, &body, prompt, None).unwrap();
         assert_eq!(
             (call.input_kind, call.namespace.as_deref()),
             (ToolInputKind::Text, Some("functions"))
@@ -540,8 +562,22 @@ mod tests {
     fn a_forced_choice_calls_the_named_tool_and_none_forbids() {
         let tools = json!([{"name": "a", "input_schema": {}}, {"name": "b", "input_schema": {}}]);
         let body = json!({"tools": tools, "tool_choice": {"type": "tool", "name": "b"}});
-        assert_eq!(chosen(Protocol::Messages, &body, "hello", None).unwrap().name, "b");
+        assert_eq!(
+            chosen(UpstreamProtocol::Messages, &body, "hello", None).unwrap().name,
+            "b"
+        );
         let body = json!({"tools": tools, "tool_choice": {"type": "none"}});
-        assert_eq!(chosen(Protocol::Messages, &body, "weather", None), None);
+        assert_eq!(chosen(UpstreamProtocol::Messages, &body, "weather", None), None);
+        let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
+        for (choice, expected) in [
+            (tool("b"), Some("b")),
+            (json!("required"), Some("a")),
+            (json!("auto"), None),
+            (json!("none"), None),
+        ] {
+            let body = json!({"tools": [tool("a"), tool("b")], "tool_choice": choice});
+            let called = chosen(UpstreamProtocol::Chat, &body, "hello", None);
+            assert_eq!(called.map(|tool| tool.name).as_deref(), expected, "{choice}");
+        }
     }
 }

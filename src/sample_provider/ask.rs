@@ -3,7 +3,13 @@
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-use crate::domain::wire::{operation::Operation, protocol::Protocol};
+use crate::{
+    domain::wire::{
+        UpstreamProtocol,
+        operation::{Operation, UpstreamOperation},
+    },
+    sample_provider::script::ScriptError,
+};
 
 /// The parts of one request that determine its answer.
 #[derive(Debug, Default)]
@@ -24,49 +30,67 @@ pub(super) struct SampleRequest {
     pub(super) schema: Option<Value>,
 }
 
-/// The reason why a body cannot be answered: the field, and what is wrong with it.
+/// The reason why a request cannot be answered.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct SampleRequestError(pub(super) String);
+#[error("{message}")]
+pub(super) struct SampleRequestError {
+    /// The fault in one word, for the code of a `chat/completions` error.
+    pub(super) code: &'static str,
+    /// The field, and what is wrong with it.
+    message: String,
+}
+
+impl SampleRequestError {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<ScriptError> for SampleRequestError {
+    fn from(error: ScriptError) -> Self {
+        Self::new("invalid_script", error.to_string())
+    }
+}
 
 /// Parses `body`. `path_model` is the model's name in the path, which only the Gemini-style protocol has.
 pub(super) fn read_request(
-    operation: Operation,
+    operation: UpstreamOperation,
     path_model: Option<&str>,
     body: &Value,
 ) -> Result<SampleRequest, SampleRequestError> {
     let Some(fields) = body.as_object() else {
-        return Err(SampleRequestError("the body must be a JSON object".to_owned()));
+        return Err(SampleRequestError::new(
+            "invalid_body",
+            "the body must be a JSON object",
+        ));
     };
-    let model = match path_model.or_else(|| body.get("model").and_then(Value::as_str)) {
-        Some(model) => model.to_owned(),
-        None => return Err(SampleRequestError("model: field required".to_owned())),
+    let missing = |name: &str| SampleRequestError::new("missing_required_parameter", format!("{name}: field required"));
+    let model = path_model.or_else(|| text_at(body, "/model"));
+    let model = model.ok_or_else(|| missing("model"))?.to_owned();
+    let protocol = operation.protocol();
+    let name = match protocol {
+        UpstreamProtocol::Messages | UpstreamProtocol::Chat => "messages",
+        UpstreamProtocol::Responses => "input",
+        UpstreamProtocol::Gemini => "contents",
     };
-    let turns = match operation.protocol() {
-        Protocol::Messages => fields.get("messages"),
-        Protocol::Responses => fields.get("input"),
-        Protocol::Gemini => fields
-            .get("contents")
-            .or_else(|| body.pointer("/generateContentRequest/contents")),
-    };
-    let Some(turns) = turns else {
-        let name = match operation.protocol() {
-            Protocol::Messages => "messages",
-            Protocol::Responses => "input",
-            Protocol::Gemini => "contents",
-        };
-        return Err(SampleRequestError(format!("{name}: field required")));
-    };
+    let wrapped = body
+        .pointer("/generateContentRequest/contents")
+        .filter(|_| protocol == UpstreamProtocol::Gemini);
+    let turns = fields.get(name).or(wrapped).ok_or_else(|| missing(name))?;
     let mut ask = SampleRequest {
         model,
         ..SampleRequest::default()
     };
-    match operation.protocol() {
-        Protocol::Messages => read_messages(body, turns, &mut ask),
-        Protocol::Responses => read_responses(body, turns, &mut ask),
-        Protocol::Gemini => read_gemini(body, turns, &mut ask),
+    match protocol {
+        UpstreamProtocol::Messages => read_messages(body, turns, &mut ask),
+        UpstreamProtocol::Responses => read_responses(body, turns, &mut ask),
+        UpstreamProtocol::Gemini => read_gemini(body, turns, &mut ask),
+        UpstreamProtocol::Chat => read_chat(body, turns, &mut ask),
     }
-    if operation == Operation::StreamGenerateContent {
+    if operation == UpstreamOperation::Client(Operation::StreamGenerateContent) {
         ask.stream = true;
     }
     Ok(ask)
@@ -160,6 +184,28 @@ fn read_gemini(body: &Value, turns: &Value, ask: &mut SampleRequest) {
     }
 }
 
+fn read_chat(body: &Value, turns: &Value, ask: &mut SampleRequest) {
+    ask.stream = flag(body, "/stream");
+    ask.thinking = text_at(body, "/reasoning_effort").is_some_and(|effort| effort != "none");
+    ask.schema = match text_at(body, "/response_format/type") {
+        Some("json_schema") => body.pointer("/response_format/json_schema/schema").cloned(),
+        Some("json_object") => Some(Value::Object(Map::new())),
+        _ => None,
+    };
+    let turns = turns.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_assistant = |turn: &&Value| text_at(turn, "/role") == Some("assistant");
+    // Results and texts of the user are messages of their own. Together they are the user's last turn.
+    let last = turns.iter().rev().skip_while(is_assistant);
+    let last: Vec<&Value> = last.take_while(|turn| !is_assistant(turn)).collect();
+    for turn in last.into_iter().rev() {
+        match text_at(turn, "/role") {
+            Some("user") => add_text(&mut ask.prompt, Some(&plain(turn.get("content")))),
+            Some("tool") => ask.tool_result = Some(plain(turn.get("content"))),
+            _ => {}
+        }
+    }
+}
+
 /// Returns the text of a content field: a string, or the `text` of its blocks. Any other value is returned as JSON.
 fn plain(content: Option<&Value>) -> String {
     match content {
@@ -185,7 +231,8 @@ fn add_text(joined: &mut String, text: Option<&str>) {
     }
 }
 
-fn flag(value: &Value, pointer: &str) -> bool {
+/// Whether there is `true` at a JSON pointer.
+pub(super) fn flag(value: &Value, pointer: &str) -> bool {
     value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
@@ -197,7 +244,7 @@ pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
 /// The operation and the model that a request's path names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathTarget {
-    pub(super) operation: Operation,
+    pub(super) operation: UpstreamOperation,
     /// The model's name; `None` if the path contains none.
     pub(super) model: Option<String>,
 }
@@ -206,13 +253,16 @@ pub(super) struct PathTarget {
 pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
     let plain = |operation| Some(PathTarget { operation, model: None });
     if path.ends_with("/messages/count_tokens") {
-        return plain(Operation::CountTokens);
+        return plain(Operation::CountTokens.into());
     }
     if path.ends_with("/messages") {
-        return plain(Operation::Messages);
+        return plain(Operation::Messages.into());
     }
     if path.ends_with("/responses") {
-        return plain(Operation::Responses);
+        return plain(Operation::Responses.into());
+    }
+    if path.ends_with("/chat/completions") {
+        return plain(UpstreamOperation::ChatCompletions);
     }
     let (folder, last) = path.rsplit_once('/')?;
     if !(folder.ends_with("/models") || folder.ends_with("/tunedModels")) {
@@ -227,7 +277,7 @@ pub(super) fn parse_path(path: &str) -> Option<PathTarget> {
         _ => return None,
     };
     Some(PathTarget {
-        operation,
+        operation: operation.into(),
         model: Some(model.to_owned()),
     })
 }
@@ -330,8 +380,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn ask(operation: Operation, body: &Value) -> SampleRequest {
-        read_request(operation, None, body).unwrap()
+    fn ask(operation: impl Into<UpstreamOperation>, body: &Value) -> SampleRequest {
+        read_request(operation.into(), None, body).unwrap()
     }
 
     #[test]
@@ -344,10 +394,14 @@ mod tests {
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "new"}]}]});
         let gemini = json!({"model": "m", "generationConfig": {"thinkingConfig": {"include_thoughts": true}},
             "contents": [{"role": "user", "parts": [{"text": "old"}]}, {"parts": [{"text": "new"}]}]});
+        let chat = json!({"model": "m", "stream": true, "reasoning_effort": "low", "messages": [
+            {"role": "user", "content": "old"}, {"role": "assistant", "content": "x"},
+            {"role": "user", "content": [{"type": "text", "text": "new"}]}, {"role": "system", "content": "s"}]});
         for (operation, body) in [
-            (Operation::Messages, messages),
-            (Operation::Responses, responses),
-            (Operation::StreamGenerateContent, gemini),
+            (Operation::Messages.into(), messages),
+            (Operation::Responses.into(), responses),
+            (Operation::StreamGenerateContent.into(), gemini),
+            (UpstreamOperation::ChatCompletions, chat),
         ] {
             let ask = ask(operation, &body);
             assert_eq!(
@@ -375,25 +429,71 @@ mod tests {
     }
 
     #[test]
+    fn in_chat_results_and_the_texts_behind_them_are_one_turn() {
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "weather?"},
+            {"role": "assistant", "tool_calls": []}, {"role": "tool", "tool_call_id": "a", "content": "17 C"},
+            {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "18 C"}]},
+            {"role": "user", "content": "in short"}, {"role": "user", "content": "please"}]});
+        let turn = ask(UpstreamOperation::ChatCompletions, &body);
+        assert_eq!(turn.tool_result.as_deref(), Some("18 C"));
+        assert_eq!(turn.prompt, "in short\nplease");
+        // A beginning of the answer is not a turn of its own.
+        body["messages"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"role": "assistant", "content": "It"}));
+        assert_eq!(ask(UpstreamOperation::ChatCompletions, &body).prompt, turn.prompt);
+    }
+
+    #[test]
+    fn a_demanded_format_is_read_from_chat_too() {
+        let schema = json!({"properties": {"n": {"type": "integer"}}});
+        for (format, expected) in [
+            (
+                json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}),
+                Some(schema.clone()),
+            ),
+            (json!({"type": "json_object"}), Some(json!({}))),
+            (json!({"type": "text"}), None),
+        ] {
+            let body = json!({"model": "m", "messages": [], "response_format": format});
+            assert_eq!(
+                ask(UpstreamOperation::ChatCompletions, &body).schema,
+                expected,
+                "{format}"
+            );
+        }
+    }
+
+    #[test]
     fn a_missing_field_is_named() {
-        let error = read_request(Operation::Messages, None, &json!({"messages": []})).unwrap_err();
-        assert_eq!(error.to_string(), "model: field required");
-        let error = read_request(Operation::Responses, None, &json!({"model": "m"})).unwrap_err();
-        assert_eq!(error.to_string(), "input: field required");
+        let chat = UpstreamOperation::ChatCompletions;
+        for (operation, body, name) in [
+            (Operation::Messages.into(), json!({"messages": []}), "model"),
+            (Operation::Responses.into(), json!({"model": "m"}), "input"),
+            (chat, json!({"messages": []}), "model"),
+            (chat, json!({"model": "m"}), "messages"),
+        ] {
+            let error = read_request(operation, None, &body).unwrap_err();
+            assert_eq!(error.to_string(), format!("{name}: field required"));
+            assert_eq!(error.code, "missing_required_parameter");
+        }
     }
 
     #[test]
     fn only_the_end_of_the_path_counts() {
         for (path, operation) in [
-            ("/v1/messages", Operation::Messages),
-            ("/api/anthropic/v1/messages", Operation::Messages),
-            ("/v1/messages/count_tokens", Operation::CountTokens),
-            ("/responses", Operation::Responses),
-            ("/api/v3/responses", Operation::Responses),
+            ("/v1/messages", Operation::Messages.into()),
+            ("/api/anthropic/v1/messages", Operation::Messages.into()),
+            ("/v1/messages/count_tokens", Operation::CountTokens.into()),
+            ("/responses", Operation::Responses.into()),
+            ("/api/v3/responses", Operation::Responses.into()),
+            ("/v1/chat/completions", UpstreamOperation::ChatCompletions),
+            ("/openai/v1/chat/completions", UpstreamOperation::ChatCompletions),
         ] {
             assert_eq!(parse_path(path), Some(PathTarget { operation, model: None }), "{path}");
         }
-        assert_eq!(parse_path("/v1/chat/completions"), None);
+        assert_eq!(parse_path("/v1/completions"), None);
         assert_eq!(parse_path("/v1/models/m:embedContent"), None);
     }
 
@@ -404,7 +504,7 @@ mod tests {
             "/v1/models/g-2%3AstreamGenerateContent",
         ] {
             let expected = PathTarget {
-                operation: Operation::StreamGenerateContent,
+                operation: Operation::StreamGenerateContent.into(),
                 model: Some("g-2".to_owned()),
             };
             assert_eq!(parse_path(path), Some(expected), "{path}");

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::performance::SampleBill;
 use super::steps::SampleEnding;
-use crate::domain::wire::protocol::Protocol;
+use crate::domain::wire::UpstreamProtocol;
 use crate::edges::clock;
 use crate::sample_provider::ClientGoneBilling;
 
@@ -78,7 +78,7 @@ pub(super) struct SampleLedgerEntry {
     ledger: Arc<SampleLedger>,
     bill: Arc<SampleBill>,
     request_id: String,
-    protocol: Protocol,
+    protocol: UpstreamProtocol,
     on_client_gone: ClientGoneBilling,
     sent_events: usize,
     sent_deltas: usize,
@@ -91,7 +91,7 @@ impl SampleLedgerEntry {
         ledger: Arc<SampleLedger>,
         bill: Arc<SampleBill>,
         request_id: String,
-        protocol: Protocol,
+        protocol: UpstreamProtocol,
         on_client_gone: ClientGoneBilling,
     ) -> Self {
         let entry = Self {

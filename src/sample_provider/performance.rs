@@ -3,24 +3,26 @@
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::{
-    domain::wire::{operation::Operation, protocol::Protocol},
+    domain::wire::{
+        UpstreamProtocol,
+        operation::{Operation, UpstreamOperation},
+    },
     sample_provider::{
-        SampleSettings, TokenCounting,
+        SampleSettings,
         answer::{self, ScriptedContent},
-        ask::{self, PathTarget, SampleRequest},
+        ask::{self, PathTarget, SampleRequest, SampleRequestError},
+        chat::{self, checks::check_request},
         gemini::{self, GeminiFraming},
         messages,
-        reply::{OtherModels, ReportedCounts, SampleReply},
+        reply::{OtherModels, ReportedCounts, SampleFrame, SampleReply},
         responses,
-        script::{BodyEncoding, MARK_OPEN, SampleScript},
+        script::{BodyEncoding, SampleScript},
         steps::{self, ReplyStep, SampleEnding},
         tokens::{self, InputTokens, PromptCache, PromptCacheUse},
     },
@@ -91,25 +93,14 @@ pub(super) struct SampleBill {
 /// Returns the response to the request `order`. An invalid request gets an error response.
 pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -> ScriptedResponse {
     let protocol = order.target.operation.protocol();
-    let refused = |message: &str| refusal_response(protocol, 400, message, order.request_id);
     let Ok(body) = serde_json::from_slice::<Value>(order.body) else {
-        return refused("the body is not valid JSON");
+        let error = SampleRequestError::new("invalid_json", "the body is not valid JSON");
+        return invalid_request_response(protocol, &error, order.request_id);
     };
-    let mut ask = match ask::read_request(order.target.operation, order.target.model.as_deref(), &body) {
-        Ok(ask) => ask,
-        Err(error) => return refused(&error.to_string()),
+    let (mut ask, script) = match read_with_script(order.target, &body, settings) {
+        Ok(both) => both,
+        Err(error) => return invalid_request_response(protocol, &error, order.request_id),
     };
-    let script = match SampleScript::from_prompt(&ask.prompt) {
-        Ok(mark) => settings
-            .script
-            .clone()
-            .under(SampleScript::from_model(&ask.model))
-            .under(mark),
-        Err(error) => return refused(&error.to_string()),
-    };
-    if let Err(error) = script.check() {
-        return refused(&error.to_string());
-    }
     if script.status() >= 400 {
         let message = "the script of the sample provider demands this status";
         return failed_response(order, &ask, &script, message);
@@ -117,17 +108,65 @@ pub(super) fn respond(order: &RawSampleRequest<'_>, settings: &SampleSettings) -
     ask.call = answer::choose_tool(protocol, &body, &ask, &script);
     let input = tokens::count_input(&body, settings.counting);
     match order.target.operation {
-        Operation::CountTokens => count_response(&ask, &script, &messages::token_count(input.count)),
-        Operation::GeminiCountTokens => count_response(&ask, &script, &gemini::token_count(input.count)),
-        Operation::Messages | Operation::Responses | Operation::GenerateContent | Operation::StreamGenerateContent => {
-            answer_response(order, &body, &ask, &script, input, settings)
+        UpstreamOperation::Client(Operation::CountTokens) => {
+            count_response(&ask, &script, &messages::token_count(input.count))
+        }
+        UpstreamOperation::Client(Operation::GeminiCountTokens) => {
+            count_response(&ask, &script, &gemini::token_count(input.count))
+        }
+        UpstreamOperation::Client(
+            Operation::Messages | Operation::Responses | Operation::GenerateContent | Operation::StreamGenerateContent,
+        )
+        | UpstreamOperation::ChatCompletions => answer_response(order, &body, &ask, &script, input, settings),
+    }
+}
+
+/// Reads a request and the script for it. A request of `chat/completions` is checked strictly.
+fn read_with_script(
+    target: &PathTarget,
+    body: &Value,
+    settings: &SampleSettings,
+) -> Result<(SampleRequest, SampleScript), SampleRequestError> {
+    let mut ask = ask::read_request(target.operation, target.model.as_deref(), body)?;
+    let mark = SampleScript::from_prompt(&ask.prompt)?;
+    let script = settings
+        .script
+        .clone()
+        .under(SampleScript::from_model(&ask.model))
+        .under(mark);
+    script.check()?;
+    if target.operation == UpstreamOperation::ChatCompletions {
+        check_request(body, &script)?;
+    }
+    ask.thinking = script.thinking.unwrap_or(ask.thinking);
+    Ok((ask, script))
+}
+
+/// Builds the error response to a request that cannot be answered.
+fn invalid_request_response(
+    protocol: UpstreamProtocol,
+    error: &SampleRequestError,
+    request_id: &str,
+) -> ScriptedResponse {
+    match protocol {
+        UpstreamProtocol::Chat => refusal_with_body(400, &chat::request_error(error).to_string().into()),
+        UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => {
+            refusal_response(protocol, 400, &error.to_string(), request_id)
         }
     }
 }
 
 /// Builds an error response of the server itself, which does not depend on scripts.
-pub(super) fn refusal_response(protocol: Protocol, status: u16, message: &str, request_id: &str) -> ScriptedResponse {
-    let body = error_body(protocol, status, message, request_id, None);
+pub(super) fn refusal_response(
+    protocol: UpstreamProtocol,
+    status: u16,
+    message: &str,
+    request_id: &str,
+) -> ScriptedResponse {
+    refusal_with_body(status, &error_body(protocol, status, message, request_id, None))
+}
+
+fn refusal_with_body(status: u16, body: &Bytes) -> ScriptedResponse {
     let bill = SampleBill {
         status,
         ..SampleBill::default()
@@ -135,17 +174,17 @@ pub(super) fn refusal_response(protocol: Protocol, status: u16, message: &str, r
     response_in_one_piece(
         &SampleScript::default(),
         bill,
-        &body,
+        body,
         SampleEnding::Refused,
         "application/json",
     )
 }
 
-fn error_body(protocol: Protocol, status: u16, message: &str, request_id: &str, retry: Option<u32>) -> Bytes {
+fn error_body(protocol: UpstreamProtocol, status: u16, message: &str, request_id: &str, retry: Option<u32>) -> Bytes {
     let body = match protocol {
-        Protocol::Messages => messages::error(status, message, request_id),
-        Protocol::Responses => responses::error(status, message),
-        Protocol::Gemini => gemini::error(status, message, retry),
+        UpstreamProtocol::Messages => messages::error(status, message, request_id),
+        UpstreamProtocol::Responses | UpstreamProtocol::Chat => responses::error(status, message),
+        UpstreamProtocol::Gemini => gemini::error(status, message, retry),
     };
     body.to_string().into()
 }
@@ -175,7 +214,9 @@ fn failed_response(
         let status = script.status();
         body =
             format!("<!DOCTYPE html>\n<html><head><title>{status}</title></head><body>{status}</body></html>\n").into();
-    } else if order.target.operation == Operation::StreamGenerateContent && order.chunking == GeminiFraming::Array {
+    } else if order.target.operation == UpstreamOperation::Client(Operation::StreamGenerateContent)
+        && order.chunking == GeminiFraming::Array
+    {
         body = [b"[", body.as_ref(), b"]"].concat().into();
     }
     let bill = SampleBill {
@@ -186,7 +227,7 @@ fn failed_response(
     };
     let performance = response_in_one_piece(script, bill, &body, SampleEnding::Refused, "application/json");
     // The Gemini-style protocol says in the body when to retry. It has the header only if the script demands it.
-    let header = if protocol == Protocol::Gemini {
+    let header = if protocol == UpstreamProtocol::Gemini {
         script.retry_after
     } else {
         retry
@@ -215,7 +256,7 @@ fn count_response(ask: &SampleRequest, script: &SampleScript, body: &Value) -> S
 /// Builds a response that contains an error although its status is that of a success.
 fn in_band_error_response(
     order: &RawSampleRequest<'_>,
-    protocol: Protocol,
+    protocol: UpstreamProtocol,
     model: &str,
     script: &SampleScript,
 ) -> ScriptedResponse {
@@ -275,21 +316,15 @@ fn answer_response(
             fallback: script.fallback.as_deref(),
         },
         encrypted_reasoning: includes.into_iter().any(|name| name == "reasoning.encrypted_content"),
+        streams_usage: ask::flag(body, "/stream_options/include_usage"),
     };
     if ask.stream {
-        let (frames, kind) = match protocol {
-            Protocol::Messages => (messages::stream(&reply), "text/event-stream; charset=utf-8"),
-            Protocol::Responses => (responses::stream(&reply), "text/event-stream; charset=utf-8"),
-            Protocol::Gemini if order.chunking == GeminiFraming::Array => (
-                gemini::stream(&reply, GeminiFraming::Array),
-                "application/json; charset=UTF-8",
-            ),
-            Protocol::Gemini => (gemini::stream(&reply, GeminiFraming::Sse), "text/event-stream"),
-        };
+        let (frames, kind) = stream_frames(protocol, &reply, order.chunking);
         let steps = steps::stream_steps(&frames, script, |before| match protocol {
-            Protocol::Messages => messages::in_band_error(),
-            Protocol::Responses => responses::in_band_error(&reply, before),
-            Protocol::Gemini => gemini::in_band_error(order.chunking, before),
+            UpstreamProtocol::Messages => messages::in_band_error(),
+            UpstreamProtocol::Responses => responses::in_band_error(&reply, before),
+            UpstreamProtocol::Gemini => gemini::in_band_error(order.chunking, before),
+            UpstreamProtocol::Chat => chat::in_band_error(),
         });
         return scripted_response(script, bill, None, steps, kind);
     }
@@ -297,11 +332,29 @@ fn answer_response(
         return in_band_error_response(order, protocol, &ask.model, script);
     }
     let (body, kind) = match protocol {
-        Protocol::Messages => (messages::unary(&reply), "application/json"),
-        Protocol::Responses => (responses::unary(&reply), "application/json"),
-        Protocol::Gemini => (gemini::unary(&reply), "application/json; charset=UTF-8"),
+        UpstreamProtocol::Messages => (messages::unary(&reply), "application/json"),
+        UpstreamProtocol::Responses => (responses::unary(&reply), "application/json"),
+        UpstreamProtocol::Gemini => (gemini::unary(&reply), "application/json; charset=UTF-8"),
+        UpstreamProtocol::Chat => (chat::unary(&reply), "application/json"),
     };
     response_in_one_piece(script, bill, &body.to_string().into(), SampleEnding::Complete, kind)
+}
+
+/// Renders the events of a streamed answer, and returns them with their content type.
+fn stream_frames(
+    protocol: UpstreamProtocol,
+    reply: &SampleReply<'_>,
+    chunking: GeminiFraming,
+) -> (Vec<SampleFrame>, &'static str) {
+    match protocol {
+        UpstreamProtocol::Messages => (messages::stream(reply), "text/event-stream; charset=utf-8"),
+        UpstreamProtocol::Responses => (responses::stream(reply), "text/event-stream; charset=utf-8"),
+        UpstreamProtocol::Gemini if chunking == GeminiFraming::Array => {
+            (gemini::stream(reply, chunking), "application/json; charset=UTF-8")
+        }
+        UpstreamProtocol::Gemini => (gemini::stream(reply, chunking), "text/event-stream"),
+        UpstreamProtocol::Chat => (chat::stream(reply), "text/event-stream; charset=utf-8"),
+    }
 }
 
 fn counts(bill: &SampleBill) -> ReportedCounts {
@@ -357,159 +410,5 @@ fn scripted_response(
         gap: script.gap(),
         steps: steps.into(),
         bill: Arc::new(bill),
-    }
-}
-
-/// The maximum number of cached answers. Further answers are rendered each time.
-const RENDERED_MAX: usize = 64;
-
-/// The key of a rendered answer: everything that determines its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RenderedKey {
-    operation: Operation,
-    chunking: GeminiFraming,
-    model: String,
-    stream: bool,
-}
-
-/// The fields of a request that decide whether its answer can be reused. Other fields are skipped without building a tree.
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "'de: 'a"))]
-struct ReusableRequest<'a> {
-    #[serde(default)]
-    model: Option<Cow<'a, str>>,
-    #[serde(default)]
-    stream: bool,
-    messages: Option<IgnoredAny>,
-    input: Option<IgnoredAny>,
-    contents: Option<IgnoredAny>,
-    // With one of the following fields, the answer depends on more than a [`RenderedKey`] contains.
-    tools: Option<IgnoredAny>,
-    thinking: Option<IgnoredAny>,
-    reasoning: Option<IgnoredAny>,
-    include: Option<IgnoredAny>,
-    text: Option<IgnoredAny>,
-    output_config: Option<IgnoredAny>,
-    #[serde(rename = "generationConfig", alias = "generation_config")]
-    generation_config: Option<IgnoredAny>,
-}
-
-/// Returns the key of a request whose answer can be reused; `None` if the answer cannot be reused.
-pub(super) fn reuse_key(
-    target: &PathTarget,
-    chunking: GeminiFraming,
-    body: &[u8],
-    settings: &SampleSettings,
-) -> Option<RenderedKey> {
-    let fixed = settings.counting == TokenCounting::Fixed && settings.script.deltas.is_some();
-    if !fixed || memchr::memmem::find(body, MARK_OPEN.as_bytes()).is_some() {
-        return None;
-    }
-    let head: ReusableRequest<'_> = serde_json::from_slice(body).ok()?;
-    let turns = match target.operation {
-        Operation::Messages => head.messages,
-        Operation::Responses => head.input,
-        Operation::GenerateContent | Operation::StreamGenerateContent => head.contents,
-        Operation::CountTokens | Operation::GeminiCountTokens => None,
-    };
-    turns?;
-    let special = [
-        head.tools,
-        head.thinking,
-        head.reasoning,
-        head.include,
-        head.text,
-        head.output_config,
-        head.generation_config,
-    ];
-    if special.iter().any(Option::is_some) {
-        return None;
-    }
-    let model = target.model.clone().or_else(|| head.model.map(Cow::into_owned))?;
-    Some(RenderedKey {
-        operation: target.operation,
-        chunking,
-        model,
-        stream: head.stream,
-    })
-}
-
-#[derive(Debug, Default)]
-pub(super) struct RenderedAnswers {
-    answers: Mutex<HashMap<RenderedKey, ScriptedResponse>>,
-}
-
-impl RenderedAnswers {
-    /// Returns the cached answer for `key`; `None` if there is none.
-    pub(super) fn find(&self, key: &RenderedKey) -> Option<ScriptedResponse> {
-        self.answers.lock().get(key).cloned()
-    }
-
-    /// Caches the answer `performance`, if there is room.
-    pub(super) fn insert(&self, key: RenderedKey, performance: &ScriptedResponse) {
-        let mut answers = self.answers.lock();
-        if answers.len() < RENDERED_MAX {
-            answers.insert(key, performance.clone());
-        }
-    }
-}
-
-#[cfg(test)]
-mod rendered_tests {
-    use super::*;
-    use crate::sample_provider::script::SampleScript;
-
-    fn settings() -> SampleSettings {
-        let script = SampleScript {
-            deltas: Some(5),
-            ..SampleScript::default()
-        };
-        SampleSettings {
-            script,
-            counting: TokenCounting::Fixed,
-            ..SampleSettings::default()
-        }
-    }
-
-    fn messages() -> PathTarget {
-        PathTarget {
-            operation: Operation::Messages,
-            model: None,
-        }
-    }
-
-    #[test]
-    fn plain_requests_of_fixed_answers_share_a_key() {
-        let key = |body: &str| reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings());
-        let first = key(r#"{"model":"m","stream":true,"messages":[{"content":"a"}]}"#);
-        assert!(first.is_some());
-        assert_eq!(
-            first,
-            key(r#"{"messages":[],"model":"m","stream":true,"max_tokens":5}"#)
-        );
-        assert_ne!(first, key(r#"{"messages":[],"model":"m"}"#));
-    }
-
-    #[test]
-    fn marks_tools_and_thinking_are_looked_at_as_a_whole() {
-        for body in [
-            r#"{"model":"m","messages":["[[sample: deltas=3]]"]}"#,
-            r#"{"model":"m","messages":[],"tools":[]}"#,
-            r#"{"model":"m","messages":[],"thinking":{}}"#,
-            r#"{"model":"m"}"#,
-            "{",
-        ] {
-            assert_eq!(
-                reuse_key(&messages(), GeminiFraming::Sse, body.as_bytes(), &settings()),
-                None,
-                "{body}"
-            );
-        }
-        let counting = SampleSettings {
-            counting: TokenCounting::Text,
-            ..settings()
-        };
-        let body = br#"{"model":"m","messages":[]}"#;
-        assert_eq!(reuse_key(&messages(), GeminiFraming::Sse, body, &counting), None);
     }
 }

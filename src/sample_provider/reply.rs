@@ -23,6 +23,8 @@ pub(super) struct SampleReply<'a> {
     pub(super) others: OtherModels<'a>,
     /// Whether the client requests encrypted reasoning (Responses).
     pub(super) encrypted_reasoning: bool,
+    /// Whether the client requests the usage at the end of a stream (`chat/completions`). The other protocols always report it.
+    pub(super) streams_usage: bool,
 }
 
 /// The models that work on an answer in addition to the requested one.

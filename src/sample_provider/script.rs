@@ -70,6 +70,10 @@ pub struct SampleScript {
     /// Whether prompts are cached. If so, the part of a prompt that was sent before is reported as read from the cache, and the
     /// part that is stored as written to the cache.
     pub prompt_cache: Option<bool>,
+    /// Whether the answer contains visible thinking, whatever the request says.
+    pub thinking: Option<bool>,
+    /// Whether system messages after the first message are accepted (`chat/completions`). They are by default.
+    pub system_inside: Option<bool>,
     /// The tool that the answer calls, if the request offers it and the last turn has no tool result; otherwise the answer is
     /// text.
     pub tool: Option<String>,
@@ -140,6 +144,8 @@ impl SampleScript {
             cache_write: higher.cache_write.or(self.cache_write),
             hidden_tokens: higher.hidden_tokens.or(self.hidden_tokens),
             prompt_cache: higher.prompt_cache.or(self.prompt_cache),
+            thinking: higher.thinking.or(self.thinking),
+            system_inside: higher.system_inside.or(self.system_inside),
             tool: higher.tool.or(self.tool),
             tool_input: higher.tool_input.or(self.tool_input),
             advisor: higher.advisor.or(self.advisor),
@@ -259,6 +265,8 @@ impl SampleScript {
             "half_event" => self.half_event = Some(boolean("half_event", value)?),
             "native_errors" => self.native_errors = Some(boolean("native_errors", value)?),
             "prompt_cache" => self.prompt_cache = Some(boolean("prompt_cache", value)?),
+            "thinking" => self.thinking = Some(boolean("thinking", value)?),
+            "system_inside" => self.system_inside = Some(boolean("system_inside", value)?),
             "content_type" => self.content_type = Some(content_type(value)?),
             "tool" => self.tool = Some(value.to_owned()),
             "advisor" => self.advisor = Some(value.to_owned()),
@@ -399,7 +407,7 @@ pub enum ScriptError {
 
 const KEYS: &str = "deltas, delta_bytes, gap_ms, ttfb_ms, status, retry_after, cut_after, stall_after, \
     in_band_error_after, usage, encoding, content_type, close, half_event, native_errors, cache_read, cache_write, \
-    hidden_tokens, prompt_cache, tool, tool_input, advisor, fallback";
+    hidden_tokens, prompt_cache, thinking, system_inside, tool, tool_input, advisor, fallback";
 
 /// The beginning of a mark such as `[[sample: deltas=20 gap_ms=5]]`. A mark contains words of the form `key=value`. A value that
 /// begins with a brace or a quote is JSON and ends where the JSON ends: `[[sample: tool=Bash tool_input={"command": "echo a,

@@ -20,13 +20,13 @@ use super::connection::{ResetFlag, SampleConnection};
 use super::gemini::GeminiFraming;
 use super::ledger::{SampleLedger, SampleLedgerEntry};
 use super::performance::{self, RawSampleRequest, ScriptedResponse};
-use crate::domain::wire::protocol::Protocol;
+use crate::domain::wire::UpstreamProtocol;
 use crate::edges::clock;
 use crate::sample_provider::SampleProviderError;
 use crate::sample_provider::SampleSettings;
 use crate::sample_provider::ask::{self, PathTarget};
 use crate::sample_provider::connection::PacedBody;
-use crate::sample_provider::performance::RenderedAnswers;
+use crate::sample_provider::rendered::{RenderedAnswers, reuse_key};
 use crate::sample_provider::tokens::PromptCache;
 
 /// The maximum size of a request body, in bytes.
@@ -128,7 +128,7 @@ impl ScriptedProvider {
         let target = ask::parse_path(request.uri().path());
         let protocol = target
             .as_ref()
-            .map_or(Protocol::Responses, |target| target.operation.protocol());
+            .map_or(UpstreamProtocol::Responses, |target| target.operation.protocol());
         let performance = self.perform(request, target, &id, &request_id).await;
         let entry = SampleLedgerEntry::open(
             Arc::clone(&self.ledger),
@@ -161,7 +161,12 @@ impl ScriptedProvider {
         request_id: &str,
     ) -> ScriptedResponse {
         let Some(target) = target else {
-            return performance::refusal_response(Protocol::Responses, 404, "no operation has this path", request_id);
+            return performance::refusal_response(
+                UpstreamProtocol::Responses,
+                404,
+                "no operation has this path",
+                request_id,
+            );
         };
         let protocol = target.operation.protocol();
         let refused = |status, message| performance::refusal_response(protocol, status, message, request_id);
@@ -197,7 +202,7 @@ impl ScriptedProvider {
         id: &str,
         request_id: &str,
     ) -> ScriptedResponse {
-        let key = performance::reuse_key(&target, chunking, &body, &self.settings);
+        let key = reuse_key(&target, chunking, &body, &self.settings);
         if let Some(known) = key.as_ref().and_then(|key| self.rendered.find(key)) {
             return known;
         }
@@ -259,7 +264,7 @@ impl ScriptedProvider {
 
 fn fill_headers(
     headers: &mut HeaderMap,
-    protocol: Protocol,
+    protocol: UpstreamProtocol,
     performance: &ScriptedResponse,
     request_id: &str,
     processing_ms: u128,
@@ -281,13 +286,13 @@ fn fill_headers(
     }
     let named = http::HeaderName::from_static;
     match protocol {
-        Protocol::Messages => insert(named("request-id"), request_id),
-        Protocol::Responses => {
+        UpstreamProtocol::Messages => insert(named("request-id"), request_id),
+        UpstreamProtocol::Responses | UpstreamProtocol::Chat => {
             insert(named("x-request-id"), request_id);
             insert(named("openai-processing-ms"), &processing_ms.to_string());
         }
         // The real protocol has no such header. Tests use it to find the request's line in the ledger.
-        Protocol::Gemini => insert(named("x-request-id"), request_id),
+        UpstreamProtocol::Gemini => insert(named("x-request-id"), request_id),
     }
 }
 

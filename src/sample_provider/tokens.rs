@@ -8,7 +8,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::{domain::wire::protocol::Protocol, sample_provider::TokenCounting};
+use crate::{domain::wire::UpstreamProtocol, sample_provider::TokenCounting};
 
 /// The number of input tokens that [`TokenCounting::Fixed`] reports.
 const INPUT_FIXED: u64 = 100;
@@ -102,8 +102,8 @@ impl InputTokenTally {
 
     fn add_field(&mut self, name: &str, field: &Value) {
         match name {
-            "type" | "role" | "id" | "call_id" | "tool_use_id" | "status" | "cache_control" | "signature"
-            | "encrypted_content" | "thoughtSignature" | "thought_signature" => {}
+            "type" | "role" | "id" | "call_id" | "tool_call_id" | "tool_use_id" | "status" | "cache_control"
+            | "signature" | "encrypted_content" | "thoughtSignature" | "thought_signature" => {}
             "source" | "inlineData" | "inline_data" | "fileData" | "file_data" | "image_url" | "data" => {
                 self.tokens.count = self.tokens.count.saturating_add(BINARY_PART_TOKENS);
             }
@@ -149,11 +149,13 @@ pub(super) struct PromptCacheUse {
 
 impl PromptCache {
     /// Looks up the beginnings of a prompt, and stores them. Returns the cached tokens.
-    pub(super) fn record(&self, protocol: Protocol, body: &Value) -> PromptCacheUse {
+    pub(super) fn record(&self, protocol: UpstreamProtocol, body: &Value) -> PromptCacheUse {
         let parts = parts(body);
         let kept = match protocol {
-            Protocol::Messages => parts.iter().rposition(|part| part.get("cache_control").is_some()),
-            Protocol::Responses | Protocol::Gemini => parts.len().checked_sub(1),
+            UpstreamProtocol::Messages => parts.iter().rposition(|part| part.get("cache_control").is_some()),
+            UpstreamProtocol::Responses | UpstreamProtocol::Gemini | UpstreamProtocol::Chat => {
+                parts.len().checked_sub(1)
+            }
         };
         let Some(kept) = kept else {
             return PromptCacheUse::default();
@@ -170,7 +172,7 @@ impl PromptCache {
                 read = sum;
             }
         }
-        let is_written = protocol == Protocol::Messages && sum >= CACHED_TOKENS_MIN;
+        let is_written = protocol == UpstreamProtocol::Messages && sum >= CACHED_TOKENS_MIN;
         PromptCacheUse {
             read,
             written: if is_written { sum - read } else { 0 },
@@ -277,28 +279,40 @@ mod tests {
     fn what_was_sent_before_is_read_and_the_rest_up_to_the_mark_is_written() {
         let cache = PromptCache::default();
         let first = json!({ "system": [marked("river")], "messages": [{ "role": "user", "content": "hi" }] });
-        let new = cache.record(Protocol::Messages, &first);
+        let new = cache.record(UpstreamProtocol::Messages, &first);
         assert!(new.read == 0 && new.written >= 2_000, "{new:?}");
-        let again = cache.record(Protocol::Messages, &first);
+        let again = cache.record(UpstreamProtocol::Messages, &first);
         assert_eq!((again.read, again.written), (new.written, 0));
         let longer =
             json!({ "system": [text("river")], "messages": [{ "role": "user", "content": [marked("stone")] }] });
-        let longer = cache.record(Protocol::Messages, &longer);
+        let longer = cache.record(UpstreamProtocol::Messages, &longer);
         assert_eq!(longer.read, new.written, "the mark is no part of the text");
         assert!(longer.written >= 2_000, "{longer:?}");
         let unmarked = json!({ "system": [text("river")], "messages": [] });
-        assert_eq!(cache.record(Protocol::Messages, &unmarked), PromptCacheUse::default());
+        assert_eq!(
+            cache.record(UpstreamProtocol::Messages, &unmarked),
+            PromptCacheUse::default()
+        );
     }
 
     #[test]
     fn the_other_protocols_need_no_mark_and_short_prompts_are_not_kept() {
         let cache = PromptCache::default();
         let body = json!({ "input": [{ "role": "user", "content": [text("river")] }] });
-        assert_eq!(cache.record(Protocol::Responses, &body), PromptCacheUse::default());
-        assert!(cache.record(Protocol::Responses, &body).read >= 2_000);
+        assert_eq!(
+            cache.record(UpstreamProtocol::Responses, &body),
+            PromptCacheUse::default()
+        );
+        assert!(cache.record(UpstreamProtocol::Responses, &body).read >= 2_000);
+        let body = json!({ "messages": [{ "role": "user", "content": "stone ".repeat(2_000) }] });
+        assert_eq!(cache.record(UpstreamProtocol::Chat, &body), PromptCacheUse::default());
+        assert!(cache.record(UpstreamProtocol::Chat, &body).read >= 2_000);
         let short = json!({ "input": "hi" });
         for _ in 0..2 {
-            assert_eq!(cache.record(Protocol::Responses, &short), PromptCacheUse::default());
+            assert_eq!(
+                cache.record(UpstreamProtocol::Responses, &short),
+                PromptCacheUse::default()
+            );
         }
     }
 }

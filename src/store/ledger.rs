@@ -41,7 +41,7 @@ pub(crate) const RECORD_CONFLICTS_MAX: usize = 16;
 
 /// Maximum number of settlements of requests from leases per call, for an engine in which each of them costs as much as another
 /// step.
-pub(crate) const BATCH_STEPS_MIN: usize = 128;
+pub(crate) const LEASED_STEPS_MAX: usize = 128;
 
 /// Returns the first `max` steps of `steps`, with the `upto` for a call with them: 0 if steps remain, because `upto` belongs to
 /// the last of `steps`.
@@ -92,7 +92,7 @@ pub trait LedgerStore: Send + Sync {
 
     /// Maximum number of settlements of requests from leases per call of [`LedgerStore::apply`].
     fn batch_steps_max(&self) -> usize {
-        BATCH_STEPS_MIN
+        LEASED_STEPS_MAX
     }
 
     /// Replaces an account's record if it still equals `from`, and recalls the account's leases. Returns `false` if the record

@@ -167,6 +167,10 @@ pub(crate) struct RequestRecord {
     pub usage: Option<Usage>,
     /// The reason why the model stopped, in the protocol's own word (`finish_reason::word`); `None` if unknown.
     pub finish_reason: Option<&'static str>,
+    /// The protocols of client and provider of a translated request, for example `responses->chat`; `None` for others.
+    pub translated: Option<SmolStr>,
+    /// The members of a translated request that were adapted or dropped: `adapted reasoning`. Never a value.
+    pub losses: Vec<String>,
     /// The HTTP version that the client used: 1 or 2; 0 if unknown. The line has it as `http`.
     pub client_version: u8,
 }
@@ -198,6 +202,8 @@ impl RequestRecord {
             response_bytes,
             usage,
             finish_reason,
+            translated,
+            losses,
             client_version,
         } = self;
         let time = rfc3339(*time_unix_ms).ok_or_else(|| serde_json::Error::custom("the time is out of range"))?;
@@ -234,6 +240,10 @@ impl RequestRecord {
         if let Some(reason) = finish_reason {
             json.text(r#","finish_reason":"#, reason)?;
         }
+        if let Some(translated) = translated {
+            json.text(r#","translated":"#, translated)?;
+        }
+        json.list(r#","losses":"#, losses)?;
         json.value(r#","http":"#, client_version)?;
         json.put("}");
         Ok(())

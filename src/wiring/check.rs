@@ -1,7 +1,7 @@
 //! `weir check`: reads everything that `weir serve` would read, but starts nothing. Reports all mistakes, not only the first one.
 //! Connects to the store only if that is requested.
 
-use std::{fs, io::Write, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fs, io::Write, path::Path, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::sync::watch;
@@ -9,7 +9,12 @@ use tokio::sync::watch;
 use crate::{
     cli::CheckArgs,
     config::{Config, RedisConfig, RedisModeConfig, StoreConfig, secret_source},
-    domain::{catalogue::SecretRef, strict_toml::FileError},
+    domain::{
+        catalogue::{Catalogue, Model, SecretRef},
+        strict_toml::FileError,
+        translation::losses::TranslationMode,
+        wire::{Protocol, UpstreamProtocol, operation::Operation},
+    },
     edges::clock,
     front::tls::Certificate,
     store::{KeyStore, StoreWarning, redis::RedisStore},
@@ -21,12 +26,74 @@ struct CheckedConfig {
     providers: usize,
     on: usize,
     models: usize,
+    translations: Vec<ModelTranslations>,
     certificates: tls::Identities,
     warnings: Vec<String>,
     /// What was asked of the store; `None` without `--store`.
     store: Option<&'static str>,
     /// The providers that are off; printed last, since most operators have keys of only a few.
     off: Option<String>,
+}
+
+/// The translations of a model with `translate`.
+struct ModelTranslations {
+    /// The model's public name.
+    model: String,
+    mode: TranslationMode,
+    /// Each protocol of clients with the provider's protocol to which requests are translated; empty if the model's providers speak
+    /// every protocol in which it is served.
+    pairs: BTreeSet<(Protocol, UpstreamProtocol)>,
+}
+
+impl ModelTranslations {
+    /// Returns the translations at the model's enabled providers; `None` if the model has no `translate`.
+    fn for_model(model: &Arc<Model>) -> Option<Self> {
+        let mode = model.translate?;
+        let mut pairs = BTreeSet::new();
+        for operation in Operation::ALL {
+            let client = operation.protocol();
+            let upstream = model
+                .endpoints_for(operation)
+                .map(|endpoint| endpoint.operation.protocol());
+            let translated = upstream.filter(|upstream| *upstream != UpstreamProtocol::from(client));
+            pairs.extend(translated.map(|upstream| (client, upstream)));
+        }
+        Some(Self {
+            model: model.name.clone(),
+            mode,
+            pairs,
+        })
+    }
+
+    /// Formats the model's line of the text output.
+    fn line(&self) -> String {
+        let pair =
+            |(client, upstream): &(Protocol, UpstreamProtocol)| format!("{}->{}", client.as_str(), upstream.as_str());
+        let pairs: Vec<String> = self.pairs.iter().map(pair).collect();
+        let pairs = match pairs.is_empty() {
+            true => "none, because its providers speak each of its protocols".to_owned(),
+            false => pairs.join(", "),
+        };
+        format!("translations of {} ({}): {pairs}", self.model, self.mode.as_str())
+    }
+
+    /// Returns the model's entry of the JSON output.
+    fn json(&self) -> serde_json::Value {
+        let pair = |(client, upstream): &(Protocol, UpstreamProtocol)| json!({ "from": client.as_str(), "to": upstream.as_str() });
+        json!({
+            "model": self.model,
+            "mode": self.mode.as_str(),
+            "pairs": self.pairs.iter().map(pair).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Returns the translations of each model that has a provider which is on.
+fn translations(catalogue: &Catalogue) -> Vec<ModelTranslations> {
+    catalogue
+        .served_models()
+        .filter_map(ModelTranslations::for_model)
+        .collect()
 }
 
 pub(super) fn run(args: &CheckArgs, out: &mut impl Write) -> Result<(), StartError> {
@@ -99,6 +166,7 @@ fn examine(config: &Config, errors: &mut Vec<FileError>) -> Option<CheckedConfig
                 providers: catalogue.providers().count(),
                 on,
                 models: catalogue.served_models().count(),
+                translations: translations(&catalogue),
                 off,
                 store: None,
                 warnings: others
@@ -127,6 +195,7 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
         providers,
         on,
         models,
+        translations,
         certificates,
         warnings,
         store,
@@ -151,6 +220,7 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
             "providers": providers,
             "providers_on": on,
             "models": models,
+            "translations": translations.iter().map(ModelTranslations::json).collect::<Vec<_>>(),
             "certificates": certificates.map(certificate).collect::<Vec<_>>(),
             "warnings": warnings,
         });
@@ -164,6 +234,9 @@ fn print_check(args: &CheckArgs, sound: &CheckedConfig, out: &mut impl Write) ->
             one.names(),
             one.kind()
         )?;
+    }
+    for translations in translations {
+        writeln!(out, "{}", translations.line())?;
     }
     for warning in warnings {
         writeln!(out, "warning: {warning}")?;
@@ -294,6 +367,41 @@ async fn read_advice(store: &RedisStore) -> Result<Vec<String>, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::catalogue::{CatalogueSettings, RawModel, tests::with_secrets};
+
+    #[test]
+    fn the_translations_of_a_model_are_those_that_its_providers_need() {
+        let model = |name: &str, provider: &str, translate| RawModel {
+            name: name.to_owned(),
+            providers: vec![provider.to_owned()],
+            translate,
+            free: true,
+            ..RawModel::default()
+        };
+        let (strict, lossy) = (Some(TranslationMode::Strict), Some(TranslationMode::Lossy));
+        let settings = CatalogueSettings {
+            models: vec![
+                model("both", "deepseek", strict),
+                RawModel {
+                    protocols: Some(vec![Protocol::Responses]),
+                    ..model("native", "openai", strict)
+                },
+                model("one", "openai", lossy),
+                model("without", "openai", None),
+            ],
+            ..CatalogueSettings::default()
+        };
+        let (catalogue, _) = with_secrets(&["DEEPSEEK_API_KEY", "OPENAI_API_KEY"], &settings);
+        let lines: Vec<String> = translations(&catalogue).iter().map(ModelTranslations::line).collect();
+        assert_eq!(
+            lines,
+            [
+                "translations of both (strict): gemini->messages",
+                "translations of native (strict): none, because its providers speak each of its protocols",
+                "translations of one (lossy): messages->responses, gemini->responses",
+            ]
+        );
+    }
 
     #[test]
     fn one_is_no_plural() {

@@ -79,8 +79,11 @@ pub(super) fn run_demo(args: &DemoArgs) -> Result<(), StartError> {
         .map_err(|error| StartError::failed("cannot remove the temporary folder", error))
 }
 
-/// Writes and loads a configuration with the shipped provider files, in which the sample provider is the address of every
-/// provider.
+/// The model whose provider has only `chat/completions`, so that all requests for it are translated.
+const TRANSLATED_MODEL: &str = "sample-chat";
+
+/// Writes and loads a configuration with the shipped provider files and one for [`TRANSLATED_MODEL`]. The sample provider is the
+/// address of every provider.
 fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Config, StartError> {
     let secret = folder.join("provider-secret");
     let mut text = format!(
@@ -91,7 +94,8 @@ fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Resul
          [stability]\nlisten = \"127.0.0.1:0\"\n\
          [console]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nsocket = \"admin/admin.sock\"\naudit = \"audit.jsonl\"\n\
-         [log]\naccess = \"access.jsonl\"\n",
+         [log]\naccess = \"access.jsonl\"\n\
+         [rules]\nfolder = \"rules\"\n",
     );
     for name in shipped_providers()? {
         // Writing to a `String` cannot fail.
@@ -102,10 +106,24 @@ fn demo_config(folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Resul
         );
     }
     let file = folder.join("weir.toml");
+    let rules = folder.join("rules");
     fs::write(&secret, "sample-provider-secret")
+        .and_then(|()| fs::create_dir(&rules))
+        .and_then(|()| fs::write(rules.join("sample.toml"), translated_provider(provider, &secret)))
         .and_then(|()| fs::write(&file, text))
         .map_err(|error| StartError::failed("cannot write the demo's configuration", error))?;
     Config::load(&file).map_err(|error| StartError::Configuration(error.to_string()))
+}
+
+/// Returns the provider file for [`TRANSLATED_MODEL`].
+fn translated_provider(provider: SocketAddr, secret: &Path) -> String {
+    format!(
+        "name = \"sample\"\ndisplay_name = \"Sample provider\"\n\
+         [auth]\nsecret = \"file:{secret}\"\nstyle = \"bearer\"\n\
+         [endpoints]\nchat_completions = \"http://{provider}/v1/chat/completions\"\n\
+         [[model]]\nname = \"{TRANSLATED_MODEL}\"\ntranslate = \"strict\"\nfree = true\n",
+        secret = secret.display()
+    )
 }
 
 /// Returns the names of the shipped providers.
@@ -205,6 +223,7 @@ fn welcome_text(addresses: &Addresses, key: &ServiceKey, catalogue: &Catalogue) 
          curl -N \"$WEIR_URL/v1beta/models/{gemini}:streamGenerateContent?alt=sse\" -H \"x-goog-api-key: $WEIR_KEY\" \
          -H 'content-type: application/json' \
          -d '{{\"contents\":[{{\"parts\":[{{\"text\":\"Hello\"}}]}}]}}'\n\n\
+         In all three, translated to chat/completions: the model {TRANSLATED_MODEL}\n\n\
          Agents:\n\
          ANTHROPIC_BASE_URL=$WEIR_URL ANTHROPIC_AUTH_TOKEN=$WEIR_KEY claude\n\
          GOOGLE_GEMINI_BASE_URL=$WEIR_URL GEMINI_API_KEY=$WEIR_KEY gemini\n\n\
@@ -263,5 +282,15 @@ mod tests {
         }
         let empty = Catalogue::default();
         assert_eq!(example(&empty, Protocol::Gemini), "");
+    }
+
+    #[test]
+    fn one_model_is_served_in_all_protocols_by_translation_alone() {
+        let (folder, somewhere) = (TempDir::new().unwrap(), SocketAddr::from(([127, 0, 0, 1], 9)));
+        let config = demo_config(folder.path(), somewhere, somewhere).unwrap();
+        let (catalogue, _) = catalogue::check(&config).unwrap();
+        let model = catalogue.find(TRANSLATED_MODEL).unwrap();
+        assert_eq!(model.protocols_served(|_| false), Protocol::ALL);
+        assert!(model.providers.iter().all(|provider| provider.protocols().is_empty()));
     }
 }

@@ -228,7 +228,8 @@ pub(crate) fn rules(data: &[u8]) {
     let Ok(before) = scan(data) else { return };
     let model = before.model.as_ref().map_or("", |model| model.text.as_str());
     let facts = RequestFacts {
-        operation: Operation::Messages,
+        operation: Operation::Messages.into(),
+        is_translated: false,
         model,
         upstream_model: "upstream",
         headers: &headers,
@@ -259,7 +260,8 @@ pub(crate) fn rules(data: &[u8]) {
 /// An answer with its edits, when it comes in pieces of this size.
 fn rewritten(rules: &BodyRules, headers: &HeaderMap, framing: AnswerFraming, data: &[u8], size: usize) -> Vec<u8> {
     let facts = RequestFacts {
-        operation: Operation::Messages,
+        operation: Operation::Messages.into(),
+        is_translated: false,
         model: "m",
         upstream_model: "m",
         headers,

@@ -164,6 +164,26 @@ fn own_file(secret: &str) -> String {
 }
 
 #[test]
+fn each_translated_model_has_a_line_with_its_pairs_of_protocols() {
+    let folder = folder("[rules]\nshipped = false\nfolder = \"rules\"\n");
+    let rules = folder.path().join("rules");
+    let own = own_file("file:own.key")
+        .replace("messages =", "chat_completions =")
+        .replace("free = true", "free = true\ntranslate = \"strict\"");
+    std::fs::write(rules.join("one.toml"), own).unwrap();
+    std::fs::write(rules.join("own.key"), "a-key-of-this-provider\n").unwrap();
+    let output = check(folder.path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = "translations of own-model (strict): messages->chat, responses->chat, gemini->chat\n";
+    assert!(text.contains(line), "{text}");
+    let output = check(folder.path(), &["--json"]);
+    let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let pairs = ["messages", "responses", "gemini"].map(|from| json!({ "from": from, "to": "chat" }));
+    let expected = json!([{ "model": "own-model", "mode": "strict", "pairs": pairs }]);
+    assert_eq!(told["translations"], expected, "{told}");
+}
+
+#[test]
 fn a_secret_is_looked_for_beside_the_file_that_names_it_and_an_empty_one_is_none() {
     let folder = folder("[rules]\nshipped = false\nfolder = \"rules\"\n");
     let rules = folder.path().join("rules");

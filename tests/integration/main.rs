@@ -90,6 +90,7 @@ mod testssl;
 mod tls;
 mod trailers;
 mod transcripts;
+mod translation;
 mod unseen_usage;
 mod upgrade;
 mod upstream_http2;

@@ -26,6 +26,8 @@ fn explained_with(
         response: None,
         model: None,
         operation: None,
+        client_protocol: None,
+        mode: None,
         headers: vec![explain::parse_header("anthropic-beta: x").unwrap()],
         query: None,
         conf: None,
@@ -113,6 +115,53 @@ fn a_model_of_another_provider_is_not_explained_and_one_of_weir_toml_is() {
         explained_with(&taken, REQUEST, |_| {}).is_err(),
         "weir.toml has another provider serve it"
     );
+}
+
+#[test]
+fn a_translation_has_a_line_for_each_loss_or_says_why_it_is_refused() {
+    let request =
+        r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}],"generationConfig":{"responseLogprobs":true}}"#;
+    let translated = |mode: TranslationMode, json: bool| {
+        let explained = explained(request, |args| {
+            args.client_protocol = protocol("gemini").ok();
+            args.mode = Some(mode);
+            args.model = Some("deepseek-flash".to_owned());
+            args.json = json;
+        });
+        explained.unwrap()
+    };
+    let text = translated(TranslationMode::Lossy, false);
+    assert!(
+        text.contains("\ntranslated from gemini to messages (lossy)\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ndropped: generationConfig.responseLogprobs\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nadapted: generationConfig.maxOutputTokens\n"), "{text}");
+    assert!(text.contains(&format!("--- body, before\n{request}\n")), "{text}");
+    assert!(text.contains("--- body, after\n{\"model\":\"deepseek-"), "{text}");
+    let text = translated(TranslationMode::Strict, false);
+    let refusal = "refused with 400: generationConfig.responseLogprobs: log probabilities cannot be translated";
+    assert!(text.contains(refusal), "{text}");
+    assert!(!text.contains("body, after") && !text.contains("nothing is"), "{text}");
+
+    let json = |mode| serde_json::from_str::<Value>(&translated(mode, true)).unwrap();
+    let lossy = json(TranslationMode::Lossy);
+    let losses = lossy["translation"]["losses"].as_array().unwrap();
+    let dropped = json!({ "verdict": "dropped", "path": "generationConfig.responseLogprobs" });
+    assert!(
+        losses.contains(&dropped) && lossy["body"]["after"].is_string(),
+        "{lossy}"
+    );
+    let strict = json(TranslationMode::Strict);
+    assert_eq!(
+        strict["translation"]["refused"]["path"],
+        "generationConfig.responseLogprobs"
+    );
+    assert!(strict["body"]["after"].is_null() && strict["translation"]["body"].is_null());
+    assert!(protocol("chat").is_err() && mode("loose").is_err());
 }
 
 #[test]

@@ -196,6 +196,7 @@ fn build_model(
         prices,
         providers,
         protocols,
+        translate: raw.translate,
         context_tokens: raw.context_tokens,
         output_tokens: raw.output_tokens,
         price: pricing::price_name(raw).to_owned(),
@@ -226,7 +227,12 @@ fn check_spelling(raw: &RawModel, faults: &mut Vec<ModelFault>) -> i64 {
 
 /// Returns the protocols in which a model is served. Reports protocols of its setting that no provider of the model serves.
 fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Vec<ModelFault>) -> Vec<Protocol> {
-    let served = |protocol: &Protocol| providers.iter().any(|provider| provider.protocols().contains(protocol));
+    let served = |protocol: &Protocol| {
+        providers.iter().any(|provider| {
+            let is_translated = || raw.translate.is_some() && provider.translation_operation().is_some();
+            provider.protocols().contains(protocol) || is_translated()
+        })
+    };
     let all = [Protocol::Messages, Protocol::Responses, Protocol::Gemini];
     let protocols: Vec<Protocol> = match &raw.protocols {
         None => all.into_iter().filter(served).collect(),
@@ -242,7 +248,9 @@ fn served_protocols(raw: &RawModel, providers: &[Arc<Provider>], faults: &mut Ve
         }
     };
     if protocols.is_empty() {
-        let message = "key `protocols`: the model is not served through any protocol".to_owned();
+        let message = "key `protocols`: the model is not served through any protocol; a model whose providers only speak chat/completions needs \
+                       `translate`"
+            .to_owned();
         faults.push(("protocols", message));
     }
     protocols

@@ -138,6 +138,13 @@ pub(crate) enum Refusal {
     ExpectationUnknown,
     /// The tags of the request cannot be read.
     TagsInvalid(TagsFault),
+    /// The model's provider speaks another protocol, and the body has something that cannot be translated to it.
+    Untranslatable {
+        /// The path of the member in the body.
+        path: String,
+        /// Why it cannot be translated, and what the client can do.
+        reason: String,
+    },
     /// The query is not valid.
     QueryInvalid {
         /// What is wrong with the query, in words for the client.
@@ -213,6 +220,7 @@ impl Refusal {
             | Self::BodyEncodingUnsupported { .. }
             | Self::BodyEncodingInvalid { .. }
             | Self::BodyFramingInvalid
+            | Self::Untranslatable { .. }
             | Self::QueryInvalid { .. }
             | Self::TagsInvalid(_)
             | Self::UsageUnseen { .. } => 400,
@@ -295,6 +303,7 @@ impl Refusal {
             Self::HeadGaveWay => "head_budget_exhausted",
             Self::BodyFramingInvalid => "body_framing_invalid",
             Self::ExpectationUnknown => "expectation_unknown",
+            Self::Untranslatable { .. } => "untranslatable",
             Self::QueryInvalid { .. } => "query_invalid",
             Self::TagsInvalid(_) => "tags_invalid",
             Self::UsageUnseen { .. } => "usage_unseen",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub(crate) use crate::domain::rules::condition::JsonNumber;
 use crate::domain::{
     rules::condition::{Condition, FieldBase, FieldTest, RequestFacts},
-    wire::protocol::Protocol,
+    wire::UpstreamProtocol,
 };
 
 /// The maximum number of edits in one list, which bounds the cost of a request.
@@ -29,7 +29,7 @@ pub(crate) struct BodyEdit {
     /// The path of the members or elements to edit.
     pub(super) path: Vec<BodyPathStep>,
     /// The protocols of the requests to which the edit applies; `None`: all protocols.
-    pub(super) protocols: Option<Vec<Protocol>>,
+    pub(super) protocols: Option<Vec<UpstreamProtocol>>,
     /// The conditions for the edit, which must all hold.
     pub(super) when: Vec<Condition>,
     /// The operation on the members or elements at `path`.
@@ -176,7 +176,7 @@ impl BodyEdit {
     pub(super) fn field_tests(&self) -> impl Iterator<Item = &FieldTest> {
         self.when.iter().filter_map(|condition| match condition {
             Condition::Field(test) => Some(test),
-            Condition::Model(_) | Condition::Header { .. } => None,
+            Condition::Model(_) | Condition::Translated(_) | Condition::Header { .. } => None,
         })
     }
 

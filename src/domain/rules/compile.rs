@@ -24,7 +24,7 @@ use crate::domain::{
     },
     strict_toml::{Faults, FileError, parse_all},
     wire::{
-        operation::{self, Operation},
+        operation::{self, Operation, UpstreamOperation},
         protocol::{Protocol, provider_error::CREDENTIAL_CHARS_MIN},
     },
 };
@@ -138,6 +138,7 @@ pub fn compile(file: &RuleFile) -> Result<CompiledProvider, Vec<FileError>> {
                 query,
                 body,
                 response,
+                chat: raw.chat.traits(),
             },
             secrets,
             models,
@@ -193,17 +194,26 @@ fn auth_header(auth: &RawAuth, faults: &mut Faults<'_>) -> Option<(HeaderName, &
 
 fn endpoints(raw: &RawEndpoints, faults: &mut Faults<'_>) -> EndpointTemplates {
     let given = [
-        (Operation::Messages, "messages", &raw.messages),
-        (Operation::CountTokens, "count_tokens", &raw.count_tokens),
-        (Operation::Responses, "responses", &raw.responses),
-        (Operation::GenerateContent, "generate_content", &raw.generate_content),
         (
-            Operation::StreamGenerateContent,
+            UpstreamOperation::ChatCompletions,
+            "chat_completions",
+            &raw.chat_completions,
+        ),
+        (Operation::Messages.into(), "messages", &raw.messages),
+        (Operation::CountTokens.into(), "count_tokens", &raw.count_tokens),
+        (Operation::Responses.into(), "responses", &raw.responses),
+        (
+            Operation::GenerateContent.into(),
+            "generate_content",
+            &raw.generate_content,
+        ),
+        (
+            Operation::StreamGenerateContent.into(),
             "stream_generate_content",
             &raw.stream_generate_content,
         ),
         (
-            Operation::GeminiCountTokens,
+            Operation::GeminiCountTokens.into(),
             "gemini_count_tokens",
             &raw.gemini_count_tokens,
         ),

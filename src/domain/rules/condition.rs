@@ -2,13 +2,15 @@
 
 use http::{HeaderMap, HeaderName};
 
-use crate::domain::wire::operation::{self, Operation};
+use crate::domain::wire::operation::{self, UpstreamOperation};
 
 /// The facts of a request that conditions can test.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
-    /// The requested operation.
-    pub operation: Operation,
+    /// The operation of the provider's endpoint.
+    pub operation: UpstreamOperation,
+    /// Whether weir has translated the body from another protocol.
+    pub is_translated: bool,
     /// The requested model's name, as the client sent it.
     pub model: &'a str,
     /// The provider's name for the model.
@@ -22,6 +24,8 @@ pub struct RequestFacts<'a> {
 pub(crate) enum Condition {
     /// A test of the requested model's name.
     Model(ModelPattern),
+    /// Whether weir has translated the request from another protocol.
+    Translated(bool),
     /// A test of a header of the client's request.
     Header {
         /// The header's name.
@@ -93,6 +97,7 @@ impl Condition {
     pub(super) fn may_hold(&self, facts: &RequestFacts<'_>) -> bool {
         match self {
             Self::Model(pattern) => pattern.matches(facts.model),
+            Self::Translated(wanted) => facts.is_translated == *wanted,
             Self::Header { name, test } => {
                 let values = facts.headers.get_all(name);
                 match test {

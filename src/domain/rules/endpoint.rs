@@ -6,7 +6,7 @@ use std::ops::Range;
 use http::{HeaderValue, Uri, uri::InvalidUri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::domain::wire::operation::Operation;
+use crate::domain::wire::operation::UpstreamOperation;
 
 /// The placeholder for the model's name in a URL template.
 const MODEL_MARK: &str = "{model}";
@@ -176,7 +176,12 @@ impl EndpointTemplate {
     ///
     /// # Errors
     /// The target is longer than a [`Uri`] can be.
-    pub(crate) fn target(&self, upstream_model: &str, operation: Operation) -> Result<EndpointTarget, InvalidUri> {
+    pub(crate) fn target(
+        &self,
+        upstream_model: &str,
+        operation: impl Into<UpstreamOperation>,
+    ) -> Result<EndpointTarget, InvalidUri> {
+        let operation = operation.into();
         EndpointTarget::new(&self.fill(upstream_model), operation.usual_query())
     }
 }
@@ -243,11 +248,12 @@ fn split_port(authority: &str) -> Result<(String, Option<&str>), UrlError> {
 
 /// The URL templates of a provider's endpoints, one for each operation that the provider serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EndpointTemplates(pub(super) Vec<(Operation, EndpointTemplate)>);
+pub struct EndpointTemplates(pub(super) Vec<(UpstreamOperation, EndpointTemplate)>);
 
 impl EndpointTemplates {
     /// Returns the URL template of an operation; `None` if the provider does not serve it.
-    pub fn get(&self, operation: Operation) -> Option<&EndpointTemplate> {
+    pub fn get(&self, operation: impl Into<UpstreamOperation>) -> Option<&EndpointTemplate> {
+        let operation = operation.into();
         self.0
             .iter()
             .find(|(served, _)| *served == operation)
@@ -255,7 +261,7 @@ impl EndpointTemplates {
     }
 
     /// Returns each operation that the provider serves, with its URL template.
-    pub fn iter(&self) -> impl Iterator<Item = (Operation, &EndpointTemplate)> {
+    pub fn iter(&self) -> impl Iterator<Item = (UpstreamOperation, &EndpointTemplate)> {
         self.0.iter().map(|(operation, template)| (*operation, template))
     }
 
@@ -270,6 +276,7 @@ impl EndpointTemplates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::wire::operation::Operation;
 
     fn parsed(template: &str) -> EndpointTemplate {
         EndpointTemplate::parse(template).unwrap()

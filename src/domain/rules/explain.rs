@@ -1,9 +1,11 @@
 //! Explains how a provider file changes one request: applies the file's edits one by one and records the lines that made a
-//! change.
+//! change. Explains the translation of a request too.
+
+mod translated;
 
 use std::collections::BTreeMap;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::value::RawValue;
 
 use crate::domain::{
@@ -19,11 +21,14 @@ use crate::domain::{
     },
     strict_toml::suggestion,
     wire::{
+        UpstreamProtocol,
         json_scan::{DEPTH_MAX, ScanLimits, scan},
-        operation::Operation,
+        operation::{Operation, UpstreamOperation},
         protocol::{AnswerFraming, Protocol},
     },
 };
+
+pub(crate) use self::translated::{ExplainedTranslation, TranslationQuestion};
 
 /// A request to explain, and optionally the provider's answer to it.
 #[derive(Clone, Debug)]
@@ -51,6 +56,8 @@ pub(crate) struct Explanation {
     pub model: String,
     /// The provider's name for the model.
     pub upstream_model: String,
+    /// The translation that precedes all changes; `None` if the provider speaks the client's protocol.
+    pub translation: Option<ExplainedTranslation>,
     /// All changes, in the order in which they are made.
     pub changes: Vec<AppliedEdit>,
     /// The body, as the client sent it and as the provider gets it.
@@ -108,6 +115,19 @@ pub(crate) fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), &'st
 /// # Errors
 /// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.
 pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>) -> Result<Explanation, ExplainError> {
+    explain_as(compiled, question, None)
+}
+
+/// Translates a request if `client` states the protocol of its client, and then applies a provider file to it, edit by edit.
+/// Returns what the translation lost and what each edit changed.
+///
+/// # Errors
+/// The body is not JSON, the operation or the model is unknown, or the provider does not serve it.
+pub(crate) fn explain_as(
+    compiled: &CompiledProvider,
+    question: &ExplainRequest<'_>,
+    client: Option<&TranslationQuestion>,
+) -> Result<Explanation, ExplainError> {
     let limits = ScanLimits {
         depth_max: DEPTH_MAX,
         references_max: usize::MAX,
@@ -116,14 +136,7 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
     let facts = scan(question.body, Protocol::Messages, &limits)
         .map_err(|error| ExplainError(format!("cannot read the request's body: {error}")))?;
     let provider = &compiled.provider;
-    let operation = operation(question, provider)?;
-    let template = provider.endpoints.get(operation).ok_or_else(|| {
-        ExplainError(format!(
-            "provider `{}` has no endpoint for {}",
-            provider.name,
-            operation.as_str()
-        ))
-    })?;
+    let (operation, upstream) = operations(question, provider, client)?;
     let named = facts.model.as_ref().map(|model| model.text.as_str());
     let model = question.model.or(named).ok_or_else(|| {
         ExplainError("the request does not name a model: give its public name with --model".to_owned())
@@ -134,45 +147,110 @@ pub(crate) fn explain(compiled: &CompiledProvider, question: &ExplainRequest<'_>
     let here = known.upstream_names.get(&provider.name);
     let upstream_model = here.or(known.upstream_name.as_ref()).unwrap_or(&known.name).as_str();
     let request = RequestFacts {
-        operation,
+        operation: upstream,
+        is_translated: client.is_some(),
         model,
         upstream_model,
         headers: &question.headers,
     };
     let mut changes = Vec::new();
-    let mut body = question.body.to_vec();
-    if let Some(splice) = model_splice(&request, &facts) {
-        let rule = format!("model `{model}` is `{upstream_model}` at the provider");
-        body = record_change(&mut changes, ("model", *line, rule), vec![splice], &body);
-    }
-    let refused = edit_body(&provider.body, &request, &mut body, &mut changes)?;
-    let target = template.fill(upstream_model);
-    let scheme = if template.origin.https { "https" } else { "http" };
-    let at = format!("{scheme}://{}{target}", template.origin.authority());
-    let mut head = TextChange {
-        before: head_text(&at, question.query, &question.headers),
-        after: None,
+    let subject = (provider, known, upstream_model);
+    let translate = |client: &TranslationQuestion| client.translate(subject, (operation, upstream), question.body);
+    let translation = client.map(translate).transpose()?;
+    let mut body = match &translation {
+        None => Some(question.body.to_vec()),
+        Some(translation) => translation.body.clone(),
     };
-    let mut response = None;
-    if refused.is_none() {
-        head.after = Some(edit_head(provider, &at, question, &mut changes));
-        response = question
-            .response
-            .map(|answer| edit_response(&provider.response, &request, answer, &mut changes));
+    // The translation has written the provider's name of the model already.
+    if let (None, Some(text), Some(splice)) = (&translation, &mut body, model_splice(&request, &facts)) {
+        let rule = format!("model `{model}` is `{upstream_model}` at the provider");
+        *text = record_change(&mut changes, ("model", *line, rule), vec![splice], text);
     }
+    let refused = match &mut body {
+        Some(text) => edit_body(&provider.body, &request, text, &mut changes)?,
+        None => None,
+    };
+    let after = body.filter(|_| refused.is_none());
+    let (head, response) = edit_head_and_response(provider, question, &request, after.is_some(), &mut changes);
     Ok(Explanation {
         operation,
         model: model.to_owned(),
         upstream_model: upstream_model.to_owned(),
+        translation,
         changes,
         body: TextChange {
             before: question.body.to_vec(),
-            after: refused.is_none().then_some(body),
+            after,
         },
         head,
         response,
         refused,
     })
+}
+
+/// Returns the client's operation and the provider's, which differ if the request is to be translated.
+fn operations(
+    question: &ExplainRequest<'_>,
+    provider: &Provider,
+    client: Option<&TranslationQuestion>,
+) -> Result<(Operation, UpstreamOperation), ExplainError> {
+    if let Some(client) = client {
+        return client.operations(question, provider);
+    }
+    let operation = operation(question, provider)?;
+    match provider.endpoints.get(operation) {
+        Some(_) => Ok((operation, operation.into())),
+        None => Err(ExplainError(format!(
+            "provider `{}` has no endpoint for {}",
+            provider.name,
+            operation.as_str()
+        ))),
+    }
+}
+
+/// Edits the head and, if one is given, the answer. `is_sent` is false for a refused request, whose head is not edited.
+fn edit_head_and_response(
+    provider: &Provider,
+    question: &ExplainRequest<'_>,
+    request: &RequestFacts<'_>,
+    is_sent: bool,
+    changes: &mut Vec<AppliedEdit>,
+) -> (TextChange, Option<TextChange>) {
+    let at = match provider.endpoints.get(request.operation) {
+        Some(template) => {
+            let scheme = if template.origin.https { "https" } else { "http" };
+            let target = template.fill(request.upstream_model);
+            format!("{scheme}://{}{target}", template.origin.authority())
+        }
+        None => String::new(),
+    };
+    let mut head = TextChange {
+        before: head_text(&at, question.query, &question.headers),
+        after: None,
+    };
+    if !is_sent {
+        return (head, None);
+    }
+    let (headers, query) = match request.is_translated {
+        false => (question.headers.clone(), question.query),
+        true => translated_head(&question.headers, request.operation),
+    };
+    head.after = Some(edit_head(provider, &at, (headers, query), changes));
+    // Answers to translated requests are translated, not edited.
+    let answer = question.response.filter(|_| !request.is_translated);
+    let response = answer.map(|answer| edit_response(&provider.response, request, answer, changes));
+    (head, response)
+}
+
+/// Returns the headers and the query of a translated request before the provider's edits. The client's are part of its protocol,
+/// except for `user-agent` and `accept`.
+fn translated_head(headers: &HeaderMap, operation: UpstreamOperation) -> (HeaderMap, Option<&'static str>) {
+    let is_general = |name: &HeaderName| matches!(*name, header::USER_AGENT | header::ACCEPT);
+    let general = headers.iter().filter(|(name, _)| is_general(name));
+    let mut kept: HeaderMap = general.map(|(name, value)| (name.clone(), value.clone())).collect();
+    kept.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let query = (operation.protocol() == UpstreamProtocol::Gemini).then_some("alt=sse");
+    (kept, query)
 }
 
 fn not_served(compiled: &CompiledProvider, model: &str) -> ExplainError {
@@ -201,7 +279,8 @@ fn operation(question: &ExplainRequest<'_>, provider: &Provider) -> Result<Opera
         .find(|(name, operation)| members.contains_key(*name) && provider.endpoints.get(*operation).is_some());
     likely.map(|(_, operation)| operation).ok_or_else(|| {
         ExplainError(format!(
-            "the body does not look like a request that provider `{}` serves: give its operation with --operation",
+            "the body does not look like a request that provider `{}` serves: give its operation with --operation, or, if weir \
+             translates it, its protocol with --as",
             provider.name
         ))
     })
@@ -253,8 +332,12 @@ fn record_change(
     edited
 }
 
-fn edit_head(provider: &Provider, at: &str, question: &ExplainRequest<'_>, changes: &mut Vec<AppliedEdit>) -> Vec<u8> {
-    let mut headers = question.headers.clone();
+fn edit_head(
+    provider: &Provider,
+    at: &str,
+    (mut headers, query): (HeaderMap, Option<&str>),
+    changes: &mut Vec<AppliedEdit>,
+) -> Vec<u8> {
     for edit in provider.headers.iter() {
         let before = headers.clone();
         edit.apply(&mut headers);
@@ -262,7 +345,7 @@ fn edit_head(provider: &Provider, at: &str, question: &ExplainRequest<'_>, chang
             changes.push(change_without_places("head", edit.line, head_rule(edit)));
         }
     }
-    let mut query = question.query.map(Into::into);
+    let mut query = query.map(Into::into);
     for edit in provider.query.iter() {
         let before = query.clone();
         query = edit.apply(query);

@@ -14,8 +14,10 @@ use crate::domain::{
         head::{HeadEdits, QueryEdits},
         raw::{ErrorMeaning, ErrorShape, MissingSecret, OnClientGone, RefusalShape},
     },
+    translation::ChatTraits,
     wire::{
-        operation::Operation,
+        UpstreamProtocol,
+        operation::{Operation, UpstreamOperation},
         protocol::{ErrorForm, Protocol, provider_error},
     },
 };
@@ -61,6 +63,8 @@ pub struct Provider {
     pub body: BodyRules,
     /// Edits of the answer's body.
     pub response: BodyRules,
+    /// How its `chat/completions` endpoint differs from the common form.
+    pub(crate) chat: ChatTraits,
 }
 
 impl Provider {
@@ -102,7 +106,7 @@ impl Provider {
     }
 
     /// Returns the backends that share the requests for an operation; none if the provider does not serve the operation.
-    pub fn origins_for(&self, operation: Operation) -> Vec<WeightedOrigin> {
+    pub fn origins_for(&self, operation: impl Into<UpstreamOperation>) -> Vec<WeightedOrigin> {
         match self.endpoints.get(operation) {
             None => Vec::new(),
             Some(template) if self.origins.is_empty() => vec![WeightedOrigin::only(template.origin.clone())],
@@ -123,13 +127,26 @@ impl Provider {
             .collect()
     }
 
+    /// Returns the operation to which requests in other protocols are translated: of its endpoints, the one that loses least of
+    /// reasoning and tools. A request to Gemini is always a stream. `None` if it has none.
+    pub(crate) fn translation_operation(&self) -> Option<UpstreamOperation> {
+        let preferred = [
+            UpstreamOperation::Client(Operation::Messages),
+            UpstreamOperation::Client(Operation::Responses),
+            UpstreamOperation::Client(Operation::StreamGenerateContent),
+            UpstreamOperation::ChatCompletions,
+        ];
+        preferred
+            .into_iter()
+            .find(|operation| self.endpoints.get(*operation).is_some())
+    }
+
     /// Returns the protocols in which the provider serves requests, in a fixed order. A protocol whose only endpoint counts
     /// tokens is not included.
     pub fn protocols(&self) -> Vec<Protocol> {
         let generates = |protocol: &Protocol| {
             self.endpoints.iter().any(|(operation, _)| {
-                let counts = matches!(operation, Operation::CountTokens | Operation::GeminiCountTokens);
-                operation.protocol() == *protocol && !counts
+                operation.protocol() == UpstreamProtocol::from(*protocol) && !operation.is_token_count()
             })
         };
         [Protocol::Messages, Protocol::Responses, Protocol::Gemini]

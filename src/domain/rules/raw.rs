@@ -10,7 +10,8 @@ use toml::Spanned;
 
 use crate::domain::{
     settings::{SettingFault, SettingKind, flag, list_of, map_of, one_of, settings, text, within},
-    wire::protocol::Protocol,
+    translation::{ChatReasoning, ChatTraits, ReasoningBack, call_ids::CallIdForm, losses::TranslationMode},
+    wire::{UpstreamProtocol, protocol::Protocol},
 };
 
 /// One provider file, parsed but not yet checked.
@@ -25,6 +26,9 @@ pub(crate) struct RawProvider {
     pub auth: RawAuth,
     /// The URL of each operation that the provider serves.
     pub endpoints: RawEndpoints,
+    /// How its `chat/completions` endpoint differs from the common form.
+    #[serde(default)]
+    pub chat: RawChat,
     /// Timeouts that replace those of `[upstream]` in weir.toml.
     #[serde(default)]
     pub timeouts: RawTimeouts,
@@ -116,6 +120,34 @@ pub(crate) struct RawEndpoints {
     pub stream_generate_content: Option<Spanned<String>>,
     /// The URL for `:countTokens`.
     pub gemini_count_tokens: Option<Spanned<String>>,
+    /// `POST .../chat/completions`, which only translated requests use
+    pub chat_completions: Option<Spanned<String>>,
+}
+
+/// `[chat]`: how a `chat/completions` endpoint differs from the common form.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawChat {
+    /// The member of messages and deltas that has the model's reasoning; `None`: `reasoning_content`.
+    pub reasoning: Option<ChatReasoning>,
+    /// The reasoning that weir sends back; `None`: that of turns with tool calls since the last text of the user.
+    pub reasoning_back: Option<ReasoningBack>,
+    /// Whether the provider accepts system messages after the first message; `None`: true.
+    pub system_inside: Option<bool>,
+    /// The ids of tool calls that the provider accepts; `None`: any.
+    pub call_ids: Option<CallIdForm>,
+}
+
+impl RawChat {
+    /// Returns the differences with all defaults.
+    pub(super) fn traits(&self) -> ChatTraits {
+        ChatTraits {
+            reasoning: self.reasoning.unwrap_or_default(),
+            reasoning_back: self.reasoning_back.unwrap_or_default(),
+            system_inside: self.system_inside.unwrap_or(true),
+            call_ids: self.call_ids.unwrap_or_default(),
+        }
+    }
 }
 
 /// `[timeouts]`: timeouts that replace those of `[upstream]` in weir.toml, which explains them. Each is at least 1.
@@ -207,6 +239,14 @@ settings! {
         /// The protocols in which the model is served: messages, responses, gemini. Default: all protocols of its providers.
         protocols: Option<Vec<Protocol>> =
             list_of(one_of("protocol", Protocol::ALL.map(|protocol| (protocol.as_str(), protocol)))).optional(vec!["messages"]),
+        /// Whether the model is also served in protocols that its providers do not speak, by translation: strict (a request is
+        /// refused if the translation would lose something that changes the answer) or lossy (weir drops it and reports it).
+        /// Default: no translation.
+        translate: Option<TranslationMode> = one_of(
+            "mode of translation",
+            TranslationMode::ALL.map(|mode| (mode.as_str(), mode)),
+        )
+        .optional("strict"),
         /// Maximum number of input tokens.
         context_tokens: Option<u64> = within(1..=1_000_000_000_u64).optional(200_000),
         /// Maximum number of output tokens.
@@ -281,7 +321,7 @@ pub(crate) struct RawBodyEdit {
     /// that array.
     pub path: Spanned<String>,
     /// The protocols of the requests to which the edit applies; `None`: all protocols.
-    pub protocols: Option<Vec<Protocol>>,
+    pub protocols: Option<Vec<UpstreamProtocol>>,
     /// The conditions for the edit, which must all hold.
     #[serde(default)]
     pub when: OneOrMore<RawCondition>,
@@ -308,6 +348,8 @@ pub(crate) struct RawCondition {
     pub model: Option<String>,
     /// The name of a header of the request.
     pub header: Option<String>,
+    /// Whether weir has translated the request from another protocol.
+    pub translated: Option<bool>,
     /// The path of a body member. It begins in the object that contains the edited member or, if the edit's path ends in `[]`, in
     /// the edited array element.
     pub field: Option<String>,

@@ -7,7 +7,7 @@ mod tests;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::wire::protocol::Protocol;
+use crate::domain::wire::{UpstreamProtocol, protocol::Protocol};
 
 /// The path at which a client can read the usage of its own API key.
 pub(crate) const OWN_USAGE_PATH: &str = "/web/v1/me";
@@ -90,6 +90,60 @@ impl Operation {
 }
 
 /// The purpose of a request, by its method and path.
+/// The operation of a provider's endpoint: one that clients can request too, or `chat/completions`, which only translated requests
+/// use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UpstreamOperation {
+    /// An operation that clients can request.
+    Client(Operation),
+    /// `POST .../chat/completions`
+    ChatCompletions,
+}
+
+impl UpstreamOperation {
+    /// Returns the protocol of the endpoint's requests and answers.
+    pub(crate) const fn protocol(self) -> UpstreamProtocol {
+        match self {
+            Self::Client(operation) => match operation.protocol() {
+                Protocol::Messages => UpstreamProtocol::Messages,
+                Protocol::Responses => UpstreamProtocol::Responses,
+                Protocol::Gemini => UpstreamProtocol::Gemini,
+            },
+            Self::ChatCompletions => UpstreamProtocol::Chat,
+        }
+    }
+
+    /// Whether the endpoint counts tokens and generates nothing.
+    pub(crate) const fn is_token_count(self) -> bool {
+        match self {
+            Self::Client(operation) => operation.is_token_count(),
+            Self::ChatCompletions => false,
+        }
+    }
+
+    /// Whether the endpoint's URL names the model.
+    pub(crate) const fn has_model_in_path(self) -> bool {
+        match self {
+            Self::Client(operation) => operation.has_model_in_path(),
+            Self::ChatCompletions => false,
+        }
+    }
+
+    /// Returns the query that requests to the endpoint usually have.
+    pub(crate) const fn usual_query(self) -> Option<&'static str> {
+        match self {
+            Self::Client(operation) => operation.usual_query(),
+            Self::ChatCompletions => None,
+        }
+    }
+}
+
+impl From<Operation> for UpstreamOperation {
+    fn from(operation: Operation) -> Self {
+        Self::Client(operation)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTarget {
     /// A request to forward to a provider.

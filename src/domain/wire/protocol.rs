@@ -1,5 +1,6 @@
 //! The three wire protocols: reads what their answers report, and writes model lists and errors in their forms.
 
+mod chat;
 mod created_state;
 mod dialect;
 mod error_form;

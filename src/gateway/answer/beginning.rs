@@ -8,7 +8,10 @@ use pingora_proxy::Session;
 use smallvec::SmallVec;
 
 use crate::{
-    domain::wire::protocol::{AnswerFraming, AnswerReport},
+    domain::{
+        translation::answer::ANSWER_BYTES_MAX,
+        wire::protocol::{AnswerFraming, AnswerReport},
+    },
     edges::clock,
     gateway::{
         answer::{self, error, fields},
@@ -67,7 +70,21 @@ pub(crate) fn on_piece(
     };
     let meter = &forward.meter;
     let counts_tokens = forward.request.operation.is_token_count();
-    let seen = classify(unbegun.held(), piece.as_deref(), meter, end, counts_tokens);
+    let seen = match &mut forward.outlet {
+        // Nothing can be sent before the end, so the end can still become an error status.
+        Outlet::Translate(answer) if answer.is_whole() => match end {
+            false if unbegun.held().len() <= ANSWER_BYTES_MAX => BodyStart::Nothing,
+            false => BodyStart::NoAnswer,
+            true => match classify(unbegun.held(), piece.as_deref(), meter, end, counts_tokens) {
+                BodyStart::Answer if !meter.is_complete() => BodyStart::NoAnswer,
+                BodyStart::Answer if !answer.read_whole([unbegun.held(), piece.as_deref().unwrap_or_default()]) => {
+                    BodyStart::NoAnswer
+                }
+                seen => seen,
+            },
+        },
+        _ => classify(unbegun.held(), piece.as_deref(), meter, end, counts_tokens),
+    };
     let is_sent = !forward.client.write_gate.head.is_waiting();
     if seen == BodyStart::Answer || is_sent {
         let status = match seen {

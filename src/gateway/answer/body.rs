@@ -80,10 +80,13 @@ fn relay(
         false => Fate::Running,
     };
     mask(forward, boundaries, piece, end)?;
-    emit(forward, piece, end);
+    emit(forward, piece, end)?;
     if end && !forward.meter.is_complete() {
         end_as_failure(forward, piece, fate)?;
-    } else if end && let Some(closing) = forward.meter.closing() {
+    } else if end
+        && !matches!(forward.outlet, Outlet::Translate(_))
+        && let Some(closing) = forward.meter.closing()
+    {
         append(piece, &closing);
     }
     Ok(end || forward.meter.is_finished())
@@ -134,7 +137,7 @@ fn mask(forward: &mut Forward, boundaries: MessageBoundaries, piece: &mut Option
 
 /// Replaces a piece, or the end, by the bytes that the outlet releases to the client. Observation and billing use the provider's
 /// own bytes.
-fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
+fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) -> Result<()> {
     match &mut forward.outlet {
         Outlet::Rewrite(rewriter) => rewrite(rewriter, piece, end),
         Outlet::PossibleError(possible) => {
@@ -153,8 +156,17 @@ fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
                 }
             }
         }
+        Outlet::Translate(answer) => {
+            let is_last = end || forward.meter.is_finished();
+            let is_complete = is_last && forward.meter.is_complete();
+            let usage = is_complete.then(|| forward.ticket.billed_usage(&forward.meter));
+            answer.pass(piece, end, usage).map_err(|_fault| {
+                Error::explain(ErrorType::ConnectionClosed, "the answer cannot be translated").into_up()
+            })?;
+        }
         Outlet::Pass | Outlet::Withheld(_) | Outlet::ErrorReply(_) => {}
     }
+    Ok(())
 }
 
 /// Handles an incomplete answer that the provider ended properly. A stream gets the protocol's in-band error; if the protocol has
@@ -162,11 +174,12 @@ fn emit(forward: &mut Forward, piece: &mut Option<Bytes>, end: bool) {
 fn end_as_failure(forward: &mut Forward, piece: &mut Option<Bytes>, fate: Fate) -> Result<()> {
     let why = fate.break_reason().unwrap_or(Break::ProviderEnded);
     forward.decide(End::Broken(why));
-    if let Some(tail) = forward.meter.failure_tail(why) {
+    if let Some(tail) = forward.failure_tail(why) {
         append(piece, &tail);
         return Ok(());
     }
-    if forward.meter.framing() != Some(AnswerFraming::Json) && !forward.meter.is_compressed() {
+    let is_translated = matches!(forward.outlet, Outlet::Translate(_));
+    if !is_translated && forward.meter.framing() != Some(AnswerFraming::Json) && !forward.meter.is_compressed() {
         // The body does not match its content type, so weir cannot append an error. The client has to judge the answer itself.
         return Ok(());
     }

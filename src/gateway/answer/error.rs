@@ -126,13 +126,15 @@ pub(crate) fn finish(mut error: WithheldError, metrics: &Metrics, forward: &mut 
     }
     let form = forward.error_form();
     let masked = text.map(|text| redact(&text, forward.attempts.secret()).map_or(text, Bytes::from));
-    let fits = |body: &Bytes| forward.provider().errors == ErrorShape::Native && form.is_form_of(body);
+    let is_native_form = forward.provider().errors == ErrorShape::Native && !forward.is_translated();
+    let fits = |body: &Bytes| is_native_form && form.is_form_of(body);
     let is_native = masked.as_ref().is_some_and(fits);
     let body = match masked {
         Some(body) if is_native => body,
         other => reshape_error(form, status, &other.unwrap_or_default(), &forward.ticket.request_id).into(),
     };
     fields::adapt(forward, &mut head)?;
+    fields::add_translation(forward.translation(), &mut head)?;
     describe(&mut head, body.len(), is_native)?;
     Ok(ErrorReply { head, body })
 }

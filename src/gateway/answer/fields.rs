@@ -11,7 +11,11 @@ use crate::{
         ledger::spend_limit,
         wire::protocol::{Protocol, provider_error::redact},
     },
-    gateway::{forward::Forward, reply::REQUEST_ID},
+    gateway::{
+        forward::Forward,
+        reply::REQUEST_ID,
+        request::translation::{RequestTranslation, TRANSLATION_HEADER},
+    },
 };
 
 /// Removes the fields that must not reach the client, and adds the request ids and the quota of the client's key.
@@ -28,6 +32,15 @@ pub(crate) fn adapt(forward: &Forward, head: &mut ResponseHeader) -> Result<()> 
     }
     head.insert_header(REQUEST_ID, request_id)?;
     Ok(())
+}
+
+/// Adds the header that names what a translation did not carry over as it is. Does nothing for an answer that is not translated.
+pub(crate) fn add_translation(translation: Option<&RequestTranslation>, head: &mut ResponseHeader) -> Result<()> {
+    let value = translation.and_then(|translation| HeaderValue::try_from(translation.header()).ok());
+    match value {
+        Some(value) => head.insert_header(TRANSLATION_HEADER, value),
+        None => Ok(()),
+    }
 }
 
 /// Removes headers about the provider's connection (RFC 9110 section 7.6.1), about the provider's front end and the operator's

@@ -130,7 +130,7 @@ impl AttemptPlan {
 
     /// Whether the file of the current provider, or of a provider that may follow, edits bodies.
     pub(crate) fn has_edits(&self) -> bool {
-        let has_some = |endpoint: &Endpoint| !endpoint.provider.body.is_empty();
+        let has_some = |endpoint: &Endpoint| !endpoint.provider.body.is_empty() || endpoint.translation.is_some();
         has_some(self.endpoint()) || self.others().any(|(_, other)| has_some(other))
     }
 

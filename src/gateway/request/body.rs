@@ -1,5 +1,7 @@
 //! A request's body, which stays in memory as long as an attempt may need it, and the resources that all bodies share.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::{
@@ -8,6 +10,7 @@ use crate::{
         faults::refusal::{BodyShare, Refusal},
         keys::secret::KeyDigest,
         rules::{self, BodyRules, RequestFacts},
+        translation::reasoning::ReasoningMaker,
         wire::json_scan::Scan,
     },
     edges::{
@@ -16,7 +19,10 @@ use crate::{
     },
     gateway::{
         coding::Coding,
-        request::body_work::{BodyWork, KeyWork, TURN_WAIT_MAX, WorkShare},
+        request::{
+            body_work::{BodyWork, KeyWork, TURN_WAIT_MAX, WorkShare},
+            translation::RequestTranslation,
+        },
     },
     providers::pools::Probing,
 };
@@ -30,6 +36,8 @@ pub(crate) struct RequestBody {
     original: Option<Bytes>,
     /// The route index of the endpoint for which the body has been edited; `None` before the first edit.
     edited_for: Option<usize>,
+    /// The translation whose result `bytes` is; `None` if the provider speaks the client's protocol.
+    translation: Option<Arc<RequestTranslation>>,
     /// The way in which the body's end is delimited.
     pub form: BodyFraming,
     /// The number of bytes received from the client, before decoding and edits.
@@ -65,6 +73,7 @@ impl RequestBody {
             bytes,
             original: None,
             edited_for: None,
+            translation: None,
             form,
             received,
             coding,
@@ -77,26 +86,54 @@ impl RequestBody {
         self.original = Some(self.bytes.clone());
     }
 
-    /// Applies a provider's edits to the client's body, unless that has been done. `endpoint` is the route index of the
-    /// provider's endpoint. The edited copy counts in the memory budget, in addition to the original if that is stored for
-    /// another provider.
+    /// Whether the body has been edited for this endpoint, by its route index, and, if it is translated, for the maker of reasoning.
+    pub(crate) fn is_edited_for(&self, endpoint: usize, maker: Option<&ReasoningMaker>) -> bool {
+        let is_same = match (&self.translation, maker) {
+            (Some(translation), Some(maker)) => translation.is_for(maker),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        self.edited_for == Some(endpoint) && is_same
+    }
+
+    /// The translation of the body; `None` if the provider speaks the client's protocol.
+    pub(crate) fn translation(&self) -> Option<&Arc<RequestTranslation>> {
+        self.translation.as_ref()
+    }
+
+    /// Undoes all edits.
+    ///
+    /// # Errors
+    /// The body was edited and the original is not stored.
+    pub(crate) fn restore(&mut self) -> Result<(), Refusal> {
+        if self.edited_for.take().is_some() {
+            self.bytes = self.original.clone().ok_or(Refusal::Internal)?;
+            self.translation = None;
+        }
+        Ok(())
+    }
+
+    /// Replaces the client's body by `translated`, if it is translated, and applies a provider's edits to it. `endpoint` is the route
+    /// index of the provider's endpoint. The edited copy counts in the memory budget, in addition to the original if that is
+    /// stored for another provider.
     pub(crate) fn edit_for(
         &mut self,
         endpoint: usize,
         edits: &BodyRules,
-        facts: &RequestFacts<'_>,
-        scan: &Scan,
+        (facts, scan): (&RequestFacts<'_>, &Scan),
+        translated: Option<(String, RequestTranslation)>,
     ) -> Result<(), Refusal> {
-        if self.edited_for == Some(endpoint) {
-            return Ok(());
-        }
-        if self.edited_for.is_some() {
-            self.bytes = self.original.clone().ok_or(Refusal::Internal)?;
-        }
-        let edited = rules::edit_body(edits, facts, &self.bytes, scan);
-        let edited = edited.map_err(|error| Refusal::BodyInvalid {
+        let refused = |error: rules::EditError| Refusal::BodyInvalid {
             reason: error.to_string(),
-        })?;
+        };
+        let edited = match translated {
+            None => rules::edit_body(edits, facts, &self.bytes, scan).map_err(refused)?,
+            Some((text, translation)) => {
+                self.translation = Some(Arc::new(translation));
+                let edited = rules::edit_body(edits, facts, text.as_bytes(), &Scan::default()).map_err(refused)?;
+                Some(edited.unwrap_or_else(|| text.into_bytes()))
+            }
+        };
         if let Some(edited) = edited {
             let kept = self.original.as_ref().map_or(0, Bytes::len);
             let held = usize::try_from(self.lease.bytes()).unwrap_or(usize::MAX);

@@ -29,6 +29,7 @@ fn model(name: &str) -> Arc<Model> {
         upstream_names: Default::default(),
         providers: Vec::new(),
         protocols: Vec::new(),
+        translate: None,
         context_tokens: None,
         output_tokens: None,
         price: name.to_owned(),

@@ -1,16 +1,18 @@
-//! The shapes of the three protocols, from request to bytes.
+//! The shapes of the protocols, from request to bytes.
+
+mod chat;
 
 use serde_json::json;
 
 use super::{super::tokens::count, *};
 
-fn target(operation: Operation) -> PathTarget {
-    let model = (operation.protocol() == Protocol::Gemini).then(|| "sample-1".to_owned());
+fn target(operation: UpstreamOperation) -> PathTarget {
+    let model = (operation.protocol() == UpstreamProtocol::Gemini).then(|| "sample-1".to_owned());
     PathTarget { operation, model }
 }
 
-fn perform(operation: Operation, chunking: GeminiFraming, body: &Value) -> ScriptedResponse {
-    let (target, body) = (target(operation), body.to_string());
+fn perform(operation: impl Into<UpstreamOperation>, chunking: GeminiFraming, body: &Value) -> ScriptedResponse {
+    let (target, body) = (target(operation.into()), body.to_string());
     let order = RawSampleRequest {
         target: &target,
         chunking,
@@ -205,26 +207,29 @@ fn unary_bodies_say_the_same_as_the_streams() {
     assert_eq!(performance.length, Some(sent(&performance).len() as u64));
 }
 
-fn marked(operation: Operation, mark: &str) -> (ScriptedResponse, String) {
+fn marked(operation: impl Into<UpstreamOperation>, mark: &str) -> (ScriptedResponse, String) {
     let prompt = format!("hi [[sample: {mark}]]");
-    let body = json!({"model": "sample-1", "stream": true, "messages": [{"role": "user", "content": prompt}],
-        "input": prompt, "contents": [{"parts": [{"text": prompt}]}]});
+    let body = json!({"model": "sample-1", "stream": true, "stream_options": {"include_usage": true},
+        "messages": [{"role": "user", "content": prompt}], "input": prompt, "contents": [{"parts": [{"text": prompt}]}]});
     let performance = perform(operation, GeminiFraming::Sse, &body);
     let sent = sent(&performance);
     (performance, sent)
 }
 
-const STREAMS: [Operation; 3] = [
-    Operation::Messages,
-    Operation::Responses,
-    Operation::StreamGenerateContent,
+const STREAMS: [UpstreamOperation; 4] = [
+    UpstreamOperation::Client(Operation::Messages),
+    UpstreamOperation::Client(Operation::Responses),
+    UpstreamOperation::Client(Operation::StreamGenerateContent),
+    UpstreamOperation::ChatCompletions,
 ];
 
 #[test]
 fn odd_usage_is_reported_in_every_protocol_and_never_billed() {
     for operation in STREAMS {
         let (_, none) = marked(operation, "usage=none");
-        assert!(!none.contains("input_tokens") && !none.contains("TokenCount"), "{none}");
+        for word in ["input_tokens", "TokenCount", "prompt_tokens"] {
+            assert!(!none.contains(word), "{none}");
+        }
         let (performance, absurd) = marked(operation, "usage=absurd");
         assert!(absurd.contains("9223372036854775807"));
         assert!(performance.bill.input.count < 100);
@@ -273,7 +278,7 @@ fn an_unknown_order_is_refused_by_name_in_every_protocol() {
 fn in_band_errors_keep_the_framing() {
     for operation in STREAMS {
         let (performance, text) = marked(operation, "in_band_error_after=1");
-        let end = if operation.protocol() == Protocol::Gemini {
+        let end = if operation.protocol() == UpstreamProtocol::Gemini {
             "\r\n\r\n"
         } else {
             "\n\n"
@@ -281,10 +286,13 @@ fn in_band_errors_keep_the_framing() {
         let events = events(&text, end);
         let last = events.last().unwrap();
         assert!(
-            last["type"] == "error" || last["type"] == "response.failed" || last["error"]["code"] == 503,
+            last["type"] == "error"
+                || last["type"] == "response.failed"
+                || last["error"]["code"] == 503
+                || last["error"]["type"] == "server_error",
             "{last}"
         );
-        if operation == Operation::Responses {
+        if operation == UpstreamOperation::Client(Operation::Responses) {
             assert_eq!(last["sequence_number"], events.len() - 1);
         }
         assert_eq!(performance.status, 200);
@@ -297,7 +305,7 @@ fn in_band_errors_keep_the_framing() {
         },
         ..SampleSettings::default()
     };
-    let (target, body) = (target(Operation::StreamGenerateContent), body.to_string());
+    let (target, body) = (target(Operation::StreamGenerateContent.into()), body.to_string());
     let order = RawSampleRequest {
         target: &target,
         chunking: GeminiFraming::Array,

@@ -7,8 +7,8 @@ fn a_mark_sets_every_key() {
     let script = SampleScript::from_prompt(
         "hi [[sample: deltas=20 delta_bytes=12 gap_ms=5 ttfb_ms=100 status=529 retry_after=3 cut_after=3 stall_after=2 \
          in_band_error_after=4 usage=absurd encoding=gzip content_type=text/html close=reset half_event=true native_errors=true \
-         cache_read=7 cache_write=8 hidden_tokens=9 prompt_cache=true advisor=wise fallback=meek tool=Bash \
-         tool_input={\"command\": \"echo a, b\"}]] there",
+         cache_read=7 cache_write=8 hidden_tokens=9 prompt_cache=true thinking=false system_inside=false advisor=wise \
+         fallback=meek tool=Bash tool_input={\"command\": \"echo a, b\"}]] there",
     )
     .unwrap();
     let expected = SampleScript {
@@ -31,6 +31,8 @@ fn a_mark_sets_every_key() {
         cache_write: Some(8),
         hidden_tokens: Some(9),
         prompt_cache: Some(true),
+        thinking: Some(false),
+        system_inside: Some(false),
         tool: Some("Bash".to_owned()),
         tool_input: Some(serde_json::json!({"command": "echo a, b"})),
         advisor: Some("wise".to_owned()),

@@ -15,6 +15,7 @@ use crate::sample_provider::{ClientGoneBilling, TokenCounting};
 
 const MESSAGES: &str = "/v1/messages";
 const RESPONSES: &str = "/openai/v1/responses";
+const CHAT: &str = "/openai/v1/chat/completions";
 const GEMINI_SSE: &str = "/v1beta/models/sample-1%3AstreamGenerateContent?alt=sse";
 const GEMINI_ARRAY: &str = "/v1/models/sample-1:streamGenerateContent";
 const GEMINI_UNARY: &str = "/v1/models/sample-1:generateContent";
@@ -77,7 +78,8 @@ impl Running {
 }
 
 fn body(prompt: &str, streamed: bool) -> Value {
-    json!({"model": "sample-1", "stream": streamed, "messages": [{"role": "user", "content": prompt}],
+    json!({"model": "sample-1", "stream": streamed, "stream_options": {"include_usage": true},
+        "messages": [{"role": "user", "content": prompt}],
         "input": prompt, "contents": [{"parts": [{"text": prompt}]}]})
 }
 
@@ -128,6 +130,7 @@ async fn every_protocol_streams_and_bills_what_it_reports() {
             "text/event-stream; charset=utf-8",
             "event: response.completed",
         ),
+        (CHAT, "text/event-stream; charset=utf-8", "data: [DONE]"),
         (GEMINI_SSE, "text/event-stream", "\"finishReason\":\"STOP\""),
         (
             GEMINI_ARRAY,
@@ -161,7 +164,7 @@ async fn every_protocol_streams_and_bills_what_it_reports() {
 #[tokio::test]
 async fn every_protocol_answers_at_once_when_asked_to() {
     let running = start(SampleSettings::default()).await;
-    for path in [MESSAGES, RESPONSES, GEMINI_UNARY] {
+    for path in [MESSAGES, RESPONSES, CHAT, GEMINI_UNARY] {
         let response = post(&running, path, "hello", false).await;
         assert_eq!(response.status(), 200);
         let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
@@ -170,7 +173,7 @@ async fn every_protocol_answers_at_once_when_asked_to() {
         let value: Value = serde_json::from_str(&text).unwrap();
         assert!(value.to_string().contains("You said \\\"hello\\\"."), "{value}");
     }
-    assert_eq!(running.bills(3).await.len(), 3);
+    assert_eq!(running.bills(4).await.len(), 4);
 }
 
 #[tokio::test]
@@ -330,7 +333,31 @@ async fn errors_are_answered_in_shape_and_cost_nothing() {
         (response.status().as_u16(), &response.headers()["allow"]),
         (405, &HeaderValue::from_static("POST"))
     );
-    assert_eq!(post(&running, "/v1/chat/completions", "x", false).await.status(), 404);
+    assert_eq!(post(&running, "/v1/completions", "x", false).await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_fault_of_a_chat_request_is_named_even_if_answers_are_reused() {
+    let script = SampleScript {
+        deltas: Some(4),
+        ..SampleScript::default()
+    };
+    let settings = SampleSettings {
+        script,
+        counting: TokenCounting::Fixed,
+        ..SampleSettings::default()
+    };
+    let running = start(settings).await;
+    let first = text(post(&running, CHAT, "one", true).await).await;
+    assert_eq!(text(post(&running, CHAT, "two", true).await).await, first);
+    let mut faulty = body("hi", true);
+    faulty["messages"][0]["role"] = json!("robot");
+    let response = send(running.address, request(CHAT, &faulty)).await;
+    assert_eq!(response.status(), 400);
+    let error: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!(error["error"]["code"], "invalid_role", "{error}");
+    let bills = running.bills(3).await;
+    assert!(bills.iter().all(|bill| bill["protocol"] == "chat"), "{bills:?}");
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ use crate::{
     },
     store::{
         StoreError,
-        ledger::{APPLY_STEPS_MAX, BATCH_STEPS_MIN, LIST_ACCOUNTS_MAX, LedgerStore, limit_steps},
+        ledger::{APPLY_STEPS_MAX, LEASED_STEPS_MAX, LIST_ACCOUNTS_MAX, LedgerStore, limit_steps},
         redis::{
             ADMIN_BUDGET, RedisStore,
             ledger::{answer::LedgerReply, batch::BatchItem},
@@ -73,7 +73,7 @@ use crate::{
 
 /// Maximum number of settlements of requests from leases per call if no rows are kept: these cost Redis little more than their
 /// groups.
-const BATCH_STEPS_MAX: usize = 2048;
+const ROWLESS_STEPS_MAX: usize = 2048;
 /// Maximum number of accounts that are queried at the same time.
 const AT_ONCE: usize = 32;
 
@@ -283,8 +283,8 @@ impl LedgerStore for RedisLedger {
 
     fn batch_steps_max(&self) -> usize {
         match self.keeps_rows {
-            true => BATCH_STEPS_MIN,
-            false => BATCH_STEPS_MAX,
+            true => LEASED_STEPS_MAX,
+            false => ROWLESS_STEPS_MAX,
         }
     }
 

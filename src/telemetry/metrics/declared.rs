@@ -41,6 +41,8 @@ metrics! {
         body_bytes: Histogram = "weir_request_body_bytes" in BODY_BUCKETS;
         /// Requests that weir itself refused.
         refusals: CounterFamily<2> = "weir_refusals_total" ["protocol", "reason"];
+        /// Members of translated requests and contents of their answers that were not carried over as they are.
+        translation_losses: CounterFamily<3> = "weir_translation_losses_total" ["from", "to", "verdict"];
         /// Requests that are being served.
         in_flight: Gauge = "weir_requests_in_flight";
         /// Streamed answers that are being sent.

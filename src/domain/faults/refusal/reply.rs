@@ -90,7 +90,10 @@ fn headers(refusal: &Refusal, protocol: Protocol, request_id: &str) -> Vec<(&'st
     // refuses all its credentials needs an operator's help.
     let until_operator_acts = matches!(
         refusal,
-        Refusal::ProviderDisabled { .. } | Refusal::ProviderRedirected { .. } | Refusal::ProviderCredentialRefused
+        Refusal::ProviderDisabled { .. }
+            | Refusal::ProviderRedirected { .. }
+            | Refusal::ProviderCredentialRefused
+            | Refusal::Untranslatable { .. }
     );
     if refusal.status() == 401 || until_operator_acts {
         headers.push(("x-should-retry", "false".to_owned()));
@@ -222,6 +225,7 @@ fn message(refusal: &Refusal) -> String {
         Refusal::TooManyRunning => "The service has no room for another running request now. Try again shortly.".to_owned(),
         Refusal::BodyTooLarge { .. }
         | Refusal::BodyInvalid { .. }
+        | Refusal::Untranslatable { .. }
         | Refusal::BodyEncodingUnsupported { .. }
         | Refusal::BodyEncodingInvalid { .. }
         | Refusal::BodyTooLargeDecoded { .. }

@@ -204,6 +204,7 @@ fn headers_tell_clients_when_to_come_back() {
                     refusal,
                     Refusal::ProviderDisabled { .. }
                         | Refusal::ProviderRedirected { .. }
+                        | Refusal::Untranslatable { .. }
                         | Refusal::ProviderCredentialRefused
                         | Refusal::Limited(LimitRefusal::Balance)
                 );

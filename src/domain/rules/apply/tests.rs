@@ -38,7 +38,8 @@ fn body_rules(edits: &[&str]) -> BodyRules {
 
 fn facts<'a>(headers: &'a HeaderMap, model: &'a str, upstream_model: &'a str) -> RequestFacts<'a> {
     RequestFacts {
-        operation: Operation::Messages,
+        operation: Operation::Messages.into(),
+        is_translated: false,
         model,
         upstream_model,
         headers,
@@ -215,9 +216,9 @@ fn the_model_is_renamed_where_the_body_names_it() {
     let text = br#"{ "x" : 1.0, "\u006dodel" : "a\u0062c" ,"top_k":3}"#;
     let scanned = scan(text, Protocol::Messages, &LIMITS).unwrap();
     let headers = HeaderMap::new();
-    let run = |rules: &BodyRules, operation, upstream_model| {
+    let run = |rules: &BodyRules, operation: Operation, upstream_model| {
         let request = RequestFacts {
-            operation,
+            operation: operation.into(),
             ..facts(&headers, "abc", upstream_model)
         };
         edit_body(rules, &request, text, &scanned).unwrap()

@@ -161,6 +161,16 @@ fn condition(raw: &RawCondition) -> Result<Condition, String> {
         ("in", raw.one_of.is_some()),
         ("present", raw.present.is_some()),
     ];
+    if let Some(translated) = raw.translated {
+        let others = [
+            ("model", raw.model.is_some()),
+            ("header", raw.header.is_some()),
+            ("field", raw.field.is_some()),
+            ("root_field", raw.root_field.is_some()),
+        ];
+        check_none_of("translated", &[&others[..], &for_header[..], &for_field[..]])?;
+        return Ok(Condition::Translated(translated));
+    }
     match (&raw.model, &raw.header, &raw.field, &raw.root_field) {
         (Some(model), None, None, None) => {
             check_none_of("model", &[&for_header[..], &for_field[..]])?;
@@ -182,7 +192,7 @@ fn condition(raw: &RawCondition) -> Result<Condition, String> {
             field_condition(FieldBase::Root, path, raw)
         }
         _ => Err(
-            "key `when`: a condition tests exactly one of `model`, `header`, `field` and `root_field`; several \
+            "key `when`: a condition tests exactly one of `model`, `translated`, `header`, `field` and `root_field`; several \
              conditions are a list of tables"
                 .to_owned(),
         ),

@@ -1,7 +1,10 @@
 //! Tests of `explain`.
 
 use super::*;
-use crate::domain::rules::{RuleFile, compile::compile};
+use crate::domain::{
+    rules::{RuleFile, compile::compile},
+    translation::losses::{LossVerdict, TranslationLoss, TranslationMode},
+};
 
 const FILE: &str = r#"name = "p"
 [auth]
@@ -40,7 +43,7 @@ fn edits_are_explained_in_their_order() {
     let question = ExplainRequest {
         operation: None,
         model: None,
-        headers: [(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer k"))]
+        headers: [(header::AUTHORIZATION, HeaderValue::from_static("Bearer k"))]
             .into_iter()
             .collect(),
         query: Some("b=1"),
@@ -70,4 +73,140 @@ fn edits_are_explained_in_their_order() {
     assert_eq!(explanation.head.before, b"POST https://h/r?v=1&b=1\n");
     assert_eq!(explanation.head.after.unwrap(), b"POST https://h/r?v=1&c=2\nx-a: 1\n");
     assert_eq!(explanation.response.unwrap().after.unwrap(), b"data: {\"x\":2}\n\n");
+}
+
+const CHAT_FILE: &str = r#"name = "c"
+[auth]
+secret = "env:X"
+style = "bearer"
+[endpoints]
+chat_completions = "https://h/v1/chat/completions"
+[headers]
+set = { x-a = "1" }
+[[body]]
+op = "rename"
+path = "max_tokens"
+to = "max_completion_tokens"
+protocols = ["chat"]
+when = { translated = true }
+[[body]]
+op = "remove"
+path = "messages"
+when = { translated = false }
+[[model]]
+name = "public"
+upstream_name = "own"
+translate = "strict"
+"#;
+
+fn explained_as(file: &str, body: &str, client: TranslationQuestion) -> Result<Explanation, ExplainError> {
+    explained_operation_as(file, body, client, None)
+}
+
+fn explained_operation_as(
+    file: &str,
+    body: &str,
+    client: TranslationQuestion,
+    operation: Option<Operation>,
+) -> Result<Explanation, ExplainError> {
+    let compiled = compile(&RuleFile {
+        name: "p.toml".to_owned(),
+        text: file.to_owned(),
+    })
+    .unwrap();
+    let header =
+        |name: &'static str, value: &'static str| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    let question = ExplainRequest {
+        operation,
+        model: Some("public"),
+        headers: [header("user-agent", "agent"), header("anthropic-beta", "b")]
+            .into_iter()
+            .collect(),
+        query: Some("beta=true"),
+        body: body.as_bytes(),
+        response: None,
+    };
+    explain_as(&compiled, &question, Some(&client))
+}
+
+fn client(from: Protocol, mode: Option<TranslationMode>) -> TranslationQuestion {
+    TranslationQuestion { from, mode }
+}
+
+#[test]
+fn a_request_is_translated_before_it_is_edited() {
+    let body = r#"{"model":"public","max_tokens":5,"top_k":4,"messages":[{"role":"user","content":"hi"}]}"#;
+    let explanation = explained_as(CHAT_FILE, body, client(Protocol::Messages, None)).unwrap();
+    let translated = r#"{"model":"own","messages":[{"role":"user","content":"hi"}],"max_tokens":5}"#;
+    let expected = ExplainedTranslation {
+        from: Protocol::Messages,
+        to: UpstreamProtocol::Chat,
+        mode: TranslationMode::Strict,
+        losses: vec![TranslationLoss {
+            verdict: LossVerdict::Dropped,
+            path: "top_k".to_owned(),
+        }],
+        body: Some(translated.as_bytes().to_vec()),
+        refused: None,
+    };
+    assert_eq!(explanation.translation, Some(expected));
+    let changes: Vec<(usize, &str)> = explanation
+        .changes
+        .iter()
+        .map(|change| (change.line, change.rule.as_str()))
+        .collect();
+    let rename = "rename max_tokens to max_completion_tokens";
+    assert_eq!(changes, [(9, rename), (8, "set x-a to 1")]);
+    assert_eq!(explanation.body.before, body.as_bytes());
+    let edited = translated.replace("max_tokens", "max_completion_tokens");
+    assert_eq!(explanation.body.after.unwrap(), edited.as_bytes());
+    let before = b"POST https://h/v1/chat/completions?beta=true\nanthropic-beta: b\nuser-agent: agent\n";
+    assert_eq!(explanation.head.before, before);
+    let after = b"POST https://h/v1/chat/completions\ncontent-type: application/json\nuser-agent: agent\nx-a: 1\n";
+    assert_eq!(explanation.head.after.unwrap(), after);
+}
+
+#[test]
+fn a_mode_replaces_that_of_the_model() {
+    let body = r#"{"model":"public","max_tokens":5,"stop_sequences":["a","b","c","d","e"],"messages":[{"role":"user","content":"hi"}]}"#;
+    let explanation = explained_as(CHAT_FILE, body, client(Protocol::Messages, None)).unwrap();
+    let refused = explanation.translation.unwrap().refused.unwrap();
+    assert_eq!(refused.path, "stop_sequences");
+    assert_eq!((explanation.body.after, explanation.head.after), (None, None));
+    assert!(explanation.changes.is_empty() && explanation.refused.is_none());
+
+    let lossy = Some(TranslationMode::Lossy);
+    let explanation = explained_as(CHAT_FILE, body, client(Protocol::Messages, lossy)).unwrap();
+    let translation = explanation.translation.unwrap();
+    assert_eq!((translation.mode, translation.refused), (TranslationMode::Lossy, None));
+    assert_eq!(translation.losses[0].path, "stop_sequences");
+    let after = String::from_utf8(explanation.body.after.unwrap()).unwrap();
+    assert!(after.contains(r#""stop":["a","b","c","d"]"#), "{after}");
+}
+
+#[test]
+fn a_stream_to_gemini_asks_for_events() {
+    let file = CHAT_FILE.replace(
+        "chat_completions = \"https://h/v1/chat/completions\"",
+        "stream_generate_content = \"https://h/{model}:s\"",
+    );
+    let body = r#"{"model":"public","input":"hi"}"#;
+    let explanation = explained_as(&file, body, client(Protocol::Responses, None)).unwrap();
+    let head = String::from_utf8(explanation.head.after.unwrap()).unwrap();
+    assert!(head.starts_with("POST https://h/own:s?alt=sse\n"), "{head}");
+}
+
+#[test]
+fn what_is_not_translated_says_why() {
+    let body = r#"{"model":"public","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}"#;
+    let fails = |file: &str, from: Protocol, operation: Option<Operation>| {
+        let result = explained_operation_as(file, body, client(from, None), operation);
+        result.unwrap_err().to_string()
+    };
+    assert!(fails(FILE, Protocol::Responses, None).ends_with("leave out --as"));
+    assert!(fails(FILE, Protocol::Messages, None).starts_with("model `public` is not translated"));
+    for operation in [Operation::CountTokens, Operation::Responses] {
+        let why = fails(CHAT_FILE, Protocol::Messages, Some(operation));
+        assert!(why.contains("is not one that weir translates from messages"), "{why}");
+    }
 }

@@ -52,7 +52,8 @@ fn rules() -> BodyRules {
 fn rewriter(framing: AnswerFraming) -> ResponseRewriter {
     let headers = HeaderMap::new();
     let facts = RequestFacts {
-        operation: Operation::Messages,
+        operation: Operation::Messages.into(),
+        is_translated: false,
         model: "m",
         upstream_model: "m",
         headers: &headers,
@@ -190,7 +191,8 @@ fn what_is_too_large_passes_unedited_and_the_next_is_edited() {
 fn without_an_edit_for_the_request_there_is_no_rewriter() {
     let headers = HeaderMap::new();
     let facts = RequestFacts {
-        operation: Operation::Messages,
+        operation: Operation::Messages.into(),
+        is_translated: false,
         model: "m",
         upstream_model: "m",
         headers: &headers,

@@ -100,6 +100,11 @@ fn forwarded_head(provider: &Provider, request: &Request, upstream_model: &str) 
     )
 }
 
+const LIMITS: ScanLimits = ScanLimits {
+    depth_max: 100,
+    references_max: 100,
+};
+
 fn check(case: &Path) {
     let name = case.file_name().unwrap().to_string_lossy().into_owned();
     let read = |file: &str| fs::read_to_string(case.join(file)).ok();
@@ -107,18 +112,15 @@ fn check(case: &Path) {
     let provider = &compiled.provider;
     let body = read("request.json").unwrap_or_else(|| panic!("{name}: no request.json"));
     let request = head(read("head.txt"));
-    let limits = ScanLimits {
-        depth_max: 100,
-        references_max: 100,
-    };
-    let scanned = scan(body.as_bytes(), request.operation.protocol(), &limits).unwrap();
+    let scanned = scan(body.as_bytes(), request.operation.protocol(), &LIMITS).unwrap();
     let named = scanned.model.as_ref().map(|model| model.text.clone());
     let model = request.path_model.clone().or(named).unwrap();
     let known = compiled.models.iter().find(|(_, known)| known.name == model);
     let (_, known) = known.unwrap_or_else(|| panic!("{name}: no model {model}"));
     let upstream_model = known.upstream_name.as_deref().unwrap_or(&model);
     let facts = RequestFacts {
-        operation: request.operation,
+        operation: request.operation.into(),
+        is_translated: false,
         model: &model,
         upstream_model,
         headers: &request.headers,

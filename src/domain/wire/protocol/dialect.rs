@@ -1,10 +1,11 @@
-//! The three protocols of answers as a closed enum. Its functions delegate to the protocol's own module.
+//! The protocols of providers as a closed enum, whose functions delegate to the protocol's own module.
 
+use crate::domain::wire::UpstreamProtocol;
 use crate::domain::wire::json_pick::{PathSet, Picker, Picks};
 use crate::domain::wire::protocol::AnswerFacts;
 use crate::domain::wire::protocol::created_state::CreatedState;
 use crate::domain::wire::protocol::varying::TextDelta;
-use crate::domain::wire::protocol::{Break, Protocol, gemini, messages, responses};
+use crate::domain::wire::protocol::{Break, chat, gemini, messages, responses};
 use crate::domain::wire::usage::{PriceModifiers, UnlimitedWork, UsageSource};
 use crate::domain::wire::usage::{Run, Usage};
 
@@ -14,14 +15,16 @@ pub(super) enum AnswerDialect {
     Messages(messages::MessagesState),
     Responses(responses::ResponsesState),
     Gemini(gemini::GeminiState),
+    Chat(chat::ChatState),
 }
 
 impl AnswerDialect {
-    pub(super) fn new(protocol: Protocol) -> Self {
+    pub(super) fn new(protocol: UpstreamProtocol) -> Self {
         match protocol {
-            Protocol::Messages => Self::Messages(messages::MessagesState::default()),
-            Protocol::Responses => Self::Responses(responses::ResponsesState::default()),
-            Protocol::Gemini => Self::Gemini(gemini::GeminiState::default()),
+            UpstreamProtocol::Messages => Self::Messages(messages::MessagesState::default()),
+            UpstreamProtocol::Responses => Self::Responses(responses::ResponsesState::default()),
+            UpstreamProtocol::Gemini => Self::Gemini(gemini::GeminiState::default()),
+            UpstreamProtocol::Chat => Self::Chat(chat::ChatState::default()),
         }
     }
 
@@ -31,6 +34,7 @@ impl AnswerDialect {
             Self::Messages(_) => &messages::PATHS,
             Self::Responses(_) => &responses::PATHS,
             Self::Gemini(_) => &gemini::PATHS,
+            Self::Chat(_) => &chat::PATHS,
         }
     }
 
@@ -41,6 +45,7 @@ impl AnswerDialect {
             Self::Messages(state) => state.on_event(picker, name, facts),
             Self::Responses(state) => state.on_event(picker, name, facts),
             Self::Gemini(state) => state.on_chunk(picker, facts),
+            Self::Chat(state) => state.on_chunk(picker, facts),
         }
         facts.has_begun =
             facts.has_begun || facts.error.is_none() && picker.is_done() && self.is_answer_event(picker, name);
@@ -53,6 +58,15 @@ impl AnswerDialect {
             Self::Messages(_) => messages::MessagesState::is_answer_event(picks, name),
             Self::Responses(_) => responses::ResponsesState::is_answer_event(picks, name),
             Self::Gemini(_) => gemini::GeminiState::is_answer_event(picks),
+            Self::Chat(_) => chat::ChatState::is_answer_event(picks),
+        }
+    }
+
+    /// Handles `[DONE]`, behind the last event.
+    pub(super) fn on_done(&mut self, facts: &mut AnswerFacts) {
+        match self {
+            Self::Chat(state) => state.on_done(facts),
+            Self::Messages(_) | Self::Responses(_) | Self::Gemini(_) => {}
         }
     }
 
@@ -63,6 +77,8 @@ impl AnswerDialect {
             Self::Messages(_) => made.record_messages(picks, messages::MADE),
             Self::Responses(_) => made.record_responses(picks, responses::MADE),
             Self::Gemini(_) => made.record_gemini(picks, gemini::MADE),
+            // It names no state.
+            Self::Chat(_) => {}
         }
     }
 
@@ -74,6 +90,7 @@ impl AnswerDialect {
             Self::Messages(_) => messages::MessagesState::is_text_delta(picks).then_some([].as_slice())?,
             Self::Responses(_) => responses::ResponsesState::varying_members(picks)?,
             Self::Gemini(_) => return gemini::GeminiState::text_delta(picks),
+            Self::Chat(_) => return None,
         };
         Some(TextDelta { varying, usage: None })
     }
@@ -82,7 +99,7 @@ impl AnswerDialect {
     pub(super) fn set_number(&mut self, number: u64) {
         match self {
             Self::Responses(state) => state.set_number(number),
-            Self::Messages(_) | Self::Gemini(_) => {}
+            Self::Messages(_) | Self::Gemini(_) | Self::Chat(_) => {}
         }
     }
 
@@ -91,7 +108,7 @@ impl AnswerDialect {
     pub(super) fn is_revocable(&self, picks: &Picks<'_>, facts: &AnswerFacts) -> bool {
         match self {
             Self::Gemini(_) => gemini::GeminiState::is_revocable(picks, facts),
-            Self::Messages(_) | Self::Responses(_) => false,
+            Self::Messages(_) | Self::Responses(_) | Self::Chat(_) => false,
         }
     }
 
@@ -99,7 +116,7 @@ impl AnswerDialect {
     pub(super) fn set_usage(&mut self, usage: &[u8]) {
         match self {
             Self::Gemini(state) => state.set_usage(Some(usage)),
-            Self::Messages(_) | Self::Responses(_) => {}
+            Self::Messages(_) | Self::Responses(_) | Self::Chat(_) => {}
         }
     }
 
@@ -109,6 +126,7 @@ impl AnswerDialect {
             Self::Messages(state) => state.on_body(picks, facts),
             Self::Responses(state) => state.on_body(picks, facts),
             Self::Gemini(state) => state.on_chunk(picks, facts),
+            Self::Chat(state) => state.on_chunk(picks, facts),
         }
     }
 
@@ -118,6 +136,7 @@ impl AnswerDialect {
             Self::Messages(_) => messages::MessagesState::body_has_content(picks),
             Self::Responses(_) => responses::ResponsesState::body_has_content(picks),
             Self::Gemini(_) => gemini::GeminiState::has_content(picks),
+            Self::Chat(_) => chat::ChatState::body_has_content(picks),
         }
     }
 
@@ -130,6 +149,7 @@ impl AnswerDialect {
             Self::Messages(_) => messages::MessagesState::is_error(picker, name),
             Self::Responses(_) => responses::ResponsesState::is_error(picker, name),
             Self::Gemini(_) => gemini::GeminiState::is_error(picker),
+            Self::Chat(_) => chat::ChatState::is_error(picker),
         }
     }
 
@@ -139,6 +159,7 @@ impl AnswerDialect {
             Self::Messages(_) => messages::MessagesState::is_failure(picks),
             Self::Responses(_) => responses::ResponsesState::is_failure(picks),
             Self::Gemini(_) => gemini::GeminiState::is_error(picks),
+            Self::Chat(_) => chat::ChatState::is_error(picks),
         }
     }
 
@@ -147,8 +168,8 @@ impl AnswerDialect {
         match self {
             Self::Messages(_) => messages::MessagesState::is_known_answer_event(picks),
             Self::Responses(_) => responses::ResponsesState::is_known_answer_event(picks),
-            // The error can be the last member of a chunk.
-            Self::Gemini(_) => false,
+            // The error may be the last member.
+            Self::Gemini(_) | Self::Chat(_) => false,
         }
     }
 
@@ -158,6 +179,7 @@ impl AnswerDialect {
             Self::Messages(state) => state.usage(runs),
             Self::Responses(state) => state.usage(),
             Self::Gemini(state) => state.usage(),
+            Self::Chat(state) => state.usage(),
         }
     }
 
@@ -167,6 +189,7 @@ impl AnswerDialect {
             Self::Messages(state) => state.unlimited(),
             Self::Responses(state) => state.unlimited(),
             Self::Gemini(state) => state.unlimited(),
+            Self::Chat(_) => UnlimitedWork::default(),
         }
     }
 
@@ -174,7 +197,7 @@ impl AnswerDialect {
     pub(super) fn runs(&self) -> Vec<Run> {
         match self {
             Self::Messages(state) => state.runs(),
-            Self::Responses(_) | Self::Gemini(_) => Vec::new(),
+            Self::Responses(_) | Self::Gemini(_) | Self::Chat(_) => Vec::new(),
         }
     }
 
@@ -185,6 +208,7 @@ impl AnswerDialect {
             Self::Messages(state) => state.usage_source(facts, body_whole),
             Self::Responses(state) => state.usage_source(),
             Self::Gemini(state) => state.usage_source(facts, body_whole),
+            Self::Chat(state) => state.usage_source(body_whole),
         }
     }
 
@@ -193,6 +217,7 @@ impl AnswerDialect {
             Self::Messages(state) => state.modifiers(),
             Self::Responses(state) => state.modifiers(),
             Self::Gemini(state) => state.modifiers(),
+            Self::Chat(state) => state.modifiers(),
         }
     }
 
@@ -203,6 +228,8 @@ impl AnswerDialect {
             Self::Messages(_) => messages::failure_event(why),
             Self::Responses(state) => state.failure_event(why, facts, number),
             Self::Gemini(_) => gemini::failure_event(why),
+            // No client speaks it: the writer of the client's protocol tells the client.
+            Self::Chat(_) => Vec::new(),
         }
     }
 
@@ -210,7 +237,7 @@ impl AnswerDialect {
     pub(super) fn failure_element(&self, why: Break) -> Option<Vec<u8>> {
         match self {
             Self::Gemini(_) => Some(gemini::failure_chunk(why).to_string().into_bytes()),
-            Self::Messages(_) | Self::Responses(_) => None,
+            Self::Messages(_) | Self::Responses(_) | Self::Chat(_) => None,
         }
     }
 
@@ -224,7 +251,7 @@ impl AnswerDialect {
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Messages(state) => state.heap_bytes(),
-            Self::Responses(_) => 0,
+            Self::Responses(_) | Self::Chat(_) => 0,
             Self::Gemini(state) => state.heap_bytes(),
         }
     }

@@ -11,9 +11,9 @@ use std::borrow::Cow;
 
 use smol_str::SmolStr;
 
+use crate::domain::wire::UpstreamProtocol;
 use crate::domain::wire::json_pick::{Picker, TextCounter};
 use crate::domain::wire::protocol::AnswerFacts;
-use crate::domain::wire::protocol::Protocol;
 use crate::domain::wire::protocol::created_state::CreatedState;
 use crate::domain::wire::protocol::dialect::AnswerDialect;
 use crate::domain::wire::protocol::observer::framing::FirstBytes;
@@ -58,13 +58,14 @@ pub struct Observer {
 impl Observer {
     /// Creates an observer for an answer that has not begun. `framing` is the framing that the answer's head announces; the first
     /// bytes can show another.
-    pub fn new(protocol: Protocol, framing: AnswerFraming) -> Self {
+    pub fn new(protocol: impl Into<UpstreamProtocol>, framing: AnswerFraming) -> Self {
+        let protocol = protocol.into();
         Self::with_first_bytes(protocol, framing, Some(FirstBytes::new(protocol, framing, framing)))
     }
 
     /// Like [`Self::new`], for an answer whose head announces an unknown content coding. If the first bytes are neither JSON nor
     /// an event, the answer is treated as encoded and is not read.
-    pub(crate) fn for_unknown_coding(protocol: Protocol, framing: AnswerFraming) -> Self {
+    pub(crate) fn for_unknown_coding(protocol: UpstreamProtocol, framing: AnswerFraming) -> Self {
         Self::with_first_bytes(
             protocol,
             framing,
@@ -73,11 +74,11 @@ impl Observer {
     }
 
     /// Creates an observer for an answer that cannot be read.
-    pub(crate) fn for_unreadable(protocol: Protocol) -> Self {
+    pub(crate) fn for_unreadable(protocol: UpstreamProtocol) -> Self {
         Self::with_first_bytes(protocol, AnswerFraming::Opaque, None)
     }
 
-    fn with_first_bytes(protocol: Protocol, framing: AnswerFraming, first_bytes: Option<FirstBytes>) -> Self {
+    fn with_first_bytes(protocol: UpstreamProtocol, framing: AnswerFraming, first_bytes: Option<FirstBytes>) -> Self {
         let dialect = AnswerDialect::new(protocol);
         Self {
             frame: FramingState::new(framing),

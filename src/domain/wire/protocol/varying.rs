@@ -155,6 +155,54 @@ pub(super) const GEMINI: &[PickPath] = &[
     ]),
 ];
 
+/// The same for `chat/completions`, in every chunk and in a complete body.
+pub(super) const CHAT: &[PickPath] = &[
+    text_path(&[Key("choices"), Each, Key("delta"), Key("content")]),
+    text_path(&[Key("choices"), Each, Key("delta"), Key("reasoning_content")]),
+    text_path(&[Key("choices"), Each, Key("delta"), Key("reasoning")]),
+    text_path(&[Key("choices"), Each, Key("delta"), Key("refusal")]),
+    text_path(&[
+        Key("choices"),
+        Each,
+        Key("delta"),
+        Key("tool_calls"),
+        Each,
+        Key("function"),
+        Key("name"),
+    ]),
+    text_path(&[
+        Key("choices"),
+        Each,
+        Key("delta"),
+        Key("tool_calls"),
+        Each,
+        Key("function"),
+        Key("arguments"),
+    ]),
+    text_path(&[Key("choices"), Each, Key("message"), Key("content")]),
+    text_path(&[Key("choices"), Each, Key("message"), Key("reasoning_content")]),
+    text_path(&[Key("choices"), Each, Key("message"), Key("reasoning")]),
+    text_path(&[Key("choices"), Each, Key("message"), Key("refusal")]),
+    text_path(&[
+        Key("choices"),
+        Each,
+        Key("message"),
+        Key("tool_calls"),
+        Each,
+        Key("function"),
+        Key("name"),
+    ]),
+    text_path(&[
+        Key("choices"),
+        Each,
+        Key("message"),
+        Key("tool_calls"),
+        Each,
+        Key("function"),
+        Key("arguments"),
+    ]),
+];
+
 const fn text_path(segments: &'static [PickSegment]) -> PickPath {
     PickPath::new(segments, PickRule::Text)
 }

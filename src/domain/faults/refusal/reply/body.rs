@@ -17,6 +17,11 @@ pub(super) fn message(refusal: &Refusal) -> String {
         Refusal::BodyInvalid { reason } => {
             format!("The request body cannot be used: {}.", reason.trim_end_matches('.'))
         }
+        Refusal::Untranslatable { path, reason } => format!(
+            "`{}` cannot be translated to the protocol of this model's provider: {}.",
+            shortened(path),
+            reason.trim_end_matches('.')
+        ),
         Refusal::BodyEncodingUnsupported { encoding } => format!(
             "The content encoding `{}` is not supported for request bodies. Send the body without content-encoding, or in \
              one of gzip, deflate, br and zstd.",

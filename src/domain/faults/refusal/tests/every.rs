@@ -69,6 +69,10 @@ fn of_body_and_service() -> Vec<Refusal> {
         Refusal::BodyTimeout,
         Refusal::HeadersTooLarge,
         Refusal::ExpectationUnknown,
+        Refusal::Untranslatable {
+            path: "input[2].file_id".to_owned(),
+            reason: "send the file itself".to_owned(),
+        },
         Refusal::QueryInvalid {
             reason: "`key` comes twice".to_owned(),
         },

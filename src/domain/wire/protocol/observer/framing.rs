@@ -2,10 +2,11 @@
 //! some providers send a wrong content type, or none.
 
 use crate::domain::wire::{
+    UpstreamProtocol,
     json_array::ArrayFramer,
-    operation::Operation,
+    operation::{Operation, UpstreamOperation},
     protocol::{
-        Break, Protocol,
+        Break,
         observer::{
             Observer,
             sink::{AnswerProgress, AnswerReader, BodyProgress, DONE_MARKER, DoneMarkerMatch},
@@ -35,7 +36,10 @@ pub enum AnswerFraming {
 }
 
 /// Returns the framing that `content_type` announces for an answer to `operation`.
-pub(crate) fn framing_from_content_type(operation: Operation, content_type: Option<&str>) -> AnswerFraming {
+pub(crate) fn framing_from_content_type(
+    operation: impl Into<UpstreamOperation>,
+    content_type: Option<&str>,
+) -> AnswerFraming {
     let media_type = content_type
         .unwrap_or_default()
         .split(';')
@@ -45,7 +49,7 @@ pub(crate) fn framing_from_content_type(operation: Operation, content_type: Opti
     if media_type.eq_ignore_ascii_case("text/event-stream") {
         AnswerFraming::Sse
     } else if media_type.eq_ignore_ascii_case("application/json") {
-        if operation == Operation::StreamGenerateContent {
+        if operation.into() == UpstreamOperation::Client(Operation::StreamGenerateContent) {
             AnswerFraming::JsonArray
         } else {
             AnswerFraming::Json
@@ -58,7 +62,7 @@ pub(crate) fn framing_from_content_type(operation: Operation, content_type: Opti
 /// The first bytes of an answer, which are collected until they determine its framing.
 #[derive(Clone, Debug)]
 pub(super) struct FirstBytes {
-    protocol: Protocol,
+    protocol: UpstreamProtocol,
     announced: AnswerFraming,
     /// The framing of an answer whose first bytes are neither JSON nor an event.
     otherwise: AnswerFraming,
@@ -69,7 +73,7 @@ pub(super) struct FirstBytes {
 impl FirstBytes {
     /// Starts the collection for an answer that has not begun. `announced` is the framing that the head announces; `otherwise` is
     /// the framing if the first bytes are neither JSON nor an event.
-    pub(super) fn new(protocol: Protocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
+    pub(super) fn new(protocol: UpstreamProtocol, announced: AnswerFraming, otherwise: AnswerFraming) -> Self {
         Self {
             protocol,
             announced,
@@ -108,7 +112,7 @@ impl FirstBytes {
             // An object that comes instead of an array is read as an element of the array.
             [b'{', ..] if self.announced == AnswerFraming::JsonArray => Some(AnswerFraming::JsonArray),
             [b'{', ..] => Some(AnswerFraming::Json),
-            [b'[', ..] if self.protocol == Protocol::Gemini => Some(AnswerFraming::JsonArray),
+            [b'[', ..] if self.protocol == UpstreamProtocol::Gemini => Some(AnswerFraming::JsonArray),
             [b'[', ..] => Some(AnswerFraming::Json),
             [b':', ..] => Some(AnswerFraming::Sse),
             seen if FIELDS.contains(&seen) => Some(AnswerFraming::Sse),
@@ -252,6 +256,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::wire::Protocol;
     use proptest::prelude::*;
 
     const ALL: [AnswerFraming; 4] = [
@@ -262,7 +267,7 @@ mod tests {
     ];
 
     fn framing(protocol: Protocol, otherwise: AnswerFraming, bytes: &[u8], size: usize) -> Option<AnswerFraming> {
-        let mut first = FirstBytes::new(protocol, otherwise, otherwise);
+        let mut first = FirstBytes::new(protocol.into(), otherwise, otherwise);
         bytes.chunks(size).find_map(|mut chunk| first.consume(&mut chunk))
     }
 
@@ -318,7 +323,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 1..40),
             size in 1_usize..8,
         ) {
-            let mut first = FirstBytes::new(Protocol::Messages, AnswerFraming::Opaque, AnswerFraming::Opaque);
+            let mut first = FirstBytes::new(Protocol::Messages.into(), AnswerFraming::Opaque, AnswerFraming::Opaque);
             let mut read = Vec::new();
             let mut known = false;
             for mut chunk in bytes.chunks(size) {

@@ -109,6 +109,7 @@ impl EventSink for AnswerEventSink<'_> {
         self.ended_as_error = Some(!is_marker && dialect.is_error(self.picker, name));
         if is_marker {
             facts.done_marker = true;
+            dialect.on_done(facts);
         } else {
             let is_first = !facts.content_seen;
             self.is_revocable = dialect.is_revocable(self.picker, facts);

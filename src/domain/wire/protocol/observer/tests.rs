@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::domain::wire::{operation::Operation, protocol::Break};
+use crate::domain::wire::{Protocol, operation::Operation, protocol::Break};
 
 mod beginning;
 mod bills;

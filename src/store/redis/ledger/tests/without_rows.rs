@@ -85,17 +85,7 @@ async fn many_settlements_of_leases_are_one_call_and_one_by_one_only_a_part_of_t
         return;
     };
     let (ledger, now) = (ledger(&first, &clock), clock.now_ms());
-    let leased = |count: usize| {
-        let changes = (0..count).map(|number| {
-            let row = row("acme", 1, &format!("r{number}"), now, nanos(3));
-            let lease = LeaseId {
-                holder: node(7),
-                number: 1,
-            };
-            AccountChange::Settle(Box::new(Settlement::of(row, 0).with_lease(Some(lease))))
-        });
-        steps(1, changes)
-    };
+    let leased = |count: usize| leased_steps(count, now);
     let most = ledger.batch_steps_max();
     assert!(most > APPLY_STEPS_MAX);
     let all = leased(most + 1);
@@ -110,4 +100,39 @@ async fn many_settlements_of_leases_are_one_call_and_one_by_one_only_a_part_of_t
     let other = contract::node(2);
     let applied = ledger.apply(&other, "acme", &mixed, 0).await;
     assert_eq!(applied, Ok(u64::try_from(APPLY_STEPS_MAX).unwrap()));
+}
+
+#[tokio::test]
+async fn a_large_batch_of_which_a_part_was_applied_is_applied_one_by_one_and_each_step_once() {
+    let Some((_server, clock, first)) = start().await else {
+        return;
+    };
+    let (ledger, now) = (ledger(&first, &clock), clock.now_ms());
+    let most = ledger.batch_steps_max();
+    let all = leased_steps(most, now);
+    let (applied, overlap) = (APPLY_STEPS_MAX + 100, 200);
+    let watermark = |steps: usize| Ok(u64::try_from(steps).unwrap());
+    let node = node(1);
+    assert_eq!(
+        ledger.apply(&node, "acme", &all[..applied], 0).await,
+        watermark(applied)
+    );
+    let again = ledger.apply(&node, "acme", &all[overlap..], 0).await;
+    assert_eq!(again, watermark(overlap + APPLY_STEPS_MAX));
+    let account = ledger.account("acme").await.unwrap().unwrap();
+    let charged = i64::try_from(overlap + APPLY_STEPS_MAX).unwrap() * 3;
+    assert_eq!(account.balance, nanos(-charged));
+}
+
+/// Settlements of requests from one lease, at 3 nano-USD each.
+fn leased_steps(count: usize, now: i64) -> Vec<Step> {
+    let changes = (0..count).map(|number| {
+        let row = row("acme", 1, &format!("r{number}"), now, nanos(3));
+        let lease = LeaseId {
+            holder: node(7),
+            number: 1,
+        };
+        AccountChange::Settle(Box::new(Settlement::of(row, 0).with_lease(Some(lease))))
+    });
+    steps(1, changes)
 }

@@ -62,7 +62,7 @@ fn an_answer_of_an_unknown_coding_is_read_only_if_it_looks_like_one() {
         ("{}", AnswerFraming::Json),
         ("\u{1f}\u{9d}coded", AnswerFraming::Opaque),
     ] {
-        let mut observer = Observer::for_unknown_coding(Protocol::Messages, AnswerFraming::Sse);
+        let mut observer = Observer::for_unknown_coding(Protocol::Messages.into(), AnswerFraming::Sse);
         observer.push(bytes.as_bytes());
         assert_eq!(observer.framing(), framing, "{bytes:?}");
     }

@@ -185,7 +185,7 @@ fn what_is_no_name_of_a_tier_is_not_kept() {
 #[test]
 fn no_protocol_has_more_paths_than_a_set_looks_for() {
     for protocol in [Protocol::Messages, Protocol::Responses, Protocol::Gemini] {
-        let paths = AnswerDialect::new(protocol).paths().count();
+        let paths = AnswerDialect::new(protocol.into()).paths().count();
         assert!(
             paths < crate::domain::wire::json_pick::PATHS_MAX,
             "{protocol:?}: {paths}"

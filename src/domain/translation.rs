@@ -1,0 +1,164 @@
+//! Translation between protocols, for models whose provider does not speak the client's. A reader turns the client's body into a
+//! [`conversation::Conversation`], and a writer turns that into the provider's body; the answer goes back as typed events
+//! ([`answer`]). Every member of a request is carried over, reported or refused ([`losses`]). weir keeps no state for it.
+
+pub(crate) mod answer;
+pub(crate) mod call_ids;
+pub(crate) mod conversation;
+pub(crate) mod json_out;
+pub(crate) mod losses;
+pub(crate) mod members;
+pub(crate) mod read;
+pub(crate) mod reasoning;
+pub(crate) mod tool_names;
+pub(crate) mod translator;
+pub(crate) mod write;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Deserialize;
+
+use crate::domain::{
+    translation::{
+        answer::write::AnswerForm,
+        call_ids::CallIdForm,
+        conversation::Conversation,
+        losses::{TranslationLosses, TranslationMode, Untranslatable},
+        reasoning::ReasoningMaker,
+        tool_names::ToolNames,
+    },
+    wire::{Protocol, UpstreamProtocol},
+};
+
+/// How an endpoint's protocol differs from the client's, and what its host is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Translation {
+    /// The client's protocol.
+    pub(crate) from: Protocol,
+    /// The provider's protocol.
+    pub(crate) to: UpstreamProtocol,
+    /// How the model treats what cannot be carried over.
+    pub(crate) mode: TranslationMode,
+    /// The particularities of a `chat/completions` host.
+    pub(crate) chat: ChatTraits,
+}
+
+/// In what a `chat/completions` host differs from the common form: `[chat]` of a provider's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChatTraits {
+    /// Where messages and deltas have the model's reasoning.
+    pub(crate) reasoning: ChatReasoning,
+    /// Which reasoning the host wants back.
+    pub(crate) reasoning_back: ReasoningBack,
+    /// Whether system messages behind the first one are accepted.
+    pub(crate) system_inside: bool,
+    /// The ids of calls that the host accepts.
+    pub(crate) call_ids: CallIdForm,
+}
+
+impl Default for ChatTraits {
+    fn default() -> Self {
+        Self {
+            reasoning: ChatReasoning::default(),
+            reasoning_back: ReasoningBack::default(),
+            system_inside: true,
+            call_ids: CallIdForm::default(),
+        }
+    }
+}
+
+/// Where messages and deltas of a `chat/completions` host have the model's reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ChatReasoning {
+    /// In the member `reasoning_content`.
+    #[default]
+    ReasoningContent,
+    /// In the member `reasoning`.
+    Reasoning,
+    /// In parts of the content, of type `thinking`.
+    Content,
+    /// Nowhere.
+    #[serde(rename = "none")]
+    Hidden,
+}
+
+/// Which reasoning a `chat/completions` host wants back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReasoningBack {
+    /// That of turns with tool calls, since the last text of the user.
+    #[default]
+    Calls,
+    /// All.
+    #[serde(rename = "all")]
+    Always,
+    /// None.
+    Never,
+}
+
+/// The provider's side of one request.
+#[derive(Clone, Debug)]
+pub(crate) struct TranslationTarget<'a> {
+    /// The protocols and the mode.
+    pub(crate) translation: &'a Translation,
+    /// The model's name at the provider.
+    pub(crate) model: &'a str,
+    /// The maximum number of output tokens of the model, if known.
+    pub(crate) output_tokens_max: Option<u64>,
+    /// The maker whose reasoning may be sent back.
+    pub(crate) maker: &'a ReasoningMaker,
+}
+
+/// A translated request.
+#[derive(Debug)]
+pub(crate) struct TranslatedRequest {
+    /// The body for the provider.
+    pub(crate) body: String,
+    /// What was not carried over as it is.
+    pub(crate) losses: TranslationLosses,
+    /// The client's tools, for the answer.
+    pub(crate) names: ToolNames,
+    /// Whether the client wants to see the model's reasoning.
+    pub(crate) shows_reasoning: bool,
+}
+
+/// Translates a request. `stream` says whether the client wants a stream where its protocol has that in the path.
+///
+/// # Errors
+/// The request cannot be translated without losing content or state.
+pub(crate) fn translate_request(
+    body: &str,
+    stream: bool,
+    target: &TranslationTarget<'_>,
+) -> Result<TranslatedRequest, Untranslatable> {
+    let mut losses = TranslationLosses::new(target.translation.mode);
+    let mut names = ToolNames::default();
+    let mut conversation = read::read_request(body, target, &mut names, &mut losses)?;
+    if target.translation.from == Protocol::Gemini {
+        conversation.options.stream = stream;
+    }
+    let body = write::write_request(&conversation, target, &mut losses)?;
+    let shows_reasoning = shows_reasoning(target.translation.from, &conversation);
+    Ok(TranslatedRequest {
+        body,
+        losses,
+        names,
+        shows_reasoning,
+    })
+}
+
+/// Whether the client gets the model's visible reasoning: Gemini clients only on demand, the others unless they decline it.
+fn shows_reasoning(from: Protocol, conversation: &Conversation<'_>) -> bool {
+    conversation.options.shows_reasoning.unwrap_or(from != Protocol::Gemini)
+}
+
+/// The form of the client's answer.
+pub(crate) fn answer_form(stream: bool, is_array: bool) -> AnswerForm {
+    match (stream, is_array) {
+        (false, _) => AnswerForm::Whole,
+        (true, true) => AnswerForm::Array,
+        (true, false) => AnswerForm::Stream,
+    }
+}

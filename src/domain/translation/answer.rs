@@ -1,0 +1,178 @@
+//! Answers across protocols: a reader turns a provider's events into typed events, and a writer turns those into the client's. No
+//! pair of protocols has code of its own. A non-streaming answer is the fold of its events by the same writer.
+
+pub(crate) mod call_order;
+pub(crate) mod read;
+pub(crate) mod write;
+
+use std::borrow::Cow;
+
+use crate::domain::translation::reasoning::ReasoningState;
+
+/// The maximum length of a provider's event that is held for reading, in bytes.
+pub(crate) const EVENT_BYTES_MAX: usize = 1024 * 1024;
+/// The maximum length of a non-streaming answer, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The maximum length of pieces of calls that wait for an earlier call's end, in bytes.
+pub(crate) const WAITING_BYTES_MAX: usize = 1024 * 1024;
+/// The maximum length of text that a writer keeps because the client's protocol repeats it at the end, in bytes.
+pub(crate) const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// One thing that an answer says. Blocks have no end: a writer closes an open block when another begins, so blocks never overlap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerEvent<'e> {
+    /// The provider has begun the answer.
+    Begin,
+    /// More text.
+    Text(Cow<'e, str>),
+    /// More visible reasoning.
+    Thought(Cow<'e, str>),
+    /// More words with which the model declines.
+    Refusal(Cow<'e, str>),
+    /// The opaque state of the reasoning so far; it belongs before the content that follows.
+    Reasoning(ReasoningState<'e>),
+    /// A call begins. Calls with different slots may overlap; [`call_order::CallOrder`] puts one behind the other.
+    Call {
+        /// The call's number in this answer.
+        slot: u32,
+        /// The provider's id of the call; empty if the provider gives none.
+        id: Cow<'e, str>,
+        /// The tool's name at the provider.
+        name: Cow<'e, str>,
+    },
+    /// More of a call's arguments, as JSON text.
+    Arguments {
+        /// The call's number.
+        slot: u32,
+        /// The piece.
+        json: Cow<'e, str>,
+    },
+    /// A call is complete. Not every provider says so.
+    CallEnd {
+        /// The call's number.
+        slot: u32,
+    },
+    /// A source of the text so far.
+    Cited(Citation<'e>),
+    /// The answer is complete, except for its usage.
+    Stop(StopCause),
+    /// The answer has failed.
+    Failed {
+        /// The HTTP status that the error corresponds to.
+        status: u16,
+        /// The provider's message.
+        message: Cow<'e, str>,
+    },
+    /// Content that no client's protocol has, by its type: only reported.
+    Lost(&'static str),
+}
+
+impl AnswerEvent<'_> {
+    /// The event with its own copies of all texts.
+    pub(crate) fn into_owned(self) -> AnswerEvent<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Begin => AnswerEvent::Begin,
+            Self::Text(text) => AnswerEvent::Text(owned(text)),
+            Self::Thought(text) => AnswerEvent::Thought(owned(text)),
+            Self::Refusal(text) => AnswerEvent::Refusal(owned(text)),
+            Self::Reasoning(state) => AnswerEvent::Reasoning(state.into_owned()),
+            Self::Call { slot, id, name } => AnswerEvent::Call {
+                slot,
+                id: owned(id),
+                name: owned(name),
+            },
+            Self::Arguments { slot, json } => AnswerEvent::Arguments {
+                slot,
+                json: owned(json),
+            },
+            Self::CallEnd { slot } => AnswerEvent::CallEnd { slot },
+            Self::Cited(citation) => AnswerEvent::Cited(Citation {
+                url: owned(citation.url),
+                title: citation.title.map(owned),
+                quote: citation.quote.map(owned),
+            }),
+            Self::Stop(cause) => AnswerEvent::Stop(cause),
+            Self::Failed { status, message } => AnswerEvent::Failed {
+                status,
+                message: owned(message),
+            },
+            Self::Lost(content) => AnswerEvent::Lost(content),
+        }
+    }
+
+    /// The bytes of its texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Thought(text) | Self::Refusal(text) | Self::Failed { message: text, .. } => {
+                text.len()
+            }
+            Self::Call { id, name, .. } => id.len() + name.len(),
+            Self::Arguments { json, .. } => json.len(),
+            Self::Begin
+            | Self::Reasoning(_)
+            | Self::CallEnd { .. }
+            | Self::Cited(_)
+            | Self::Stop(_)
+            | Self::Lost(_) => 64,
+        }
+    }
+}
+
+/// A source that a text names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Citation<'e> {
+    /// Its address.
+    pub(crate) url: Cow<'e, str>,
+    /// Its title.
+    pub(crate) title: Option<Cow<'e, str>>,
+    /// The quoted words of the source.
+    pub(crate) quote: Option<Cow<'e, str>>,
+}
+
+/// Why an answer is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum StopCause {
+    /// The model has said everything.
+    End,
+    /// One of the client's stop sequences was reached.
+    Sequence,
+    /// The model waits for the results of its calls.
+    Calls,
+    /// The maximum number of output tokens is reached.
+    MaxTokens,
+    /// The model's context is full.
+    ContextFull,
+    /// The model declined.
+    Refused,
+    /// A filter of the provider stopped the answer.
+    Filtered,
+    /// The model wrote a call that the provider cannot read.
+    Malformed,
+}
+
+/// Why an answer cannot be translated to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AnswerFault {
+    /// An event is longer than [`EVENT_BYTES_MAX`].
+    #[error("an event of the provider is too large to translate; send the request again with less to answer")]
+    EventTooLarge,
+    /// A non-streaming answer is longer than [`ANSWER_BYTES_MAX`].
+    #[error("the provider's answer is too large to translate; request a stream")]
+    AnswerTooLarge,
+    /// Calls that overlap are longer than [`WAITING_BYTES_MAX`].
+    #[error("the provider's tool calls are too large to translate; send the request again")]
+    CallsTooLarge,
+    /// The text that the client's protocol repeats is longer than [`REPEATED_BYTES_MAX`].
+    #[error("the answer is too long for this protocol; use the provider's own protocol")]
+    TextTooLong,
+    /// A non-streaming answer has failed: the client gets an error answer that corresponds to this HTTP status.
+    #[error("the provider's answer has failed; send the request again")]
+    ProviderFailed {
+        /// The HTTP status.
+        status: u16,
+    },
+    /// An event or body is not what the provider's protocol says.
+    #[error("the provider's answer cannot be read; send the request again")]
+    Unreadable,
+}

@@ -1,0 +1,284 @@
+//! Puts tool calls that overlap one behind the other.
+
+use std::{borrow::Cow, collections::VecDeque};
+
+use crate::domain::{
+    translation::answer::{AnswerEvent, AnswerFault, WAITING_BYTES_MAX},
+    wire::json_scan::{JsonEnd, JsonEndProgress},
+};
+
+/// Passes events on so that a call's arguments are never interrupted: while a call is incomplete, everything else waits, at most
+/// [`WAITING_BYTES_MAX`] bytes.
+#[derive(Debug, Default)]
+pub(crate) struct CallOrder {
+    open: Option<OpenCall>,
+    waiting: VecDeque<WaitingEvent>,
+    waiting_bytes: usize,
+}
+
+/// The call that is being passed on.
+#[derive(Debug)]
+struct OpenCall {
+    slot: u32,
+    arguments: JsonEnd,
+}
+
+/// An event that waits.
+#[derive(Debug)]
+enum WaitingEvent {
+    /// A call with its arguments so far, and whether the provider has ended it.
+    Call {
+        slot: u32,
+        id: String,
+        name: String,
+        arguments: String,
+        ended: bool,
+    },
+    /// Anything else.
+    Other(AnswerEvent<'static>),
+}
+
+impl CallOrder {
+    /// Passes an event on, or keeps it until the open call is complete.
+    ///
+    /// # Errors
+    /// Too much waits.
+    pub(crate) fn push(
+        &mut self,
+        event: AnswerEvent<'_>,
+        emit: &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>,
+    ) -> Result<(), AnswerFault> {
+        match (&mut self.open, event) {
+            // The end of the answer ends every call.
+            (_, last @ (AnswerEvent::Stop(_) | AnswerEvent::Failed { .. })) => {
+                self.release_all(emit)?;
+                emit(last)
+            }
+            (None, AnswerEvent::Call { slot, id, name }) => {
+                self.open = Some(OpenCall::new(slot));
+                emit(AnswerEvent::Call { slot, id, name })
+            }
+            (None, AnswerEvent::CallEnd { .. }) => Ok(()),
+            (None, other) => emit(other),
+            (Some(open), AnswerEvent::Arguments { slot, json }) if slot == open.slot => {
+                // Some hosts send the arguments again behind their end.
+                let end = open.end_with(&json);
+                let json = match end.and_then(|end| json.get(..end)) {
+                    Some(last) => Cow::Owned(last.to_owned()),
+                    None => json,
+                };
+                emit(AnswerEvent::Arguments { slot, json })?;
+                if end.is_some() { self.release(emit) } else { Ok(()) }
+            }
+            (Some(open), AnswerEvent::CallEnd { slot }) if slot == open.slot => self.release(emit),
+            (Some(_), other) => self.wait(other),
+        }
+    }
+
+    /// Keeps an event.
+    fn wait(&mut self, event: AnswerEvent<'_>) -> Result<(), AnswerFault> {
+        self.waiting_bytes += event.text_bytes();
+        if self.waiting_bytes > WAITING_BYTES_MAX {
+            return Err(AnswerFault::CallsTooLarge);
+        }
+        match event {
+            AnswerEvent::Call { slot, id, name } => self.waiting.push_back(WaitingEvent::Call {
+                slot,
+                id: id.into_owned(),
+                name: name.into_owned(),
+                arguments: String::new(),
+                ended: false,
+            }),
+            AnswerEvent::Arguments { slot, json } => {
+                if let Some((arguments, _)) = self.waiting_call(slot) {
+                    arguments.push_str(&json);
+                }
+            }
+            AnswerEvent::CallEnd { slot } => {
+                if let Some((_, ended)) = self.waiting_call(slot) {
+                    *ended = true;
+                }
+            }
+            other => self.waiting.push_back(WaitingEvent::Other(other.into_owned())),
+        }
+        Ok(())
+    }
+
+    fn waiting_call(&mut self, wanted: u32) -> Option<(&mut String, &mut bool)> {
+        self.waiting.iter_mut().find_map(|event| match event {
+            WaitingEvent::Call {
+                slot, arguments, ended, ..
+            } if *slot == wanted => Some((arguments, ended)),
+            _ => None,
+        })
+    }
+
+    /// The open call is complete: passes on what waits, up to the next incomplete call.
+    fn release(&mut self, emit: &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>) -> Result<(), AnswerFault> {
+        self.open = None;
+        while let Some(event) = self.waiting.pop_front() {
+            match event {
+                WaitingEvent::Other(other) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(other.text_bytes());
+                    emit(other)?;
+                }
+                WaitingEvent::Call {
+                    slot,
+                    id,
+                    name,
+                    mut arguments,
+                    ended,
+                } => {
+                    self.waiting_bytes = self
+                        .waiting_bytes
+                        .saturating_sub(id.len() + name.len() + arguments.len());
+                    let mut open = OpenCall::new(slot);
+                    let end = open.end_with(&arguments);
+                    arguments.truncate(end.unwrap_or(arguments.len()));
+                    emit(AnswerEvent::Call {
+                        slot,
+                        id: id.into(),
+                        name: name.into(),
+                    })?;
+                    if !arguments.is_empty() {
+                        emit(AnswerEvent::Arguments {
+                            slot,
+                            json: arguments.into(),
+                        })?;
+                    }
+                    if end.is_none() && !ended {
+                        self.open = Some(open);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on everything that waits: no call goes on.
+    fn release_all(
+        &mut self,
+        emit: &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>,
+    ) -> Result<(), AnswerFault> {
+        self.release(emit)?;
+        while self.open.is_some() {
+            self.release(emit)?;
+        }
+        Ok(())
+    }
+}
+
+impl OpenCall {
+    fn new(slot: u32) -> Self {
+        Self {
+            slot,
+            arguments: JsonEnd::new(),
+        }
+    }
+
+    /// The offset in this piece at which the arguments are complete; `None` if they are not.
+    fn end_with(&mut self, piece: &str) -> Option<usize> {
+        match self.arguments.push(piece.as_bytes()) {
+            JsonEndProgress::CompleteAt(end) => Some(end),
+            JsonEndProgress::More => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::translation::answer::StopCause;
+
+    /// One line per event, with the pieces of a call's arguments joined.
+    fn passed(events: &[AnswerEvent<'static>]) -> Vec<String> {
+        let mut order = CallOrder::default();
+        let mut lines: Vec<String> = Vec::new();
+        for event in events {
+            order
+                .push(event.clone(), &mut |event| {
+                    match event {
+                        AnswerEvent::Call { name, .. } => lines.push(format!("{name}: ")),
+                        AnswerEvent::Arguments { json, .. } => lines.last_mut().unwrap().push_str(&json),
+                        AnswerEvent::Text(text) => lines.push(text.into_owned()),
+                        other => lines.push(format!("{other:?}")),
+                    }
+                    Ok(())
+                })
+                .unwrap();
+        }
+        lines
+    }
+
+    fn call(slot: u32) -> AnswerEvent<'static> {
+        AnswerEvent::Call {
+            slot,
+            id: format!("call_{slot}").into(),
+            name: format!("tool{slot}").into(),
+        }
+    }
+
+    fn piece(slot: u32, json: &str) -> AnswerEvent<'static> {
+        AnswerEvent::Arguments {
+            slot,
+            json: json.to_owned().into(),
+        }
+    }
+
+    const PIECES: [&str; 4] = ["{\"a\":", "\"}\\\"", "\",\"b\":[1", "]}"];
+
+    proptest! {
+        /// All interleavings of three calls in up to four pieces, each call's own pieces in order.
+        #[test]
+        fn calls_that_overlap_come_one_after_the_other(order in Just((0..15_usize).collect::<Vec<_>>()).prop_shuffle(), ends: bool) {
+            let mut next = [0_usize; 3];
+            let mut events = Vec::new();
+            for ticket in order {
+                let slot = ticket % 3;
+                let number = u32::try_from(slot).unwrap();
+                let at = next[slot];
+                next[slot] += 1;
+                events.push(if at == 0 { call(number) } else { piece(number, PIECES[at - 1]) });
+                if at == PIECES.len() && ends {
+                    events.push(AnswerEvent::CallEnd { slot: number });
+                }
+            }
+            events.push(AnswerEvent::Stop(StopCause::Calls));
+            let lines = passed(&events);
+            let whole = PIECES.concat();
+            let mut calls: Vec<_> = lines[..3].to_vec();
+            calls.sort();
+            prop_assert_eq!(calls, (0..3).map(|slot| format!("tool{slot}: {whole}")).collect::<Vec<_>>());
+            prop_assert_eq!(&lines[3..], ["Stop(Calls)"]);
+        }
+    }
+
+    #[test]
+    fn text_within_a_call_waits_for_its_end_and_the_answers_end_ends_all() {
+        let text = AnswerEvent::Text("text".into());
+        let lines = passed(&[call(0), piece(0, "{\"a\""), text.clone(), piece(0, ":1}"), text.clone()]);
+        assert_eq!(lines, ["tool0: {\"a\":1}", "text", "text"]);
+        let lines = passed(&[
+            call(0),
+            call(1),
+            piece(1, "{"),
+            text,
+            AnswerEvent::Stop(StopCause::MaxTokens),
+        ]);
+        assert_eq!(lines, ["tool0: ", "tool1: {", "text", "Stop(MaxTokens)"]);
+    }
+
+    #[test]
+    fn too_much_that_waits_is_a_fault() {
+        let mut order = CallOrder::default();
+        let mut emit = |_: AnswerEvent<'_>| Ok(());
+        order.push(call(0), &mut emit).unwrap();
+        order.push(call(1), &mut emit).unwrap();
+        let most = "x".repeat(WAITING_BYTES_MAX - "call_1tool1".len());
+        order.push(piece(1, &most), &mut emit).unwrap();
+        assert_eq!(order.push(piece(1, "x"), &mut emit), Err(AnswerFault::CallsTooLarge));
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads a provider's answer as typed events.
+
+mod chat;
+mod gemini;
+mod messages;
+mod responses;
+
+use crate::domain::{
+    translation::{
+        ChatTraits,
+        answer::{AnswerEvent, AnswerFault},
+    },
+    wire::UpstreamProtocol,
+};
+
+/// Receives events.
+pub(crate) type Emit<'f> = dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault> + 'f;
+
+/// The reader of one answer in its provider's protocol.
+#[derive(Debug)]
+pub(crate) enum AnswerEventReader {
+    /// Of Messages.
+    Messages(messages::MessagesAnswerReader),
+    /// Of Responses.
+    Responses(responses::ResponsesAnswerReader),
+    /// Of Gemini.
+    Gemini(gemini::GeminiAnswerReader),
+    /// Of `chat/completions`.
+    Chat(chat::ChatAnswerReader),
+}
+
+impl AnswerEventReader {
+    /// A reader for an answer that has not begun.
+    pub(crate) fn new(protocol: UpstreamProtocol, chat: &ChatTraits) -> Self {
+        match protocol {
+            UpstreamProtocol::Messages => Self::Messages(messages::MessagesAnswerReader::default()),
+            UpstreamProtocol::Responses => Self::Responses(responses::ResponsesAnswerReader::default()),
+            UpstreamProtocol::Gemini => Self::Gemini(gemini::GeminiAnswerReader::default()),
+            UpstreamProtocol::Chat => Self::Chat(chat::ChatAnswerReader::new(chat)),
+        }
+    }
+
+    /// Reads an event of a stream. `name` is its `event` field, or empty.
+    ///
+    /// # Errors
+    /// The event is not what the protocol says, or `emit` fails.
+    pub(crate) fn on_event(&mut self, name: &str, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match self {
+            Self::Messages(reader) => reader.on_event(name, data, emit),
+            Self::Responses(reader) => reader.on_event(name, data, emit),
+            Self::Gemini(reader) => reader.on_event(data, emit),
+            Self::Chat(reader) => reader.on_event(data, emit),
+        }
+    }
+
+    /// Reads a non-streaming answer.
+    ///
+    /// # Errors
+    /// The body is not what the protocol says, or `emit` fails.
+    pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match self {
+            Self::Messages(reader) => reader.on_body(body, emit),
+            Self::Responses(reader) => reader.on_body(body, emit),
+            Self::Gemini(reader) => reader.on_event(body, emit),
+            Self::Chat(reader) => reader.on_body(body, emit),
+        }
+    }
+
+    /// The provider has ended the stream properly: emits what the protocol leaves to that moment.
+    ///
+    /// # Errors
+    /// `emit` fails.
+    pub(crate) fn on_end(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match self {
+            Self::Chat(reader) => reader.on_end(emit),
+            Self::Gemini(reader) => reader.on_end(emit),
+            Self::Messages(_) | Self::Responses(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Reads answers of `chat/completions`. Hosts differ in many details, so it takes whatever can be understood.
+
+mod calls;
+mod chunk;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::domain::{
+    translation::{
+        ChatReasoning, ChatTraits,
+        answer::{
+            AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
+            read::{
+                Emit,
+                chat::{
+                    calls::ChatAnswerCalls,
+                    chunk::{ChatCallPiece, ChatChoice, ChatChunk},
+                },
+            },
+        },
+        reasoning::ReasoningState,
+    },
+    wire::protocol::{InBandError, provider_error},
+};
+
+/// The data of the event behind the last chunk.
+const END_MARK: &str = "[DONE]";
+/// The reason for the end where the provider has given none.
+const USUAL_REASON: &str = "stop";
+/// The message of an error that only the reason for the end tells.
+const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
+/// The index of a call in the member that hosts had before they had several calls.
+const LEGACY_INDEX: u64 = u64::MAX;
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(crate) struct ChatAnswerReader {
+    reasoning: ChatReasoning,
+    has_begun: bool,
+    has_ended: bool,
+    has_refused: bool,
+    /// The reasoning since the last other content.
+    thought: String,
+    /// The reasoning was longer than [`EVENT_BYTES_MAX`], so it is not kept.
+    is_thought_too_long: bool,
+    calls: ChatAnswerCalls,
+}
+
+impl ChatAnswerReader {
+    /// A reader for an answer that has not begun, of a host with these traits.
+    pub(crate) fn new(traits: &ChatTraits) -> Self {
+        Self {
+            reasoning: traits.reasoning,
+            has_begun: false,
+            has_ended: false,
+            has_refused: false,
+            thought: String::new(),
+            is_thought_too_long: false,
+            calls: ChatAnswerCalls::default(),
+        }
+    }
+
+    /// Reads an event of a stream.
+    ///
+    /// # Errors
+    /// The event is not a chunk, or `emit` fails.
+    pub(crate) fn on_event(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match data.trim() {
+            "" => Ok(()),
+            END_MARK => self.end_without_reason(true, emit),
+            data => self.on_chunk(&parse(data)?, emit),
+        }
+    }
+
+    /// Reads a non-streaming answer.
+    ///
+    /// # Errors
+    /// The body is no answer, or `emit` fails.
+    pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let chunk = parse(body)?;
+        if chunk.error.is_none() && chunk.choices.as_ref().is_none_or(Vec::is_empty) {
+            return Err(AnswerFault::Unreadable);
+        }
+        self.on_chunk(&chunk, emit)?;
+        self.end_without_reason(true, emit)
+    }
+
+    /// The provider has ended the stream properly. Some hosts name no reason for the end behind calls.
+    ///
+    /// # Errors
+    /// `emit` fails.
+    pub(crate) fn on_end(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.end_without_reason(false, emit)
+    }
+
+    fn on_chunk(&mut self, chunk: &ChatChunk<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let choices = chunk.choices.as_deref().unwrap_or_default();
+        if self.has_ended {
+            // Usage, or the reason for the end once more. Content would be lost, because the client's answer is complete.
+            let has_content = |choice: &ChatChoice<'_>| choice.content().is_some_and(|content| content.has_content());
+            return match choices.iter().any(has_content) {
+                true => Err(AnswerFault::Unreadable),
+                false => Ok(()),
+            };
+        }
+        let error = chunk.error.or_else(|| choices.iter().find_map(|choice| choice.error));
+        if let Some(error) = error {
+            self.has_ended = true;
+            return emit(failure(error));
+        }
+        if chunk.choices.is_some() && !std::mem::replace(&mut self.has_begun, true) {
+            emit(AnswerEvent::Begin)?;
+        }
+        for choice in choices {
+            match choice.index {
+                None | Some(0) if !self.has_ended => self.on_choice(choice, emit)?,
+                None | Some(0) => {}
+                Some(_) => emit(AnswerEvent::Lost("choice"))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_choice(&mut self, choice: &ChatChoice<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if let Some(content) = choice.content() {
+            for event in content.events(self.reasoning)? {
+                self.pass(event, emit)?;
+            }
+            let pieces = content.tool_calls.as_deref().unwrap_or_default();
+            for piece in pieces {
+                self.on_call(piece, emit)?;
+            }
+            // Some hosts send a call in both members.
+            if let (Some(function), []) = (&content.function_call, pieces) {
+                let piece = ChatCallPiece {
+                    index: Some(LEGACY_INDEX),
+                    id: None,
+                    function: Some(function.clone()),
+                };
+                self.on_call(&piece, emit)?;
+            }
+        }
+        match choice.finish_reason.as_deref() {
+            None | Some("") => Ok(()),
+            Some(reason) => self.stop(reason, emit),
+        }
+    }
+
+    fn on_call(&mut self, piece: &ChatCallPiece<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.emit_reasoning(emit)?;
+        self.calls.push(piece, emit)
+    }
+
+    /// Passes on content that is no call.
+    fn pass(&mut self, event: AnswerEvent<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match &event {
+            AnswerEvent::Thought(text) => self.collect(text),
+            AnswerEvent::Text(_) | AnswerEvent::Refusal(_) => {
+                self.has_refused |= matches!(event, AnswerEvent::Refusal(_));
+                self.emit_reasoning(emit)?;
+                self.calls.begin_named(emit)?;
+            }
+            _ => {}
+        }
+        emit(event)
+    }
+
+    fn collect(&mut self, text: &str) {
+        if self.thought.len() + text.len() > EVENT_BYTES_MAX {
+            self.is_thought_too_long = true;
+            self.thought.clear();
+        }
+        if !self.is_thought_too_long {
+            self.thought.push_str(text);
+        }
+    }
+
+    /// Emits the state of the reasoning that has been collected: other content follows.
+    fn emit_reasoning(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if std::mem::take(&mut self.is_thought_too_long) {
+            return emit(AnswerEvent::Lost("reasoning_state"));
+        }
+        if self.thought.is_empty() {
+            return Ok(());
+        }
+        let text = Cow::Owned(std::mem::take(&mut self.thought));
+        emit(AnswerEvent::Reasoning(ReasoningState::Text { text }))
+    }
+
+    /// The answer has ended, and the provider may have named no reason. `is_marked`: it has said that this is the end; else only
+    /// complete calls show that nothing is missing.
+    fn end_without_reason(&mut self, is_marked: bool, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let is_whole = self.calls.are_whole() && (is_marked || self.calls.has_named());
+        if self.has_ended || !self.has_begun || !is_whole {
+            return Ok(());
+        }
+        self.stop(USUAL_REASON, emit)
+    }
+
+    fn stop(&mut self, reason: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.has_ended = true;
+        self.emit_reasoning(emit)?;
+        if let Some(status) = failure_status(reason) {
+            return emit(AnswerEvent::Failed {
+                status,
+                message: Cow::Borrowed(BROKEN_OFF),
+            });
+        }
+        let cause = self.stop_cause(reason);
+        self.calls.finish(cause == StopCause::Calls, emit)?;
+        emit(AnswerEvent::Stop(cause))
+    }
+
+    fn stop_cause(&self, reason: &str) -> StopCause {
+        match reason {
+            "length" | "max_tokens" | "model_length" | "MAX_TOKENS" => StopCause::MaxTokens,
+            "model_context_window_exceeded" => StopCause::ContextFull,
+            "sensitive" => StopCause::Filtered,
+            _ if reason.starts_with("content_filter") => StopCause::Filtered,
+            // Gemini behind `chat/completions`.
+            _ if reason.starts_with("function_call_filter") => StopCause::Malformed,
+            _ if self.has_refused => StopCause::Refused,
+            // Some hosts stop for calls with the usual reason.
+            _ if self.calls.has_named() => StopCause::Calls,
+            _ if self.calls.is_empty() => StopCause::End,
+            _ => StopCause::Malformed,
+        }
+    }
+}
+
+fn parse(data: &str) -> Result<ChatChunk<'_>, AnswerFault> {
+    serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)
+}
+
+/// The HTTP status that corresponds to the reason for the end, if that is an error.
+fn failure_status(reason: &str) -> Option<u16> {
+    match reason {
+        "error" | "network_error" => Some(502),
+        "insufficient_system_resource" => Some(503),
+        _ => None,
+    }
+}
+
+/// The failure that an error member reports.
+fn failure(error: &RawValue) -> AnswerEvent<'static> {
+    let body = format!(r#"{{"error":{}}}"#, error.get());
+    let content = provider_error::read(body.as_bytes()).unwrap_or_default();
+    let word_status = |word: &String| {
+        let (kind, code) = (word.clone(), Some(word.clone()));
+        InBandError { kind, code }.status()
+    };
+    // The code is behind the type, and says more.
+    let known = content
+        .words
+        .iter()
+        .rev()
+        .map(word_status)
+        .find(|status| *status != 502);
+    AnswerEvent::Failed {
+        status: known.unwrap_or(502),
+        message: content
+            .message
+            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+    }
+}

@@ -1,0 +1,205 @@
+//! Puts the calls of a `chat/completions` answer together from their pieces.
+
+use std::borrow::Cow;
+
+use crate::domain::{
+    translation::answer::{
+        AnswerEvent, AnswerFault, WAITING_BYTES_MAX,
+        read::{Emit, chat::chunk::ChatCallPiece},
+    },
+    wire::json_scan::{JsonEnd, JsonEndProgress},
+};
+
+/// What a call counts for in addition to its texts, in bytes.
+const CALL_BYTES: usize = 64;
+
+/// The calls of an answer.
+#[derive(Debug, Default)]
+pub(super) struct ChatAnswerCalls {
+    /// The calls by slot.
+    calls: Vec<PiecedCall>,
+    /// The bytes of ids, names, and arguments without a name.
+    bytes: usize,
+}
+
+/// One call.
+#[derive(Debug)]
+struct PiecedCall {
+    slot: u32,
+    /// The host's number of the call.
+    index: Option<u64>,
+    id: String,
+    name: String,
+    /// The call has been emitted. Before, its name may go on, or its arguments wait for the name.
+    has_begun: bool,
+    waiting: String,
+    has_arguments: bool,
+    arguments: JsonEnd,
+    is_complete: bool,
+}
+
+impl ChatAnswerCalls {
+    /// Whether there is no call, not even one without a name.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Whether there is a call with a name.
+    pub(super) fn has_named(&self) -> bool {
+        self.calls.iter().any(|call| !call.name.is_empty())
+    }
+
+    /// Whether every call has complete arguments, or none at all.
+    pub(super) fn are_whole(&self) -> bool {
+        self.calls.iter().all(|call| call.is_complete || !call.has_arguments)
+    }
+
+    /// Adds a piece of a call, and emits what is known for certain.
+    ///
+    /// # Errors
+    /// Too much waits for a name, the piece cannot be read, or `emit` fails.
+    pub(super) fn push(&mut self, piece: &ChatCallPiece<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let arguments = piece.arguments()?;
+        let position = match self.position(piece, &arguments) {
+            Some(position) => position,
+            None => {
+                self.begin_named(emit)?;
+                self.add(piece.index)?
+            }
+        };
+        let Some(call) = self.calls.get_mut(position) else {
+            return Ok(());
+        };
+        self.bytes += call.add_head(piece.id(), piece.name());
+        if call.name.is_empty() {
+            self.bytes += arguments.len();
+        }
+        if self.bytes > WAITING_BYTES_MAX {
+            return Err(AnswerFault::CallsTooLarge);
+        }
+        call.add_arguments(&arguments, emit)
+    }
+
+    /// The position of the call that a piece belongs to; `None` if it begins another.
+    fn position(&self, piece: &ChatCallPiece<'_>, arguments: &str) -> Option<usize> {
+        let (id, name) = (piece.id(), piece.name());
+        let position = match piece.index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == piece.index),
+            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id),
+            None if name.is_empty() => self.calls.len().checked_sub(1),
+            None => None,
+        }?;
+        let call = self.calls.get(position)?;
+        // Some hosts give all calls the same number.
+        let is_other = id != call.id && !name.is_empty() && !(id.is_empty() && arguments.is_empty());
+        (!(call.is_complete && is_other)).then_some(position)
+    }
+
+    /// Adds a call without content; returns its position.
+    fn add(&mut self, index: Option<u64>) -> Result<usize, AnswerFault> {
+        let position = self.calls.len();
+        self.bytes += CALL_BYTES;
+        self.calls.push(PiecedCall {
+            slot: u32::try_from(position).map_err(|_| AnswerFault::CallsTooLarge)?,
+            index,
+            id: String::new(),
+            name: String::new(),
+            has_begun: false,
+            waiting: String::new(),
+            has_arguments: false,
+            arguments: JsonEnd::new(),
+            is_complete: false,
+        });
+        Ok(position)
+    }
+
+    /// Emits the calls that have a name: other content follows, so the names are complete.
+    ///
+    /// # Errors
+    /// `emit` fails.
+    pub(super) fn begin_named(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.calls.iter_mut().try_for_each(|call| call.begin(emit))
+    }
+
+    /// Emits what remains at the answer's end. `are_wanted`: the model waits for the results, so that a call without arguments has
+    /// none.
+    ///
+    /// # Errors
+    /// `emit` fails.
+    pub(super) fn finish(&mut self, are_wanted: bool, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        for call in &mut self.calls {
+            if call.name.is_empty() {
+                emit(AnswerEvent::Lost("call_without_name"))?;
+                continue;
+            }
+            call.begin(emit)?;
+            if are_wanted && !call.has_arguments {
+                call.add_arguments("{}", emit)?;
+            }
+            if call.is_complete {
+                emit(AnswerEvent::CallEnd { slot: call.slot })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PiecedCall {
+    /// Takes the id and a piece of the name; returns the bytes that the call has become longer.
+    fn add_head(&mut self, id: &str, name: &str) -> usize {
+        let before = self.id.len() + self.name.len();
+        if self.has_begun {
+            return 0;
+        }
+        if self.id.is_empty() {
+            self.id.push_str(id);
+        }
+        match name.strip_prefix(self.name.as_str()) {
+            // The same name once more, or the name so far and more of it.
+            Some(more) => self.name.push_str(more),
+            None => self.name.push_str(name),
+        }
+        self.id.len() + self.name.len() - before
+    }
+
+    /// Emits the call, if it has a name.
+    fn begin(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if self.name.is_empty() || std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
+        }
+        let slot = self.slot;
+        emit(AnswerEvent::Call {
+            slot,
+            id: Cow::Borrowed(&self.id),
+            name: Cow::Borrowed(&self.name),
+        })?;
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let json = Cow::Owned(waiting);
+        emit(AnswerEvent::Arguments { slot, json })
+    }
+
+    /// Adds a piece of the arguments. What is behind their end is no content.
+    fn add_arguments(&mut self, piece: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if piece.is_empty() || self.is_complete {
+            return Ok(());
+        }
+        self.has_arguments = true;
+        let piece = match self.arguments.push(piece.as_bytes()) {
+            JsonEndProgress::More => piece,
+            JsonEndProgress::CompleteAt(end) => {
+                self.is_complete = true;
+                piece.get(..end).unwrap_or(piece)
+            }
+        };
+        if self.name.is_empty() {
+            self.waiting.push_str(piece);
+            return Ok(());
+        }
+        self.begin(emit)?;
+        let (slot, json) = (self.slot, Cow::Borrowed(piece));
+        emit(AnswerEvent::Arguments { slot, json })
+    }
+}

@@ -1,0 +1,288 @@
+//! What chunks and bodies of `chat/completions` contain.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::domain::translation::{
+    ChatReasoning,
+    answer::{AnswerEvent, AnswerFault, Citation},
+    members::as_text,
+};
+
+/// A chunk of a stream, or a body.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChatChunk<'a> {
+    /// The alternative answers; weir requests only one.
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<ChatChoice<'a>>>,
+    /// The error, if the answer has failed.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// One of the alternative answers.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChatChoice<'a> {
+    /// Its number.
+    pub(super) index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<ChatDelta<'a>>,
+    #[serde(borrow)]
+    message: Option<ChatDelta<'a>>,
+    /// Why it ends; only in its last chunk.
+    pub(super) finish_reason: Option<String>,
+    /// The error, which some hosts report here.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+impl<'a> ChatChoice<'a> {
+    /// The new content of a chunk, or the message of a body.
+    pub(super) fn content(&self) -> Option<&ChatDelta<'a>> {
+        self.delta.as_ref().or(self.message.as_ref())
+    }
+}
+
+/// New content, or a message.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChatDelta<'a> {
+    /// A text, or parts.
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    /// The same as `reasoning` in parts, and opaque parts.
+    #[serde(borrow)]
+    reasoning_details: Option<&'a RawValue>,
+    refusal: Option<String>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+    #[serde(borrow)]
+    audio: Option<&'a RawValue>,
+    #[serde(borrow)]
+    images: Option<&'a RawValue>,
+    /// Pieces of calls.
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<ChatCallPiece<'a>>>,
+    /// A call, or a piece of it, in the member of old hosts.
+    #[serde(borrow)]
+    pub(super) function_call: Option<ChatCallFunction<'a>>,
+}
+
+/// A piece of a call.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ChatCallPiece<'a> {
+    /// The call's number.
+    pub(super) index: Option<u64>,
+    /// The call's id.
+    pub(super) id: Option<String>,
+    /// The name and arguments.
+    #[serde(borrow)]
+    pub(super) function: Option<ChatCallFunction<'a>>,
+}
+
+/// The name and arguments of a call, or pieces of them.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ChatCallFunction<'a> {
+    name: Option<String>,
+    /// JSON text in a string; from some hosts the JSON itself.
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl<'a> ChatCallPiece<'a> {
+    /// The id, or nothing.
+    pub(super) fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or_default()
+    }
+
+    /// The name or a piece of it, or nothing.
+    pub(super) fn name(&self) -> &str {
+        let name = self.function.as_ref().and_then(|function| function.name.as_deref());
+        name.unwrap_or_default()
+    }
+
+    /// More of the arguments, or nothing.
+    ///
+    /// # Errors
+    /// They are no text.
+    pub(super) fn arguments(&self) -> Result<Cow<'a, str>, AnswerFault> {
+        match self.function.as_ref().and_then(|function| function.arguments) {
+            None => Ok(Cow::Borrowed("")),
+            Some(text) if text.get().starts_with('"') => as_text(text).ok_or(AnswerFault::Unreadable),
+            Some(json) => Ok(Cow::Borrowed(json.get())),
+        }
+    }
+}
+
+impl<'a> ChatDelta<'a> {
+    /// The content in order, without calls. Texts are never empty.
+    ///
+    /// # Errors
+    /// The content is neither a text nor parts.
+    pub(super) fn events(&self, reasoning: ChatReasoning) -> Result<Vec<AnswerEvent<'a>>, AnswerFault> {
+        let content = self.content_events()?;
+        let mut events = Vec::with_capacity(content.len() + 1);
+        // A host that has its reasoning in the content may repeat it in a member.
+        if !content.iter().any(|event| matches!(event, AnswerEvent::Thought(_))) {
+            events.extend(self.thought(reasoning).map(AnswerEvent::Thought));
+        }
+        events.extend(content);
+        if let Some(refusal) = self.refusal.as_ref().filter(|refusal| !refusal.is_empty()) {
+            events.push(AnswerEvent::Refusal(Cow::Owned(refusal.clone())));
+        }
+        if let Some(annotations) = self.annotations {
+            events.extend(citations(annotations));
+        }
+        let has_opaque = |detail: &ChatReasoningDetail| detail.kind == "reasoning.encrypted";
+        let is_there = |value: Option<&RawValue>| value.is_some_and(|value| value.get() != "[]");
+        let lost = [
+            (self.details().iter().any(has_opaque), "reasoning_details"),
+            (is_there(self.audio), "audio"),
+            (is_there(self.images), "image"),
+        ];
+        let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
+        events.extend(lost.map(|(_, kind)| AnswerEvent::Lost(kind)));
+        Ok(events)
+    }
+
+    /// Whether there is text or a piece of a call, apart from white space.
+    pub(super) fn has_content(&self) -> bool {
+        let is_text = |event: &AnswerEvent<'_>| matches!(event, AnswerEvent::Text(text) if !text.trim().is_empty());
+        let is_call = |piece: &ChatCallPiece<'_>| {
+            !piece.name().is_empty() || piece.arguments().is_ok_and(|arguments| !arguments.is_empty())
+        };
+        self.content_events().is_ok_and(|events| events.iter().any(is_text))
+            || self
+                .tool_calls
+                .as_ref()
+                .is_some_and(|pieces| pieces.iter().any(is_call))
+    }
+
+    fn content_events(&self) -> Result<Vec<AnswerEvent<'a>>, AnswerFault> {
+        let Some(content) = self.content else {
+            return Ok(Vec::new());
+        };
+        if content.get().starts_with('"') {
+            let text = as_text(content).ok_or(AnswerFault::Unreadable)?;
+            return Ok(match text.is_empty() {
+                true => Vec::new(),
+                false => vec![AnswerEvent::Text(text)],
+            });
+        }
+        let parts: Vec<ChatAnswerPart<'a>> =
+            serde_json::from_str(content.get()).map_err(|_| AnswerFault::Unreadable)?;
+        Ok(parts.into_iter().filter_map(ChatAnswerPart::into_event).collect())
+    }
+
+    /// The new reasoning in the members for it, the host's own first: some hosts send the same text in several.
+    fn thought(&self, reasoning: ChatReasoning) -> Option<Cow<'a, str>> {
+        let members = match reasoning {
+            ChatReasoning::Reasoning => [self.reasoning, self.reasoning_content],
+            ChatReasoning::ReasoningContent | ChatReasoning::Content | ChatReasoning::Hidden => {
+                [self.reasoning_content, self.reasoning]
+            }
+        };
+        let mut texts = members.into_iter().flatten().filter_map(as_text);
+        texts.find(|text| !text.is_empty()).or_else(|| {
+            let details = self.details();
+            let texts = details
+                .iter()
+                .flat_map(|detail| [&detail.text, &detail.summary])
+                .flatten();
+            let text: String = texts.map(String::as_str).collect();
+            (!text.is_empty()).then_some(Cow::Owned(text))
+        })
+    }
+
+    fn details(&self) -> Vec<ChatReasoningDetail> {
+        let details = self
+            .reasoning_details
+            .and_then(|details| serde_json::from_str(details.get()).ok());
+        details.unwrap_or_default()
+    }
+}
+
+/// A part of `reasoning_details`.
+#[derive(Debug, Deserialize)]
+struct ChatReasoningDetail {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+    summary: Option<String>,
+}
+
+/// A part of the content.
+#[derive(Debug, Deserialize)]
+struct ChatAnswerPart<'a> {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    text: Option<String>,
+    refusal: Option<String>,
+    /// A text, or parts with texts.
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+}
+
+impl ChatAnswerPart<'_> {
+    /// What the part says; `None` if it is an empty text.
+    fn into_event(self) -> Option<AnswerEvent<'static>> {
+        match self.kind.as_deref() {
+            None | Some("text" | "output_text") => unless_empty(self.text).map(AnswerEvent::Text),
+            Some("thinking" | "reasoning") => {
+                unless_empty(self.thinking_text().or(self.text)).map(AnswerEvent::Thought)
+            }
+            Some("refusal") => unless_empty(self.refusal).map(AnswerEvent::Refusal),
+            Some("reference" | "tool_reference") => Some(AnswerEvent::Lost("citation")),
+            Some("image_url" | "image") => Some(AnswerEvent::Lost("image")),
+            Some(_) => Some(AnswerEvent::Lost("content_part")),
+        }
+    }
+
+    fn thinking_text(&self) -> Option<String> {
+        let thinking = self.thinking?;
+        if let Some(text) = as_text(thinking) {
+            return Some(text.into_owned());
+        }
+        let parts: Vec<ChatAnswerPart<'_>> = serde_json::from_str(thinking.get()).ok()?;
+        Some(parts.into_iter().filter_map(|part| part.text).collect())
+    }
+}
+
+fn unless_empty(text: Option<String>) -> Option<Cow<'static, str>> {
+    text.filter(|text| !text.is_empty()).map(Cow::Owned)
+}
+
+/// A note about the text.
+#[derive(Debug, Deserialize)]
+struct ChatAnnotation {
+    url_citation: Option<ChatSource>,
+}
+
+/// A source on the web.
+#[derive(Debug, Deserialize)]
+struct ChatSource {
+    url: String,
+    title: Option<String>,
+    content: Option<String>,
+}
+
+/// The sources that annotations name.
+fn citations(annotations: &RawValue) -> Vec<AnswerEvent<'static>> {
+    let Ok(annotations) = serde_json::from_str::<Vec<ChatAnnotation>>(annotations.get()) else {
+        return vec![AnswerEvent::Lost("citation")];
+    };
+    let cited = |annotation: ChatAnnotation| match annotation.url_citation {
+        Some(source) => AnswerEvent::Cited(Citation {
+            url: Cow::Owned(source.url),
+            title: source.title.map(Cow::Owned),
+            quote: source.content.map(Cow::Owned),
+        }),
+        None => AnswerEvent::Lost("citation"),
+    };
+    annotations.into_iter().map(cited).collect()
+}

@@ -1,0 +1,294 @@
+//! Reads answers of Gemini. Each event of a stream has the form of a body.
+
+mod arguments;
+mod chunk;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::domain::{
+    translation::{
+        answer::{
+            AnswerEvent, AnswerFault, Citation, EVENT_BYTES_MAX, StopCause,
+            read::{
+                Emit,
+                gemini::{
+                    arguments::CallArguments,
+                    chunk::{GeminiAnswerPart, GeminiCallPiece, GeminiCandidate, GeminiChunk},
+                },
+            },
+        },
+        reasoning::ReasoningState,
+    },
+    wire::protocol::{InBandError, provider_error},
+};
+
+/// The maximum number of sources that are kept, because the provider repeats them.
+const SOURCES_MAX: usize = 256;
+
+/// Reads one answer.
+#[derive(Debug, Default)]
+pub(crate) struct GeminiAnswerReader {
+    has_begun: bool,
+    has_ended: bool,
+    /// The number of calls.
+    calls: u32,
+    /// The signature of a text, for the next call.
+    signature: Option<String>,
+    /// A call that goes on with the next part.
+    open_call: Option<OpenGeminiCall>,
+    /// The addresses of the sources that have been named.
+    sources: Vec<String>,
+}
+
+/// A call that is put together from its pieces.
+#[derive(Debug, Default)]
+struct OpenGeminiCall {
+    id: String,
+    name: String,
+    signature: Option<String>,
+    arguments: CallArguments,
+    bytes: usize,
+}
+
+impl GeminiAnswerReader {
+    /// Reads an event of a stream, or a non-streaming answer.
+    ///
+    /// # Errors
+    /// The text is not what the protocol says, or `emit` fails.
+    pub(crate) fn on_event(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let chunk: GeminiChunk<'_> = serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)?;
+        let candidates = chunk.candidates.as_deref().unwrap_or_default();
+        if self.has_ended {
+            // Usage. Content would be lost, because the client's answer is complete.
+            return match candidates.iter().any(GeminiCandidate::has_content) {
+                true => Err(AnswerFault::Unreadable),
+                false => Ok(()),
+            };
+        }
+        if let Some(error) = chunk.error {
+            self.has_ended = true;
+            return emit(failure(error));
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            emit(AnswerEvent::Begin)?;
+        }
+        for candidate in candidates {
+            match candidate.index {
+                None | Some(0) if !self.has_ended => self.on_candidate(candidate, emit)?,
+                None | Some(0) => {}
+                Some(_) => emit(AnswerEvent::Lost("candidate"))?,
+            }
+        }
+        match chunk.is_blocked() && !self.has_ended {
+            true => self.stop(StopCause::Filtered, emit),
+            false => Ok(()),
+        }
+    }
+
+    /// The provider has ended the stream properly. Without a reason for the end the answer is not complete.
+    ///
+    /// # Errors
+    /// `emit` fails.
+    pub(crate) fn on_end(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.lose_remaining(emit)
+    }
+
+    fn on_candidate(&mut self, candidate: &GeminiCandidate<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        for part in candidate.parts() {
+            self.on_part(part, emit)?;
+        }
+        for source in candidate.sources() {
+            self.on_source(source, emit)?;
+        }
+        match candidate.finish_reason() {
+            Some(reason) => self.stop(stop_cause(&reason), emit),
+            None => Ok(()),
+        }
+    }
+
+    fn on_part(&mut self, part: &GeminiAnswerPart<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if let Some(kind) = part.lost_kind() {
+            emit(AnswerEvent::Lost(kind))?;
+        }
+        let signature = part
+            .thought_signature
+            .as_ref()
+            .filter(|signature| !signature.is_empty());
+        if let Some(piece) = &part.function_call {
+            return self.on_call(piece, signature, emit);
+        }
+        if signature.is_some() {
+            self.lose_signature(emit)?;
+            self.signature = signature.cloned();
+        }
+        let Some(text) = part.text.as_deref().filter(|text| !text.is_empty()) else {
+            return Ok(());
+        };
+        let text = Cow::Borrowed(text);
+        emit(match part.thought {
+            Some(true) => AnswerEvent::Thought(text),
+            Some(false) | None => AnswerEvent::Text(text),
+        })
+    }
+
+    /// A call, or a piece of it: those of one call come one after the other.
+    fn on_call(
+        &mut self,
+        piece: &GeminiCallPiece<'_>,
+        signature: Option<&String>,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        let mut call = self.open_call.take().unwrap_or_default();
+        call.add(piece, signature)?;
+        if piece.will_continue == Some(true) {
+            self.open_call = Some(call);
+            return Ok(());
+        }
+        self.emit_call(call, emit)
+    }
+
+    /// Emits a complete call.
+    fn emit_call(&mut self, call: OpenGeminiCall, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if call.name.is_empty() {
+            return match call.bytes {
+                0 => Ok(()),
+                _ => emit(AnswerEvent::Lost("call_without_name")),
+            };
+        }
+        if call.signature.is_some() {
+            self.lose_signature(emit)?;
+        }
+        if let Some(signature) = call.signature.or_else(|| self.signature.take()) {
+            let signature = Cow::Owned(signature);
+            emit(AnswerEvent::Reasoning(ReasoningState::Signature { signature }))?;
+        }
+        let slot = self.calls;
+        self.calls = slot.saturating_add(1);
+        emit(AnswerEvent::Call {
+            slot,
+            id: Cow::Owned(call.id),
+            name: Cow::Owned(call.name),
+        })?;
+        let json = Cow::Owned(call.arguments.into_json());
+        emit(AnswerEvent::Arguments { slot, json })?;
+        emit(AnswerEvent::CallEnd { slot })
+    }
+
+    fn on_source(&mut self, source: Option<Citation<'_>>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let Some(source) = source else {
+            return emit(AnswerEvent::Lost("citation"));
+        };
+        if self.sources.iter().any(|url| *url == source.url) {
+            return Ok(());
+        }
+        if self.sources.len() >= SOURCES_MAX {
+            return emit(AnswerEvent::Lost("citation"));
+        }
+        self.sources.push(source.url.clone().into_owned());
+        emit(AnswerEvent::Cited(source))
+    }
+
+    /// Reports a signature that belongs to no call: it is of no use without the part that has it.
+    fn lose_signature(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match self.signature.take() {
+            Some(_) => emit(AnswerEvent::Lost("thought_signature")),
+            None => Ok(()),
+        }
+    }
+
+    fn lose_remaining(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if self.open_call.take().is_some() {
+            emit(AnswerEvent::Lost("incomplete_call"))?;
+        }
+        self.lose_signature(emit)
+    }
+
+    fn stop(&mut self, cause: StopCause, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.has_ended = true;
+        if cause == StopCause::End
+            && let Some(call) = self.open_call.take()
+        {
+            self.emit_call(call, emit)?;
+        }
+        self.lose_remaining(emit)?;
+        emit(AnswerEvent::Stop(match cause {
+            StopCause::End if self.calls > 0 => StopCause::Calls,
+            cause => cause,
+        }))
+    }
+}
+
+impl OpenGeminiCall {
+    fn add(&mut self, piece: &GeminiCallPiece<'_>, signature: Option<&String>) -> Result<(), AnswerFault> {
+        for (kept, new) in [(&mut self.id, &piece.id), (&mut self.name, &piece.name)] {
+            if let (true, Some(new)) = (kept.is_empty(), new) {
+                kept.push_str(new);
+                self.bytes += new.len();
+            }
+        }
+        if self.signature.is_none() {
+            self.signature = signature.cloned();
+            self.bytes += signature.map_or(0, String::len);
+        }
+        if let Some(args) = piece.args {
+            self.bytes += args.get().len();
+            self.arguments.replace(args.get());
+        }
+        for argument in piece.partial_args.iter().flatten() {
+            self.bytes += self.arguments.add(argument)?;
+            if self.bytes > EVENT_BYTES_MAX {
+                return Err(AnswerFault::CallsTooLarge);
+            }
+        }
+        match self.bytes > EVENT_BYTES_MAX {
+            true => Err(AnswerFault::CallsTooLarge),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The cause of a stop with this reason. For calls there is no reason of its own.
+fn stop_cause(reason: &str) -> StopCause {
+    match reason {
+        "STOP" => StopCause::End,
+        "MAX_TOKENS" | "CONTINUATION" => StopCause::MaxTokens,
+        "PROHIBITED_CONTENT" => StopCause::Refused,
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "SPII"
+        | "ESCALATION"
+        | "MODEL_ARMOR"
+        | "PUP_LIMITED_DISABLED" => StopCause::Filtered,
+        _ if reason.starts_with("IMAGE_") => StopCause::Filtered,
+        _ => StopCause::Malformed,
+    }
+}
+
+/// The failure that an error member reports.
+fn failure(error: &RawValue) -> AnswerEvent<'static> {
+    let body = format!(r#"{{"error":{}}}"#, error.get());
+    let content = provider_error::read(body.as_bytes()).unwrap_or_default();
+    let word_status = |word: &String| {
+        let (kind, code) = (word.clone(), Some(word.clone()));
+        InBandError { kind, code }.status()
+    };
+    // The code is behind the type, and says more.
+    let known = content
+        .words
+        .iter()
+        .rev()
+        .map(word_status)
+        .find(|status| *status != 502);
+    AnswerEvent::Failed {
+        status: known.unwrap_or(502),
+        message: content
+            .message
+            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+    }
+}

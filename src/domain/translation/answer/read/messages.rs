@@ -1,0 +1,391 @@
+//! Reads answers of the Messages protocol.
+
+mod block;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::domain::{
+    translation::{
+        answer::{
+            AnswerEvent, AnswerFault, EVENT_BYTES_MAX, StopCause,
+            read::{
+                Emit,
+                messages::block::{MessagesAnswerBlock, citation, citations},
+            },
+        },
+        reasoning::ReasoningState,
+    },
+    wire::protocol::{InBandError, provider_error},
+};
+
+/// The maximum number of blocks that are open at a time.
+const OPEN_BLOCKS_MAX: usize = 256;
+/// The message of an error that only the reason for the end tells.
+const BROKEN_OFF: &str = "the provider broke the answer off because of an error; send the request again";
+/// The arguments of a call that has none.
+const NO_ARGUMENTS: &str = "{}";
+
+/// Reads one answer.
+#[derive(Debug, Default)]
+pub(crate) struct MessagesAnswerReader {
+    has_begun: bool,
+    has_content: bool,
+    has_ended: bool,
+    open: Vec<OpenBlock>,
+    /// The number of calls.
+    calls: u32,
+    /// Why the answer ends; it ends with a later event.
+    stop_reason: Option<String>,
+}
+
+/// A block that goes on.
+#[derive(Debug)]
+struct OpenBlock {
+    index: u64,
+    content: OpenContent,
+}
+
+/// What an open block needs at its end.
+#[derive(Debug)]
+enum OpenContent {
+    /// Nothing: text, or content that is lost.
+    Plain,
+    /// Thinking. Its text is not kept if it is longer than [`EVENT_BYTES_MAX`].
+    Thinking {
+        text: String,
+        signature: String,
+        is_too_long: bool,
+    },
+    /// A call, with the input of its beginning, which counts if no other comes.
+    Call {
+        slot: u32,
+        input: String,
+        has_arguments: bool,
+    },
+}
+
+/// An event of a stream.
+#[derive(Debug, Deserialize)]
+struct MessagesEvent<'a> {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    index: Option<u64>,
+    #[serde(borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// More of a block, or of the answer itself.
+#[derive(Debug, Deserialize)]
+struct MessagesDelta<'a> {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    text: Option<String>,
+    thinking: Option<String>,
+    signature: Option<String>,
+    partial_json: Option<String>,
+    #[serde(borrow)]
+    citation: Option<&'a RawValue>,
+    stop_reason: Option<String>,
+    stop_details: Option<MessagesStopDetails>,
+}
+
+/// Why the model declined.
+#[derive(Debug, Deserialize)]
+struct MessagesStopDetails {
+    explanation: Option<String>,
+}
+
+/// A non-streaming answer.
+#[derive(Debug, Deserialize)]
+struct MessagesAnswerBody<'a> {
+    #[serde(borrow)]
+    content: Option<Vec<MessagesAnswerBlock<'a>>>,
+    stop_reason: Option<String>,
+    stop_details: Option<MessagesStopDetails>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl MessagesAnswerReader {
+    /// Reads an event of a stream. `name` is its `event` field, or empty.
+    ///
+    /// # Errors
+    /// The event is not what the protocol says, or `emit` fails.
+    pub(crate) fn on_event(&mut self, name: &str, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        if self.has_ended || data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        let event: MessagesEvent<'_> = serde_json::from_str(data).map_err(|_| AnswerFault::Unreadable)?;
+        let index = event.index.unwrap_or(0);
+        match event.kind.as_deref().unwrap_or(name) {
+            "message_start" => self.on_start(emit),
+            "content_block_start" => self.on_block(index, &parse(event.content_block)?, emit),
+            "content_block_delta" => self.on_delta(index, &parse(event.delta)?, emit),
+            "content_block_stop" => self.on_block_end(index, emit),
+            "message_delta" if event.delta.is_some() => {
+                let delta: MessagesDelta<'_> = parse(event.delta)?;
+                self.on_answer_delta(delta.stop_reason, delta.stop_details, emit)
+            }
+            "message_stop" => self.stop(emit),
+            "error" => self.fail(data, emit),
+            // Another kind of event is no content, but it may be an error in a provider's own form.
+            _ if event.error.is_some() => self.fail(data, emit),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a non-streaming answer.
+    ///
+    /// # Errors
+    /// The body is no answer, or `emit` fails.
+    pub(crate) fn on_body(&mut self, body: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        let answer: MessagesAnswerBody<'_> = serde_json::from_str(body).map_err(|_| AnswerFault::Unreadable)?;
+        let Some(blocks) = &answer.content else {
+            return match answer.error {
+                Some(_) => self.fail(body, emit),
+                None => Err(AnswerFault::Unreadable),
+            };
+        };
+        self.on_start(emit)?;
+        for (index, block) in (0..).zip(blocks) {
+            self.on_block(index, block, emit)?;
+            self.on_block_end(index, emit)?;
+        }
+        self.on_answer_delta(answer.stop_reason, answer.stop_details, emit)?;
+        self.stop(emit)
+    }
+
+    fn begin(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match std::mem::replace(&mut self.has_begun, true) {
+            true => Ok(()),
+            false => emit(AnswerEvent::Begin),
+        }
+    }
+
+    /// A provider that begins once more has thrown away what the client already has.
+    fn on_start(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match self.has_content {
+            true => Err(AnswerFault::Unreadable),
+            false => self.begin(emit),
+        }
+    }
+
+    fn on_block(
+        &mut self,
+        index: u64,
+        block: &MessagesAnswerBlock<'_>,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        self.begin(emit)?;
+        self.has_content = true;
+        let mut content = OpenContent::Plain;
+        match block.kind.as_str() {
+            "text" => {
+                emit_text(AnswerEvent::Text, block.text.as_deref(), emit)?;
+                for event in block.citations.map(citations).unwrap_or_default() {
+                    emit(event)?;
+                }
+            }
+            "thinking" => {
+                emit_text(AnswerEvent::Thought, block.thinking.as_deref(), emit)?;
+                content = OpenContent::Thinking {
+                    text: block.thinking.clone().unwrap_or_default(),
+                    signature: block.signature.clone().unwrap_or_default(),
+                    is_too_long: false,
+                };
+            }
+            "redacted_thinking" => {
+                let data = Cow::Borrowed(block.data.as_deref().unwrap_or_default());
+                emit(AnswerEvent::Reasoning(ReasoningState::Redacted { data }))?;
+            }
+            "tool_use" => {
+                let slot = self.calls;
+                self.calls = slot.saturating_add(1);
+                emit(block.call(slot))?;
+                content = OpenContent::Call {
+                    slot,
+                    input: block.input.map_or(NO_ARGUMENTS, RawValue::get).to_owned(),
+                    has_arguments: false,
+                };
+            }
+            _ => {
+                if let Some(kind) = block.lost_kind() {
+                    emit(AnswerEvent::Lost(kind))?;
+                }
+            }
+        }
+        self.open.retain(|open| open.index != index);
+        if self.open.len() >= OPEN_BLOCKS_MAX {
+            return Err(AnswerFault::Unreadable);
+        }
+        self.open.push(OpenBlock { index, content });
+        Ok(())
+    }
+
+    fn on_delta(&mut self, index: u64, delta: &MessagesDelta<'_>, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.begin(emit)?;
+        self.has_content = true;
+        let open = self.open.iter_mut().find(|open| open.index == index);
+        let content = open.map(|open| &mut open.content);
+        match delta.kind.as_deref().unwrap_or_default() {
+            "text_delta" => emit_text(AnswerEvent::Text, delta.text.as_deref(), emit),
+            "thinking_delta" => {
+                let more = delta.thinking.as_deref();
+                if let Some(OpenContent::Thinking { text, is_too_long, .. }) = content {
+                    text.push_str(more.unwrap_or_default());
+                    if text.len() > EVENT_BYTES_MAX {
+                        *is_too_long = true;
+                        text.clear();
+                    }
+                }
+                emit_text(AnswerEvent::Thought, more, emit)
+            }
+            "signature_delta" => {
+                if let Some(OpenContent::Thinking { signature, .. }) = content {
+                    *signature = delta.signature.clone().unwrap_or_default();
+                }
+                Ok(())
+            }
+            "input_json_delta" => match (content, delta.partial_json.as_deref()) {
+                (
+                    Some(OpenContent::Call {
+                        slot, has_arguments, ..
+                    }),
+                    Some(json),
+                ) if !json.is_empty() => {
+                    *has_arguments = true;
+                    let (slot, json) = (*slot, Cow::Borrowed(json));
+                    emit(AnswerEvent::Arguments { slot, json })
+                }
+                _ => Ok(()),
+            },
+            "citations_delta" => match delta.citation {
+                Some(source) => emit(citation(source)),
+                None => Ok(()),
+            },
+            _ => emit(AnswerEvent::Lost("content_delta")),
+        }
+    }
+
+    fn on_block_end(&mut self, index: u64, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        match self.open.iter().position(|open| open.index == index) {
+            Some(position) => end_content(self.open.remove(position).content, emit),
+            None => Ok(()),
+        }
+    }
+
+    /// What changes in the answer itself; a later event may have only usage.
+    fn on_answer_delta(
+        &mut self,
+        stop_reason: Option<String>,
+        stop_details: Option<MessagesStopDetails>,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), AnswerFault> {
+        self.stop_reason = stop_reason.or(self.stop_reason.take());
+        let explanation = stop_details.and_then(|details| details.explanation);
+        emit_text(AnswerEvent::Refusal, explanation.as_deref(), emit)
+    }
+
+    fn stop(&mut self, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.begin(emit)?;
+        self.has_ended = true;
+        for block in self.open.drain(..) {
+            end_content(block.content, emit)?;
+        }
+        let cause = match self.stop_reason.as_deref().unwrap_or_default() {
+            "max_tokens" => StopCause::MaxTokens,
+            "stop_sequence" => StopCause::Sequence,
+            "refusal" => StopCause::Refused,
+            "model_context_window_exceeded" => StopCause::ContextFull,
+            // Words of other providers that speak the protocol.
+            "sensitive" => StopCause::Filtered,
+            "network_error" => {
+                return emit(AnswerEvent::Failed {
+                    status: 502,
+                    message: Cow::Borrowed(BROKEN_OFF),
+                });
+            }
+            _ if self.calls > 0 => StopCause::Calls,
+            _ => StopCause::End,
+        };
+        emit(AnswerEvent::Stop(cause))
+    }
+
+    /// Reports the error that an event or body is.
+    fn fail(&mut self, data: &str, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+        self.has_ended = true;
+        emit(failure(data))
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Result<T, AnswerFault> {
+    let read = json.and_then(|json| serde_json::from_str(json.get()).ok());
+    read.ok_or(AnswerFault::Unreadable)
+}
+
+/// Emits a text, unless it is missing or empty.
+fn emit_text<'t>(
+    event: impl FnOnce(Cow<'t, str>) -> AnswerEvent<'t>,
+    text: Option<&'t str>,
+    emit: &mut Emit<'_>,
+) -> Result<(), AnswerFault> {
+    match text {
+        None | Some("") => Ok(()),
+        Some(text) => emit(event(Cow::Borrowed(text))),
+    }
+}
+
+/// Emits what belongs at the end of a block.
+fn end_content(content: OpenContent, emit: &mut Emit<'_>) -> Result<(), AnswerFault> {
+    match content {
+        OpenContent::Plain => Ok(()),
+        OpenContent::Thinking { is_too_long: true, .. } => emit(AnswerEvent::Lost("reasoning_state")),
+        OpenContent::Thinking { text, signature, .. } if text.is_empty() && signature.is_empty() => Ok(()),
+        OpenContent::Thinking { text, signature, .. } => {
+            let (text, signature) = (Cow::Owned(text), Cow::Owned(signature));
+            emit(AnswerEvent::Reasoning(ReasoningState::Thinking { text, signature }))
+        }
+        OpenContent::Call {
+            slot,
+            input,
+            has_arguments,
+        } => {
+            if !has_arguments {
+                let json = Cow::Owned(input);
+                emit(AnswerEvent::Arguments { slot, json })?;
+            }
+            emit(AnswerEvent::CallEnd { slot })
+        }
+    }
+}
+
+/// The failure that an event or body reports.
+fn failure(data: &str) -> AnswerEvent<'static> {
+    let content = provider_error::read(data.as_bytes()).unwrap_or_default();
+    let word_status = |word: &String| {
+        let (kind, code) = (word.clone(), Some(word.clone()));
+        InBandError { kind, code }.status()
+    };
+    // The code is behind the type, and says more.
+    let known = content
+        .words
+        .iter()
+        .rev()
+        .map(word_status)
+        .find(|status| *status != 502);
+    AnswerEvent::Failed {
+        status: known.unwrap_or(502),
+        message: content
+            .message
+            .map_or(Cow::Borrowed("the provider reported an error"), Cow::Owned),
+    }
+}

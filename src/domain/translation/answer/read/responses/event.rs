@@ -1,0 +1,263 @@
+//! What events and bodies of Responses contain.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::domain::translation::{
+    answer::{AnswerEvent, AnswerFault, Citation},
+    members::as_text,
+};
+
+/// An event of a stream. Which members it has depends on its type.
+#[derive(Debug, Deserialize)]
+pub(super) struct ResponsesEvent<'a> {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    /// The number of the item.
+    pub(super) output_index: Option<u64>,
+    /// The number of the part in the item's content.
+    pub(super) content_index: Option<u64>,
+    /// The number of the part in the item's summary.
+    pub(super) summary_index: Option<u64>,
+    /// More of a text.
+    #[serde(borrow)]
+    pub(super) delta: Option<&'a RawValue>,
+    /// A complete text.
+    #[serde(borrow)]
+    pub(super) text: Option<&'a RawValue>,
+    /// A complete refusal.
+    #[serde(borrow)]
+    pub(super) refusal: Option<&'a RawValue>,
+    /// The complete arguments of a call.
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+    /// A part of an item.
+    #[serde(borrow)]
+    pub(super) part: Option<&'a RawValue>,
+    /// A source of a text.
+    #[serde(borrow)]
+    pub(super) annotation: Option<&'a RawValue>,
+    /// An item.
+    #[serde(borrow)]
+    pub(super) item: Option<&'a RawValue>,
+    /// The answer.
+    #[serde(borrow)]
+    pub(super) response: Option<&'a RawValue>,
+    /// An error.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// An answer, as the last event and a body have it.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ResponsesAnswer<'a> {
+    /// Whether it is complete.
+    pub(super) status: Option<String>,
+    /// The error, if it has failed.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    incomplete_details: Option<IncompleteDetails>,
+    /// Its items.
+    #[serde(borrow)]
+    pub(super) output: Option<Vec<&'a RawValue>>,
+}
+
+/// Why an answer is incomplete.
+#[derive(Debug, Deserialize)]
+struct IncompleteDetails {
+    reason: Option<String>,
+}
+
+impl<'a> ResponsesAnswer<'a> {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// It is not what the protocol says.
+    pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
+        serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
+    }
+
+    /// Why it is incomplete.
+    pub(super) fn incomplete_reason(&self) -> Option<&str> {
+        self.incomplete_details.as_ref()?.reason.as_deref()
+    }
+}
+
+/// An item of an answer. Which members it has depends on its type.
+#[derive(Debug, Deserialize)]
+pub(super) struct ResponsesItem<'a> {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    status: Option<String>,
+    id: Option<String>,
+    call_id: Option<String>,
+    name: Option<String>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    summary: Option<&'a RawValue>,
+}
+
+impl<'a> ResponsesItem<'a> {
+    /// Reads an item.
+    ///
+    /// # Errors
+    /// It is not what the protocol says.
+    pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
+        serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
+    }
+
+    /// The id of the call that it is.
+    pub(super) fn call_id(&self) -> &str {
+        self.call_id.as_deref().or(self.id.as_deref()).unwrap_or_default()
+    }
+
+    /// The name of the tool that it calls.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it was broken off.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.status.as_deref() == Some("incomplete")
+    }
+
+    /// The complete arguments, as JSON text.
+    ///
+    /// # Errors
+    /// They are no text.
+    pub(super) fn arguments(&self) -> Result<Cow<'a, str>, AnswerFault> {
+        match self.arguments {
+            // Some hosts have the JSON itself instead of its text.
+            Some(json) if !json.get().starts_with('"') => Ok(Cow::Borrowed(json.get())),
+            arguments => text(arguments),
+        }
+    }
+
+    /// The complete input of a custom tool, or nothing.
+    ///
+    /// # Errors
+    /// It is no text.
+    pub(super) fn input(&self) -> Result<Cow<'a, str>, AnswerFault> {
+        text(self.input)
+    }
+
+    /// The parts of its content.
+    ///
+    /// # Errors
+    /// They are not what the protocol says.
+    pub(super) fn content(&self) -> Result<Vec<ResponsesPart<'a>>, AnswerFault> {
+        parts(self.content)
+    }
+
+    /// The parts of its summary.
+    ///
+    /// # Errors
+    /// They are not what the protocol says.
+    pub(super) fn summary(&self) -> Result<Vec<ResponsesPart<'a>>, AnswerFault> {
+        parts(self.summary)
+    }
+}
+
+/// The kind of a part with text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    /// Text of a message.
+    Text,
+    /// The words of a refusal.
+    Refusal,
+    /// A summary of reasoning.
+    Summary,
+    /// Reasoning itself.
+    Reasoning,
+}
+
+/// A part of an item.
+#[derive(Debug, Deserialize)]
+pub(super) struct ResponsesPart<'a> {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    text: Option<String>,
+    refusal: Option<String>,
+    #[serde(borrow)]
+    annotations: Option<Vec<&'a RawValue>>,
+}
+
+impl<'a> ResponsesPart<'a> {
+    /// Reads a part.
+    ///
+    /// # Errors
+    /// It is not what the protocol says.
+    pub(super) fn parse(json: &'a RawValue) -> Result<Self, AnswerFault> {
+        serde_json::from_str(json.get()).map_err(|_| AnswerFault::Unreadable)
+    }
+
+    /// Its kind; `None` if it is no text.
+    pub(super) fn kind(&self) -> Option<PartKind> {
+        match self.kind.as_deref() {
+            None | Some("output_text" | "text") => Some(PartKind::Text),
+            Some("refusal") => Some(PartKind::Refusal),
+            Some("summary_text") => Some(PartKind::Summary),
+            Some("reasoning_text") => Some(PartKind::Reasoning),
+            Some(_) => None,
+        }
+    }
+
+    /// Its text.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.refusal.as_deref().or(self.text.as_deref())
+    }
+
+    /// The sources of its text.
+    pub(super) fn annotations(&self) -> &[&'a RawValue] {
+        self.annotations.as_deref().unwrap_or_default()
+    }
+}
+
+/// A text, or nothing.
+///
+/// # Errors
+/// The value is no text.
+pub(super) fn text(value: Option<&RawValue>) -> Result<Cow<'_, str>, AnswerFault> {
+    match value {
+        Some(value) => as_text(value).ok_or(AnswerFault::Unreadable),
+        None => Ok(Cow::Borrowed("")),
+    }
+}
+
+fn parts(value: Option<&RawValue>) -> Result<Vec<ResponsesPart<'_>>, AnswerFault> {
+    match value {
+        Some(value) => serde_json::from_str(value.get()).map_err(|_| AnswerFault::Unreadable),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// A source of a text.
+#[derive(Debug, Deserialize)]
+struct ResponsesAnnotation {
+    url: Option<String>,
+    title: Option<String>,
+}
+
+/// The source that an annotation names. Only sources on the web have an address that other protocols can name.
+pub(super) fn citation(annotation: &RawValue) -> AnswerEvent<'static> {
+    let annotation = serde_json::from_str::<ResponsesAnnotation>(annotation.get()).ok();
+    let source =
+        annotation.and_then(|annotation| Some((annotation.url.filter(|url| !url.is_empty())?, annotation.title)));
+    match source {
+        Some((url, title)) => AnswerEvent::Cited(Citation {
+            url: Cow::Owned(url),
+            title: title.map(Cow::Owned),
+            quote: None,
+        }),
+        None => AnswerEvent::Lost("citation"),
+    }
+}

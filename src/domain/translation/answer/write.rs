@@ -1,0 +1,101 @@
+//! Writes a client's answer from typed events.
+
+mod gemini;
+mod messages;
+mod responses;
+
+use crate::domain::{
+    translation::{
+        answer::{AnswerEvent, AnswerFault},
+        reasoning::ReasoningMaker,
+        tool_names::ToolNames,
+    },
+    wire::{Protocol, usage::Usage},
+};
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AnswerForm {
+    /// A stream of server-sent events.
+    Stream,
+    /// One JSON object.
+    Whole,
+    /// A stream as a JSON array, which Gemini clients can request.
+    Array,
+}
+
+/// What an answer's frame says, apart from its content.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerFrame {
+    /// The form.
+    pub(crate) form: AnswerForm,
+    /// The end of the answer's id; the protocol puts its own prefix before it.
+    pub(crate) id: String,
+    /// The model's name as the client requested it.
+    pub(crate) model: String,
+    /// When the answer began, in seconds since the Unix epoch.
+    pub(crate) created_unix: i64,
+    /// The estimated input tokens, for protocols that state them before the provider does.
+    pub(crate) input_estimate: u64,
+    /// Whether the client gets the model's visible reasoning.
+    pub(crate) shows_reasoning: bool,
+    /// The maker of the reasoning.
+    pub(crate) maker: ReasoningMaker,
+    /// The client's tools.
+    pub(crate) names: ToolNames,
+    /// The client's request, of which a Responses answer repeats some members.
+    pub(crate) request: String,
+}
+
+/// The writer of one answer in its client's protocol.
+#[derive(Debug)]
+pub(crate) enum AnswerEventWriter {
+    /// Of Messages.
+    Messages(Box<messages::MessagesAnswerWriter>),
+    /// Of Responses.
+    Responses(Box<responses::ResponsesAnswerWriter>),
+    /// Of Gemini.
+    Gemini(Box<gemini::GeminiAnswerWriter>),
+}
+
+impl AnswerEventWriter {
+    /// A writer for an answer that has not begun.
+    pub(crate) fn new(protocol: Protocol, frame: AnswerFrame) -> Self {
+        match protocol {
+            Protocol::Messages => Self::Messages(Box::new(messages::MessagesAnswerWriter::new(frame))),
+            Protocol::Responses => Self::Responses(Box::new(responses::ResponsesAnswerWriter::new(frame))),
+            Protocol::Gemini => Self::Gemini(Box::new(gemini::GeminiAnswerWriter::new(frame))),
+        }
+    }
+
+    /// Writes an event. The bytes of a stream are appended to `out`; a non-streaming answer is written by
+    /// [`AnswerEventWriter::finish`].
+    ///
+    /// # Errors
+    /// The client's protocol would have to repeat too much text.
+    pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
+        match self {
+            Self::Messages(writer) => writer.on_event(event, out),
+            Self::Responses(writer) => writer.on_event(event, out),
+            Self::Gemini(writer) => writer.on_event(event, out),
+        }
+    }
+
+    /// Ends a complete answer: writes the usage that is billed, and the last events or the body.
+    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+        match self {
+            Self::Messages(writer) => writer.finish(usage, out),
+            Self::Responses(writer) => writer.finish(usage, out),
+            Self::Gemini(writer) => writer.finish(usage, out),
+        }
+    }
+
+    /// Ends a stream that has failed, with the error that corresponds to this HTTP status.
+    pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
+        match self {
+            Self::Messages(writer) => writer.fail(status, message, out),
+            Self::Responses(writer) => writer.fail(status, message, out),
+            Self::Gemini(writer) => writer.fail(status, message, out),
+        }
+    }
+}

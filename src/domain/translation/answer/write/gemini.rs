@@ -1,0 +1,379 @@
+//! Writes answers of Gemini: parts, in chunks of a stream or an array, or in one object.
+
+use std::{borrow::Cow, fmt::Write};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::domain::{
+    translation::{
+        answer::{
+            AnswerEvent, AnswerFault, StopCause, WAITING_BYTES_MAX,
+            write::{AnswerForm, AnswerFrame},
+        },
+        call_ids::client_id,
+        conversation::ToolCall,
+        json_out::{JsonObjectWriter, push_object},
+        reasoning::ReasoningState,
+    },
+    wire::{
+        protocol::gemini::{error_body, error_status},
+        usage::Usage,
+    },
+};
+
+/// The writer of one answer of Gemini.
+#[derive(Debug)]
+pub(crate) struct GeminiAnswerWriter {
+    frame: AnswerFrame,
+    /// A chunk is written.
+    has_begun: bool,
+    /// The last chunk, or the object, is written.
+    has_ended: bool,
+    /// The call whose arguments arrive.
+    call: Option<CollectedCall>,
+    /// The thought signature for the call or text that follows.
+    held: Option<String>,
+    /// The last text of a non-streaming answer, which the next piece may continue.
+    text: Option<PartText>,
+    /// The complete parts of a non-streaming answer, as JSON text.
+    parts: String,
+    has_refused: bool,
+    stop: Option<StopCause>,
+}
+
+/// A call that the client gets in one part.
+#[derive(Debug)]
+struct CollectedCall {
+    slot: u32,
+    call: ToolCall<'static>,
+    signature: Option<String>,
+}
+
+/// The text of a part.
+#[derive(Debug)]
+struct PartText {
+    text: String,
+    is_thought: bool,
+    signature: Option<String>,
+}
+
+impl GeminiAnswerWriter {
+    /// A writer for an answer that has not begun.
+    pub(crate) fn new(frame: AnswerFrame) -> Self {
+        Self {
+            frame,
+            has_begun: false,
+            has_ended: false,
+            call: None,
+            held: None,
+            text: None,
+            parts: String::new(),
+            has_refused: false,
+            stop: None,
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        match self.frame.form {
+            AnswerForm::Stream | AnswerForm::Array => true,
+            AnswerForm::Whole => false,
+        }
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// A call is too large, or the provider has reported a failure of an answer of which nothing is written.
+    pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
+        if self.has_ended {
+            return Ok(());
+        }
+        match event {
+            AnswerEvent::Text(text) => self.on_text(&text, false, out),
+            AnswerEvent::Thought(text) => {
+                if self.frame.shows_reasoning {
+                    self.on_text(&text, true, out);
+                }
+            }
+            AnswerEvent::Refusal(text) => {
+                self.has_refused = true;
+                self.on_text(&text, false, out);
+            }
+            AnswerEvent::Reasoning(state) => self.on_reasoning(&state, out),
+            AnswerEvent::Call { slot, id, name } => self.on_call(slot, &id, &name, out),
+            AnswerEvent::Arguments { slot, json } => self.on_arguments(slot, &json)?,
+            AnswerEvent::Stop(cause) => {
+                self.end_call(out);
+                self.stop = self.stop.or(Some(cause));
+            }
+            AnswerEvent::Failed { status, message } => {
+                if !self.is_stream() {
+                    return Err(AnswerFault::Unreadable);
+                }
+                self.fail(status, &message, out);
+            }
+            AnswerEvent::Begin | AnswerEvent::CallEnd { .. } | AnswerEvent::Cited(_) | AnswerEvent::Lost(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the last chunk, or the object.
+    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        self.end_call(out);
+        self.end_text();
+        let signature = self.held.take();
+        if signature.is_some() || self.parts.is_empty() {
+            self.keep_part(&text_part("", false, signature.as_deref()));
+        }
+        let parts = std::mem::take(&mut self.parts);
+        let reason = self.finish_reason();
+        self.push_answer(&parts, Some((reason, usage)), out);
+        self.end_array(out);
+    }
+
+    /// Writes the error that ends a stream or array. An incomplete call is left out.
+    pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
+        if std::mem::replace(&mut self.has_ended, true) || !self.is_stream() {
+            return;
+        }
+        let error = error_body(status, error_status(status), message).to_string();
+        self.push_frame(&error, out);
+        self.end_array(out);
+    }
+
+    fn on_text(&mut self, text: &str, is_thought: bool, out: &mut String) {
+        if text.is_empty() {
+            return;
+        }
+        self.end_call(out);
+        let signature = match is_thought {
+            true => None,
+            false => self.held.take(),
+        };
+        if self.is_stream() {
+            self.push_answer(&text_part(text, is_thought, signature.as_deref()), None, out);
+            return;
+        }
+        match &mut self.text {
+            Some(last) if last.is_thought == is_thought && signature.is_none() => last.text.push_str(text),
+            _ => {
+                self.end_text();
+                self.text = Some(PartText {
+                    text: text.to_owned(),
+                    is_thought,
+                    signature,
+                });
+            }
+        }
+    }
+
+    /// A part has at most one signature, so a state that nothing has followed gets a part of its own once another state comes.
+    fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
+        self.end_call(out);
+        let Some(carrier) = state.wrap(&self.frame.maker, "") else {
+            return;
+        };
+        // Clients decode signatures as base64, which a carrier is not. Its own characters never become `+` or `/`, so the two
+        // alphabets of base64 give the same text.
+        if let Some(earlier) = self.held.replace(STANDARD.encode(carrier)) {
+            self.add_part(&text_part("", false, Some(&earlier)), out);
+        }
+    }
+
+    fn on_call(&mut self, slot: u32, id: &str, name: &str, out: &mut String) {
+        self.end_call(out);
+        let id = match id.is_empty() {
+            true => Cow::Borrowed(""),
+            false => Cow::Owned(client_id(id).into_owned()),
+        };
+        let tool = self.frame.names.client_tool(name);
+        let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
+        self.call = Some(CollectedCall {
+            slot,
+            call: ToolCall {
+                id,
+                name: Cow::Owned(name),
+                arguments: Cow::Borrowed(""),
+            },
+            signature: self.held.take(),
+        });
+    }
+
+    fn on_arguments(&mut self, slot: u32, json: &str) -> Result<(), AnswerFault> {
+        let Some(CollectedCall { slot: open, call, .. }) = &mut self.call else {
+            return Ok(());
+        };
+        if *open != slot {
+            return Ok(());
+        }
+        if call.arguments.len() + json.len() > WAITING_BYTES_MAX {
+            return Err(AnswerFault::CallsTooLarge);
+        }
+        call.arguments.to_mut().push_str(json);
+        Ok(())
+    }
+
+    /// Writes the call that was collected: something else has begun.
+    fn end_call(&mut self, out: &mut String) {
+        let Some(CollectedCall { call, signature, .. }) = self.call.take() else {
+            return;
+        };
+        let mut part = String::new();
+        push_object(&mut part, |object| {
+            object.object("functionCall", |function| {
+                if !call.id.is_empty() {
+                    function.text("id", &call.id);
+                }
+                function.text("name", &call.name);
+                function.raw("args", &call.object_arguments().0);
+            });
+            if let Some(signature) = &signature {
+                object.text("thoughtSignature", signature);
+            }
+        });
+        self.add_part(&part, out);
+    }
+
+    /// Completes the last text of a non-streaming answer.
+    fn end_text(&mut self) {
+        if let Some(last) = self.text.take() {
+            self.keep_part(&text_part(&last.text, last.is_thought, last.signature.as_deref()));
+        }
+    }
+
+    /// Adds a complete part: a chunk of a stream, or one more part of the object.
+    fn add_part(&mut self, part: &str, out: &mut String) {
+        if self.is_stream() {
+            self.push_answer(part, None, out);
+        } else {
+            self.end_text();
+            self.keep_part(part);
+        }
+    }
+
+    fn keep_part(&mut self, part: &str) {
+        if !self.parts.is_empty() {
+            self.parts.push(',');
+        }
+        self.parts.push_str(part);
+    }
+
+    /// Writes a chunk, or the object, with these parts. The last one also has the reason for the end and the usage.
+    fn push_answer(&mut self, parts: &str, end: Option<(&'static str, &Usage)>, out: &mut String) {
+        let mut json = String::with_capacity(parts.len() + 256);
+        push_object(&mut json, |answer| {
+            answer.array("candidates", |candidates| {
+                candidates.object(|candidate| {
+                    candidate.object("content", |content| {
+                        content.array("parts", |list| list.raw(parts));
+                        content.text("role", "model");
+                    });
+                    if let Some((reason, _)) = end {
+                        candidate.text("finishReason", reason);
+                    }
+                    candidate.number("index", 0_u32);
+                });
+            });
+            if let Some((_, usage)) = end {
+                answer.object("usageMetadata", |counts| write_usage(counts, usage));
+            }
+            answer.text("modelVersion", &self.frame.model);
+            answer.text("responseId", &self.frame.id);
+        });
+        self.push_frame(&json, out);
+    }
+
+    /// Writes an event's data, an element, or the body.
+    fn push_frame(&mut self, json: &str, out: &mut String) {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        match self.frame.form {
+            AnswerForm::Stream => {
+                out.push_str("data: ");
+                push_line(out, json);
+                out.push_str("\r\n\r\n");
+            }
+            AnswerForm::Array => {
+                out.push_str(if is_first { "[" } else { "\r\n," });
+                push_line(out, json);
+            }
+            AnswerForm::Whole => push_line(out, json),
+        }
+    }
+
+    fn end_array(&self, out: &mut String) {
+        match self.frame.form {
+            AnswerForm::Array => out.push(']'),
+            AnswerForm::Stream | AnswerForm::Whole => {}
+        }
+    }
+
+    fn finish_reason(&self) -> &'static str {
+        match self.stop.unwrap_or(StopCause::End) {
+            StopCause::End | StopCause::Sequence | StopCause::Calls => match self.has_refused {
+                true => "SAFETY",
+                false => "STOP",
+            },
+            StopCause::MaxTokens | StopCause::ContextFull => "MAX_TOKENS",
+            StopCause::Refused | StopCause::Filtered => "SAFETY",
+            StopCause::Malformed => "MALFORMED_FUNCTION_CALL",
+        }
+    }
+}
+
+/// The JSON text of a part with text.
+fn text_part(text: &str, is_thought: bool, signature: Option<&str>) -> String {
+    let mut part = String::with_capacity(text.len() + 32);
+    push_object(&mut part, |object| {
+        object.text("text", text);
+        if is_thought {
+            object.flag("thought", true);
+        }
+        if let Some(signature) = signature {
+            object.text("thoughtSignature", signature);
+        }
+    });
+    part
+}
+
+/// Appends valid JSON text as one line. Some clients end lines at more characters than the protocol does, so those are escaped;
+/// they only occur in strings. Line ends between tokens, as in a model's arguments, become spaces.
+fn push_line(out: &mut String, json: &str) {
+    if !json.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
+        out.push_str(json);
+        return;
+    }
+    for character in json.chars() {
+        match character {
+            '\n' | '\r' => out.push(' '),
+            '\u{85}' | '\u{2028}' | '\u{2029}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+}
+
+/// Writes the counts. Cached tokens are part of the prompt; thoughts and the prompts of tools stand beside the other counts.
+fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
+    let (input, output) = (usage.input_total(), usage.output_total());
+    let optional = [
+        ("cachedContentTokenCount", usage.cache_read_total()),
+        ("toolUsePromptTokenCount", usage.tool_input),
+        ("thoughtsTokenCount", usage.output_reasoning),
+    ];
+    counts.number("promptTokenCount", input.saturating_sub(usage.tool_input));
+    counts.number("candidatesTokenCount", output.saturating_sub(usage.output_reasoning));
+    for (name, count) in optional {
+        if count > 0 {
+            counts.number(name, count);
+        }
+    }
+    counts.number("totalTokenCount", input.saturating_add(output));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,408 @@
+//! Writes answers of Messages: content blocks, one behind the other, in a stream or in one message.
+
+mod block;
+
+use std::borrow::Cow;
+
+use crate::domain::{
+    translation::{
+        answer::{
+            AnswerEvent, AnswerFault, Citation, REPEATED_BYTES_MAX, StopCause, WAITING_BYTES_MAX,
+            write::{
+                AnswerForm, AnswerFrame,
+                messages::block::{MessageBlock, citation_json},
+            },
+        },
+        call_ids::client_id,
+        json_out::{JsonObjectWriter, push_object},
+        reasoning::ReasoningState,
+    },
+    wire::{protocol::messages::error_type, usage::Usage},
+};
+
+/// The writer of one answer of Messages.
+#[derive(Debug)]
+pub(crate) struct MessagesAnswerWriter {
+    frame: AnswerFrame,
+    /// A stream has its first event.
+    has_begun: bool,
+    /// The last event, or the message, is written.
+    has_ended: bool,
+    /// The block that the next piece may continue.
+    open: Option<MessageBlock>,
+    /// The index of the open block, or of the next one.
+    index: u32,
+    /// The complete blocks of a non-streaming message, as JSON text.
+    blocks: String,
+    /// The carriers of reasoning without visible text. Each becomes a block once content follows.
+    held: Vec<String>,
+    has_text: bool,
+    has_refused: bool,
+    calls: u32,
+    stop: Option<StopCause>,
+}
+
+impl MessagesAnswerWriter {
+    /// A writer for an answer that has not begun.
+    pub(crate) fn new(frame: AnswerFrame) -> Self {
+        Self {
+            frame,
+            has_begun: false,
+            has_ended: false,
+            open: None,
+            index: 0,
+            blocks: String::new(),
+            held: Vec::new(),
+            has_text: false,
+            has_refused: false,
+            calls: 0,
+            stop: None,
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        match self.frame.form {
+            AnswerForm::Stream | AnswerForm::Array => true,
+            AnswerForm::Whole => false,
+        }
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// A block that has to be kept is too large, or the answer has nothing that could be written.
+    pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
+        if self.has_ended {
+            return Ok(());
+        }
+        match event {
+            AnswerEvent::Begin => self.begin(out),
+            AnswerEvent::Text(text) => self.on_text(&text, out),
+            AnswerEvent::Thought(text) => self.on_thought(&text, out)?,
+            AnswerEvent::Refusal(text) => {
+                self.has_refused = true;
+                self.on_text(&text, out);
+            }
+            AnswerEvent::Reasoning(state) => self.on_reasoning(&state, out),
+            AnswerEvent::Call { slot, id, name } => self.on_call(slot, &id, &name, out),
+            AnswerEvent::Arguments { slot, json } => self.on_arguments(slot, &json, out)?,
+            AnswerEvent::Cited(citation) => self.on_citation(&citation, out),
+            AnswerEvent::Stop(cause) => self.on_stop(cause, out)?,
+            AnswerEvent::Failed { status, message } => {
+                if !self.is_stream() {
+                    return Err(AnswerFault::Unreadable);
+                }
+                self.fail(status, &message, out);
+            }
+            AnswerEvent::CallEnd { .. } | AnswerEvent::Lost(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the end of a stream, or the message.
+    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        self.begin(out);
+        self.close_block(out);
+        let reason = self.stop_reason();
+        if self.is_stream() {
+            push_event(out, "message_delta", |event| {
+                event.object("delta", |delta| {
+                    delta.text("stop_reason", reason);
+                    delta.null("stop_sequence");
+                });
+                event.object("usage", |counts| write_usage(counts, usage));
+            });
+            push_event(out, "message_stop", |_| {});
+        } else {
+            push_object(out, |message| {
+                self.write_head(message);
+                message.array("content", |content| content.raw(&self.blocks));
+                message.text("stop_reason", reason);
+                message.null("stop_sequence");
+                message.object("usage", |counts| write_usage(counts, usage));
+            });
+        }
+    }
+
+    /// Writes the error that ends a stream. The open block stays open, so that no client takes it for complete.
+    pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
+        if std::mem::replace(&mut self.has_ended, true) || !self.is_stream() {
+            return;
+        }
+        push_event(out, "error", |event| {
+            event.object("error", |error| {
+                error.text("type", error_type(status));
+                error.text("message", message);
+            });
+        });
+    }
+
+    fn begin(&mut self, out: &mut String) {
+        if std::mem::replace(&mut self.has_begun, true) || !self.is_stream() {
+            return;
+        }
+        let estimate = Usage {
+            input_uncached: self.frame.input_estimate,
+            ..Usage::default()
+        };
+        push_event(out, "message_start", |event| {
+            event.object("message", |message| {
+                self.write_head(message);
+                message.raw("content", "[]");
+                message.null("stop_reason");
+                message.null("stop_sequence");
+                message.object("usage", |counts| write_usage(counts, &estimate));
+            });
+        });
+        push_event(out, "ping", |_| {});
+    }
+
+    fn write_head(&self, message: &mut JsonObjectWriter<'_>) {
+        message.text("id", &format!("msg_{}", self.frame.id));
+        message.text("type", "message");
+        message.text("role", "assistant");
+        message.text("model", &self.frame.model);
+    }
+
+    fn on_text(&mut self, text: &str, out: &mut String) {
+        if text.is_empty() {
+            return;
+        }
+        self.has_text = true;
+        if !matches!(self.open, Some(MessageBlock::Text { .. })) {
+            self.start_block(MessageBlock::text(), out);
+        }
+        let is_stream = self.is_stream();
+        if let Some(MessageBlock::Text { text: kept, .. }) = &mut self.open
+            && !is_stream
+        {
+            kept.push_str(text);
+        }
+        self.push_delta("text_delta", "text", text, out);
+    }
+
+    /// Visible reasoning is also kept: its carrier does not repeat what the client sees.
+    fn on_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
+        if text.is_empty() || !self.frame.shows_reasoning {
+            return Ok(());
+        }
+        if !matches!(self.open, Some(MessageBlock::Thinking { .. })) {
+            self.start_block(MessageBlock::thinking(), out);
+        }
+        if let Some(MessageBlock::Thinking { text: kept, .. }) = &mut self.open {
+            if kept.len() + text.len() > REPEATED_BYTES_MAX {
+                return Err(AnswerFault::TextTooLong);
+            }
+            kept.push_str(text);
+        }
+        self.push_delta("thinking_delta", "thinking", text, out);
+        Ok(())
+    }
+
+    /// The state of visible reasoning becomes its signature. Any other state waits for the content that it belongs before: agents
+    /// show nothing of a message whose text is followed by reasoning alone.
+    fn on_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) {
+        if let Some(MessageBlock::Thinking { text, signature }) = &mut self.open {
+            *signature = state.wrap(&self.frame.maker, text.as_str()).unwrap_or_default();
+            self.close_block(out);
+            return;
+        }
+        let held_bytes: usize = self.held.iter().map(String::len).sum();
+        if let Some(carrier) = state.wrap(&self.frame.maker, "")
+            && held_bytes + carrier.len() <= WAITING_BYTES_MAX
+        {
+            self.held.push(carrier);
+        }
+    }
+
+    fn on_call(&mut self, slot: u32, id: &str, name: &str, out: &mut String) {
+        let id = match id.is_empty() {
+            true => format!("toolu_{}_{}", self.frame.id, self.calls),
+            false => client_id(id).into_owned(),
+        };
+        let tool = self.frame.names.client_tool(name);
+        let name = tool.map_or(name, |tool| tool.name.as_str()).to_owned();
+        self.calls += 1;
+        self.start_block(MessageBlock::call(slot, id, name), out);
+    }
+
+    /// A stream gets the arguments piece by piece if they are an object. Clients expect one, so other arguments are kept until
+    /// they are complete.
+    fn on_arguments(&mut self, slot: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
+        let is_stream = self.is_stream();
+        let Some(MessageBlock::Call {
+            slot: open,
+            call,
+            is_passed_on,
+        }) = &mut self.open
+        else {
+            return Ok(());
+        };
+        if *open != slot || json.is_empty() {
+            return Ok(());
+        }
+        let mut piece = Cow::Borrowed(json);
+        if !*is_passed_on {
+            let kept = call.arguments.to_mut();
+            kept.push_str(json);
+            if !is_stream {
+                return Ok(());
+            }
+            if !kept.trim_start().starts_with('{') {
+                return match kept.len() > WAITING_BYTES_MAX {
+                    true => Err(AnswerFault::CallsTooLarge),
+                    false => Ok(()),
+                };
+            }
+            *is_passed_on = true;
+            piece = Cow::Owned(std::mem::take(kept));
+        }
+        self.push_delta("input_json_delta", "partial_json", &piece, out);
+        Ok(())
+    }
+
+    fn on_citation(&mut self, citation: &Citation<'_>, out: &mut String) {
+        let is_stream = self.is_stream();
+        let Some(MessageBlock::Text { citations, .. }) = &mut self.open else {
+            return;
+        };
+        if citation.url.is_empty() {
+            return;
+        }
+        let json = citation_json(citation);
+        if !is_stream {
+            citations.push(json);
+            return;
+        }
+        push_event(out, "content_block_delta", |event| {
+            event.number("index", self.index);
+            event.object("delta", |delta| {
+                delta.text("type", "citations_delta");
+                delta.raw("citation", &json);
+            });
+        });
+    }
+
+    fn on_stop(&mut self, cause: StopCause, out: &mut String) -> Result<(), AnswerFault> {
+        self.close_block(out);
+        self.held.clear();
+        self.stop = self.stop.or(Some(cause));
+        match cause == StopCause::Malformed && !self.has_text && self.calls == 0 {
+            true => Err(AnswerFault::Unreadable),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins a block behind all others, and behind the reasoning that belongs before it.
+    fn start_block(&mut self, block: MessageBlock, out: &mut String) {
+        self.begin(out);
+        self.close_block(out);
+        for data in std::mem::take(&mut self.held) {
+            self.open_block(MessageBlock::Redacted { data }, out);
+            self.close_block(out);
+        }
+        self.open_block(block, out);
+    }
+
+    fn open_block(&mut self, block: MessageBlock, out: &mut String) {
+        if self.is_stream() {
+            push_event(out, "content_block_start", |event| {
+                event.number("index", self.index);
+                event.object("content_block", |object| block.write(object));
+            });
+        }
+        self.open = Some(block);
+    }
+
+    /// Ends the open block. Thinking without a state of its own gets a signature too: clients throw away thinking that has none.
+    fn close_block(&mut self, out: &mut String) {
+        let Some(mut block) = self.open.take() else { return };
+        match &mut block {
+            MessageBlock::Thinking { text, signature } => {
+                if signature.is_empty() {
+                    let state = ReasoningState::Text {
+                        text: Cow::Borrowed(text.as_str()),
+                    };
+                    *signature = state.wrap(&self.frame.maker, text.as_str()).unwrap_or_default();
+                }
+                self.push_delta("signature_delta", "signature", signature.as_str(), out);
+            }
+            MessageBlock::Call {
+                call,
+                is_passed_on: false,
+                ..
+            } => self.push_delta("input_json_delta", "partial_json", &call.object_arguments().0, out),
+            MessageBlock::Text { .. } | MessageBlock::Redacted { .. } | MessageBlock::Call { .. } => {}
+        }
+        if self.is_stream() {
+            push_event(out, "content_block_stop", |event| event.number("index", self.index));
+        } else {
+            if !self.blocks.is_empty() {
+                self.blocks.push(',');
+            }
+            push_object(&mut self.blocks, |object| block.write(object));
+        }
+        self.index += 1;
+    }
+
+    /// Writes a piece of the open block, if the answer is a stream.
+    fn push_delta(&self, kind: &str, member: &str, piece: &str, out: &mut String) {
+        if self.is_stream() {
+            push_event(out, "content_block_delta", |event| {
+                event.number("index", self.index);
+                event.object("delta", |delta| {
+                    delta.text("type", kind);
+                    delta.text(member, piece);
+                });
+            });
+        }
+    }
+
+    /// The word for the end. An answer with calls ends with `tool_use`, and no other does, whatever the provider calls its end.
+    fn stop_reason(&self) -> &'static str {
+        match self.stop.unwrap_or(StopCause::End) {
+            StopCause::End | StopCause::Calls => match (self.calls, self.has_refused) {
+                (1.., _) => "tool_use",
+                (0, true) => "refusal",
+                (0, false) => "end_turn",
+            },
+            StopCause::Sequence => "stop_sequence",
+            StopCause::MaxTokens => "max_tokens",
+            StopCause::ContextFull => "model_context_window_exceeded",
+            StopCause::Refused | StopCause::Filtered => "refusal",
+            StopCause::Malformed => "end_turn",
+        }
+    }
+}
+
+/// Appends an event with the members that `fill` writes behind its type.
+fn push_event(out: &mut String, kind: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>)) {
+    out.push_str("event: ");
+    out.push_str(kind);
+    out.push_str("\ndata: ");
+    push_object(out, |event| {
+        event.text("type", kind);
+        fill(event);
+    });
+    out.push_str("\n\n");
+}
+
+/// Writes the counts. The three counts of input do not overlap, and that of output includes reasoning.
+fn write_usage(counts: &mut JsonObjectWriter<'_>, usage: &Usage) {
+    let read = usage.cache_read_total();
+    let written = usage.cache_write_short.saturating_add(usage.cache_write_long);
+    let fresh = usage.input_total().saturating_sub(read).saturating_sub(written);
+    counts.number("input_tokens", fresh);
+    counts.number("cache_creation_input_tokens", written);
+    counts.number("cache_read_input_tokens", read);
+    counts.number("output_tokens", usage.output_total());
+    counts.object("output_tokens_details", |details| {
+        details.number("thinking_tokens", usage.output_reasoning);
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! Writes an answer in the Responses protocol.
+//!
+//! The protocol repeats all content: a part, an item and the answer are written again when they are complete. So the writer keeps
+//! the text of the answer, at most [`REPEATED_BYTES_MAX`] bytes.
+
+mod calls;
+mod content;
+mod events;
+mod response_object;
+#[cfg(test)]
+mod tests;
+
+use crate::domain::{
+    translation::{
+        answer::{
+            AnswerEvent, AnswerFault, Citation, REPEATED_BYTES_MAX, StopCause,
+            write::{
+                AnswerFrame,
+                responses::{
+                    calls::{CallItem, FUNCTION_PREFIX},
+                    content::{MessageItem, MessagePartKind, ReasoningItem, push_hidden_reasoning},
+                    events::{ItemPlace, NumberedEvents},
+                    response_object::{ResponseFailure, ResponseObject, ResponseStatus},
+                },
+            },
+        },
+        call_ids,
+        json_out::push_object,
+        reasoning::ReasoningState,
+        tool_names::{ClientTool, ToolKind},
+    },
+    wire::usage::Usage,
+};
+
+/// The prefix of the identifier of a message.
+const MESSAGE_PREFIX: &str = "msg_";
+/// The prefix of the identifier of a reasoning item.
+const REASONING_PREFIX: &str = "rs_";
+/// The refusal of a model that has declined without words.
+const DECLINED: &str = "The model declined to answer.";
+/// The message for a call that the provider could not read.
+const MALFORMED: &str = "the model wrote a tool call that its provider cannot read; send the request again";
+
+/// The writer of one answer in the Responses protocol.
+#[derive(Debug)]
+pub(crate) struct ResponsesAnswerWriter {
+    /// The response object so far.
+    response: ResponseObject,
+    /// The events of a stream.
+    events: NumberedEvents,
+    /// The item that is being written.
+    open: Option<OpenItem>,
+    /// The number of items so far.
+    item_count: u32,
+    /// The bytes of text that are kept.
+    kept_bytes: usize,
+    /// The first events are written.
+    has_begun: bool,
+    /// The model has declined.
+    has_declined: bool,
+    /// Why the answer is complete.
+    stop: Option<StopCause>,
+    /// Why the answer has failed.
+    failure: Option<ResponseFailure>,
+    /// The last event, or the non-streaming answer, is written.
+    is_over: bool,
+}
+
+/// An item that is being written.
+#[derive(Debug)]
+enum OpenItem {
+    /// A message.
+    Message(MessageItem),
+    /// Reasoning with a summary.
+    Reasoning(ReasoningItem),
+    /// A call.
+    Call(CallItem),
+}
+
+impl ResponsesAnswerWriter {
+    /// A writer for an answer that has not begun.
+    pub(crate) fn new(frame: AnswerFrame) -> Self {
+        Self {
+            events: NumberedEvents::new(frame.form),
+            response: ResponseObject::new(frame),
+            open: None,
+            item_count: 0,
+            kept_bytes: 0,
+            has_begun: false,
+            has_declined: false,
+            stop: None,
+            failure: None,
+            is_over: false,
+        }
+    }
+
+    /// Writes an event; a non-streaming answer is written by [`ResponsesAnswerWriter::finish`].
+    ///
+    /// # Errors
+    /// The text that has to be kept is too long.
+    pub(crate) fn on_event(&mut self, event: AnswerEvent<'_>, out: &mut String) -> Result<(), AnswerFault> {
+        if self.is_over || self.failure.is_some() {
+            return Ok(());
+        }
+        self.begin(out);
+        match event {
+            AnswerEvent::Begin | AnswerEvent::Lost(_) => Ok(()),
+            AnswerEvent::Text(text) => self.add_to_message(MessagePartKind::Text, &text, out),
+            AnswerEvent::Refusal(text) => self.add_to_message(MessagePartKind::Refusal, &text, out),
+            AnswerEvent::Thought(text) => self.add_thought(&text, out),
+            AnswerEvent::Reasoning(state) => self.end_reasoning(&state, out),
+            AnswerEvent::Call { slot, id, name } => self.begin_call(slot, &id, &name, out),
+            AnswerEvent::Arguments { slot, json } => self.add_arguments(slot, &json, out),
+            AnswerEvent::CallEnd { slot } => {
+                if self.is_open_call(slot) {
+                    self.close_item(false, out);
+                }
+                Ok(())
+            }
+            AnswerEvent::Cited(citation) => self.cite(&citation, out),
+            AnswerEvent::Stop(cause) => self.on_stop(cause, out),
+            AnswerEvent::Failed { status, message } => {
+                self.failure = Some(ResponseFailure::new(status, &message));
+                if self.events.is_stream() {
+                    self.push_end(None, out);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a complete answer. A failed answer has no usage, as for a provider that is not translated.
+    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+        if self.is_over {
+            return;
+        }
+        self.begin(out);
+        if self.failure.is_some() {
+            self.push_end(None, out);
+            return;
+        }
+        match self.stop {
+            Some(StopCause::Malformed) => self.failure = Some(ResponseFailure::new(500, MALFORMED)),
+            stop => self.close_item(stop.is_some_and(is_interruption), out),
+        }
+        self.push_end(Some(usage), out);
+    }
+
+    /// Ends a stream that has failed. The open item stays open: a client could run a call that seems complete.
+    pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
+        if self.is_over || !self.events.is_stream() {
+            return;
+        }
+        self.begin(out);
+        self.failure = Some(ResponseFailure::new(status, message));
+        self.push_end(None, out);
+    }
+
+    /// Writes the first events, once.
+    fn begin(&mut self, out: &mut String) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        let response = &self.response;
+        for kind in ["response.created", "response.in_progress"] {
+            self.events.push(out, kind, |event| {
+                event.object("response", |object| {
+                    response.push(object, ResponseStatus::InProgress, None);
+                });
+            });
+        }
+    }
+
+    /// Writes the last event of a stream, or the non-streaming answer.
+    fn push_end(&mut self, usage: Option<&Usage>, out: &mut String) {
+        self.is_over = true;
+        let status = match (&self.failure, self.stop.and_then(incomplete_reason)) {
+            (Some(failure), _) => ResponseStatus::Failed(failure),
+            (None, Some(reason)) => ResponseStatus::Incomplete(reason),
+            (None, None) => ResponseStatus::Completed,
+        };
+        let (response, failure) = (&self.response, self.failure.as_ref());
+        if !self.events.is_stream() {
+            push_object(out, |object| response.push(object, status, usage));
+            return;
+        }
+        self.events.push(out, status.event(), |event| {
+            event.object("response", |object| response.push(object, status, usage));
+            if let Some(failure) = failure {
+                event.object("error", |error| failure.push_with_type(error));
+            }
+        });
+        if failure.is_none() {
+            out.push_str("data: [DONE]\n\n");
+        }
+    }
+
+    /// Counts text that is kept until the end.
+    fn keep(&mut self, bytes: usize) -> Result<(), AnswerFault> {
+        self.kept_bytes = self.kept_bytes.saturating_add(bytes);
+        match self.kept_bytes > REPEATED_BYTES_MAX {
+            true => Err(AnswerFault::TextTooLong),
+            false => Ok(()),
+        }
+    }
+
+    /// The place of the next item.
+    fn next_place(&mut self, prefix: &str) -> ItemPlace {
+        let index = self.item_count;
+        self.item_count += 1;
+        ItemPlace::new(prefix, &self.response.frame().id, index)
+    }
+
+    /// Ends the open item. An end of the answer may have interrupted it.
+    fn close_item(&mut self, is_interrupted: bool, out: &mut String) {
+        let Some(open) = self.open.take() else { return };
+        let events = &mut self.events;
+        let item = match open {
+            OpenItem::Message(message) => message.close(is_interrupted, events, out),
+            OpenItem::Reasoning(reasoning) => reasoning.close(None, events, out),
+            OpenItem::Call(call) => call.close(is_interrupted, &self.response.frame().id, events, out),
+        };
+        self.response.add_item(&item);
+    }
+
+    /// Takes the open message, or begins one.
+    fn take_message(&mut self, out: &mut String) -> MessageItem {
+        match self.open.take() {
+            Some(OpenItem::Message(message)) => message,
+            other => {
+                self.open = other;
+                self.close_item(false, out);
+                let place = self.next_place(MESSAGE_PREFIX);
+                MessageItem::open(place, &mut self.events, out)
+            }
+        }
+    }
+
+    fn add_to_message(&mut self, kind: MessagePartKind, text: &str, out: &mut String) -> Result<(), AnswerFault> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.keep(text.len())?;
+        self.has_declined |= kind == MessagePartKind::Refusal;
+        let mut message = self.take_message(out);
+        message.add(kind, text, &mut self.events, out);
+        self.open = Some(OpenItem::Message(message));
+        Ok(())
+    }
+
+    fn cite(&mut self, citation: &Citation<'_>, out: &mut String) -> Result<(), AnswerFault> {
+        self.keep(citation.url.len() + citation.title.as_ref().map_or(0, |title| title.len()))?;
+        let mut message = self.take_message(out);
+        message.cite(citation, &mut self.events, out);
+        self.open = Some(OpenItem::Message(message));
+        Ok(())
+    }
+
+    /// Adds visible reasoning. A client that does not want it gets only its state.
+    fn add_thought(&mut self, text: &str, out: &mut String) -> Result<(), AnswerFault> {
+        if text.is_empty() || !self.response.frame().shows_reasoning {
+            return Ok(());
+        }
+        self.keep(text.len())?;
+        let mut reasoning = match self.open.take() {
+            Some(OpenItem::Reasoning(reasoning)) => reasoning,
+            other => {
+                self.open = other;
+                self.close_item(false, out);
+                let place = self.next_place(REASONING_PREFIX);
+                ReasoningItem::open(place, &mut self.events, out)
+            }
+        };
+        reasoning.add(text, &mut self.events, out);
+        self.open = Some(OpenItem::Reasoning(reasoning));
+        Ok(())
+    }
+
+    /// Ends reasoning with its state, which the client returns with the next request.
+    fn end_reasoning(&mut self, state: &ReasoningState<'_>, out: &mut String) -> Result<(), AnswerFault> {
+        let visible = match &self.open {
+            Some(OpenItem::Reasoning(reasoning)) => reasoning.text(),
+            Some(OpenItem::Message(_) | OpenItem::Call(_)) | None => "",
+        };
+        let carrier = state.wrap(&self.response.frame().maker, visible);
+        self.keep(carrier.as_ref().map_or(0, String::len))?;
+        let item = match (self.open.take(), carrier) {
+            (Some(OpenItem::Reasoning(reasoning)), carrier) => {
+                reasoning.close(carrier.as_deref(), &mut self.events, out)
+            }
+            (other, Some(carrier)) => {
+                self.open = other;
+                self.close_item(false, out);
+                let place = self.next_place(REASONING_PREFIX);
+                push_hidden_reasoning(&place, &carrier, &mut self.events, out)
+            }
+            (other, None) => {
+                self.open = other;
+                return Ok(());
+            }
+        };
+        self.response.add_item(&item);
+        Ok(())
+    }
+
+    fn begin_call(&mut self, slot: u32, id: &str, name: &str, out: &mut String) -> Result<(), AnswerFault> {
+        self.keep(id.len() + name.len())?;
+        self.close_item(false, out);
+        let place = self.next_place(FUNCTION_PREFIX);
+        let frame = self.response.frame();
+        let call_id = match id.is_empty() {
+            true => format!("call_{}_{}", frame.id, place.index),
+            false => call_ids::client_id(id).into_owned(),
+        };
+        let tool = frame.names.client_tool(name).cloned().unwrap_or_else(|| ClientTool {
+            namespace: None,
+            name: name.to_owned(),
+            kind: ToolKind::Function,
+        });
+        let call = CallItem::open(slot, call_id, tool, place, &mut self.events, out);
+        self.open = Some(OpenItem::Call(call));
+        Ok(())
+    }
+
+    /// Whether the open item is the call with this number.
+    fn is_open_call(&self, slot: u32) -> bool {
+        matches!(&self.open, Some(OpenItem::Call(call)) if call.has_slot(slot))
+    }
+
+    fn add_arguments(&mut self, slot: u32, json: &str, out: &mut String) -> Result<(), AnswerFault> {
+        self.keep(json.len())?;
+        match &mut self.open {
+            Some(OpenItem::Call(call)) if call.has_slot(slot) => call.add(json, &mut self.events, out),
+            // A piece behind the end of its call is no content: the call's JSON text was complete.
+            Some(OpenItem::Call(_) | OpenItem::Message(_) | OpenItem::Reasoning(_)) | None => Ok(()),
+        }
+    }
+
+    /// Notes why the answer is complete; the first cause counts.
+    fn on_stop(&mut self, cause: StopCause, out: &mut String) -> Result<(), AnswerFault> {
+        if self.stop.is_some() {
+            return Ok(());
+        }
+        self.stop = Some(cause);
+        if cause == StopCause::Refused && !self.has_declined {
+            self.add_to_message(MessagePartKind::Refusal, DECLINED, out)?;
+        }
+        // The open call could be the one that cannot be read.
+        if cause != StopCause::Malformed {
+            self.close_item(is_interruption(cause), out);
+        }
+        Ok(())
+    }
+}
+
+/// Why an answer with this end is incomplete; `None` if it is complete, or has failed.
+fn incomplete_reason(cause: StopCause) -> Option<&'static str> {
+    match cause {
+        StopCause::End | StopCause::Sequence | StopCause::Calls | StopCause::Refused | StopCause::Malformed => None,
+        StopCause::MaxTokens | StopCause::ContextFull => Some("max_output_tokens"),
+        StopCause::Filtered => Some("content_filter"),
+    }
+}
+
+/// Whether the open item was interrupted by this end of the answer.
+fn is_interruption(cause: StopCause) -> bool {
+    incomplete_reason(cause).is_some()
+}

@@ -1,0 +1,292 @@
+//! Writes the response object, which the first events, the last event and a non-streaming answer have.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::domain::{
+    translation::{
+        answer::write::{
+            AnswerFrame,
+            responses::events::{COMPLETED, IN_PROGRESS, INCOMPLETE, push_element, single_line},
+        },
+        json_out::JsonObjectWriter,
+    },
+    wire::{protocol::responses::error_type, usage::Usage},
+};
+
+/// Words in providers' messages which tell that the prompt is longer than the model's context.
+const CONTEXT_WORDS: [&str; 7] = [
+    "context length",
+    "context_length",
+    "context window",
+    "maximum context",
+    "prompt is too long",
+    "input is too long",
+    "input token count",
+];
+
+/// The response object of an answer so far.
+#[derive(Debug)]
+pub(super) struct ResponseObject {
+    /// What it says apart from its content; the client's request is moved out of it.
+    frame: AnswerFrame,
+    /// The members that repeat the request, as JSON text.
+    repeated: Vec<(&'static str, String)>,
+    /// The complete items, as the elements of a JSON array.
+    output: String,
+}
+
+/// The status of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ResponseStatus<'f> {
+    /// It has begun.
+    InProgress,
+    /// It is complete.
+    Completed,
+    /// It has ended early, for this reason.
+    Incomplete(&'static str),
+    /// It has failed.
+    Failed(&'f ResponseFailure),
+}
+
+impl ResponseStatus<'_> {
+    /// The word in the object.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::InProgress => IN_PROGRESS,
+            Self::Completed => COMPLETED,
+            Self::Incomplete(_) => INCOMPLETE,
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// The event that has the object.
+    pub(super) const fn event(self) -> &'static str {
+        match self {
+            Self::InProgress => "response.in_progress",
+            Self::Completed => "response.completed",
+            Self::Incomplete(_) => "response.incomplete",
+            Self::Failed(_) => "response.failed",
+        }
+    }
+}
+
+/// Why an answer has failed.
+#[derive(Debug)]
+pub(super) struct ResponseFailure {
+    /// The HTTP status that the error corresponds to.
+    status: u16,
+    /// The message for the client.
+    message: String,
+}
+
+impl ResponseFailure {
+    /// The failure that corresponds to this HTTP status.
+    pub(super) fn new(status: u16, message: &str) -> Self {
+        Self {
+            status,
+            message: message.to_owned(),
+        }
+    }
+
+    /// The code. Agents act on it: they send the request again, wait, shorten the conversation, or give up.
+    fn code(&self) -> &'static str {
+        match self.status {
+            429 => "rate_limit_exceeded",
+            503 | 529 => "server_is_overloaded",
+            408 => "server_error",
+            402 => "insufficient_quota",
+            400..500 if self.is_about_context() => "context_length_exceeded",
+            400..500 => "invalid_prompt",
+            _ => "server_error",
+        }
+    }
+
+    fn is_about_context(&self) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        CONTEXT_WORDS.iter().any(|words| message.contains(words))
+    }
+
+    /// Writes the code and the message.
+    fn push(&self, error: &mut JsonObjectWriter<'_>) {
+        error.text("code", self.code());
+        error.text("message", &self.message);
+    }
+
+    /// Writes the members of the error beside the response object, for which the SDKs raise an exception.
+    pub(super) fn push_with_type(&self, error: &mut JsonObjectWriter<'_>) {
+        error.text("type", error_type(self.status));
+        self.push(error);
+    }
+}
+
+impl ResponseObject {
+    /// The object of an answer without content.
+    pub(super) fn new(mut frame: AnswerFrame) -> Self {
+        let request = std::mem::take(&mut frame.request);
+        Self {
+            frame,
+            repeated: repeated_members(&request),
+            output: String::new(),
+        }
+    }
+
+    /// What the answer's frame says. The client's request is not in it any more.
+    pub(super) fn frame(&self) -> &AnswerFrame {
+        &self.frame
+    }
+
+    /// Adds a complete item.
+    pub(super) fn add_item(&mut self, item: &str) {
+        push_element(&mut self.output, item);
+    }
+
+    /// Writes the members of the object.
+    pub(super) fn push(&self, object: &mut JsonObjectWriter<'_>, status: ResponseStatus<'_>, usage: Option<&Usage>) {
+        object.text("id", &format!("resp_{}", self.frame.id));
+        object.text("object", "response");
+        object.number("created_at", self.frame.created_unix);
+        object.null("completed_at");
+        object.text("status", status.word());
+        match status {
+            ResponseStatus::Failed(failure) => object.object("error", |error| failure.push(error)),
+            ResponseStatus::InProgress | ResponseStatus::Completed | ResponseStatus::Incomplete(_) => {
+                object.null("error");
+            }
+        }
+        match status {
+            ResponseStatus::Incomplete(reason) => {
+                object.object("incomplete_details", |details| details.text("reason", reason));
+            }
+            ResponseStatus::InProgress | ResponseStatus::Completed | ResponseStatus::Failed(_) => {
+                object.null("incomplete_details");
+            }
+        }
+        object.text("model", &self.frame.model);
+        object.array("output", |output| output.raw(&self.output));
+        for (name, json) in &self.repeated {
+            object.raw(name, json);
+        }
+        match usage {
+            Some(usage) => object.object("usage", |object| push_usage(object, usage)),
+            None => object.null("usage"),
+        }
+    }
+}
+
+/// Writes the usage. The input includes cached and written tokens, the output includes reasoning.
+fn push_usage(object: &mut JsonObjectWriter<'_>, usage: &Usage) {
+    let (input, output) = (usage.input_total(), usage.output_total());
+    object.number("input_tokens", input);
+    object.object("input_tokens_details", |details| {
+        details.number("cached_tokens", usage.cache_read_total());
+        details.number(
+            "cache_write_tokens",
+            usage.cache_write_short.saturating_add(usage.cache_write_long),
+        );
+    });
+    object.number("output_tokens", output);
+    object.object("output_tokens_details", |details| {
+        details.number("reasoning_tokens", usage.output_reasoning);
+    });
+    object.number("total_tokens", input.saturating_add(output));
+}
+
+/// The members of a request that its answer repeats.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RequestedMembers<'a> {
+    #[serde(borrow)]
+    instructions: Option<&'a RawValue>,
+    #[serde(borrow)]
+    max_output_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parallel_tool_calls: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_cache_key: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    safety_identifier: Option<&'a RawValue>,
+    #[serde(borrow)]
+    temperature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_choice: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow)]
+    top_p: Option<&'a RawValue>,
+    #[serde(borrow)]
+    truncation: Option<&'a RawValue>,
+    #[serde(borrow)]
+    user: Option<&'a RawValue>,
+}
+
+/// The members of `text` and of `reasoning` in a request that its answer repeats.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RequestedDetails<'a> {
+    #[serde(borrow)]
+    format: Option<&'a RawValue>,
+    #[serde(borrow)]
+    verbosity: Option<&'a RawValue>,
+    #[serde(borrow)]
+    effort: Option<&'a RawValue>,
+    #[serde(borrow)]
+    summary: Option<&'a RawValue>,
+}
+
+/// The members of the response object that repeat the request, or say what holds for each translated one. What the client did not
+/// send has the default of OpenAI's API.
+fn repeated_members(request: &str) -> Vec<(&'static str, String)> {
+    let requested: RequestedMembers<'_> = serde_json::from_str(request).unwrap_or_default();
+    let text = requested_details(requested.text);
+    let text = format!(
+        r#"{{"format":{},"verbosity":{}}}"#,
+        json_or(text.format, r#"{"type":"text"}"#),
+        json_or(text.verbosity, r#""medium""#)
+    );
+    let reasoning = requested_details(requested.reasoning);
+    let reasoning = format!(
+        r#"{{"effort":{},"summary":{}}}"#,
+        json_or(reasoning.effort, "null"),
+        json_or(reasoning.summary, "null")
+    );
+    vec![
+        ("background", "false".to_owned()),
+        ("frequency_penalty", "0".to_owned()),
+        ("instructions", json_or(requested.instructions, "null")),
+        ("max_output_tokens", json_or(requested.max_output_tokens, "null")),
+        ("max_tool_calls", "null".to_owned()),
+        ("metadata", json_or(requested.metadata, "{}")),
+        ("parallel_tool_calls", json_or(requested.parallel_tool_calls, "true")),
+        ("presence_penalty", "0".to_owned()),
+        ("previous_response_id", "null".to_owned()),
+        ("prompt_cache_key", json_or(requested.prompt_cache_key, "null")),
+        ("reasoning", reasoning),
+        ("safety_identifier", json_or(requested.safety_identifier, "null")),
+        ("store", "false".to_owned()),
+        ("temperature", json_or(requested.temperature, "1")),
+        ("text", text),
+        ("tool_choice", json_or(requested.tool_choice, r#""auto""#)),
+        ("tools", json_or(requested.tools, "[]")),
+        ("top_logprobs", "0".to_owned()),
+        ("top_p", json_or(requested.top_p, "1")),
+        ("truncation", json_or(requested.truncation, r#""disabled""#)),
+        ("user", json_or(requested.user, "null")),
+    ]
+}
+
+fn requested_details(value: Option<&RawValue>) -> RequestedDetails<'_> {
+    let details = value.and_then(|value| serde_json::from_str(value.get()).ok());
+    details.unwrap_or_default()
+}
+
+/// A value's JSON text in one line, or the default.
+fn json_or(value: Option<&RawValue>, default: &str) -> String {
+    value.map_or_else(|| default.to_owned(), |value| single_line(value.get()).into_owned())
+}

@@ -1,0 +1,167 @@
+//! Writes JSON text member by member, in the order of the calls. Nothing is parsed into a tree, so numbers, schemas and arguments
+//! keep their spelling, and the same content always becomes the same bytes.
+
+use std::fmt::Write;
+
+/// Appends the JSON string of a text.
+pub(crate) fn push_text(out: &mut String, text: &str) {
+    out.push('"');
+    let mut rest = text;
+    while let Some(at) = rest.find(|character: char| character < ' ' || matches!(character, '"' | '\\')) {
+        let (plain, tail) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        out.push_str(plain);
+        let mut characters = tail.chars();
+        match characters.next() {
+            Some('"') => out.push_str("\\\""),
+            Some('\\') => out.push_str("\\\\"),
+            Some('\n') => out.push_str("\\n"),
+            Some('\r') => out.push_str("\\r"),
+            Some('\t') => out.push_str("\\t"),
+            Some(control) => {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            None => {}
+        }
+        rest = characters.as_str();
+    }
+    out.push_str(rest);
+    out.push('"');
+}
+
+/// Appends an object that `fill` writes.
+pub(crate) fn push_object<R>(out: &mut String, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
+    out.push('{');
+    let mut object = JsonObjectWriter { out, is_empty: true };
+    let result = fill(&mut object);
+    out.push('}');
+    result
+}
+
+/// Appends an array that `fill` writes.
+pub(crate) fn push_array<R>(out: &mut String, fill: impl FnOnce(&mut JsonArrayWriter<'_>) -> R) -> R {
+    out.push('[');
+    let mut array = JsonArrayWriter { out, is_empty: true };
+    let result = fill(&mut array);
+    out.push(']');
+    result
+}
+
+/// An object that is being written.
+pub(crate) struct JsonObjectWriter<'o> {
+    out: &'o mut String,
+    is_empty: bool,
+}
+
+impl JsonObjectWriter<'_> {
+    fn name(&mut self, name: &str) -> &mut String {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(',');
+        }
+        push_text(self.out, name);
+        self.out.push(':');
+        self.out
+    }
+
+    /// Writes a member whose value is JSON text.
+    pub(crate) fn raw(&mut self, name: &str, json: &str) {
+        self.name(name).push_str(json);
+    }
+
+    /// Writes a text.
+    pub(crate) fn text(&mut self, name: &str, text: &str) {
+        push_text(self.name(name), text);
+    }
+
+    /// Writes a whole number.
+    pub(crate) fn number(&mut self, name: &str, number: impl Into<i128>) {
+        let number: i128 = number.into();
+        let _ = write!(self.name(name), "{number}");
+    }
+
+    /// Writes a boolean.
+    pub(crate) fn flag(&mut self, name: &str, flag: bool) {
+        self.raw(name, if flag { "true" } else { "false" });
+    }
+
+    /// Writes null.
+    pub(crate) fn null(&mut self, name: &str) {
+        self.raw(name, "null");
+    }
+
+    /// Writes an object.
+    pub(crate) fn object<R>(&mut self, name: &str, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
+        push_object(self.name(name), fill)
+    }
+
+    /// Writes an array.
+    pub(crate) fn array<R>(&mut self, name: &str, fill: impl FnOnce(&mut JsonArrayWriter<'_>) -> R) -> R {
+        push_array(self.name(name), fill)
+    }
+}
+
+/// An array that is being written.
+pub(crate) struct JsonArrayWriter<'o> {
+    out: &'o mut String,
+    is_empty: bool,
+}
+
+impl JsonArrayWriter<'_> {
+    fn next(&mut self) -> &mut String {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(',');
+        }
+        self.out
+    }
+
+    /// Writes an element that is JSON text.
+    pub(crate) fn raw(&mut self, json: &str) {
+        self.next().push_str(json);
+    }
+
+    /// Writes a text.
+    pub(crate) fn text(&mut self, text: &str) {
+        push_text(self.next(), text);
+    }
+
+    /// Writes an object.
+    pub(crate) fn object<R>(&mut self, fill: impl FnOnce(&mut JsonObjectWriter<'_>) -> R) -> R {
+        push_object(self.next(), fill)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_as_it_was(text in ".*", name in "[\\x00-\\x7f]*") {
+            let mut out = String::new();
+            push_object(&mut out, |object| object.text(&name, &text));
+            let read: serde_json::Value = serde_json::from_str(&out).unwrap();
+            prop_assert_eq!(read, serde_json::json!({ name: text }));
+        }
+    }
+
+    #[test]
+    fn members_and_elements_stand_in_the_order_of_the_calls() {
+        let mut out = String::new();
+        push_object(&mut out, |object| {
+            object.raw("b", "1.50");
+            object.number("n", 7_u64);
+            object.array("a", |array| {
+                array.text("x\"\u{1}");
+                array.object(|inner| inner.flag("f", true));
+                array.raw("null");
+            });
+            object.object("o", |inner| inner.null("z"));
+        });
+        assert_eq!(
+            out,
+            r#"{"b":1.50,"n":7,"a":["x\"\u0001",{"f":true},null],"o":{"z":null}}"#
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Reads a request of the Gemini protocol.
+//!
+//! Looks back only: what a part becomes depends on the parts before it, so that the first turns of a conversation always become
+//! the same text.
+
+mod calls;
+mod contents;
+mod media;
+mod object;
+mod options;
+mod schema;
+mod tools;
+
+use std::borrow::Cow;
+
+use crate::domain::{
+    translation::{
+        TranslationTarget,
+        call_ids::{CallIdForm, provider_id},
+        conversation::{BlockContent, ContentBlock, Conversation, TurnRole},
+        losses::{TranslationLosses, Untranslatable},
+        read::gemini::{calls::GeminiCallHistory, object::GeminiObject},
+        tool_names::{ToolNames, provider_name},
+    },
+    wire::UpstreamProtocol,
+};
+
+/// Why a file in a provider's store is refused.
+const STORED_FILE: &str =
+    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
+
+/// Reads the body of a request. `names` gets the client's tools.
+///
+/// # Errors
+/// The request has content or state that cannot be translated.
+pub(super) fn read<'a>(
+    body: &'a str,
+    target: &TranslationTarget<'_>,
+    names: &mut ToolNames,
+    losses: &mut TranslationLosses,
+) -> Result<Conversation<'a>, Untranslatable> {
+    let mut object = GeminiObject::new(body, "")?;
+    let mut reader = GeminiRequestReader {
+        conversation: Conversation::default(),
+        target,
+        names,
+        losses,
+        calls: GeminiCallHistory::default(),
+        thought: None,
+        hosted_tool: None,
+    };
+    reader.read_options(&mut object)?;
+    reader.read_tools(&mut object)?;
+    reader.read_system(&mut object)?;
+    reader.read_contents(&mut object)?;
+    reader.read_tool_config(&mut object)?;
+    reader.check_tools()?;
+    object.finish_options(reader.losses);
+    Ok(reader.conversation)
+}
+
+/// A request that is being read.
+struct GeminiRequestReader<'a, 't> {
+    /// The content so far.
+    conversation: Conversation<'a>,
+    /// The provider's side.
+    target: &'t TranslationTarget<'t>,
+    /// The client's tools.
+    names: &'t mut ToolNames,
+    /// What is not carried over.
+    losses: &'t mut TranslationLosses,
+    /// The calls so far.
+    calls: GeminiCallHistory<'a>,
+    /// The visible reasoning that waits for the part with its state.
+    thought: Option<PendingThought>,
+    /// The path of the first tool that only another provider could run.
+    hosted_tool: Option<String>,
+}
+
+/// Visible reasoning in the history. It is sent back only as part of its state, which stands on a later part.
+struct PendingThought {
+    /// The path of its first part.
+    path: String,
+    /// The text.
+    text: String,
+}
+
+impl<'a> GeminiRequestReader<'a, '_> {
+    /// Adds content to a turn, unless it is an empty text. A text of the model continues the text before it: clients keep the
+    /// pieces of a stream as parts of their own.
+    fn push(&mut self, role: TurnRole, path: String, content: BlockContent<'a>) {
+        if matches!(&content, BlockContent::Text(text) if text.is_empty()) {
+            return;
+        }
+        self.report_thought();
+        if let BlockContent::Text(text) = &content
+            && role == TurnRole::Assistant
+            && let Some(earlier) = self.last_text()
+        {
+            earlier.to_mut().push_str(text);
+            return;
+        }
+        self.conversation.push(role, ContentBlock { path, content });
+    }
+
+    /// The text at the end of the conversation, if it is the model's.
+    fn last_text(&mut self) -> Option<&mut Cow<'a, str>> {
+        let turn = self.conversation.turns.last_mut()?;
+        if turn.role != TurnRole::Assistant {
+            return None;
+        }
+        let block = turn.blocks.last_mut()?;
+        if let BlockContent::Text(text) = &mut block.content {
+            Some(text)
+        } else {
+            None
+        }
+    }
+
+    /// Reports visible reasoning that no state has followed.
+    fn report_thought(&mut self) {
+        if let Some(thought) = self.thought.take() {
+            self.losses.dropped(thought.path);
+        }
+    }
+
+    /// The provider's id of the call that has this id at the client.
+    fn provider_call_id(&self, id: Cow<'a, str>) -> Cow<'a, str> {
+        let form = match self.target.translation.to {
+            UpstreamProtocol::Chat => self.target.translation.chat.call_ids,
+            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
+        };
+        match id {
+            Cow::Borrowed(id) => provider_id(id, form),
+            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
+        }
+    }
+}
+
+/// The name at the provider of a tool, whether it is offered or not.
+fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
+    match name {
+        Cow::Borrowed(name) => provider_name(None, name),
+        Cow::Owned(name) => Cow::Owned(provider_name(None, &name).into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

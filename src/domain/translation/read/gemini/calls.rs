@@ -1,0 +1,221 @@
+//! Reads calls of functions and their results. Calls of this protocol need no ids: then a result belongs to the first call of its
+//! name that waits for one.
+
+use std::{borrow::Cow, collections::VecDeque};
+
+use crate::domain::{
+    QuickMap,
+    translation::{
+        conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
+        losses::Untranslatable,
+        members::{ObjectReader, as_text},
+        read::gemini::{
+            GeminiRequestReader, contents::PART_OPTIONS, media::take_media, object::GeminiObject, provider_tool_name,
+        },
+    },
+};
+
+/// Members of a function's response that can be the only one, and whether it is then a failure.
+const RESPONSE_MEMBERS: [(&str, bool); 3] = [("output", false), ("result", false), ("error", true)];
+/// Why a result is refused that belongs to no call.
+const NO_CALL: &str = "no call before it has this id or waits for a result of this name; send the call as well";
+/// Why a second result of a call is refused.
+const SECOND_RESULT: &str = "its call has a result already; send one result for each call";
+
+/// The calls of the history, by what results name.
+#[derive(Default)]
+pub(super) struct GeminiCallHistory<'a> {
+    calls: Vec<GeminiPastCall<'a>>,
+    /// The index of the last call with each id of the client.
+    by_id: QuickMap<Cow<'a, str>, usize>,
+    /// The index of the last turn with calls.
+    turn: Option<usize>,
+    /// The number of calls in that turn.
+    turn_calls: usize,
+    /// The indexes of the calls in that turn by the client's name of the tool. Those that have a result are removed later.
+    waiting: QuickMap<Cow<'a, str>, VecDeque<usize>>,
+}
+
+/// A call of the history.
+struct GeminiPastCall<'a> {
+    /// The call's id at the provider.
+    id: Cow<'a, str>,
+    /// The tool's name at the provider.
+    name: Cow<'a, str>,
+    has_client_id: bool,
+    has_result: bool,
+}
+
+impl<'a> GeminiCallHistory<'a> {
+    /// The number in its turn of a call that is about to be added to the turn with this index.
+    fn next_number(&mut self, turn: usize) -> usize {
+        if self.turn != Some(turn) {
+            self.turn = Some(turn);
+            self.turn_calls = 0;
+            self.waiting = QuickMap::default();
+        }
+        let number = self.turn_calls;
+        self.turn_calls += 1;
+        number
+    }
+
+    /// Adds a call with the client's id, if it has one, and the client's name of the tool.
+    fn add(&mut self, client_id: Option<Cow<'a, str>>, client_name: Cow<'a, str>, call: GeminiPastCall<'a>) {
+        let index = self.calls.len();
+        self.calls.push(call);
+        if let Some(id) = client_id {
+            self.by_id.insert(id, index);
+        }
+        self.waiting.entry(client_name).or_default().push_back(index);
+    }
+
+    /// The call that a result with this id and name belongs to.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn answered(&mut self, id: Option<&str>, name: Option<&str>) -> Result<&GeminiPastCall<'a>, &'static str> {
+        let by_id = id.and_then(|id| self.by_id.get(id)).copied();
+        let index = match (by_id, name) {
+            (Some(index), _) => Some(index),
+            (None, Some(name)) => self.first_waiting(name, id.is_some()),
+            (None, None) => None,
+        };
+        let call = index.and_then(|index| self.calls.get_mut(index)).ok_or(NO_CALL)?;
+        if std::mem::replace(&mut call.has_result, true) {
+            return Err(SECOND_RESULT);
+        }
+        Ok(&*call)
+    }
+
+    /// The index of the first call of this name in the last turn that has no result. `has_other_id` says that the result has an
+    /// id that no call has; then the call must not have one of its own.
+    fn first_waiting(&mut self, name: &str, has_other_id: bool) -> Option<usize> {
+        let waiting = self.waiting.get_mut(name)?;
+        loop {
+            let index = *waiting.front()?;
+            let call = self.calls.get(index)?;
+            if !call.has_result {
+                let fits = !(has_other_id && call.has_client_id);
+                return fits.then_some(index);
+            }
+            waiting.pop_front();
+        }
+    }
+}
+
+impl<'a> GeminiRequestReader<'a, '_> {
+    /// Reads `functionCall` of the part at `path`.
+    ///
+    /// # Errors
+    /// The call is incomplete or has members that weir does not know.
+    pub(super) fn read_call(&mut self, path: String, mut object: GeminiObject<'a>) -> Result<(), Untranslatable> {
+        let client_name = object.required_text("name")?;
+        let client_id = object.text("id")?.filter(|id| !id.is_empty());
+        let arguments = object.object_text("args")?.unwrap_or("{}");
+        let continue_path = object.path_of("willContinue");
+        if object.flag("willContinue")? == Some(true) {
+            let reason = "a call must be complete; send its arguments in one part";
+            return Err(Untranslatable::new(continue_path, reason));
+        }
+        object.finish_content()?;
+        let turns = &self.conversation.turns;
+        let is_inside = turns.last().is_some_and(|turn| turn.role == TurnRole::Assistant);
+        let turn = turns.len() - usize::from(is_inside);
+        let number = self.calls.next_number(turn);
+        let id = match &client_id {
+            Some(id) => id.clone(),
+            None => Cow::Owned(format!("call_{turn}_{number}")),
+        };
+        let id = self.provider_call_id(id);
+        let name = provider_tool_name(client_name.clone());
+        let past = GeminiPastCall {
+            id: id.clone(),
+            name: name.clone(),
+            has_client_id: client_id.is_some(),
+            has_result: false,
+        };
+        self.calls.add(client_id, client_name, past);
+        let call = ToolCall {
+            id,
+            name,
+            arguments: Cow::Borrowed(arguments),
+        };
+        self.push(TurnRole::Assistant, path, BlockContent::Call(call));
+        Ok(())
+    }
+
+    /// Reads `functionResponse` of the part at `path`.
+    ///
+    /// # Errors
+    /// It belongs to no call, or has content that cannot be translated.
+    pub(super) fn read_result(&mut self, path: String, mut object: GeminiObject<'a>) -> Result<(), Untranslatable> {
+        let client_id = object.text("id")?.filter(|id| !id.is_empty());
+        let client_name = object.text("name")?;
+        let call = self.calls.answered(client_id.as_deref(), client_name.as_deref());
+        let call = call.map_err(|reason| Untranslatable::new(object.path(), reason))?;
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        let response_path = object.path_of("response");
+        let mut content = Vec::new();
+        let mut is_error = false;
+        if let Some(response) = object.object_text("response")? {
+            let (text, is_failure) = response_text(response)?;
+            is_error = is_failure;
+            if !text.is_empty() {
+                content.push(ContentBlock {
+                    path: response_path,
+                    content: BlockContent::Text(text),
+                });
+            }
+        }
+        for (path, part) in object.list("parts")? {
+            content.push(self.read_result_part(GeminiObject::new(part.get(), path)?)?);
+        }
+        object.drop_members(&["scheduling"], self.losses);
+        let continue_path = object.path_of("willContinue");
+        if object.flag("willContinue")? == Some(true) {
+            self.losses.dropped(continue_path);
+        }
+        object.finish_content()?;
+        let result = ToolCallResult {
+            call_id,
+            name: Some(name),
+            content,
+            is_error,
+        };
+        self.push(TurnRole::User, path, BlockContent::Result(result));
+        Ok(())
+    }
+
+    fn read_result_part(&mut self, mut part: GeminiObject<'a>) -> Result<ContentBlock<'a>, Untranslatable> {
+        let content = match take_media(&mut part)? {
+            Some(media) => BlockContent::Media(media),
+            None => {
+                let reason = "needs `inlineData` or `fileData`; send a text in `response`";
+                return Err(Untranslatable::new(part.path(), reason));
+            }
+        };
+        part.drop_members(&PART_OPTIONS, self.losses);
+        let path = part.path().to_owned();
+        part.finish_content()?;
+        Ok(ContentBlock { path, content })
+    }
+}
+
+/// The text of a function's response, and whether it is a failure: the member `output`, `result` or `error` if there is no other,
+/// else everything.
+fn response_text(response: &str) -> Result<(Cow<'_, str>, bool), Untranslatable> {
+    let mut object = ObjectReader::new(response, "")?;
+    let member = RESPONSE_MEMBERS.into_iter().find(|(name, _)| object.contains(name));
+    let value = member.and_then(|(name, is_error)| Some((object.take(name)?, is_error)));
+    if let Some((value, is_error)) = value
+        && object.finish_content().is_ok()
+    {
+        let text = as_text(value).unwrap_or(Cow::Borrowed(value.get()));
+        return Ok((text, is_error));
+    }
+    let is_empty = response
+        .bytes()
+        .all(|byte| matches!(byte, b'{' | b'}') || byte.is_ascii_whitespace());
+    let text = if is_empty { "" } else { response };
+    Ok((Cow::Borrowed(text), false))
+}

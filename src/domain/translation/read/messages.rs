@@ -1,0 +1,194 @@
+//! Reads a request of the Messages protocol.
+//!
+//! Looks back only: what a block becomes depends on the blocks before it, so that the first turns of a conversation always
+//! become the same text.
+
+mod calls;
+mod content;
+mod hosted;
+mod options;
+mod tools;
+mod trained_tools;
+mod turns;
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use crate::domain::{
+    QuickMap,
+    translation::{
+        TranslationTarget,
+        call_ids::{CallIdForm, provider_id},
+        conversation::{BlockContent, ContentBlock, Conversation, ReasoningEffort, ToolChoice, TurnRole},
+        losses::{TranslationLosses, Untranslatable},
+        members::ObjectReader,
+        tool_names::{ToolNames, provider_name},
+    },
+    wire::UpstreamProtocol,
+};
+
+/// Why a file by its identifier is refused.
+const STORED_FILE: &str =
+    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
+/// Why tools of MCP servers that the provider would connect to are refused.
+const MCP_TOOLS: &str =
+    "this model's provider connects to no MCP servers; connect to the server yourself and offer its tools";
+/// The maximum length of a word of the client that a refusal quotes, in characters.
+const QUOTED_CHARS_MAX: usize = 64;
+
+/// Reads the body of a request. `names` gets the client's tools.
+///
+/// # Errors
+/// The request has content or state that cannot be translated.
+pub(super) fn read<'a>(
+    body: &'a str,
+    target: &TranslationTarget<'_>,
+    names: &mut ToolNames,
+    losses: &mut TranslationLosses,
+) -> Result<Conversation<'a>, Untranslatable> {
+    let mut object = ObjectReader::new(body, "")?;
+    let mut reader = MessagesRequestReader {
+        conversation: Conversation::default(),
+        target,
+        names,
+        losses,
+        tool_indexes: QuickMap::default(),
+        withdrawn_tools: BTreeSet::new(),
+        omitted_tool: None,
+        called_names: QuickMap::default(),
+        thinking: ThinkingSetting::default(),
+        effort: None,
+    };
+    reader.read_options(&mut object)?;
+    if let Some(system) = object.take("system") {
+        reader.read_system(system)?;
+    }
+    for (path, tool) in object.array("tools")?.unwrap_or_default() {
+        reader.read_tool(tool, path)?;
+    }
+    let Some(messages) = object.array("messages")? else {
+        return Err(missing(&object, "messages"));
+    };
+    reader.read_messages(messages)?;
+    reader.set_reasoning();
+    reader.withdraw_tools();
+    if let Some(choice) = object.object("tool_choice")? {
+        reader.read_tool_choice(choice)?;
+    }
+    reader.check_omitted_tool()?;
+    object.finish_options(reader.losses);
+    Ok(reader.conversation)
+}
+
+/// A request that is being read.
+struct MessagesRequestReader<'a, 't> {
+    /// The content so far.
+    conversation: Conversation<'a>,
+    /// The provider's side.
+    target: &'t TranslationTarget<'t>,
+    /// The client's tools.
+    names: &'t mut ToolNames,
+    /// What is not carried over.
+    losses: &'t mut TranslationLosses,
+    /// The index of each tool of the conversation, by its name at the provider.
+    tool_indexes: QuickMap<Cow<'a, str>, usize>,
+    /// The names at the provider of the tools that the client has withdrawn.
+    withdrawn_tools: BTreeSet<Cow<'a, str>>,
+    /// The path of the first tool that cannot be offered to this provider.
+    omitted_tool: Option<String>,
+    /// The name at the provider of the tool of each call, by the call's id there.
+    called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
+    /// The member `thinking`.
+    thinking: ThinkingSetting,
+    /// The effort that was stated last.
+    effort: Option<ReasoningEffort>,
+}
+
+/// What the member `thinking` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ThinkingSetting {
+    /// Nothing that other providers know.
+    #[default]
+    Unset,
+    /// The model decides how much it thinks.
+    Adaptive,
+    /// The model does not think.
+    Disabled,
+    /// The model thinks for at most this number of tokens.
+    Budget(u64),
+}
+
+impl<'a> MessagesRequestReader<'a, '_> {
+    /// Adds content to a turn, unless it is an empty text. Texts of the system that precede every turn are instructions.
+    fn push(&mut self, role: TurnRole, path: String, content: BlockContent<'a>) {
+        match content {
+            BlockContent::Text(text) if text.is_empty() => {}
+            BlockContent::Text(text) if role == TurnRole::System && self.conversation.turns.is_empty() => {
+                self.conversation.system.push(text);
+            }
+            content => self.conversation.push(role, ContentBlock { path, content }),
+        }
+    }
+
+    /// The provider's id of the call that has this id at the client.
+    fn provider_call_id(&self, id: Cow<'a, str>) -> Cow<'a, str> {
+        let form = match self.target.translation.to {
+            UpstreamProtocol::Chat => self.target.translation.chat.call_ids,
+            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
+        };
+        match id {
+            Cow::Borrowed(id) => provider_id(id, form),
+            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
+        }
+    }
+
+    /// Refuses a request whose only tools are some that cannot be offered, unless it forbids calls.
+    fn check_omitted_tool(&self) -> Result<(), Untranslatable> {
+        let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
+        match &self.omitted_tool {
+            Some(path) if is_alone => Err(Untranslatable::new(
+                path.as_str(),
+                "this tool cannot be offered to this model's provider, and the request has no other; leave it out",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name at the provider of the client's tool of this name.
+fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
+    match name {
+        Cow::Borrowed(name) => provider_name(None, name),
+        Cow::Owned(name) => Cow::Owned(provider_name(None, &name).into_owned()),
+    }
+}
+
+/// The refusal of an object without a member that it must have.
+fn missing(object: &ObjectReader<'_>, name: &str) -> Untranslatable {
+    Untranslatable::new(object.path_of(name), "is missing")
+}
+
+/// The object that is a member which must be there.
+///
+/// # Errors
+/// The member is missing or no object.
+fn required_object<'a>(object: &mut ObjectReader<'a>, name: &str) -> Result<ObjectReader<'a>, Untranslatable> {
+    let member = object.object(name)?;
+    member.ok_or_else(|| missing(object, name))
+}
+
+/// The refusal of content of a type that weir cannot translate where it stands.
+fn unknown_content(object: &ObjectReader<'_>, kind: &str) -> Untranslatable {
+    let reason = format!(
+        "weir cannot translate content of type `{}` here to the protocol of this model's provider; leave it out",
+        quotable(kind)
+    );
+    Untranslatable::new(object.path(), reason)
+}
+
+/// The beginning of a word of the client.
+fn quotable(word: &str) -> String {
+    word.chars().take(QUOTED_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Reads texts, images, documents and search results, in messages and in the results of calls.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::domain::translation::{
+    conversation::{BlockContent, ContentBlock, MediaContent, MediaKind, MediaSource},
+    losses::Untranslatable,
+    members::{ObjectReader, as_text, elements},
+    read::messages::{
+        MessagesRequestReader, STORED_FILE, missing, provider_tool_name, required_object, unknown_content,
+    },
+};
+
+impl<'a> MessagesRequestReader<'a, '_> {
+    /// Reads content that is a text, or a list of blocks of these types. Empty texts are left out.
+    ///
+    /// # Errors
+    /// A block cannot be translated.
+    pub(super) fn read_content(
+        &mut self,
+        value: &'a RawValue,
+        path: String,
+        kinds: &[&str],
+    ) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+        if let Some(text) = as_text(value) {
+            return Ok(text_blocks(path, text));
+        }
+        let mut blocks = Vec::new();
+        for (path, part) in elements(value, &path)? {
+            let mut object = ObjectReader::new(part.get(), path)?;
+            let kind = object.required_text("type")?;
+            if !kinds.contains(&&*kind) {
+                return Err(unknown_content(&object, &kind));
+            }
+            blocks.extend(self.read_part(&kind, object)?);
+        }
+        Ok(blocks)
+    }
+
+    /// Reads a block of this type. It becomes no block if it is empty, or several.
+    ///
+    /// # Errors
+    /// The block cannot be translated.
+    pub(super) fn read_part(
+        &mut self,
+        kind: &str,
+        mut object: ObjectReader<'a>,
+    ) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+        let blocks = match kind {
+            "text" => {
+                let text = object.required_text("text")?;
+                text_blocks(object.path().to_owned(), text)
+            }
+            "image" => vec![read_image(&mut object)?],
+            "document" => self.read_document(&mut object)?,
+            "search_result" => self.read_search_result(&mut object)?,
+            "tool_reference" => self.read_tool_reference(&mut object)?,
+            _ => return Err(unknown_content(&object, kind)),
+        };
+        self.finish_part(object)?;
+        Ok(blocks)
+    }
+
+    /// Deals with the members that any block may have, and refuses unknown ones.
+    ///
+    /// # Errors
+    /// A member is left that weir does not know.
+    pub(super) fn finish_part(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        if object.take("citations").is_some_and(has_citations) {
+            self.losses.dropped(object.path_of("citations"));
+        }
+        object.drop_members(&["cache_control", "transformations"], self.losses);
+        object.finish_content()
+    }
+
+    /// A document. Its title and what else the client says of it stand above its text, or before its file.
+    fn read_document(&mut self, object: &mut ObjectReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+        let title = object.text("title")?.filter(|title| !title.is_empty());
+        let context = object.text("context")?.filter(|context| !context.is_empty());
+        let mut source = required_object(object, "source")?;
+        let kind = source.required_text("type")?;
+        let path = object.path().to_owned();
+        let mut blocks = Vec::new();
+        match &*kind {
+            "text" => {
+                source.ignore(&["media_type"]);
+                let text = source.required_text("data")?;
+                self.losses.adapted(path.as_str());
+                blocks.extend(text_blocks(path, joined([title, context, Some(text)])));
+            }
+            "content" => {
+                let Some(content) = source.take("content") else {
+                    return Err(missing(&source, "content"));
+                };
+                self.losses.adapted(path.as_str());
+                blocks.extend(text_blocks(path, joined([title, context])));
+                blocks.extend(self.read_content(content, source.path_of("content"), &["text", "image"])?);
+            }
+            kind => {
+                let bytes = read_source(kind, &mut source)?;
+                if let Some(context) = context {
+                    let path = object.path_of("context");
+                    self.losses.adapted(path.as_str());
+                    blocks.extend(text_blocks(path, context));
+                }
+                blocks.push(media_block(path, MediaKind::Document, bytes, title));
+            }
+        }
+        source.finish_content()?;
+        Ok(blocks)
+    }
+
+    /// A search result of the client's own: a text below its title and its source.
+    fn read_search_result(&mut self, object: &mut ObjectReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+        let title = object.required_text("title")?;
+        let source = object.required_text("source")?;
+        let Some(content) = object.take("content") else {
+            return Err(missing(object, "content"));
+        };
+        let mut texts = vec![Some(Cow::Owned(format!("{title}\n{source}")))];
+        for block in self.read_content(content, object.path_of("content"), &["text"])? {
+            if let BlockContent::Text(text) = block.content {
+                texts.push(Some(text));
+            }
+        }
+        self.losses.adapted(object.path());
+        Ok(text_blocks(object.path().to_owned(), joined(texts)))
+    }
+
+    /// A tool that the client's own search has found. It is offered from the beginning, so a text says that it can be called.
+    fn read_tool_reference(&mut self, object: &mut ObjectReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+        let name = provider_tool_name(object.required_text("tool_name")?);
+        self.losses.adapted(object.path());
+        let text = Cow::Owned(format!("The tool `{name}` can be called now."));
+        Ok(text_blocks(object.path().to_owned(), text))
+    }
+}
+
+fn read_image<'a>(object: &mut ObjectReader<'a>) -> Result<ContentBlock<'a>, Untranslatable> {
+    let mut source = required_object(object, "source")?;
+    let kind = source.required_text("type")?;
+    let bytes = read_source(&kind, &mut source)?;
+    source.finish_content()?;
+    Ok(media_block(object.path().to_owned(), MediaKind::Image, bytes, None))
+}
+
+/// Where the bytes of an image or a file are.
+fn read_source<'a>(kind: &str, source: &mut ObjectReader<'a>) -> Result<MediaSource<'a>, Untranslatable> {
+    match kind {
+        "base64" => Ok(MediaSource::Base64 {
+            media_type: source.required_text("media_type")?,
+            data: source.required_text("data")?,
+        }),
+        "url" => Ok(MediaSource::Url {
+            url: source.required_text("url")?,
+            media_type: None,
+        }),
+        "file" => Err(Untranslatable::new(source.path_of("file_id"), STORED_FILE)),
+        _ => Err(unknown_content(source, kind)),
+    }
+}
+
+/// Whether `citations` names sources, or asks for them.
+fn has_citations(value: &RawValue) -> bool {
+    match elements(value, "") {
+        Ok(citations) => !citations.is_empty(),
+        Err(_) => {
+            let enabled = ObjectReader::new(value.get(), "").and_then(|mut citations| citations.flag("enabled"));
+            !matches!(enabled, Ok(None | Some(false)))
+        }
+    }
+}
+
+/// The texts that are not empty, with a blank line between them.
+fn joined<'a>(texts: impl IntoIterator<Item = Option<Cow<'a, str>>>) -> Cow<'a, str> {
+    let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
+    let texts: Vec<Cow<'a, str>> = texts.collect();
+    Cow::Owned(texts.join("\n\n"))
+}
+
+/// A text as a block, unless it is empty.
+fn text_blocks(path: String, text: Cow<'_, str>) -> Vec<ContentBlock<'_>> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let content = BlockContent::Text(text);
+    vec![ContentBlock { path, content }]
+}
+
+fn media_block<'a>(
+    path: String,
+    kind: MediaKind,
+    source: MediaSource<'a>,
+    name: Option<Cow<'a, str>>,
+) -> ContentBlock<'a> {
+    let content = BlockContent::Media(MediaContent { kind, source, name });
+    ContentBlock { path, content }
+}

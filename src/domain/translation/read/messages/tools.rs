@@ -1,0 +1,223 @@
+//! Reads the tools that a request offers, in its list or in its messages, and the choice among them.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::domain::translation::{
+    conversation::{PlacedOption, ToolChoice, ToolDefinition},
+    losses::Untranslatable,
+    members::ObjectReader,
+    read::messages::{
+        MCP_TOOLS, MessagesRequestReader, missing, provider_tool_name, quotable, required_object,
+        trained_tools::{TrainedTool, trained_tool},
+    },
+    tool_names::{ClientTool, ToolKind},
+};
+
+/// The beginnings of the types of tools that their provider runs. Their ends are versions.
+const HOSTED_TOOLS: [&str; 4] = ["web_search_", "web_fetch_", "code_execution_", "advisor_"];
+/// The beginning of the types of tools by which a provider finds others.
+const TOOL_SEARCH: &str = "tool_search_tool_";
+/// Members of tools that are preferences or annotations.
+const DROPPED: [&str; 5] = [
+    "cache_control",
+    "allowed_callers",
+    "eager_input_streaming",
+    "input_examples",
+    "max_characters",
+];
+
+impl<'a> MessagesRequestReader<'a, '_> {
+    /// Adds a tool at the end of the list.
+    ///
+    /// # Errors
+    /// The tool cannot be translated.
+    pub(super) fn read_tool(&mut self, tool: &'a RawValue, path: String) -> Result<(), Untranslatable> {
+        let mut object = ObjectReader::new(tool.get(), path)?;
+        let kind = object.text("type")?;
+        let definition = match kind.as_deref() {
+            None | Some("custom") => self.read_client_tool(&mut object)?,
+            Some("mcp_toolset") => return Err(Untranslatable::new(object.path(), MCP_TOOLS)),
+            // All tools are offered in full, so the provider has nothing to search.
+            Some(kind) if kind.starts_with(TOOL_SEARCH) => {
+                self.losses.dropped(object.path());
+                return Ok(());
+            }
+            Some(kind) if HOSTED_TOOLS.iter().any(|hosted| kind.starts_with(hosted)) => {
+                self.losses.dropped(object.path());
+                self.omit_tool(object.path());
+                return Ok(());
+            }
+            Some(kind) => match trained_tool(kind) {
+                Some(tool) => self.read_trained_tool(&mut object, tool)?,
+                None => {
+                    let kind = quotable(kind);
+                    let reason = format!("weir cannot describe a tool of type `{kind}` to this model; send a schema");
+                    self.losses.refused_in_strict(object.path(), reason)?;
+                    self.omit_tool(object.path());
+                    return Ok(());
+                }
+            },
+        };
+        // A tool that a search would have to find first is offered in full.
+        if object.flag("defer_loading")? == Some(true) {
+            self.losses.adapted(object.path_of("defer_loading"));
+        }
+        object.drop_members(&DROPPED, self.losses);
+        object.finish_options(self.losses);
+        self.offer(definition);
+        Ok(())
+    }
+
+    fn omit_tool(&mut self, path: &str) {
+        if self.omitted_tool.is_none() {
+            self.omitted_tool = Some(path.to_owned());
+        }
+    }
+
+    /// Adds a tool, unless the request offers it a second time. The first definition counts, because a change of it would change
+    /// the beginning of the prompt; a tool that was withdrawn has changed that anyway.
+    fn offer(&mut self, definition: ToolDefinition<'a>) {
+        let was_withdrawn = self.withdrawn_tools.remove(&definition.name);
+        let index = self.tool_indexes.get(&definition.name).copied();
+        match index.and_then(|index| self.conversation.tools.get_mut(index)) {
+            Some(first) if was_withdrawn => *first = definition,
+            Some(_) => self.losses.dropped(definition.path),
+            None => {
+                let index = self.conversation.tools.len();
+                self.tool_indexes.insert(definition.name.clone(), index);
+                self.conversation.tools.push(definition);
+            }
+        }
+    }
+
+    fn read_client_tool(&mut self, object: &mut ObjectReader<'a>) -> Result<ToolDefinition<'a>, Untranslatable> {
+        let name = object.required_text("name")?;
+        let mut definition = self.define(object, &name)?;
+        definition.description = object.text("description")?;
+        let Some(schema) = object.object_text("input_schema")? else {
+            return Err(missing(object, "input_schema"));
+        };
+        definition.schema = Some(Cow::Borrowed(schema));
+        definition.strict = object.flag("strict")?;
+        Ok(definition)
+    }
+
+    /// A tool that the client runs and that models of the protocol's vendor know without a definition.
+    fn read_trained_tool(
+        &mut self,
+        object: &mut ObjectReader<'a>,
+        tool: &'static TrainedTool,
+    ) -> Result<ToolDefinition<'a>, Untranslatable> {
+        let name = object.required_text("name")?;
+        let mut definition = self.define(object, &name)?;
+        definition.description = Some(Cow::Borrowed(tool.description));
+        definition.schema = Some(Cow::Borrowed(tool.schema));
+        definition.strict = object.flag("strict")?;
+        self.losses.adapted(object.path());
+        Ok(definition)
+    }
+
+    /// A tool without description and schema, under its name at the provider.
+    fn define(&mut self, object: &ObjectReader<'a>, name: &str) -> Result<ToolDefinition<'a>, Untranslatable> {
+        let path = object.path().to_owned();
+        let tool = ClientTool {
+            namespace: None,
+            name: name.to_owned(),
+            kind: ToolKind::Function,
+        };
+        let flat = self.names.add(tool, &path)?;
+        if flat != name {
+            self.losses.adapted(object.path_of("name"));
+        }
+        Ok(ToolDefinition {
+            path,
+            name: Cow::Owned(flat),
+            description: None,
+            schema: None,
+            strict: None,
+        })
+    }
+
+    /// Reads `tool_addition` and `tool_removal`: from here on the model is offered a tool, or is not.
+    ///
+    /// # Errors
+    /// The tool cannot be translated.
+    pub(super) fn read_tool_change(
+        &mut self,
+        mut object: ObjectReader<'a>,
+        is_addition: bool,
+    ) -> Result<(), Untranslatable> {
+        let mut tool = required_object(&mut object, "tool")?;
+        match &*tool.required_text("type")? {
+            "tool_reference" => {
+                let name = provider_tool_name(tool.required_text("name")?);
+                if self.tool_indexes.contains_key(&name) {
+                    self.losses.adapted(object.path());
+                    match is_addition {
+                        true => self.withdrawn_tools.remove(&name),
+                        false => self.withdrawn_tools.insert(name),
+                    };
+                } else {
+                    self.losses.dropped(object.path());
+                }
+            }
+            "tool_definition" if is_addition => {
+                let Some(definition) = tool.take("definition") else {
+                    return Err(missing(&tool, "definition"));
+                };
+                self.losses.adapted(object.path());
+                self.read_tool(definition, tool.path_of("definition"))?;
+            }
+            "mcp_tool_reference" | "mcp_toolset_reference" => return Err(Untranslatable::new(tool.path(), MCP_TOOLS)),
+            _ => {
+                let reason = "must be `tool_reference` or the `tool_definition` of an addition";
+                return Err(Untranslatable::new(tool.path_of("type"), reason));
+            }
+        }
+        tool.finish_options(self.losses);
+        object.drop_members(&["cache_control"], self.losses);
+        object.finish_content()
+    }
+
+    /// Takes the tools that the client has withdrawn out of the list.
+    pub(super) fn withdraw_tools(&mut self) {
+        let withdrawn = &self.withdrawn_tools;
+        if !withdrawn.is_empty() {
+            self.conversation.tools.retain(|tool| !withdrawn.contains(&tool.name));
+        }
+    }
+
+    /// Reads which tools the model is allowed or forced to call; the tools must have been read.
+    ///
+    /// # Errors
+    /// The member is no choice, or chooses a tool that the provider is not offered.
+    pub(super) fn read_tool_choice(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        self.conversation.tool_choice = match &*object.required_text("type")? {
+            "auto" => ToolChoice::Auto,
+            "any" => ToolChoice::Required,
+            "none" => ToolChoice::Forbidden,
+            "tool" => {
+                let name = provider_tool_name(object.required_text("name")?);
+                if !self.conversation.tools.iter().any(|tool| tool.name == name) {
+                    let reason = "this tool is not offered to this model's provider; choose another, or `auto`";
+                    return Err(Untranslatable::new(object.path(), reason));
+                }
+                ToolChoice::Named(name)
+            }
+            _ => {
+                let reason = "must be `auto`, `any`, `tool` or `none`";
+                return Err(Untranslatable::new(object.path_of("type"), reason));
+            }
+        };
+        if object.flag("disable_parallel_tool_use")? == Some(true) {
+            self.conversation.options.parallel_calls = Some(PlacedOption {
+                path: "tool_choice.disable_parallel_tool_use",
+                value: false,
+            });
+        }
+        object.finish_options(self.losses);
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! Reads a request of the Responses protocol.
+//!
+//! Looks back only: what an item becomes depends on the items and tools before it, so that the first turns of a conversation always
+//! become the same text.
+
+mod built_in_tools;
+mod calls;
+mod content;
+mod hosted;
+mod input;
+mod options;
+mod tool_choice;
+mod tools;
+
+use std::borrow::Cow;
+
+use crate::domain::{
+    QuickMap,
+    translation::{
+        TranslationTarget,
+        call_ids::{CallIdForm, provider_id},
+        conversation::{BlockContent, ContentBlock, Conversation, ToolChoice, TurnRole},
+        losses::{TranslationLosses, Untranslatable},
+        members::ObjectReader,
+        tool_names::{ToolNames, provider_name},
+    },
+    wire::UpstreamProtocol,
+};
+
+/// The name at the provider of the tool `tool_search`, and its type.
+const TOOL_SEARCH: &str = "tool_search";
+/// The name at the provider of the tool `local_shell`, and its type.
+const LOCAL_SHELL: &str = "local_shell";
+/// The name at the provider of the tool `shell`, and its type.
+const SHELL: &str = "shell";
+/// The name at the provider of the tool `apply_patch`, and its type.
+const APPLY_PATCH: &str = "apply_patch";
+
+/// Why a file by its identifier is refused.
+const STORED_FILE: &str =
+    "this model is served by another protocol's provider, which cannot read files kept elsewhere; send the file itself";
+/// Why something encrypted is refused.
+const ENCRYPTED: &str = "only the provider that has encrypted this can read it; send the text itself";
+
+/// Reads the body of a request. `names` gets the client's tools.
+///
+/// # Errors
+/// The request has content or state that cannot be translated.
+pub(super) fn read<'a>(
+    body: &'a str,
+    target: &TranslationTarget<'_>,
+    names: &mut ToolNames,
+    losses: &mut TranslationLosses,
+) -> Result<Conversation<'a>, Untranslatable> {
+    let mut object = ObjectReader::new(body, "")?;
+    let mut reader = ResponsesRequestReader {
+        conversation: Conversation::default(),
+        target,
+        names,
+        losses,
+        tool_indexes: QuickMap::default(),
+        called_names: QuickMap::default(),
+        hosted_tool: None,
+    };
+    reader.read_options(&mut object)?;
+    if let Some(instructions) = object.text("instructions")? {
+        reader.push(
+            TurnRole::System,
+            "instructions".to_owned(),
+            BlockContent::Text(instructions),
+        );
+    }
+    let tools = object.array("tools")?.unwrap_or_default();
+    reader.read_tools(tools, &mut Vec::new())?;
+    match object.take("input") {
+        Some(input) => reader.read_input(input)?,
+        None => return Err(missing(&object, "input")),
+    }
+    if let Some(choice) = object.take("tool_choice") {
+        reader.read_tool_choice(choice)?;
+    }
+    reader.check_hosted_tool()?;
+    object.finish_options(reader.losses);
+    Ok(reader.conversation)
+}
+
+/// A request that is being read.
+struct ResponsesRequestReader<'a, 't> {
+    /// The content so far.
+    conversation: Conversation<'a>,
+    /// The provider's side.
+    target: &'t TranslationTarget<'t>,
+    /// The client's tools.
+    names: &'t mut ToolNames,
+    /// What is not carried over.
+    losses: &'t mut TranslationLosses,
+    /// The index of each tool of the conversation, by its name at the provider.
+    tool_indexes: QuickMap<Cow<'a, str>, usize>,
+    /// The name at the provider of the tool of each call, by the call's id there.
+    called_names: QuickMap<Cow<'a, str>, Cow<'a, str>>,
+    /// The path of the first tool that only another provider could run.
+    hosted_tool: Option<String>,
+}
+
+impl<'a> ResponsesRequestReader<'a, '_> {
+    /// Adds content to a turn, unless it is an empty text. Texts of the system that precede every turn are instructions.
+    fn push(&mut self, role: TurnRole, path: String, content: BlockContent<'a>) {
+        if is_empty(&content) {
+            return;
+        }
+        match content {
+            BlockContent::Text(text) if role == TurnRole::System && self.conversation.turns.is_empty() => {
+                self.conversation.system.push(text);
+            }
+            content => self.conversation.push(role, ContentBlock { path, content }),
+        }
+    }
+
+    /// The provider's id of the call that has this id at the client.
+    fn provider_call_id(&self, id: Cow<'a, str>) -> Cow<'a, str> {
+        let form = match self.target.translation.to {
+            UpstreamProtocol::Chat => self.target.translation.chat.call_ids,
+            UpstreamProtocol::Messages | UpstreamProtocol::Responses | UpstreamProtocol::Gemini => CallIdForm::Any,
+        };
+        match id {
+            Cow::Borrowed(id) => provider_id(id, form),
+            Cow::Owned(id) => Cow::Owned(provider_id(&id, form).into_owned()),
+        }
+    }
+
+    /// The name at the provider of a tool that the history calls, whether it is still offered or not.
+    fn called_name(&self, namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a, str> {
+        let is_offered = |namespace: Option<&str>| {
+            let tool = self.names.client_tool(&provider_name(namespace, &name));
+            tool.is_some_and(|tool| tool.namespace.as_deref() == namespace && tool.name == name)
+        };
+        // A tool outside every namespace that a search has found is called in a namespace of its own name.
+        let is_own_namespace = namespace.is_some_and(|namespace| namespace == name);
+        let namespace = match is_own_namespace && !is_offered(namespace) && is_offered(None) {
+            true => None,
+            false => namespace,
+        };
+        match name {
+            Cow::Borrowed(name) => provider_name(namespace, name),
+            Cow::Owned(name) => Cow::Owned(provider_name(namespace, &name).into_owned()),
+        }
+    }
+
+    /// Refuses a request whose only tools are some that the provider cannot run, unless it forbids calls.
+    fn check_hosted_tool(&self) -> Result<(), Untranslatable> {
+        let is_alone = self.conversation.tools.is_empty() && self.conversation.tool_choice != ToolChoice::Forbidden;
+        match &self.hosted_tool {
+            Some(path) if is_alone => Err(Untranslatable::new(
+                path.as_str(),
+                "this model's provider does not run this tool, and the request offers no other; leave it out",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether content is a text without characters, which is left out.
+fn is_empty(content: &BlockContent<'_>) -> bool {
+    matches!(content, BlockContent::Text(text) | BlockContent::Refusal(text) if text.is_empty())
+}
+
+/// The refusal of an object without a member that it must have.
+fn missing(object: &ObjectReader<'_>, name: &str) -> Untranslatable {
+    Untranslatable::new(object.path_of(name), "is missing")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Reads calls of tools that the client runs, and their results.
+
+use std::borrow::Cow;
+
+use crate::domain::translation::{
+    conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
+    json_out::push_object,
+    losses::Untranslatable,
+    members::{ObjectReader, as_text},
+    read::responses::{ENCRYPTED, ResponsesRequestReader, TOOL_SEARCH, missing},
+};
+
+impl<'a> ResponsesRequestReader<'a, '_> {
+    /// Reads `function_call`.
+    pub(super) fn read_function_call(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let namespace = object.text("namespace")?;
+        let name = object.required_text("name")?;
+        let arguments = object.required_text("arguments")?;
+        // Codex lists the arguments that it has sealed for the provider.
+        let encrypted = object.array("encrypted_function_args")?.unwrap_or_default();
+        if !encrypted.is_empty() {
+            return Err(Untranslatable::new(
+                object.path_of("encrypted_function_args"),
+                ENCRYPTED,
+            ));
+        }
+        let name = self.called_name(namespace.as_deref(), name);
+        self.push_call(object, name, arguments)
+    }
+
+    /// Reads `custom_tool_call`, whose input is a text: the provider knows the tool as a function with one argument.
+    pub(super) fn read_custom_call(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let namespace = object.text("namespace")?;
+        let name = object.required_text("name")?;
+        let input = object.required_text("input")?;
+        let mut arguments = String::with_capacity(input.len() + 16);
+        push_object(&mut arguments, |arguments| arguments.text("input", &input));
+        let name = self.called_name(namespace.as_deref(), name);
+        self.push_call(object, name, Cow::Owned(arguments))
+    }
+
+    /// Reads a call of a built-in tool of this name, whose member `action` is what the provider has as the arguments.
+    pub(super) fn read_built_in_call(
+        &mut self,
+        mut object: ObjectReader<'a>,
+        action: &str,
+        tool: &'static str,
+    ) -> Result<(), Untranslatable> {
+        let Some(arguments) = object.object_text(action)? else {
+            return Err(missing(&object, action));
+        };
+        check_environment(&mut object)?;
+        self.push_call(object, Cow::Borrowed(tool), Cow::Borrowed(arguments))
+    }
+
+    /// Reads `tool_search_call`. A search by the provider is left out: the tools that it found are in the list.
+    pub(super) fn read_tool_search_call(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        if is_search_by_provider(&mut object)? {
+            self.losses.dropped(object.path());
+            return Ok(());
+        }
+        let Some(arguments) = object.take("arguments") else {
+            return Err(missing(&object, "arguments"));
+        };
+        let arguments = as_text(arguments).unwrap_or(Cow::Borrowed(arguments.get()));
+        self.push_call(object, Cow::Borrowed(TOOL_SEARCH), arguments)
+    }
+
+    fn push_call(
+        &mut self,
+        mut object: ObjectReader<'a>,
+        name: Cow<'a, str>,
+        arguments: Cow<'a, str>,
+    ) -> Result<(), Untranslatable> {
+        self.check_caller(&mut object)?;
+        let id = take_call_id(&mut object, true)?;
+        let id = self.provider_call_id(id);
+        self.called_names.insert(id.clone(), name.clone());
+        let path = object.path().to_owned();
+        let call = ToolCall { id, name, arguments };
+        self.push(TurnRole::Assistant, path, BlockContent::Call(call));
+        self.finish_item(object)
+    }
+
+    /// Reads `function_call_output` and `custom_tool_call_output`: a text or a list of parts.
+    pub(super) fn read_call_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let Some(output) = object.take("output") else {
+            return Err(missing(&object, "output"));
+        };
+        let content = self.read_content(output, object.path_of("output"))?;
+        let id = take_call_id(&mut object, false)?;
+        self.push_result(object, id, content, false)
+    }
+
+    /// Reads `local_shell_call_output`, which has the call's id as its own.
+    pub(super) fn read_local_shell_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let path = object.path_of("output");
+        let content = text_block(path, object.required_text("output")?);
+        let id = take_call_id(&mut object, true)?;
+        self.push_result(object, id, content, false)
+    }
+
+    /// Reads `shell_call_output`: the list of outputs and exit codes, as JSON text.
+    pub(super) fn read_shell_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let Some(output) = object.take("output") else {
+            return Err(missing(&object, "output"));
+        };
+        let content = text_block(object.path_of("output"), Cow::Borrowed(output.get()));
+        object.drop_members(&["max_output_length"], self.losses);
+        check_environment(&mut object)?;
+        let id = take_call_id(&mut object, false)?;
+        self.push_result(object, id, content, false)
+    }
+
+    /// Reads `apply_patch_call_output`, which also states whether the patch has failed.
+    pub(super) fn read_apply_patch_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let path = object.path_of("output");
+        let content = text_block(path, object.text("output")?.unwrap_or_default());
+        let is_error = object.text("status")?.is_some_and(|status| status == "failed");
+        let id = take_call_id(&mut object, false)?;
+        self.push_result(object, id, content, is_error)
+    }
+
+    /// Reads `tool_search_output`: the tools join the list, and the result of the search names them.
+    pub(super) fn read_tool_search_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let is_by_provider = is_search_by_provider(&mut object)?;
+        let tools = object.array("tools")?.unwrap_or_default();
+        let mut offered = Vec::new();
+        self.read_tools(tools, &mut offered)?;
+        self.losses.adapted(object.path());
+        if is_by_provider {
+            return Ok(());
+        }
+        let text = match offered.is_empty() {
+            true => "No tool was found.".to_owned(),
+            false => format!("These tools can be called now: {}", offered.join(", ")),
+        };
+        let content = text_block(object.path_of("tools"), Cow::Owned(text));
+        let id = take_call_id(&mut object, false)?;
+        self.push_result(object, id, content, false)
+    }
+
+    fn push_result(
+        &mut self,
+        mut object: ObjectReader<'a>,
+        call_id: Cow<'a, str>,
+        content: Vec<ContentBlock<'a>>,
+        is_error: bool,
+    ) -> Result<(), Untranslatable> {
+        self.check_caller(&mut object)?;
+        let is_refusal = |block: &&ContentBlock<'a>| matches!(block.content, BlockContent::Refusal(_));
+        if let Some(block) = content.iter().find(is_refusal) {
+            return Err(Untranslatable::new(
+                block.path.as_str(),
+                "a result cannot have a refusal",
+            ));
+        }
+        let namespace = object.text("namespace")?;
+        let stated = object
+            .text("name")?
+            .map(|name| self.called_name(namespace.as_deref(), name));
+        let call_id = self.provider_call_id(call_id);
+        let name = self.called_names.get(&call_id).cloned().or(stated);
+        let path = object.path().to_owned();
+        let result = ToolCallResult {
+            call_id,
+            name,
+            content,
+            is_error,
+        };
+        self.push(TurnRole::User, path, BlockContent::Result(result));
+        self.finish_item(object)
+    }
+
+    /// Refuses, in strict mode, a call by a program that another provider ran.
+    fn check_caller(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let Some(mut caller) = object.object("caller")? else {
+            return Ok(());
+        };
+        match caller.text("type")?.as_deref() {
+            None | Some("direct") => Ok(()),
+            Some(_) => {
+                let reason = "this model's provider cannot continue a program of another provider; leave the item out";
+                self.losses.refused_in_strict(caller.path(), reason)
+            }
+        }
+    }
+}
+
+/// Refuses a command that another provider ran in a container of its own.
+fn check_environment(object: &mut ObjectReader<'_>) -> Result<(), Untranslatable> {
+    let Some(mut environment) = object.object("environment")? else {
+        return Ok(());
+    };
+    match environment.text("type")?.as_deref() {
+        None | Some("local") => Ok(()),
+        Some(_) => Err(Untranslatable::new(
+            environment.path(),
+            "this model's provider cannot use a container kept elsewhere; run the commands locally",
+        )),
+    }
+}
+
+/// The client's id of a call. Some items have it as their own id, if they have no other.
+fn take_call_id<'a>(object: &mut ObjectReader<'a>, can_be_own: bool) -> Result<Cow<'a, str>, Untranslatable> {
+    let name = match can_be_own && !object.contains("call_id") {
+        true => "id",
+        false => "call_id",
+    };
+    match object.text(name)? {
+        Some(id) if !id.is_empty() => Ok(id),
+        Some(_) | None => Err(missing(object, "call_id")),
+    }
+}
+
+/// Whether a tool search was the provider's own: such a search has no call id.
+fn is_search_by_provider(object: &mut ObjectReader<'_>) -> Result<bool, Untranslatable> {
+    let is_server = object.text("execution")?.is_some_and(|execution| execution == "server");
+    Ok(is_server || !object.contains("call_id"))
+}
+
+/// A text as the content of a result, unless it is empty.
+fn text_block(path: String, text: Cow<'_, str>) -> Vec<ContentBlock<'_>> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let content = BlockContent::Text(text);
+    vec![ContentBlock { path, content }]
+}

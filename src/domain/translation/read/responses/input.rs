@@ -1,0 +1,216 @@
+//! Reads the input: messages, reasoning, and items that change the tools or the options.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::domain::translation::{
+    conversation::{BlockContent, ContentBlock, TurnRole},
+    losses::Untranslatable,
+    members::{ObjectReader, as_text, elements},
+    read::responses::{APPLY_PATCH, LOCAL_SHELL, ResponsesRequestReader, SHELL, missing},
+    reasoning::{CarriedReasoning, ReasoningState},
+};
+
+/// Members of any item that say nothing to a model of another provider.
+const ANNOTATIONS: [&str; 7] = [
+    "phase",
+    "end_turn",
+    "metadata",
+    "internal_chat_message_metadata_passthrough",
+    "created_by",
+    "agent",
+    "async",
+];
+
+/// The maximum length of a type that a refusal quotes, in characters.
+const TYPE_CHARS_MAX: usize = 64;
+
+impl<'a> ResponsesRequestReader<'a, '_> {
+    /// Reads the input: a text or a list of items.
+    ///
+    /// # Errors
+    /// An item cannot be translated.
+    pub(super) fn read_input(&mut self, input: &'a RawValue) -> Result<(), Untranslatable> {
+        if let Some(text) = as_text(input) {
+            self.push(TurnRole::User, "input".to_owned(), BlockContent::Text(text));
+            return Ok(());
+        }
+        for (path, item) in elements(input, "input")? {
+            self.read_item(ObjectReader::new(item.get(), path)?)?;
+        }
+        Ok(())
+    }
+
+    fn read_item(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let kind = match object.text("type")? {
+            Some(kind) => kind,
+            None if object.contains("role") => Cow::Borrowed("message"),
+            None => Cow::Borrowed("item_reference"),
+        };
+        match &*kind {
+            "message" => self.read_message(object),
+            "agent_message" => self.read_agent_message(object),
+            "reasoning" => self.read_reasoning(object),
+            "compaction" | "context_compaction" => self.read_compaction(object),
+            "additional_tools" => self.read_additional_tools(object),
+            "configuration_update" => self.read_configuration_update(object),
+            "function_call" => self.read_function_call(object),
+            "custom_tool_call" => self.read_custom_call(object),
+            "local_shell_call" => self.read_built_in_call(object, "action", LOCAL_SHELL),
+            "shell_call" => self.read_built_in_call(object, "action", SHELL),
+            "apply_patch_call" => self.read_built_in_call(object, "operation", APPLY_PATCH),
+            "tool_search_call" => self.read_tool_search_call(object),
+            "function_call_output" | "custom_tool_call_output" => self.read_call_output(object),
+            "local_shell_call_output" => self.read_local_shell_output(object),
+            "shell_call_output" => self.read_shell_output(object),
+            "apply_patch_call_output" => self.read_apply_patch_output(object),
+            "tool_search_output" => self.read_tool_search_output(object),
+            "compaction_trigger" => Err(Untranslatable::new(
+                object.path(),
+                "compaction by the provider is not available for translated models; compact locally",
+            )),
+            "item_reference" => Err(Untranslatable::new(
+                object.path(),
+                "this model's provider cannot read items kept elsewhere; send the item itself",
+            )),
+            kind if Self::is_hosted_item(kind) => self.read_hosted_item(kind, &mut object),
+            kind => {
+                let kind: String = kind.chars().take(TYPE_CHARS_MAX).collect();
+                let reason =
+                    format!("weir cannot translate items of type `{kind}` to the protocol of this model's provider");
+                Err(Untranslatable::new(object.path(), reason))
+            }
+        }
+    }
+
+    /// Deals with the members of an item that no kind of item has for itself, and with unknown ones.
+    pub(super) fn finish_item(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        object.ignore(&["id", "status"]);
+        object.drop_members(&ANNOTATIONS, self.losses);
+        object.finish_content()
+    }
+
+    fn read_message(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let role = match &*object.required_text("role")? {
+            "user" => TurnRole::User,
+            "assistant" => TurnRole::Assistant,
+            "system" | "developer" => TurnRole::System,
+            _ => {
+                let reason = "must be `user`, `assistant`, `system` or `developer`";
+                return Err(Untranslatable::new(object.path_of("role"), reason));
+            }
+        };
+        let Some(content) = object.take("content") else {
+            return Err(missing(&object, "content"));
+        };
+        for ContentBlock { path, content } in self.read_content(content, object.path_of("content"))? {
+            let fits = matches!(
+                (&content, role),
+                (BlockContent::Text(_), _)
+                    | (BlockContent::Refusal(_), TurnRole::Assistant)
+                    | (BlockContent::Media(_), TurnRole::User)
+            );
+            if !fits {
+                let reason = "no provider takes this content in a message of this role; send it as the user's";
+                return Err(Untranslatable::new(path, reason));
+            }
+            self.push(role, path, content);
+        }
+        self.finish_item(object)
+    }
+
+    /// A message between agents of one client: text of the user that names both.
+    fn read_agent_message(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let author = object.text("author")?.unwrap_or_default();
+        let recipient = object.text("recipient")?.unwrap_or_default();
+        let Some(content) = object.take("content") else {
+            return Err(missing(&object, "content"));
+        };
+        self.losses.adapted(object.path());
+        let mut head = format!("[message from {author} to {recipient}]\n");
+        for ContentBlock { path, content } in self.read_content(content, object.path_of("content"))? {
+            let BlockContent::Text(text) = content else {
+                return Err(Untranslatable::new(path, "a message between agents can have only text"));
+            };
+            let text = Cow::Owned(format!("{head}{text}"));
+            head.clear();
+            self.push(TurnRole::User, path, BlockContent::Text(text));
+        }
+        self.finish_item(object)
+    }
+
+    /// The model's reasoning, which only its own maker gets back.
+    fn read_reasoning(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let summary = reasoning_text(&mut object, "summary");
+        let content = reasoning_text(&mut object, "content");
+        let visible = if summary.is_empty() { content } else { summary };
+        let carrier = object.text("encrypted_content")?.unwrap_or_default();
+        match CarriedReasoning::unwrap(&carrier, &visible, self.target.maker) {
+            CarriedReasoning::Own(state) if !is_without_text(&state) => {
+                let path = object.path().to_owned();
+                self.push(TurnRole::Assistant, path, BlockContent::Reasoning(state));
+            }
+            CarriedReasoning::Own(_) | CarriedReasoning::Foreign => self.losses.dropped(object.path()),
+        }
+        self.finish_item(object)
+    }
+
+    /// The summary of an earlier part of the conversation, if weir has made it for this model.
+    fn read_compaction(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        let carrier = object.required_text("encrypted_content")?;
+        let CarriedReasoning::Own(ReasoningState::Text { text }) =
+            CarriedReasoning::unwrap(&carrier, "", self.target.maker)
+        else {
+            let reason =
+                "only the provider that made this compaction can read it; compact locally, or start a new conversation";
+            return Err(Untranslatable::new(object.path_of("encrypted_content"), reason));
+        };
+        let path = object.path().to_owned();
+        self.losses.adapted(path.as_str());
+        self.push(TurnRole::User, path, BlockContent::Text(text));
+        self.finish_item(object)
+    }
+
+    fn read_additional_tools(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        object.ignore(&["role"]);
+        let tools = object.array("tools")?.unwrap_or_default();
+        self.losses.adapted(object.path());
+        self.read_tools(tools, &mut Vec::new())?;
+        self.finish_item(object)
+    }
+
+    /// A change of options for the answers from here on. As only the next answer is requested, the last change counts.
+    fn read_configuration_update(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+        self.losses.adapted(object.path());
+        if let Some(mut reasoning) = object.object("reasoning")? {
+            self.read_effort(&mut reasoning)?;
+            reasoning.finish_options(self.losses);
+        }
+        if let Some(mut text) = object.object("text")? {
+            self.read_format(&mut text)?;
+            text.finish_options(self.losses);
+        }
+        self.finish_item(object)
+    }
+}
+
+/// The texts of a reasoning item's list, with a blank line between them. What is no text is left out, as reasoning may be.
+fn reasoning_text(object: &mut ObjectReader<'_>, name: &str) -> String {
+    let mut joined = String::new();
+    let Some(list) = object.take(name) else { return joined };
+    for (path, part) in elements(list, name).unwrap_or_default() {
+        let text = ObjectReader::new(part.get(), path).and_then(|mut part| part.text("text"));
+        let Ok(Some(text)) = text else { continue };
+        if !joined.is_empty() {
+            joined.push_str("\n\n");
+        }
+        joined.push_str(&text);
+    }
+    joined
+}
+
+/// Whether a state's text was left to the visible text, and the client has not returned that.
+fn is_without_text(state: &ReasoningState<'_>) -> bool {
+    matches!(state, ReasoningState::Text { text } if text.is_empty())
+}

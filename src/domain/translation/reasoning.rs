@@ -1,0 +1,249 @@
+//! Reasoning across protocols: a model's opaque state rides in the client's own opaque field, wrapped in a carrier that names its
+//! maker, and returns to that maker byte for byte. weir stores nothing.
+
+use std::borrow::Cow;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The maximum length of a carrier in bytes. A larger state is dropped and reported.
+pub(crate) const CARRIER_BYTES_MAX: usize = 256 * 1024;
+/// The beginning of every carrier.
+const PREFIX: &str = "weir1.";
+/// The number of characters that name a maker.
+const MAKER_CHARS: usize = 8;
+
+/// The maker of reasoning: a provider's model, reached by one credential. State of one maker means nothing to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReasoningMaker(String);
+
+impl ReasoningMaker {
+    /// The maker with this provider, name of the model there and name of the credential.
+    pub(crate) fn new(provider: &str, upstream_model: &str, credential: &str) -> Self {
+        let mut digest = Sha256::new();
+        for part in [provider, upstream_model, credential] {
+            digest.update(part.as_bytes());
+            digest.update([0]);
+        }
+        let mut name = URL_SAFE_NO_PAD.encode(digest.finalize());
+        name.truncate(MAKER_CHARS);
+        Self(name)
+    }
+}
+
+/// A model's reasoning as its maker wants it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ReasoningState<'a> {
+    /// A thinking block of Messages. Kind `m`.
+    #[serde(rename = "t")]
+    Thinking {
+        /// The text that the client sees.
+        #[serde(rename = "t")]
+        text: Cow<'a, str>,
+        /// The signature.
+        #[serde(rename = "s")]
+        signature: Cow<'a, str>,
+    },
+    /// A redacted thinking block of Messages. Kind `m`.
+    #[serde(rename = "r")]
+    Redacted {
+        /// The data.
+        #[serde(rename = "d")]
+        data: Cow<'a, str>,
+    },
+    /// A reasoning item of Responses, as JSON text. Kind `r`.
+    #[serde(rename = "i")]
+    Item {
+        /// The item.
+        #[serde(rename = "j")]
+        json: Cow<'a, str>,
+    },
+    /// A thought signature of Gemini, for the part that follows. Kind `g`.
+    #[serde(rename = "g")]
+    Signature {
+        /// The signature.
+        #[serde(rename = "s")]
+        signature: Cow<'a, str>,
+    },
+    /// The reasoning text of a `chat/completions` provider. Kind `c`.
+    #[serde(rename = "c")]
+    Text {
+        /// The text.
+        #[serde(rename = "t")]
+        text: Cow<'a, str>,
+    },
+}
+
+impl ReasoningState<'_> {
+    /// The letter of its kind.
+    const fn kind(&self) -> char {
+        match self {
+            Self::Thinking { .. } | Self::Redacted { .. } => 'm',
+            Self::Item { .. } => 'r',
+            Self::Signature { .. } => 'g',
+            Self::Text { .. } => 'c',
+        }
+    }
+
+    /// The state with its own copies of all texts.
+    pub(crate) fn into_owned(self) -> ReasoningState<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Thinking { text, signature } => ReasoningState::Thinking {
+                text: owned(text),
+                signature: owned(signature),
+            },
+            Self::Redacted { data } => ReasoningState::Redacted { data: owned(data) },
+            Self::Item { json } => ReasoningState::Item { json: owned(json) },
+            Self::Signature { signature } => ReasoningState::Signature {
+                signature: owned(signature),
+            },
+            Self::Text { text } => ReasoningState::Text { text: owned(text) },
+        }
+    }
+
+    /// The carrier for this state. `visible` is the text that the client gets in the same block and returns with it; a state's text
+    /// that equals it is not stored a second time. `None` if the carrier would be longer than [`CARRIER_BYTES_MAX`].
+    pub(crate) fn wrap(&self, maker: &ReasoningMaker, visible: &str) -> Option<String> {
+        let without_text = match self {
+            Self::Thinking { text, signature } if text == visible && !visible.is_empty() => {
+                Some(ReasoningState::Thinking {
+                    text: Cow::Borrowed(""),
+                    signature: Cow::Borrowed(signature.as_ref()),
+                })
+            }
+            Self::Text { text } if text == visible && !visible.is_empty() => Some(ReasoningState::Text {
+                text: Cow::Borrowed(""),
+            }),
+            _ => None,
+        };
+        let payload = serde_json::to_vec(without_text.as_ref().unwrap_or(self)).ok()?;
+        let mut carrier = format!("{PREFIX}{}.{}.", maker.0, self.kind());
+        URL_SAFE_NO_PAD.encode_string(payload, &mut carrier);
+        (carrier.len() <= CARRIER_BYTES_MAX).then_some(carrier)
+    }
+}
+
+/// The content of a client's opaque field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CarriedReasoning {
+    /// The state of the maker that the request goes to.
+    Own(ReasoningState<'static>),
+    /// State of another maker, of another gateway, or damaged. It is dropped and reported.
+    Foreign,
+}
+
+impl CarriedReasoning {
+    /// Reads a client's opaque field. `visible` is the text in the same block. `maker` is the one that the request goes to.
+    pub(crate) fn unwrap(field: &str, visible: &str, maker: &ReasoningMaker) -> Self {
+        Self::read(field, visible, maker).map_or(Self::Foreign, Self::Own)
+    }
+
+    fn read(field: &str, visible: &str, maker: &ReasoningMaker) -> Option<ReasoningState<'static>> {
+        if field.len() > CARRIER_BYTES_MAX {
+            return None;
+        }
+        let rest = field
+            .strip_prefix(PREFIX)?
+            .strip_prefix(maker.0.as_str())?
+            .strip_prefix('.')?;
+        let (kind, payload) = rest.split_once('.')?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+        let state: ReasoningState<'_> = serde_json::from_slice(&payload).ok()?;
+        let mut letters = kind.chars();
+        if letters.next() != Some(state.kind()) || letters.next().is_some() {
+            return None;
+        }
+        Some(match state {
+            ReasoningState::Thinking { text, signature } if text.is_empty() => ReasoningState::Thinking {
+                text: Cow::Owned(visible.to_owned()),
+                signature: Cow::Owned(signature.into_owned()),
+            },
+            ReasoningState::Text { text } if text.is_empty() => ReasoningState::Text {
+                text: Cow::Owned(visible.to_owned()),
+            },
+            state => state.into_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn maker() -> ReasoningMaker {
+        ReasoningMaker::new("groq", "gpt-oss-120b", "a")
+    }
+
+    fn states() -> impl Strategy<Value = ReasoningState<'static>> {
+        let owned = |text: String| Cow::<'static, str>::Owned(text);
+        prop_oneof![
+            (".+", ".*").prop_map(move |(text, signature)| ReasoningState::Thinking {
+                text: owned(text),
+                signature: owned(signature)
+            }),
+            ".*".prop_map(move |data| ReasoningState::Redacted { data: owned(data) }),
+            ".*".prop_map(move |json| ReasoningState::Item { json: owned(json) }),
+            ".*".prop_map(move |signature| ReasoningState::Signature {
+                signature: owned(signature)
+            }),
+            ".+".prop_map(move |text| ReasoningState::Text { text: owned(text) }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_returns_to_its_maker_as_it_was(state in states(), seen in ".*") {
+            let visible = match &state {
+                ReasoningState::Thinking { text, .. } | ReasoningState::Text { text } => vec![text.to_string(), seen],
+                _ => vec![seen],
+            };
+            for visible in visible {
+                let carrier = state.wrap(&maker(), &visible).unwrap();
+                let back = CarriedReasoning::unwrap(&carrier, &visible, &maker());
+                prop_assert_eq!(back, CarriedReasoning::Own(state.clone()));
+            }
+        }
+
+        #[test]
+        fn a_damaged_or_forged_carrier_is_foreign_and_never_fails(text in ".*", cut in 0_usize..400) {
+            let state = ReasoningState::Redacted { data: "x".repeat(200).into() };
+            let carrier = state.wrap(&maker(), "").unwrap();
+            let damaged: String = carrier.chars().take(cut.min(carrier.len() - 1)).collect();
+            for field in [text.clone(), format!("{PREFIX}{text}"), damaged, format!("{carrier}{text}*")] {
+                prop_assert_eq!(CarriedReasoning::unwrap(&field, "", &maker()), CarriedReasoning::Foreign);
+            }
+        }
+    }
+
+    #[test]
+    fn another_maker_cannot_read_it() {
+        let state = ReasoningState::Text { text: "because".into() };
+        let carrier = state.wrap(&maker(), "because").unwrap();
+        assert!(!carrier.contains("because"));
+        for other in [
+            ReasoningMaker::new("groq", "gpt-oss-120b", "b"),
+            ReasoningMaker::new("groq", "other", "a"),
+            ReasoningMaker::new("cerebras", "gpt-oss-120b", "a"),
+        ] {
+            assert_eq!(
+                CarriedReasoning::unwrap(&carrier, "because", &other),
+                CarriedReasoning::Foreign
+            );
+        }
+    }
+
+    #[test]
+    fn a_state_that_is_too_large_has_no_carrier() {
+        let state = |bytes: usize| ReasoningState::Redacted {
+            data: "x".repeat(bytes).into(),
+        };
+        let overhead = PREFIX.len() + MAKER_CHARS + 3;
+        let most = (CARRIER_BYTES_MAX - overhead) / 4 * 3 - r#"{"r":{"d":""}}"#.len();
+        assert!(state(most).wrap(&maker(), "").is_some());
+        assert_eq!(state(most + 3).wrap(&maker(), ""), None);
+    }
+}

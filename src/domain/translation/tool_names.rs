@@ -1,0 +1,175 @@
+//! Names of tools: flattened for the provider, restored for the client.
+
+use std::borrow::Cow;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use sha2::{Digest, Sha256};
+
+use crate::domain::{QuickMap, translation::losses::Untranslatable};
+
+/// The maximum length of a tool's name at providers, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 64;
+/// The maximum number of tools of a request that is translated.
+pub(crate) const TOOLS_MAX: usize = 4_096;
+/// The maximum length of all their names together, in bytes.
+pub(crate) const NAMES_BYTES_MAX: usize = 256 * 1024;
+/// The characters of a digest that replace the end of a name that is too long.
+const DIGEST_CHARS: usize = 8;
+
+/// A tool's kind at the client, which decides how a call of it is written there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum ToolKind {
+    /// A function with a JSON schema.
+    #[default]
+    Function,
+    /// A `custom` tool of Responses: its input is a text, not JSON.
+    Custom,
+    /// `tool_search` of Responses, run by the client.
+    ToolSearch,
+    /// `local_shell` of Responses.
+    LocalShell,
+    /// `shell` of Responses.
+    Shell,
+    /// `apply_patch` of Responses.
+    ApplyPatch,
+}
+
+/// A tool as the client names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientTool {
+    /// The namespace that it belongs to.
+    pub(crate) namespace: Option<String>,
+    /// The name within the namespace.
+    pub(crate) name: String,
+    /// The kind.
+    pub(crate) kind: ToolKind,
+}
+
+/// The tools of one request by their names at the provider.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ToolNames {
+    tools: QuickMap<String, ClientTool>,
+    bytes: usize,
+}
+
+impl ToolNames {
+    /// Adds a tool of the client; returns its name at the provider. The same tool can be added again.
+    ///
+    /// # Errors
+    /// Another tool has that name at the provider already, or there are too many tools.
+    pub(crate) fn add(&mut self, tool: ClientTool, path: &str) -> Result<String, Untranslatable> {
+        let flat = provider_name(tool.namespace.as_deref(), &tool.name).into_owned();
+        match self.tools.get(&flat) {
+            Some(other) if *other == tool => return Ok(flat),
+            Some(other) => {
+                let reason = format!(
+                    "the tools `{}` and `{}` would have the same name at the provider; rename one",
+                    other.display_name(),
+                    tool.display_name()
+                );
+                return Err(Untranslatable::new(path, reason));
+            }
+            None => {}
+        }
+        self.bytes += flat.len() + tool.name.len();
+        if self.tools.len() >= TOOLS_MAX || self.bytes > NAMES_BYTES_MAX {
+            let reason =
+                format!("a translated request has at most {TOOLS_MAX} tools with {NAMES_BYTES_MAX} bytes of names");
+            return Err(Untranslatable::new(path, reason));
+        }
+        self.tools.insert(flat.clone(), tool);
+        Ok(flat)
+    }
+
+    /// The client's tool with this name at the provider; `None` if the model has made the name up.
+    pub(crate) fn client_tool(&self, provider_name: &str) -> Option<&ClientTool> {
+        self.tools.get(provider_name)
+    }
+}
+
+impl ClientTool {
+    /// The name for messages.
+    fn display_name(&self) -> Cow<'_, str> {
+        match &self.namespace {
+            Some(namespace) => Cow::Owned(format!("{namespace}.{}", self.name)),
+            None => Cow::Borrowed(&self.name),
+        }
+    }
+}
+
+/// The name at the provider of a tool in a namespace: both joined by `__`. A character that providers do not take becomes `_`; a name
+/// that is too long, or has such characters, ends with a digest of the client's name.
+pub(crate) fn provider_name<'a>(namespace: Option<&str>, name: &'a str) -> Cow<'a, str> {
+    let joined = match namespace {
+        Some(namespace) => Cow::Owned(format!("{namespace}__{name}")),
+        None => Cow::Borrowed(name),
+    };
+    let fits = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+    if joined.len() <= NAME_BYTES_MAX && joined.chars().all(fits) {
+        return joined;
+    }
+    let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(joined.as_bytes()));
+    let clean = joined
+        .chars()
+        .map(|character| if fits(character) { character } else { '_' });
+    let mut short: String = clean.take(NAME_BYTES_MAX - DIGEST_CHARS - 1).collect();
+    short.push('_');
+    short.extend(digest.chars().take(DIGEST_CHARS));
+    Cow::Owned(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(namespace: Option<&str>, name: &str) -> ClientTool {
+        ClientTool {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+            kind: ToolKind::Function,
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_flattened_and_restored() {
+        let mut names = ToolNames::default();
+        let flat = names
+            .add(tool(Some("mcp__files"), "read"), "tools[0].tools[0]")
+            .unwrap();
+        assert_eq!(flat, "mcp__files__read");
+        assert_eq!(names.client_tool(&flat), Some(&tool(Some("mcp__files"), "read")));
+        assert_eq!(names.client_tool("read"), None);
+    }
+
+    #[test]
+    fn two_tools_of_one_flat_name_are_refused_by_both_names() {
+        let mut names = ToolNames::default();
+        names.add(tool(Some("a"), "b__c"), "tools[0]").unwrap();
+        names.add(tool(Some("a"), "b__c"), "tools[1]").unwrap();
+        let refusal = names.add(tool(Some("a__b"), "c"), "tools[2]").unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "tools[2]: the tools `a.b__c` and `a__b.c` would have the same name at the provider; rename one"
+        );
+    }
+
+    #[test]
+    fn a_name_that_providers_do_not_take_is_cut_and_stays_distinct() {
+        let long = "x".repeat(NAME_BYTES_MAX);
+        assert_eq!(provider_name(None, &long), long);
+        let (first, second) = (format!("{long}1"), format!("{long}2"));
+        let cut = [provider_name(None, &first), provider_name(None, &second)];
+        assert_ne!(cut[0], cut[1]);
+        assert!(cut.iter().all(|name| name.len() == NAME_BYTES_MAX), "{cut:?}");
+        assert_ne!(provider_name(None, "a.b"), provider_name(None, "a b"));
+    }
+
+    #[test]
+    fn the_number_of_tools_is_limited() {
+        let mut names = ToolNames::default();
+        for number in 0..TOOLS_MAX {
+            names.add(tool(None, &format!("t{number}")), "tools").unwrap();
+        }
+        assert!(names.add(tool(None, "one_more"), "tools[4096]").is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Translates one answer while it passes: the provider's bytes in, the client's bytes out.
+
+use crate::domain::{
+    translation::{
+        Translation,
+        answer::{
+            ANSWER_BYTES_MAX, AnswerEvent, AnswerFault, EVENT_BYTES_MAX,
+            call_order::CallOrder,
+            read::AnswerEventReader,
+            write::{AnswerEventWriter, AnswerForm, AnswerFrame},
+        },
+    },
+    wire::{
+        sse::{EventSink, SseFramer},
+        usage::Usage,
+    },
+};
+
+/// The translation of one answer. The bytes do not depend on how the provider's bytes are split into pieces.
+#[derive(Debug)]
+pub(crate) struct AnswerTranslator {
+    input: AnswerInput,
+    events: AnswerEvents,
+    form: AnswerForm,
+    /// Why the answer cannot be translated to its end; further bytes are ignored.
+    fault: Option<AnswerFault>,
+}
+
+/// The provider's bytes that have not been read yet.
+#[derive(Debug)]
+enum AnswerInput {
+    /// A stream of server-sent events.
+    Events(Box<EventInput>),
+    /// A non-streaming answer.
+    Body(Vec<u8>),
+}
+
+/// A stream of server-sent events.
+#[derive(Debug, Default)]
+struct EventInput {
+    framer: SseFramer,
+    event: EventData,
+}
+
+/// The data of the current event.
+#[derive(Debug, Default)]
+struct EventData {
+    data: Vec<u8>,
+    name: Vec<u8>,
+    has_ended: bool,
+}
+
+/// The way of events from the reader to the writer.
+#[derive(Debug)]
+struct AnswerEvents {
+    reader: AnswerEventReader,
+    order: CallOrder,
+    writer: AnswerEventWriter,
+    /// The answer has stopped or failed by its own account.
+    is_complete: bool,
+    /// The kinds of content that no client's protocol has.
+    lost: Vec<&'static str>,
+    /// Whether the client gets the answer in one piece.
+    is_whole: bool,
+}
+
+impl EventSink for EventData {
+    fn on_data(&mut self, bytes: &[u8]) {
+        if self.data.len() <= EVENT_BYTES_MAX {
+            self.data.extend_from_slice(bytes);
+        }
+    }
+
+    fn on_event_end(&mut self, name: &[u8]) {
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        self.has_ended = true;
+    }
+}
+
+impl AnswerEvents {
+    /// Reads an event or body, and writes what it says.
+    fn pass(
+        &mut self,
+        out: &mut String,
+        read: impl FnOnce(
+            &mut AnswerEventReader,
+            &mut dyn FnMut(AnswerEvent<'_>) -> Result<(), AnswerFault>,
+        ) -> Result<(), AnswerFault>,
+    ) -> Result<(), AnswerFault> {
+        let Self {
+            reader,
+            order,
+            writer,
+            is_complete,
+            lost,
+            is_whole,
+        } = self;
+        let mut write = |event: AnswerEvent<'_>| {
+            if let AnswerEvent::Lost(content) = &event {
+                if !lost.contains(content) {
+                    lost.push(content);
+                }
+                return Ok(());
+            }
+            if *is_whole && let AnswerEvent::Failed { status, .. } = event {
+                return Err(AnswerFault::ProviderFailed { status });
+            }
+            *is_complete |= matches!(event, AnswerEvent::Stop(_) | AnswerEvent::Failed { .. });
+            writer.on_event(event, out)
+        };
+        read(reader, &mut |event| order.push(event, &mut write))
+    }
+}
+
+impl AnswerTranslator {
+    /// The translation of an answer that has not begun. `is_stream` says whether the provider answers with events.
+    pub(crate) fn new(translation: &Translation, frame: AnswerFrame, is_stream: bool) -> Self {
+        let frame_form = frame.form;
+        Self {
+            input: match is_stream {
+                true => AnswerInput::Events(Box::default()),
+                false => AnswerInput::Body(Vec::new()),
+            },
+            form: frame_form,
+            events: AnswerEvents {
+                reader: AnswerEventReader::new(translation.to, &translation.chat),
+                order: CallOrder::default(),
+                writer: AnswerEventWriter::new(translation.from, frame),
+                is_complete: false,
+                lost: Vec::new(),
+                is_whole: frame_form == AnswerForm::Whole,
+            },
+            fault: None,
+        }
+    }
+
+    /// Why the answer cannot be translated to its end; `None` while it can.
+    pub(crate) fn fault(&self) -> Option<AnswerFault> {
+        self.fault
+    }
+
+    /// Whether the client gets the answer in one piece.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.form == AnswerForm::Whole
+    }
+
+    /// The kinds of content that the client does not get.
+    pub(crate) fn lost(&self) -> &[&'static str] {
+        &self.events.lost
+    }
+
+    /// Reads the next bytes of the provider's body, and appends the client's to `out`.
+    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut String) {
+        if self.fault.is_none()
+            && let Err(fault) = self.read(bytes, out)
+        {
+            self.fault = Some(fault);
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8], out: &mut String) -> Result<(), AnswerFault> {
+        match &mut self.input {
+            AnswerInput::Body(body) => {
+                if body.len() + bytes.len() > ANSWER_BYTES_MAX {
+                    return Err(AnswerFault::AnswerTooLarge);
+                }
+                body.extend_from_slice(bytes);
+                Ok(())
+            }
+            AnswerInput::Events(input) => {
+                let mut rest = bytes;
+                while !rest.is_empty() {
+                    let EventInput { framer, event } = &mut **input;
+                    let read = framer.push_event(rest, event);
+                    rest = rest.get(read..).unwrap_or_default();
+                    if event.data.len() > EVENT_BYTES_MAX {
+                        return Err(AnswerFault::EventTooLarge);
+                    }
+                    if std::mem::take(&mut event.has_ended) {
+                        pass_event(&mut self.events, &event.name, &event.data, out)?;
+                        event.data.clear();
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The provider has ended its body properly. Afterwards [`AnswerTranslator::is_complete`] says whether the answer is complete.
+    pub(crate) fn on_end(&mut self, out: &mut String) {
+        if self.fault.is_some() {
+            return;
+        }
+        let result = match &mut self.input {
+            AnswerInput::Body(body) => {
+                let body = std::mem::take(body);
+                match std::str::from_utf8(&body) {
+                    Ok(text) => self.events.pass(out, |reader, emit| reader.on_body(text, emit)),
+                    Err(_) => Err(AnswerFault::Unreadable),
+                }
+            }
+            AnswerInput::Events(_) => self.events.pass(out, AnswerEventReader::on_end),
+        };
+        self.fault = result.err();
+    }
+
+    /// Whether the provider has completed the answer, or reported its failure.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.events.is_complete
+    }
+
+    /// Writes the last bytes of a complete answer, with the usage that is billed.
+    pub(crate) fn finish(&mut self, usage: &Usage, out: &mut String) {
+        self.events.writer.finish(usage, out);
+    }
+
+    /// Writes the last bytes of a stream that has failed, with the error that corresponds to this HTTP status. Writes nothing for a
+    /// non-streaming answer: nothing of it has been written yet, so the client gets an error answer.
+    pub(crate) fn fail(&mut self, status: u16, message: &str, out: &mut String) {
+        match self.form {
+            AnswerForm::Stream | AnswerForm::Array => self.events.writer.fail(status, message, out),
+            AnswerForm::Whole => {}
+        }
+    }
+}
+
+/// Reads one event.
+fn pass_event(events: &mut AnswerEvents, name: &[u8], data: &[u8], out: &mut String) -> Result<(), AnswerFault> {
+    let (Ok(name), Ok(data)) = (std::str::from_utf8(name), std::str::from_utf8(data)) else {
+        return Err(AnswerFault::Unreadable);
+    };
+    events.pass(out, |reader, emit| reader.on_event(name, data, emit))
+}

@@ -1,0 +1,335 @@
+//! The turns of a conversation as contents of Gemini.
+
+use std::borrow::Cow;
+
+use crate::domain::translation::{
+    conversation::{
+        BlockContent, ContentBlock, ConversationTurn, MediaContent, MediaKind, MediaSource, ToolCall, ToolCallResult,
+        TurnRole,
+    },
+    json_out::{JsonArrayWriter, JsonObjectWriter},
+    losses::{TranslationLosses, Untranslatable},
+    reasoning::ReasoningState,
+    write::gemini::{
+        GeminiGeneration,
+        media::{document_text, write_inline, write_media},
+    },
+};
+
+/// What is put between texts that were blocks of their own.
+const BLOCK_BREAK: &str = "\n\n";
+/// What a result has in the place of media that follow it.
+const MEDIA_PLACE: &str = "[attachment: see what follows this result]";
+/// The signature of a call that the provider has not made, by which it does without one: `skip_thought_signature_validator` in
+/// base64.
+const SKIP_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+
+/// Writes all turns.
+///
+/// # Errors
+/// A block has content that the protocol cannot carry, or the last turn is the model's.
+pub(super) fn write_contents(
+    turns: &[ConversationTurn<'_>],
+    generation: GeminiGeneration,
+    losses: &mut TranslationLosses,
+    contents: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    // Results must be the first of what follows their calls, so the system's texts wait until they are written.
+    let mut waiting: Vec<&ContentBlock<'_>> = Vec::new();
+    let mut has_open_calls = false;
+    let mut prefill: Option<&str> = None;
+    for turn in turns {
+        match turn.role {
+            TurnRole::System if has_open_calls => {
+                waiting.extend(turn.blocks.iter());
+                prefill = None;
+            }
+            TurnRole::System => {
+                for block in &turn.blocks {
+                    write_system(block, losses, contents);
+                }
+                prefill = None;
+            }
+            TurnRole::User => {
+                write_user(turn, &waiting, generation, losses, contents)?;
+                waiting.clear();
+                has_open_calls = false;
+                prefill = None;
+            }
+            TurnRole::Assistant => {
+                for block in waiting.drain(..) {
+                    write_system(block, losses, contents);
+                }
+                if let Some(path) = write_model(turn, generation, losses, contents) {
+                    prefill = Some(path);
+                }
+                has_open_calls = turn
+                    .blocks
+                    .iter()
+                    .any(|block| matches!(block.content, BlockContent::Call(_)));
+            }
+        }
+    }
+    for block in waiting {
+        write_system(block, losses, contents);
+    }
+    match prefill {
+        Some(path) => Err(Untranslatable::new(
+            path,
+            "this model's provider cannot continue a turn of the model; end with a turn of the user",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Writes a text of the system behind the first turn as a content of its own.
+fn write_system(block: &ContentBlock<'_>, losses: &mut TranslationLosses, contents: &mut JsonArrayWriter<'_>) {
+    contents.object(|content| {
+        content.text("role", "user");
+        content.array("parts", |parts| write_system_text(block, losses, parts));
+    });
+}
+
+fn write_system_text(block: &ContentBlock<'_>, losses: &mut TranslationLosses, parts: &mut JsonArrayWriter<'_>) {
+    if let BlockContent::Text(text) = &block.content {
+        losses.adapted(block.path.as_str());
+        parts.object(|part| part.text("text", &format!("<system>{text}</system>")));
+    }
+}
+
+/// Writes a user's turn: the results, the texts of the system that waited for them, and everything else.
+fn write_user(
+    turn: &ConversationTurn<'_>,
+    waiting: &[&ContentBlock<'_>],
+    generation: GeminiGeneration,
+    losses: &mut TranslationLosses,
+    contents: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    let last_result = turn.blocks.iter().rposition(is_result);
+    if last_result.is_none() {
+        for block in waiting {
+            write_system(block, losses, contents);
+        }
+    }
+    contents.object(|content| {
+        content.text("role", "user");
+        content.array("parts", |parts| {
+            for block in &turn.blocks {
+                if let BlockContent::Result(result) = &block.content {
+                    write_result(&block.path, result, generation, losses, parts)?;
+                }
+            }
+            if last_result.is_some() {
+                for block in waiting {
+                    write_system_text(block, losses, parts);
+                }
+            }
+            for (index, block) in turn.blocks.iter().enumerate().filter(|(_, block)| !is_result(block)) {
+                if last_result.is_some_and(|last| index < last) {
+                    losses.adapted(block.path.as_str());
+                }
+                write_user_part(block, losses, parts)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+fn is_result(block: &ContentBlock<'_>) -> bool {
+    matches!(block.content, BlockContent::Result(_))
+}
+
+fn write_user_part(
+    block: &ContentBlock<'_>,
+    losses: &mut TranslationLosses,
+    parts: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    match &block.content {
+        BlockContent::Text(text) | BlockContent::Refusal(text) => {
+            parts.object(|part| part.text("text", text));
+            Ok(())
+        }
+        BlockContent::Media(media) => write_media(&block.path, media, losses, parts),
+        // Only the model reasons and calls, and results have their own place.
+        BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(()),
+    }
+}
+
+/// Writes the result of a call. Media that the result itself cannot have follow it as parts of the user.
+fn write_result(
+    path: &str,
+    result: &ToolCallResult<'_>,
+    generation: GeminiGeneration,
+    losses: &mut TranslationLosses,
+    parts: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    let Some(name) = &result.name else {
+        let reason = "no call of the request has this result's id; send the call before it";
+        return Err(Untranslatable::new(path, reason));
+    };
+    let mut texts: Vec<Cow<'_, str>> = Vec::new();
+    let mut inside: Vec<(&str, &str)> = Vec::new();
+    let mut behind: Vec<&ContentBlock<'_>> = Vec::new();
+    for block in &result.content {
+        match &block.content {
+            BlockContent::Text(text) | BlockContent::Refusal(text) => texts.push(Cow::Borrowed(text.as_ref())),
+            BlockContent::Media(media) => {
+                if let Some(text) = document_text(media) {
+                    losses.adapted(block.path.as_str());
+                    texts.push(Cow::Owned(text));
+                } else if let Some(bytes) = bytes_for_result(media, generation) {
+                    if let Some(title) = &media.name {
+                        losses.adapted(block.path.as_str());
+                        texts.push(Cow::Borrowed(title.as_ref()));
+                    }
+                    inside.push(bytes);
+                } else {
+                    losses.adapted(block.path.as_str());
+                    texts.push(Cow::Borrowed(MEDIA_PLACE));
+                    behind.push(block);
+                }
+            }
+            // Only turns have these.
+            BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => {}
+        }
+    }
+    parts.object(|part| {
+        part.object("functionResponse", |response| {
+            write_call_name(&result.call_id, name, response);
+            response.object("response", |output| {
+                let member = if result.is_error { "error" } else { "output" };
+                output.text(member, &texts.join(BLOCK_BREAK));
+            });
+            if !inside.is_empty() {
+                response.array("parts", |list| {
+                    for (media_type, data) in &inside {
+                        list.object(|item| write_inline(media_type, data, item));
+                    }
+                });
+            }
+        });
+    });
+    for block in behind {
+        write_user_part(block, losses, parts)?;
+    }
+    Ok(())
+}
+
+/// The media type and the base64 of media that a result itself can have: images and documents, since the third generation.
+fn bytes_for_result<'b>(media: &'b MediaContent<'_>, generation: GeminiGeneration) -> Option<(&'b str, &'b str)> {
+    if !generation.is_since_third() {
+        return None;
+    }
+    match (media.kind, &media.source) {
+        (MediaKind::Image | MediaKind::Document, MediaSource::Base64 { media_type, data }) => {
+            Some((media_type.as_ref(), data.as_ref()))
+        }
+        (MediaKind::Audio | MediaKind::Video, MediaSource::Base64 { .. }) | (_, MediaSource::Url { .. }) => None,
+    }
+}
+
+/// Writes the members by which calls and results belong together.
+fn write_call_name(id: &str, name: &str, object: &mut JsonObjectWriter<'_>) {
+    if !id.is_empty() {
+        object.text("id", id);
+    }
+    object.text("name", name);
+}
+
+/// Writes the model's turn. Returns the path of its last block, or `None` if nothing of the turn can be sent.
+fn write_model<'b>(
+    turn: &'b ConversationTurn<'_>,
+    generation: GeminiGeneration,
+    losses: &mut TranslationLosses,
+    contents: &mut JsonArrayWriter<'_>,
+) -> Option<&'b str> {
+    let parts = signed_blocks(turn, generation, losses);
+    let (last, _) = parts.last()?;
+    let path = last.path.as_str();
+    contents.object(|content| {
+        content.text("role", "model");
+        content.array("parts", |list| {
+            for (block, signature) in &parts {
+                list.object(|part| {
+                    write_model_part(block, losses, part);
+                    if let Some(signature) = signature {
+                        part.text("thoughtSignature", signature);
+                    }
+                });
+            }
+        });
+    });
+    Some(path)
+}
+
+/// The blocks of the model's turn that are parts, each with the signature that belongs to it. The first call of a turn needs one.
+fn signed_blocks<'b, 'a>(
+    turn: &'b ConversationTurn<'a>,
+    generation: GeminiGeneration,
+    losses: &mut TranslationLosses,
+) -> Vec<(&'b ContentBlock<'a>, Option<&'b str>)> {
+    let mut parts: Vec<(&ContentBlock<'a>, Option<&str>)> = Vec::new();
+    // The signature for the next part, with the path of its block.
+    let mut pending: Option<(&str, &str)> = None;
+    let mut has_calls = false;
+    for block in &turn.blocks {
+        match &block.content {
+            BlockContent::Reasoning(ReasoningState::Signature { signature }) => {
+                if let Some((path, _)) = pending.replace((block.path.as_str(), signature.as_ref())) {
+                    losses.dropped(path);
+                }
+            }
+            BlockContent::Reasoning(
+                ReasoningState::Thinking { .. }
+                | ReasoningState::Redacted { .. }
+                | ReasoningState::Item { .. }
+                | ReasoningState::Text { .. },
+            ) => losses.dropped(block.path.as_str()),
+            BlockContent::Text(_) | BlockContent::Refusal(_) => {
+                parts.push((block, pending.take().map(|(_, signature)| signature)));
+            }
+            BlockContent::Call(_) => {
+                let mut signature = pending.take().map(|(_, signature)| signature);
+                if signature.is_none() && !has_calls && generation.wants_signatures() {
+                    losses.adapted(block.path.as_str());
+                    signature = Some(SKIP_SIGNATURE);
+                }
+                has_calls = true;
+                parts.push((block, signature));
+            }
+            // Only the user has these.
+            BlockContent::Media(_) | BlockContent::Result(_) => {}
+        }
+    }
+    if let Some((path, _)) = pending {
+        losses.dropped(path);
+    }
+    parts
+}
+
+fn write_model_part(block: &ContentBlock<'_>, losses: &mut TranslationLosses, part: &mut JsonObjectWriter<'_>) {
+    match &block.content {
+        BlockContent::Text(text) => part.text("text", text),
+        BlockContent::Refusal(text) => {
+            losses.adapted(block.path.as_str());
+            part.text("text", text);
+        }
+        BlockContent::Call(call) => {
+            if write_call(call, part) {
+                losses.adapted(block.path.as_str());
+            }
+        }
+        // Reasoning is in the signatures, and only the user has the others.
+        BlockContent::Reasoning(_) | BlockContent::Media(_) | BlockContent::Result(_) => {}
+    }
+}
+
+/// Writes a call. Returns whether its arguments had to be wrapped.
+fn write_call(call: &ToolCall<'_>, part: &mut JsonObjectWriter<'_>) -> bool {
+    let (arguments, is_wrapped) = call.object_arguments();
+    part.object("functionCall", |function| {
+        write_call_name(&call.id, &call.name, function);
+        function.raw("args", &arguments);
+    });
+    is_wrapped
+}

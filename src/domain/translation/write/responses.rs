@@ -1,0 +1,201 @@
+//! Writes a request of Responses: its head, tools and options. Instructions and input stand before everything that changes
+//! between requests of one conversation, and the cache key stands last.
+
+mod items;
+
+use crate::domain::{
+    translation::{
+        TranslationTarget,
+        conversation::{AnswerFormat, Conversation, ReasoningEffort, RequestOptions, ToolChoice, ToolDefinition},
+        json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
+        losses::{TranslationLosses, Untranslatable},
+    },
+    wire::Protocol,
+};
+
+/// What is put between texts that were blocks of their own.
+const BLOCK_BREAK: &str = "\n\n";
+/// The schema of a tool without arguments.
+const EMPTY_SCHEMA: &str = r#"{"type":"object","properties":{}}"#;
+/// The name of a schema that has none: the protocol requires one.
+const SCHEMA_NAME: &str = "answer";
+/// What the provider is asked to add to the answer: the reasoning in a form that can be sent back without being kept there.
+const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+
+/// Writes a conversation as a request of Responses.
+///
+/// # Errors
+/// The conversation has content that the protocol cannot carry.
+pub(super) fn write(
+    conversation: &Conversation<'_>,
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+) -> Result<String, Untranslatable> {
+    let mut body = String::new();
+    push_object(&mut body, |object| {
+        object.text("model", target.model);
+        let instructions = conversation.system.join(BLOCK_BREAK);
+        if !instructions.is_empty() {
+            object.text("instructions", &instructions);
+        }
+        object.array("input", |input| items::write_items(&conversation.turns, losses, input))?;
+        if !conversation.tools.is_empty() {
+            object.array("tools", |tools| {
+                for tool in &conversation.tools {
+                    write_tool(tool, tools);
+                }
+            });
+        }
+        write_tool_choice(conversation, object);
+        write_state(&conversation.options, object);
+        write_sampling(&conversation.options, losses, object)?;
+        write_reasoning(&conversation.options, target, losses, object);
+        write_format(&conversation.options, object);
+        write_calls_and_cache_key(conversation, object);
+        Ok::<(), Untranslatable>(())
+    })?;
+    Ok(body)
+}
+
+fn write_tool(tool: &ToolDefinition<'_>, tools: &mut JsonArrayWriter<'_>) {
+    tools.object(|item| {
+        item.text("type", "function");
+        item.text("name", &tool.name);
+        if let Some(description) = &tool.description {
+            item.text("description", description);
+        }
+        item.raw("parameters", tool.schema.as_deref().unwrap_or(EMPTY_SCHEMA));
+        // True is the protocol's own default, and few schemas of other protocols fulfil its conditions.
+        item.flag("strict", tool.strict.unwrap_or(false));
+    });
+}
+
+fn write_tool_choice(conversation: &Conversation<'_>, object: &mut JsonObjectWriter<'_>) {
+    let has_tools = !conversation.tools.is_empty();
+    let word = match &conversation.tool_choice {
+        ToolChoice::Unset => return,
+        // Without tools neither means anything, and hosts refuse the member.
+        ToolChoice::Auto | ToolChoice::Forbidden if !has_tools => return,
+        ToolChoice::Auto => "auto",
+        ToolChoice::Forbidden => "none",
+        ToolChoice::Required => "required",
+        ToolChoice::Named(name) => {
+            object.object("tool_choice", |choice| {
+                choice.text("type", "function");
+                choice.text("name", name);
+            });
+            return;
+        }
+    };
+    object.text("tool_choice", word);
+}
+
+/// Writes the stream, and that the provider keeps nothing.
+fn write_state(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
+    if options.stream {
+        object.flag("stream", true);
+    }
+    object.flag("store", false);
+    object.array("include", |include| include.text(ENCRYPTED_REASONING));
+}
+
+/// Writes the limits and how tokens are chosen.
+fn write_sampling(
+    options: &RequestOptions<'_>,
+    losses: &mut TranslationLosses,
+    object: &mut JsonObjectWriter<'_>,
+) -> Result<(), Untranslatable> {
+    if let Some(option) = &options.max_tokens {
+        object.number("max_output_tokens", option.value);
+    }
+    let numbers = [("temperature", &options.temperature), ("top_p", &options.top_p)];
+    for (name, option) in numbers {
+        if let Some(option) = option {
+            object.raw(name, option.value);
+        }
+    }
+    let unknown = [
+        &options.top_k,
+        &options.seed,
+        &options.presence_penalty,
+        &options.frequency_penalty,
+    ];
+    for option in unknown.into_iter().flatten() {
+        losses.dropped(option.path);
+    }
+    if let Some(option) = &options.stop
+        && !option.value.is_empty()
+    {
+        losses.refused_in_strict(option.path, "Responses has no stop sequences; leave them out")?;
+    }
+    Ok(())
+}
+
+/// Writes the effort of reasoning, and whether the answer has a summary of it. A request that says nothing of reasoning stays
+/// silent, as models without reasoning refuse the member.
+fn write_reasoning(
+    options: &RequestOptions<'_>,
+    target: &TranslationTarget<'_>,
+    losses: &mut TranslationLosses,
+    object: &mut JsonObjectWriter<'_>,
+) {
+    let effort = options.reasoning.as_ref().map(|option| {
+        losses.adapted(option.path);
+        option.value.effort
+    });
+    let is_off = effort == Some(ReasoningEffort::Off);
+    // Gemini clients get reasoning only on demand.
+    let is_visible = effort.is_some() && target.translation.from != Protocol::Gemini;
+    let has_summary = !is_off && options.shows_reasoning.unwrap_or(is_visible);
+    if effort.is_none() && !has_summary {
+        return;
+    }
+    object.object("reasoning", |reasoning| {
+        if let Some(effort) = effort {
+            reasoning.text("effort", effort.responses_word());
+        }
+        if has_summary {
+            reasoning.text("summary", "auto");
+        }
+    });
+}
+
+fn write_format(options: &RequestOptions<'_>, object: &mut JsonObjectWriter<'_>) {
+    let Some(option) = &options.format else { return };
+    object.object("text", |text| {
+        text.object("format", |format| match &option.value {
+            AnswerFormat::Json => format.text("type", "json_object"),
+            AnswerFormat::Schema {
+                name,
+                description,
+                schema,
+                strict,
+            } => {
+                format.text("type", "json_schema");
+                format.text("name", name.as_deref().unwrap_or(SCHEMA_NAME));
+                if let Some(description) = description {
+                    format.text("description", description);
+                }
+                format.raw("schema", schema);
+                if let Some(strict) = strict {
+                    format.flag("strict", *strict);
+                }
+            }
+        });
+    });
+}
+
+fn write_calls_and_cache_key(conversation: &Conversation<'_>, object: &mut JsonObjectWriter<'_>) {
+    let options = &conversation.options;
+    // True is the protocol's own default.
+    let is_serial = options.parallel_calls.as_ref().is_some_and(|option| !option.value);
+    if is_serial && !conversation.tools.is_empty() {
+        object.flag("parallel_tool_calls", false);
+    }
+    if let Some(option) = &options.cache_key {
+        object.text("prompt_cache_key", &option.value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! The turns of a conversation as input items of Responses. Everything stays in its place: the protocol takes messages between a
+//! call and its result.
+
+use std::borrow::Cow;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use crate::domain::translation::{
+    conversation::{
+        BlockContent, ContentBlock, ConversationTurn, MediaContent, MediaKind, MediaSource, ToolCall, ToolCallResult,
+        TurnRole,
+    },
+    json_out::{JsonArrayWriter, JsonObjectWriter},
+    losses::{TranslationLosses, Untranslatable},
+    members::ObjectReader,
+    reasoning::ReasoningState,
+    write::responses::BLOCK_BREAK,
+};
+
+/// The first line of the result of a tool that reported a failure.
+const ERROR_LINE: &str = "[error]";
+/// The media type of a PDF.
+const PDF_TYPE: &str = "application/pdf";
+/// The ending of a PDF's name, by which the provider knows what it is.
+const PDF_ENDING: &str = ".pdf";
+/// The name of a document that has none: the protocol requires one beside the bytes.
+const DOCUMENT_NAME: &str = "document";
+
+/// Writes all turns.
+///
+/// # Errors
+/// A block has content that the protocol cannot carry, or the last turn is the model's.
+pub(super) fn write_items(
+    turns: &[ConversationTurn<'_>],
+    losses: &mut TranslationLosses,
+    items: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    let mut prefill: Option<&str> = None;
+    for turn in turns {
+        match turn.role {
+            TurnRole::User => {
+                let blocks: Vec<&ContentBlock<'_>> = turn.blocks.iter().collect();
+                write_blocks("user", &blocks, losses, items)?;
+                prefill = None;
+            }
+            TurnRole::System => {
+                let blocks: Vec<&ContentBlock<'_>> = turn.blocks.iter().collect();
+                write_blocks("developer", &blocks, losses, items)?;
+                prefill = None;
+            }
+            TurnRole::Assistant => {
+                let blocks = sendable_blocks(turn, losses);
+                write_blocks("assistant", &blocks, losses, items)?;
+                if let Some(last) = blocks.last() {
+                    prefill = Some(last.path.as_str());
+                }
+            }
+        }
+    }
+    match prefill {
+        Some(path) => Err(Untranslatable::new(
+            path,
+            "this model's provider cannot continue a turn of the model; end with a turn of the user",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The blocks of the model's turn without reasoning that the provider would refuse.
+fn sendable_blocks<'b, 'a>(
+    turn: &'b ConversationTurn<'a>,
+    losses: &mut TranslationLosses,
+) -> Vec<&'b ContentBlock<'a>> {
+    let mut blocks: Vec<&ContentBlock<'a>> = Vec::new();
+    for block in &turn.blocks {
+        match &block.content {
+            BlockContent::Reasoning(state) if reasoning_item(state).is_none() => losses.dropped(block.path.as_str()),
+            BlockContent::Text(_)
+            | BlockContent::Refusal(_)
+            | BlockContent::Media(_)
+            | BlockContent::Reasoning(_)
+            | BlockContent::Call(_)
+            | BlockContent::Result(_) => blocks.push(block),
+        }
+    }
+    // The protocol refuses reasoning that nothing of the same turn follows.
+    while let Some(block) = blocks.pop_if(|block| matches!(block.content, BlockContent::Reasoning(_))) {
+        losses.dropped(block.path.as_str());
+    }
+    blocks
+}
+
+/// The JSON text of a reasoning item; `None` for the state of another protocol. The text has come through the client, so it may
+/// be forged, and it is copied into the body: it must be one object of this type and nothing else.
+fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
+    match state {
+        ReasoningState::Item { json } => {
+            let json = json.trim();
+            let kind = ObjectReader::new(json, "").ok()?.text("type").ok()??;
+            (kind == "reasoning").then_some(json)
+        }
+        ReasoningState::Thinking { .. }
+        | ReasoningState::Redacted { .. }
+        | ReasoningState::Signature { .. }
+        | ReasoningState::Text { .. } => None,
+    }
+}
+
+/// Writes the blocks of one turn: neighbours that are parts of a message as one message, and the others as items of their own.
+fn write_blocks(
+    role: &str,
+    blocks: &[&ContentBlock<'_>],
+    losses: &mut TranslationLosses,
+    items: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    for group in blocks.chunk_by(|first, second| is_message_part(first) && is_message_part(second)) {
+        let Some(first) = group.first() else { continue };
+        match &first.content {
+            BlockContent::Text(_) | BlockContent::Refusal(_) | BlockContent::Media(_) => {
+                write_message(role, group, losses, items)?;
+            }
+            BlockContent::Reasoning(state) => {
+                if let Some(json) = reasoning_item(state) {
+                    items.raw(json);
+                }
+            }
+            BlockContent::Call(call) => write_call(call, items),
+            BlockContent::Result(result) => write_result(&first.path, result, losses, items)?,
+        }
+    }
+    Ok(())
+}
+
+fn is_message_part(block: &ContentBlock<'_>) -> bool {
+    match &block.content {
+        BlockContent::Text(_) | BlockContent::Refusal(_) | BlockContent::Media(_) => true,
+        BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => false,
+    }
+}
+
+fn write_message(
+    role: &str,
+    blocks: &[&ContentBlock<'_>],
+    losses: &mut TranslationLosses,
+    items: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    let is_answer = role == "assistant";
+    items.object(|item| {
+        item.text("type", "message");
+        item.text("role", role);
+        item.array("content", |content| {
+            for block in blocks {
+                match &block.content {
+                    BlockContent::Text(text) if is_answer => content.object(|part| {
+                        part.text("type", "output_text");
+                        part.text("text", text);
+                    }),
+                    BlockContent::Refusal(text) if is_answer => content.object(|part| {
+                        part.text("type", "refusal");
+                        part.text("refusal", text);
+                    }),
+                    BlockContent::Text(_)
+                    | BlockContent::Refusal(_)
+                    | BlockContent::Media(_)
+                    | BlockContent::Reasoning(_)
+                    | BlockContent::Call(_)
+                    | BlockContent::Result(_) => write_input_part(block, losses, content)?,
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Writes a part of a user's message or of a result.
+fn write_input_part(
+    block: &ContentBlock<'_>,
+    losses: &mut TranslationLosses,
+    content: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    match &block.content {
+        BlockContent::Text(text) | BlockContent::Refusal(text) => {
+            content.object(|part| write_input_text(text, part));
+            Ok(())
+        }
+        BlockContent::Media(media) => write_media(&block.path, media, losses, content),
+        // Only the model reasons and calls, and results are no parts.
+        BlockContent::Reasoning(_) | BlockContent::Call(_) | BlockContent::Result(_) => Ok(()),
+    }
+}
+
+fn write_input_text(text: &str, part: &mut JsonObjectWriter<'_>) {
+    part.text("type", "input_text");
+    part.text("text", text);
+}
+
+fn write_call(call: &ToolCall<'_>, items: &mut JsonArrayWriter<'_>) {
+    // Hosts read the text as JSON, which an empty one is not.
+    let arguments = match call.arguments.trim().is_empty() {
+        true => "{}",
+        false => &*call.arguments,
+    };
+    items.object(|item| {
+        item.text("type", "function_call");
+        item.text("call_id", &call.id);
+        item.text("name", &call.name);
+        item.text("arguments", arguments);
+    });
+}
+
+/// Writes the result of a call: texts alone as one string, which every host takes.
+fn write_result(
+    path: &str,
+    result: &ToolCallResult<'_>,
+    losses: &mut TranslationLosses,
+    items: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    if result.is_error {
+        losses.adapted(path);
+    }
+    items.object(|item| {
+        item.text("type", "function_call_output");
+        item.text("call_id", &result.call_id);
+        if let Some(text) = result_text(result) {
+            item.text("output", &text);
+            return Ok(());
+        }
+        item.array("output", |output| {
+            if result.is_error {
+                output.object(|part| write_input_text(ERROR_LINE, part));
+            }
+            for block in &result.content {
+                write_input_part(block, losses, output)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// The result as one text; `None` if it has more than texts.
+fn result_text(result: &ToolCallResult<'_>) -> Option<String> {
+    let mut texts: Vec<&str> = Vec::new();
+    for block in &result.content {
+        match &block.content {
+            BlockContent::Text(text) => texts.push(text),
+            BlockContent::Refusal(_)
+            | BlockContent::Media(_)
+            | BlockContent::Reasoning(_)
+            | BlockContent::Call(_)
+            | BlockContent::Result(_) => return None,
+        }
+    }
+    let text = texts.join(BLOCK_BREAK);
+    Some(match (result.is_error, text.is_empty()) {
+        (false, _) => text,
+        (true, true) => ERROR_LINE.to_owned(),
+        (true, false) => format!("{ERROR_LINE}\n{text}"),
+    })
+}
+
+fn write_media(
+    path: &str,
+    media: &MediaContent<'_>,
+    losses: &mut TranslationLosses,
+    content: &mut JsonArrayWriter<'_>,
+) -> Result<(), Untranslatable> {
+    match media.kind {
+        MediaKind::Image => {
+            write_name(path, media, losses, content);
+            content.object(|part| {
+                part.text("type", "input_image");
+                part.text("image_url", &image_url(&media.source));
+            });
+        }
+        MediaKind::Document => write_document(path, media, losses, content),
+        MediaKind::Audio | MediaKind::Video => {
+            let reason = "this model's provider takes no audio and no video; send the words as text";
+            return Err(Untranslatable::new(path, reason));
+        }
+    }
+    Ok(())
+}
+
+fn write_document(
+    path: &str,
+    media: &MediaContent<'_>,
+    losses: &mut TranslationLosses,
+    content: &mut JsonArrayWriter<'_>,
+) {
+    if let Some(text) = document_text(media) {
+        losses.adapted(path);
+        content.object(|part| write_input_text(&text, part));
+        return;
+    }
+    match &media.source {
+        MediaSource::Base64 { media_type, data } => content.object(|part| {
+            part.text("type", "input_file");
+            part.text("filename", &file_name(media.name.as_deref(), media_type));
+            part.text("file_data", &format!("data:{media_type};base64,{data}"));
+        }),
+        MediaSource::Url { url, .. } => {
+            write_name(path, media, losses, content);
+            content.object(|part| {
+                part.text("type", "input_file");
+                part.text("file_url", url);
+            });
+        }
+    }
+}
+
+/// Writes the name of media as a text before them, where the protocol has no place for it.
+fn write_name(path: &str, media: &MediaContent<'_>, losses: &mut TranslationLosses, content: &mut JsonArrayWriter<'_>) {
+    if let Some(name) = &media.name {
+        losses.adapted(path);
+        content.object(|part| write_input_text(name, part));
+    }
+}
+
+fn file_name<'b>(name: Option<&'b str>, media_type: &str) -> Cow<'b, str> {
+    let name = name.unwrap_or(DOCUMENT_NAME);
+    let is_pdf = media_type.eq_ignore_ascii_case(PDF_TYPE);
+    match is_pdf && !name.to_ascii_lowercase().ends_with(PDF_ENDING) {
+        true => Cow::Owned(format!("{name}{PDF_ENDING}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
+fn image_url<'b>(source: &'b MediaSource<'_>) -> Cow<'b, str> {
+    match source {
+        MediaSource::Base64 { media_type, data } => Cow::Owned(format!("data:{media_type};base64,{data}")),
+        MediaSource::Url { url, .. } => Cow::Borrowed(url.as_ref()),
+    }
+}
+
+/// The text of a document below its title; `None` if it is no text, or not in the request.
+fn document_text(media: &MediaContent<'_>) -> Option<String> {
+    let MediaSource::Base64 { media_type, data } = &media.source else {
+        return None;
+    };
+    if media_type.eq_ignore_ascii_case(PDF_TYPE) {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(data.as_bytes()).ok()?).ok()?;
+    // A PDF may consist of ASCII characters alone.
+    if text.starts_with("%PDF-") || text.is_empty() || text.contains('\0') {
+        return None;
+    }
+    Some(match &media.name {
+        Some(name) => format!("{name}{BLOCK_BREAK}{text}"),
+        None => text,
+    })
+}

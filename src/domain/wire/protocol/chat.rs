@@ -1,0 +1,203 @@
+//! The `chat/completions` protocol of providers: reads its answers. Clients cannot use it, so weir writes nothing in it.
+
+use std::sync::LazyLock;
+
+use smol_str::SmolStr;
+
+use crate::domain::wire::{
+    json_pick::{
+        PathSet, PickPath, PickRule,
+        PickSegment::{Each, Key},
+        Picks,
+    },
+    protocol::{AnswerFacts, in_band_error, reported_source, update_text, varying},
+    usage::{PriceModifiers, Usage, UsageSource, fields::ReportField},
+};
+
+const USAGE: usize = 0;
+const MODEL: usize = 1;
+const SERVICE_TIER: usize = 2;
+const FINISH_REASON: usize = 3;
+const ERROR: usize = 4;
+const ERROR_TYPE: usize = 5;
+const ERROR_CODE: usize = 6;
+const CHOICES: usize = 7;
+/// The index of the first kind of content; the others follow.
+const FIRST_CONTENT: usize = 8;
+
+/// The paths to pick out of events and bodies.
+pub(super) static PATHS: LazyLock<PathSet> = LazyLock::new(|| PathSet::new(&[PICKS, varying::CHAT].concat()));
+
+const PICKS: &[PickPath] = &[
+    PickPath::new(&[Key("usage")], PickRule::Fields(&USAGE_FIELDS)),
+    PickPath::new(&[Key("model")], PickRule::Scalar),
+    PickPath::new(&[Key("service_tier")], PickRule::Scalar),
+    PickPath::new(&[Key("choices"), Each, Key("finish_reason")], PickRule::Scalar),
+    PickPath::new(&[Key("error")], PickRule::Presence),
+    PickPath::new(&[Key("error"), Key("type")], PickRule::Scalar),
+    PickPath::new(&[Key("error"), Key("code")], PickRule::Scalar),
+    PickPath::new(&[Key("choices"), Each], PickRule::Count),
+    delta_path(&[Key("choices"), Each, Key("delta"), Key("content")]),
+    delta_path(&[Key("choices"), Each, Key("delta"), Key("reasoning_content")]),
+    delta_path(&[Key("choices"), Each, Key("delta"), Key("reasoning")]),
+    delta_path(&[Key("choices"), Each, Key("delta"), Key("refusal")]),
+    delta_path(&[Key("choices"), Each, Key("delta"), Key("tool_calls")]),
+    delta_path(&[Key("choices"), Each, Key("delta"), Key("function_call")]),
+    delta_path(&[Key("choices"), Each, Key("message"), Key("content")]),
+    delta_path(&[Key("choices"), Each, Key("message"), Key("reasoning_content")]),
+    delta_path(&[Key("choices"), Each, Key("message"), Key("reasoning")]),
+    delta_path(&[Key("choices"), Each, Key("message"), Key("refusal")]),
+    delta_path(&[Key("choices"), Each, Key("message"), Key("tool_calls")]),
+    delta_path(&[Key("choices"), Each, Key("message"), Key("function_call")]),
+];
+
+const fn delta_path(segments: &'static [crate::domain::wire::json_pick::PickSegment]) -> PickPath {
+    PickPath::new(segments, PickRule::Presence)
+}
+
+/// The fields of a usage report. Some hosts state cached tokens beside the details instead of in them.
+const USAGE_FIELDS: [&str; 7] = [
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "prompt_tokens_details",
+    "completion_tokens_details",
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+];
+
+/// The reports of an answer. Usage comes in the chunk with the finish reason, in one behind it, or cumulatively in every chunk: the
+/// last one counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChatState {
+    report: Option<ChatReport>,
+    /// The usage came with the finish reason, or after it.
+    usage_is_last: bool,
+    service_tier: Option<SmolStr>,
+}
+
+/// The usage that an answer reports.
+#[derive(Clone, Debug)]
+struct ChatReport {
+    usage: Usage,
+    /// Both counts are there and can be read.
+    has_both: bool,
+}
+
+impl ChatReport {
+    /// The prompt's count includes cached tokens, and the completion's count includes reasoning, unless the total shows that it does
+    /// not.
+    fn from_fields(fields: [ReportField<'_>; USAGE_FIELDS.len()]) -> Self {
+        let [
+            prompt,
+            completion,
+            total,
+            prompt_details,
+            completion_details,
+            hits,
+            cached,
+        ] = fields;
+        let (input, output) = (prompt.count(), completion.count());
+        let [detailed, written, input_audio] =
+            prompt_details.fields(&["cached_tokens", "cache_write_tokens", "audio_tokens"]);
+        let [reasoning, output_audio] = completion_details.fields(&["reasoning_tokens", "audio_tokens"]);
+        let whole_input = input.unwrap_or(0);
+        let read = [detailed, hits, cached]
+            .into_iter()
+            .find_map(ReportField::count)
+            .unwrap_or(0)
+            .min(whole_input);
+        let written = written.count().unwrap_or(0).min(whole_input - read);
+        let fresh = whole_input - read - written;
+        let input_audio = input_audio.count().unwrap_or(0).min(fresh);
+        let reasoning = reasoning.count().unwrap_or(0);
+        let whole_output = output.unwrap_or(0);
+        let beside = whole_input.saturating_add(whole_output).saturating_add(reasoning);
+        let is_beside = reasoning > 0 && (reasoning > whole_output || total.count() == Some(beside));
+        let text = if is_beside {
+            whole_output
+        } else {
+            whole_output - reasoning
+        };
+        let output_audio = output_audio.count().unwrap_or(0).min(text);
+        Self {
+            usage: Usage {
+                input_uncached: fresh - input_audio,
+                input_audio,
+                cache_read: read,
+                cache_write_short: written,
+                output_text: text - output_audio,
+                output_audio,
+                output_reasoning: reasoning,
+                ..Usage::default()
+            },
+            has_both: input.is_some() && output.is_some(),
+        }
+    }
+}
+
+impl ChatState {
+    /// Handles a chunk of a stream or a complete body.
+    pub(super) fn on_chunk(&mut self, picks: &Picks<'_>, facts: &mut AnswerFacts) {
+        update_text(&mut facts.model, picks.text(MODEL));
+        update_text(&mut self.service_tier, picks.text(SERVICE_TIER));
+        facts.content_seen |= Self::has_content(picks);
+        if let Some(reason) = picks.text(FINISH_REASON).filter(|reason| !reason.is_empty()) {
+            // Some hosts repeat it in the chunk that has the usage; the first one counts.
+            facts.finish_reason.get_or_insert_with(|| reason.as_ref().into());
+            facts.terminal = true;
+        }
+        if Self::is_error(picks) {
+            facts.error = Some(in_band_error(picks.text(ERROR_TYPE), "error", picks.text(ERROR_CODE)));
+            facts.terminal = true;
+        }
+        if let Some(fields) = picks.fields(USAGE, &USAGE_FIELDS) {
+            self.report = Some(ChatReport::from_fields(fields));
+            self.usage_is_last = facts.terminal;
+        }
+    }
+
+    /// Handles the marker behind the last chunk: nothing follows, so a usage that came before is final.
+    pub(super) fn on_done(&mut self, facts: &mut AnswerFacts) {
+        // Some hosts leave the finish reason out.
+        facts.terminal |= facts.content_seen;
+        self.usage_is_last |= facts.terminal;
+    }
+
+    /// Whether a chunk is an error.
+    pub(super) fn is_error(picks: &Picks<'_>) -> bool {
+        picks.is_present(ERROR)
+    }
+
+    /// Whether the chunk contains any part of an answer.
+    pub(super) fn is_answer_event(picks: &Picks<'_>) -> bool {
+        !picks.has_only(&[])
+    }
+
+    /// Whether the chunk has content.
+    pub(super) fn has_content(picks: &Picks<'_>) -> bool {
+        (FIRST_CONTENT..PICKS.len()).any(|at| picks.is_present(at))
+    }
+
+    /// Whether the body of an answer that is not a stream has content.
+    pub(super) fn body_has_content(picks: &Picks<'_>) -> bool {
+        picks.count(CHOICES) > 0
+    }
+
+    pub(super) fn modifiers(&self) -> PriceModifiers {
+        PriceModifiers {
+            service_tier: self.service_tier.clone(),
+            ..PriceModifiers::default()
+        }
+    }
+
+    /// Whether the reported usage is final; `None` without any.
+    pub(super) fn usage_source(&self, body_whole: bool) -> Option<UsageSource> {
+        let report = self.report.as_ref()?;
+        Some(reported_source((self.usage_is_last || body_whole) && report.has_both))
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        Some(self.report.as_ref()?.usage)
+    }
+}

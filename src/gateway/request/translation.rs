@@ -1,0 +1,318 @@
+//! Translates a request for a provider that speaks another protocol, and the provider's answer for the client.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+
+use crate::{
+    domain::{
+        catalogue::Model,
+        faults::refusal::Refusal,
+        translation::{
+            Translation, TranslationTarget,
+            answer::{AnswerFault, write::AnswerFrame},
+            answer_form,
+            losses::{LossVerdict, TranslationLosses, TranslationMode},
+            reasoning::ReasoningMaker,
+            tool_names::ToolNames,
+            translate_request,
+            translator::AnswerTranslator,
+        },
+        wire::{
+            Protocol,
+            protocol::{AnswerFraming, Break},
+            usage::Usage,
+        },
+    },
+    edges::clock,
+    gateway::request::Request,
+    providers::endpoint::Endpoint,
+};
+
+/// The header of a translated answer that names what was not carried over as it is (docs/translation.md).
+pub(crate) const TRANSLATION_HEADER: &str = "weir-translation";
+
+/// The HTTP status for an answer that cannot be translated to its end.
+const UNTRANSLATED: u16 = 502;
+
+/// The translation of a request for one endpoint and credential.
+#[derive(Debug)]
+pub(crate) struct RequestTranslation {
+    translation: Translation,
+    maker: ReasoningMaker,
+    losses: TranslationLosses,
+    names: ToolNames,
+    shows_reasoning: bool,
+    /// The client's body, of which a Responses answer repeats some members; empty for other clients.
+    repeated: String,
+}
+
+/// Returns the maker of reasoning at an endpoint with the credential of this name; `None` if the provider speaks the client's
+/// protocol.
+pub(crate) fn maker(endpoint: &Endpoint, credential: &str) -> Option<ReasoningMaker> {
+    endpoint.translation.as_ref()?;
+    Some(ReasoningMaker::new(
+        &endpoint.provider.name,
+        &endpoint.upstream_model,
+        credential,
+    ))
+}
+
+/// Returns the translation in the mode for this request: the model's, or strict if the client's header demands that.
+pub(crate) fn tightened<'t>(translation: &'t Translation, headers: &HeaderMap) -> Cow<'t, Translation> {
+    let demanded = headers.get(TRANSLATION_HEADER).map(HeaderValue::as_bytes);
+    match demanded == Some(TranslationMode::Strict.as_str().as_bytes()) {
+        true => Cow::Owned(Translation {
+            mode: TranslationMode::Strict,
+            ..translation.clone()
+        }),
+        false => Cow::Borrowed(translation),
+    }
+}
+
+impl RequestTranslation {
+    /// Translates a client's body for an endpoint. Returns the provider's body too.
+    ///
+    /// # Errors
+    /// Returns the refusal of a body that cannot be translated without losing content or state.
+    pub(crate) fn translate(
+        endpoint: &Endpoint,
+        (maker, translation): (ReasoningMaker, &Translation),
+        (model, stream): (&Model, bool),
+        body: &[u8],
+    ) -> Result<(String, Self), Refusal> {
+        let text = std::str::from_utf8(body).map_err(|_| Refusal::Internal)?;
+        let target = TranslationTarget {
+            translation,
+            model: &endpoint.upstream_model,
+            output_tokens_max: model.output_tokens,
+            maker: &maker,
+        };
+        let translated = translate_request(text, stream, &target).map_err(|error| Refusal::Untranslatable {
+            path: error.path,
+            reason: error.reason.into_owned(),
+        })?;
+        let repeated = match translation.from {
+            Protocol::Responses => text.to_owned(),
+            Protocol::Messages | Protocol::Gemini => String::new(),
+        };
+        let this = Self {
+            translation: translation.clone(),
+            losses: translated.losses,
+            names: translated.names,
+            shows_reasoning: translated.shows_reasoning,
+            repeated,
+            maker,
+        };
+        Ok((translated.body, this))
+    }
+
+    /// Whether the translation is for reasoning of this maker.
+    pub(crate) fn is_for(&self, maker: &ReasoningMaker) -> bool {
+        self.maker == *maker
+    }
+
+    /// Returns the value of the header [`TRANSLATION_HEADER`].
+    pub(crate) fn header(&self) -> String {
+        self.losses.header(self.translation.from, self.translation.to)
+    }
+
+    /// Returns both protocols, for the access log.
+    pub(crate) fn label(&self) -> String {
+        format!("{}->{}", self.translation.from.as_str(), self.translation.to.as_str())
+    }
+
+    /// Returns both protocols and the number of losses with each verdict, for the metrics.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = [&'static str; 3]> {
+        let verdicts = LossVerdict::ALL.into_iter();
+        verdicts.flat_map(|verdict| {
+            let labels = [
+                self.translation.from.as_str(),
+                self.translation.to.as_str(),
+                verdict.as_str(),
+            ];
+            std::iter::repeat_n(labels, self.losses.count(verdict))
+        })
+    }
+
+    /// Returns the verdict and the path of each loss, for the access log. A member that weir does not know is left out, because its
+    /// name can be any text.
+    pub(crate) fn known_losses(&self) -> impl Iterator<Item = String> {
+        let known = self.losses.iter().filter(|loss| loss.verdict != LossVerdict::Unknown);
+        known.map(|loss| format!("{} {}", loss.verdict.as_str(), loss.path))
+    }
+
+    /// Begins the translation of an answer with this framing.
+    pub(crate) fn answer(
+        self: &Arc<Self>,
+        request: &Request,
+        request_id: &str,
+        framing: AnswerFraming,
+    ) -> AnswerTranslation {
+        let has_parameter = |query: &str| query.split('&').any(|parameter| parameter == "alt=sse");
+        let is_sse = request.query.as_deref().is_some_and(has_parameter);
+        let frame = AnswerFrame {
+            form: answer_form(request.stream, self.translation.from == Protocol::Gemini && !is_sse),
+            id: request_id.strip_prefix("req_").unwrap_or(request_id).to_owned(),
+            model: request.asked.clone(),
+            created_unix: clock::unix_seconds(),
+            input_estimate: request.scan.input_tokens,
+            shows_reasoning: self.shows_reasoning,
+            maker: self.maker.clone(),
+            names: self.names.clone(),
+            request: self.repeated.clone(),
+        };
+        AnswerTranslation {
+            is_sse: request.stream && (self.translation.from != Protocol::Gemini || is_sse),
+            translator: AnswerTranslator::new(&self.translation, frame, framing == AnswerFraming::Sse),
+            request: Arc::clone(self),
+            end: TranslationEnd::Open,
+        }
+    }
+}
+
+/// Returns the HTTP status whose in-band error in a client's protocol is the one that weir writes for this break natively.
+fn failure_status(protocol: Protocol, why: Break) -> u16 {
+    match (protocol, why) {
+        (Protocol::Messages | Protocol::Responses, Break::LimitReached) => 402,
+        (Protocol::Gemini, Break::LimitReached) => 429,
+        (Protocol::Gemini, Break::ProviderTimeout) => 504,
+        (Protocol::Gemini, Break::ProviderCut | Break::ProviderEnded | Break::Stopped) => 503,
+        (Protocol::Messages, Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped) => {
+            529
+        }
+        (_, Break::Internal) => 500,
+        (Protocol::Responses, Break::ProviderCut | Break::ProviderEnded | Break::ProviderTimeout | Break::Stopped) => {
+            500
+        }
+    }
+}
+
+/// How far the client's bytes of a translated answer have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TranslationEnd {
+    /// More can follow.
+    Open,
+    /// The provider's body has been read completely; the client's has not been written.
+    Read,
+    /// The last bytes were written.
+    Written,
+}
+
+/// The translation of one answer.
+#[derive(Debug)]
+pub(crate) struct AnswerTranslation {
+    translator: AnswerTranslator,
+    request: Arc<RequestTranslation>,
+    end: TranslationEnd,
+    /// Whether the client gets server-sent events.
+    is_sse: bool,
+}
+
+impl AnswerTranslation {
+    /// Returns the translation of the request.
+    pub(crate) fn request(&self) -> &RequestTranslation {
+        &self.request
+    }
+
+    /// Returns the content type of the client's answer.
+    pub(crate) fn content_type(&self) -> &'static str {
+        match self.is_sse {
+            true => "text/event-stream; charset=utf-8",
+            false => "application/json",
+        }
+    }
+
+    /// Whether the client gets the answer in one piece, so that nothing of it can be sent before its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.translator.is_whole()
+    }
+
+    /// Reads the provider's complete body of an answer that the client gets in one piece. Returns whether it is a complete answer.
+    pub(crate) fn read_whole(&mut self, pieces: [&[u8]; 2]) -> bool {
+        let mut nothing = String::new();
+        if self.end == TranslationEnd::Open {
+            self.end = TranslationEnd::Read;
+            for piece in pieces {
+                self.translator.push(piece, &mut nothing);
+            }
+            self.translator.on_end(&mut nothing);
+        }
+        self.translator.fault().is_none() && self.translator.is_complete()
+    }
+
+    /// Replaces a piece of the provider's body by the client's bytes. `usage` is the billed usage of a complete answer of which
+    /// nothing follows that the client needs; `None` before.
+    ///
+    /// # Errors
+    /// Returns the fault of an answer of which the client cannot get a proper end.
+    pub(crate) fn pass(
+        &mut self,
+        piece: &mut Option<Bytes>,
+        end: bool,
+        usage: Option<Usage>,
+    ) -> Result<(), AnswerFault> {
+        let mut out = String::new();
+        if self.end == TranslationEnd::Open {
+            if let Some(bytes) = piece.as_deref() {
+                self.translator.push(bytes, &mut out);
+            }
+            if end {
+                self.translator.on_end(&mut out);
+            }
+        }
+        if self.end != TranslationEnd::Written {
+            if let Some(fault) = self.translator.fault() {
+                self.end = TranslationEnd::Written;
+                self.translator.fail(UNTRANSLATED, &fault.to_string(), &mut out);
+                if out.is_empty() {
+                    return Err(fault);
+                }
+            } else if let Some(usage) = usage
+                && self.translator.is_complete()
+            {
+                self.end = TranslationEnd::Written;
+                self.translator.finish(&usage, &mut out);
+            }
+        }
+        *piece = (!out.is_empty()).then(|| out.into());
+        Ok(())
+    }
+
+    /// Returns the last bytes of an answer that breaks off: an in-band error; `None` if the client's form of answer has none, or it
+    /// has the end already.
+    pub(crate) fn failure_tail(&mut self, why: Break) -> Option<Vec<u8>> {
+        if self.end == TranslationEnd::Written {
+            return Some(Vec::new());
+        }
+        self.end = TranslationEnd::Written;
+        let status = failure_status(self.request.translation.from, why);
+        let mut out = String::new();
+        self.translator.fail(status, why.message(), &mut out);
+        (!out.is_empty()).then(|| out.into_bytes())
+    }
+
+    /// Returns the last bytes of a complete answer whose connection broke afterwards.
+    pub(crate) fn rest(&mut self, usage: &Usage) -> Vec<u8> {
+        let mut out = String::new();
+        if self.end != TranslationEnd::Written {
+            self.end = TranslationEnd::Written;
+            self.translator.on_end(&mut out);
+            self.translator.finish(usage, &mut out);
+        }
+        out.into_bytes()
+    }
+
+    /// Returns the labels of both protocols and the verdict of each kind of content that the client does not get.
+    pub(crate) fn lost_counts(&self) -> impl Iterator<Item = [&'static str; 3]> {
+        let Translation { from, to, .. } = &self.request.translation;
+        let labels = [from.as_str(), to.as_str(), LossVerdict::Dropped.as_str()];
+        std::iter::repeat_n(labels, self.translator.lost().len())
+    }
+
+    /// Returns the kinds of content in the answer that the client does not get.
+    pub(crate) fn lost(&self) -> &[&'static str] {
+        self.translator.lost()
+    }
+}
