@@ -204,7 +204,7 @@ impl Forward {
     /// Returns the bytes that the client lacks of a complete answer whose connection broke.
     pub(crate) fn rest_of_complete(&mut self) -> Vec<u8> {
         if let Outlet::Translate(answer) = &mut self.outlet {
-            return answer.rest(&self.ticket.billed_usage(&self.meter));
+            return answer.remaining_bytes(&self.ticket.billed_usage(&self.meter));
         }
         let closing = self.meter.closing();
         let mut rest = self.remaining();

@@ -59,14 +59,14 @@ fn keep_last_of_each(members: &mut Vec<(Cow<'_, str>, &RawValue)>) {
     }
 }
 
-/// An object whose members are being read. Every member must be taken by one of its methods; [`ObjectReader::finish_options`] or
-/// [`ObjectReader::finish_content`] deals with the remaining ones.
-pub(crate) struct ObjectReader<'a> {
+/// An object whose members are being read. Every member must be taken by one of its methods; [`MemberReader::finish_options`] or
+/// [`MemberReader::finish_content`] deals with the remaining ones.
+pub(crate) struct MemberReader<'a> {
     path: String,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-impl<'a> ObjectReader<'a> {
+impl<'a> MemberReader<'a> {
     /// The object with this JSON text at this path of the body; the path is empty for the body itself.
     ///
     /// # Errors
@@ -164,9 +164,9 @@ impl<'a> ObjectReader<'a> {
     ///
     /// # Errors
     /// The member is not an object.
-    pub(crate) fn object(&mut self, name: &str) -> Result<Option<ObjectReader<'a>>, Untranslatable> {
+    pub(crate) fn object(&mut self, name: &str) -> Result<Option<MemberReader<'a>>, Untranslatable> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        ObjectReader::new(value.get(), self.path_of(name)).map(Some)
+        MemberReader::new(value.get(), self.path_of(name)).map(Some)
     }
 
     /// Takes the JSON text of an object, unread.
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn members_that_nobody_takes_are_reported_or_refused() {
         let text = r#"{"a": 1, "n\u0061me": null, "new": {"x": 1}}"#;
-        let mut object = ObjectReader::new(text, "tools[1]").unwrap();
+        let mut object = MemberReader::new(text, "tools[1]").unwrap();
         assert_eq!(object.count("a"), Ok(Some(1)));
         let mut losses = lossy();
         object.finish_options(&mut losses);
@@ -305,14 +305,14 @@ mod tests {
             losses.iter().map(|loss| loss.path.as_str()).collect::<Vec<_>>(),
             ["tools[1].new"]
         );
-        let refusal = ObjectReader::new(text, "").unwrap().finish_content().unwrap_err();
+        let refusal = MemberReader::new(text, "").unwrap().finish_content().unwrap_err();
         assert_eq!(refusal.path, "a");
     }
 
     #[test]
     fn a_member_of_the_wrong_type_is_named() {
         let text = r#"{"text": 1, "flag": "x", "count": -1, "number": [], "list": {}, "texts": [1]}"#;
-        let mut object = ObjectReader::new(text, "input[2]").unwrap();
+        let mut object = MemberReader::new(text, "input[2]").unwrap();
         let refusals = [
             object.text("text").unwrap_err(),
             object.flag("flag").unwrap_err(),
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn numbers_and_objects_keep_their_spelling_and_the_last_of_one_name_counts() {
-        let mut object = ObjectReader::new(r#"{"t": 0.10, "o": {"b": 1, "a" : 2}, "t": 1.50}"#, "").unwrap();
+        let mut object = MemberReader::new(r#"{"t": 0.10, "o": {"b": 1, "a" : 2}, "t": 1.50}"#, "").unwrap();
         assert_eq!(object.number("t"), Ok(Some("1.50")));
         assert_eq!(object.object_text("o"), Ok(Some(r#"{"b": 1, "a" : 2}"#)));
         assert!(object.finish_content().is_ok());

@@ -294,7 +294,7 @@ impl AnswerTranslation {
     }
 
     /// Returns the last bytes of a complete answer whose connection broke afterwards.
-    pub(crate) fn rest(&mut self, usage: &Usage) -> Vec<u8> {
+    pub(crate) fn remaining_bytes(&mut self, usage: &Usage) -> Vec<u8> {
         let mut out = String::new();
         if self.end != TranslationEnd::Written {
             self.end = TranslationEnd::Written;

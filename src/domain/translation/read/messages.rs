@@ -20,7 +20,7 @@ use crate::domain::{
         call_ids::{CallIdForm, provider_id},
         conversation::{BlockContent, ContentBlock, Conversation, ReasoningEffort, ToolChoice, TurnRole},
         losses::{TranslationLosses, Untranslatable},
-        members::ObjectReader,
+        members::MemberReader,
         tool_names::{ToolNames, provider_name},
     },
     wire::UpstreamProtocol,
@@ -45,7 +45,7 @@ pub(super) fn read<'a>(
     names: &mut ToolNames,
     losses: &mut TranslationLosses,
 ) -> Result<Conversation<'a>, Untranslatable> {
-    let mut object = ObjectReader::new(body, "")?;
+    let mut object = MemberReader::new(body, "")?;
     let mut reader = MessagesRequestReader {
         conversation: Conversation::default(),
         target,
@@ -163,7 +163,7 @@ fn provider_tool_name(name: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// The refusal of an object without a member that it must have.
-fn missing(object: &ObjectReader<'_>, name: &str) -> Untranslatable {
+fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
     Untranslatable::new(object.path_of(name), "is missing")
 }
 
@@ -171,13 +171,13 @@ fn missing(object: &ObjectReader<'_>, name: &str) -> Untranslatable {
 ///
 /// # Errors
 /// The member is missing or no object.
-fn required_object<'a>(object: &mut ObjectReader<'a>, name: &str) -> Result<ObjectReader<'a>, Untranslatable> {
+fn required_object<'a>(object: &mut MemberReader<'a>, name: &str) -> Result<MemberReader<'a>, Untranslatable> {
     let member = object.object(name)?;
     member.ok_or_else(|| missing(object, name))
 }
 
 /// The refusal of content of a type that weir cannot translate where it stands.
-fn unknown_content(object: &ObjectReader<'_>, kind: &str) -> Untranslatable {
+fn unknown_content(object: &MemberReader<'_>, kind: &str) -> Untranslatable {
     let reason = format!(
         "weir cannot translate content of type `{}` here to the protocol of this model's provider; leave it out",
         quotable(kind)

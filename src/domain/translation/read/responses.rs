@@ -21,7 +21,7 @@ use crate::domain::{
         call_ids::{CallIdForm, provider_id},
         conversation::{BlockContent, ContentBlock, Conversation, ToolChoice, TurnRole},
         losses::{TranslationLosses, Untranslatable},
-        members::ObjectReader,
+        members::MemberReader,
         tool_names::{ToolNames, provider_name},
     },
     wire::UpstreamProtocol,
@@ -52,7 +52,7 @@ pub(super) fn read<'a>(
     names: &mut ToolNames,
     losses: &mut TranslationLosses,
 ) -> Result<Conversation<'a>, Untranslatable> {
-    let mut object = ObjectReader::new(body, "")?;
+    let mut object = MemberReader::new(body, "")?;
     let mut reader = ResponsesRequestReader {
         conversation: Conversation::default(),
         target,
@@ -165,7 +165,7 @@ fn is_empty(content: &BlockContent<'_>) -> bool {
 }
 
 /// The refusal of an object without a member that it must have.
-fn missing(object: &ObjectReader<'_>, name: &str) -> Untranslatable {
+fn missing(object: &MemberReader<'_>, name: &str) -> Untranslatable {
     Untranslatable::new(object.path_of(name), "is missing")
 }
 

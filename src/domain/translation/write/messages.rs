@@ -12,7 +12,7 @@ use crate::domain::{
         conversation::{AnswerFormat, Conversation, RequestOptions, ToolChoice, ToolDefinition},
         json_out::{JsonArrayWriter, JsonObjectWriter, push_object},
         losses::{TranslationLosses, Untranslatable},
-        members::ObjectReader,
+        members::MemberReader,
         write::messages::thinking::ThinkingMembers,
     },
     wire::Protocol,
@@ -91,7 +91,7 @@ fn write_tool(tool: &ToolDefinition<'_>, losses: &mut TranslationLosses, tools: 
 
 /// The schema with the `type` that the protocol requires; `None` if it has one.
 fn schema_with_type(schema: &str) -> Option<String> {
-    if ObjectReader::new(schema, "").ok()?.contains("type") {
+    if MemberReader::new(schema, "").ok()?.contains("type") {
         return None;
     }
     let members = schema.trim_start().strip_prefix('{')?;

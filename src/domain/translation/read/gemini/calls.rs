@@ -8,7 +8,7 @@ use crate::domain::{
     translation::{
         conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
         losses::Untranslatable,
-        members::{ObjectReader, as_text},
+        members::{MemberReader, as_text},
         read::gemini::{
             GeminiRequestReader, contents::PART_OPTIONS, media::take_media, object::GeminiObject, provider_tool_name,
         },
@@ -204,7 +204,7 @@ impl<'a> GeminiRequestReader<'a, '_> {
 /// The text of a function's response, and whether it is a failure: the member `output`, `result` or `error` if there is no other,
 /// else everything.
 fn response_text(response: &str) -> Result<(Cow<'_, str>, bool), Untranslatable> {
-    let mut object = ObjectReader::new(response, "")?;
+    let mut object = MemberReader::new(response, "")?;
     let member = RESPONSE_MEMBERS.into_iter().find(|(name, _)| object.contains(name));
     let value = member.and_then(|(name, is_error)| Some((object.take(name)?, is_error)));
     if let Some((value, is_error)) = value

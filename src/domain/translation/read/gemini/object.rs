@@ -6,12 +6,12 @@ use serde_json::value::RawValue;
 
 use crate::domain::translation::{
     losses::{TranslationLosses, Untranslatable},
-    members::{ObjectReader, elements},
+    members::{MemberReader, elements},
 };
 
 /// An object whose members are being read. A member is named in camel case and found in snake case as well, because Google takes
 /// both and its own SDKs mix them.
-pub(super) struct GeminiObject<'a>(ObjectReader<'a>);
+pub(super) struct GeminiObject<'a>(MemberReader<'a>);
 
 impl<'a> GeminiObject<'a> {
     /// The object with this JSON text at this path of the body.
@@ -19,7 +19,7 @@ impl<'a> GeminiObject<'a> {
     /// # Errors
     /// The text is not an object.
     pub(super) fn new(text: &'a str, path: impl Into<String>) -> Result<Self, Untranslatable> {
-        ObjectReader::new(text, path).map(Self)
+        MemberReader::new(text, path).map(Self)
     }
 
     /// The name of a member as the client spells it.

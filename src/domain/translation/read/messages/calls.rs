@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::domain::translation::{
     conversation::{BlockContent, ToolCall, ToolCallResult, TurnRole},
     losses::Untranslatable,
-    members::ObjectReader,
+    members::MemberReader,
     read::messages::{MessagesRequestReader, missing, provider_tool_name, quotable},
     reasoning::{CarriedReasoning, ReasoningState},
 };
@@ -20,7 +20,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// A member is missing, or the call is not the model's own.
-    pub(super) fn read_tool_use(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_tool_use(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let id = required_id(&mut object, "id")?;
         let id = self.provider_call_id(id);
         let name = provider_tool_name(object.required_text("name")?);
@@ -39,7 +39,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// Refuses, in strict mode, a call by a program that another provider ran.
-    fn check_caller(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn check_caller(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut caller) = object.object("caller")? else {
             return Ok(());
         };
@@ -56,7 +56,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// The history has no call of that id, or the content cannot be translated.
-    pub(super) fn read_tool_result(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_tool_result(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let id = required_id(&mut object, "tool_use_id")?;
         let quoted_id = quotable(&id);
         let call_id = self.provider_call_id(id);
@@ -86,7 +86,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// A member is no text.
-    pub(super) fn read_thinking_block(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_thinking_block(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let visible = object.text("thinking")?.unwrap_or_default();
         let carrier = object.text("signature")?.unwrap_or_default();
         self.push_reasoning(object, &carrier, &visible);
@@ -97,13 +97,13 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// The data is no text.
-    pub(super) fn read_redacted_thinking(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_redacted_thinking(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let carrier = object.text("data")?.unwrap_or_default();
         self.push_reasoning(object, &carrier, "");
         Ok(())
     }
 
-    fn push_reasoning(&mut self, mut object: ObjectReader<'a>, carrier: &str, visible: &str) {
+    fn push_reasoning(&mut self, mut object: MemberReader<'a>, carrier: &str, visible: &str) {
         let path = object.path().to_owned();
         object.drop_members(&ANNOTATIONS, self.losses);
         object.finish_options(self.losses);
@@ -119,7 +119,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// Another provider has made it.
-    pub(super) fn read_compaction(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let content = object.text("content")?;
         let signature = object.text("signature")?;
         let carrier = object.text("encrypted_content")?.or(signature).unwrap_or_default();
@@ -145,7 +145,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
 }
 
 /// An identifier that must be there.
-fn required_id<'a>(object: &mut ObjectReader<'a>, name: &str) -> Result<Cow<'a, str>, Untranslatable> {
+fn required_id<'a>(object: &mut MemberReader<'a>, name: &str) -> Result<Cow<'a, str>, Untranslatable> {
     let id = object.required_text(name)?;
     match id.is_empty() {
         true => Err(missing(object, name)),

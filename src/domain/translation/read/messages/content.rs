@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, MediaContent, MediaKind, MediaSource},
     losses::Untranslatable,
-    members::{ObjectReader, as_text, elements},
+    members::{MemberReader, as_text, elements},
     read::messages::{
         MessagesRequestReader, STORED_FILE, missing, provider_tool_name, required_object, unknown_content,
     },
@@ -29,7 +29,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
         let mut blocks = Vec::new();
         for (path, part) in elements(value, &path)? {
-            let mut object = ObjectReader::new(part.get(), path)?;
+            let mut object = MemberReader::new(part.get(), path)?;
             let kind = object.required_text("type")?;
             if !kinds.contains(&&*kind) {
                 return Err(unknown_content(&object, &kind));
@@ -46,7 +46,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     pub(super) fn read_part(
         &mut self,
         kind: &str,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
     ) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let blocks = match kind {
             "text" => {
@@ -67,7 +67,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// A member is left that weir does not know.
-    pub(super) fn finish_part(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn finish_part(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         if object.take("citations").is_some_and(has_citations) {
             self.losses.dropped(object.path_of("citations"));
         }
@@ -76,7 +76,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// A document. Its title and what else the client says of it stand above its text, or before its file.
-    fn read_document(&mut self, object: &mut ObjectReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+    fn read_document(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let title = object.text("title")?.filter(|title| !title.is_empty());
         let context = object.text("context")?.filter(|context| !context.is_empty());
         let mut source = required_object(object, "source")?;
@@ -113,7 +113,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// A search result of the client's own: a text below its title and its source.
-    fn read_search_result(&mut self, object: &mut ObjectReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+    fn read_search_result(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let title = object.required_text("title")?;
         let source = object.required_text("source")?;
         let Some(content) = object.take("content") else {
@@ -130,7 +130,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// A tool that the client's own search has found. It is offered from the beginning, so a text says that it can be called.
-    fn read_tool_reference(&mut self, object: &mut ObjectReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
+    fn read_tool_reference(&mut self, object: &mut MemberReader<'a>) -> Result<Vec<ContentBlock<'a>>, Untranslatable> {
         let name = provider_tool_name(object.required_text("tool_name")?);
         self.losses.adapted(object.path());
         let text = Cow::Owned(format!("The tool `{name}` can be called now."));
@@ -138,7 +138,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 }
 
-fn read_image<'a>(object: &mut ObjectReader<'a>) -> Result<ContentBlock<'a>, Untranslatable> {
+fn read_image<'a>(object: &mut MemberReader<'a>) -> Result<ContentBlock<'a>, Untranslatable> {
     let mut source = required_object(object, "source")?;
     let kind = source.required_text("type")?;
     let bytes = read_source(&kind, &mut source)?;
@@ -147,7 +147,7 @@ fn read_image<'a>(object: &mut ObjectReader<'a>) -> Result<ContentBlock<'a>, Unt
 }
 
 /// Where the bytes of an image or a file are.
-fn read_source<'a>(kind: &str, source: &mut ObjectReader<'a>) -> Result<MediaSource<'a>, Untranslatable> {
+fn read_source<'a>(kind: &str, source: &mut MemberReader<'a>) -> Result<MediaSource<'a>, Untranslatable> {
     match kind {
         "base64" => Ok(MediaSource::Base64 {
             media_type: source.required_text("media_type")?,
@@ -167,7 +167,7 @@ fn has_citations(value: &RawValue) -> bool {
     match elements(value, "") {
         Ok(citations) => !citations.is_empty(),
         Err(_) => {
-            let enabled = ObjectReader::new(value.get(), "").and_then(|mut citations| citations.flag("enabled"));
+            let enabled = MemberReader::new(value.get(), "").and_then(|mut citations| citations.flag("enabled"));
             !matches!(enabled, Ok(None | Some(false)))
         }
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{BlockContent, TurnRole},
     losses::Untranslatable,
-    members::{ObjectReader, as_text, elements},
+    members::{MemberReader, as_text, elements},
     read::messages::MessagesRequestReader,
 };
 
@@ -45,7 +45,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         &mut self,
         role: TurnRole,
         kind: &str,
-        object: &mut ObjectReader<'a>,
+        object: &mut MemberReader<'a>,
     ) -> Result<(), Untranslatable> {
         let reason = "this model's provider cannot continue what another provider's tools did; leave the block out";
         let path = object.path().to_owned();
@@ -81,7 +81,7 @@ fn push_texts(value: &RawValue, depth: usize, out: &mut String) {
         for (_, element) in list {
             push_texts(element, depth, out);
         }
-    } else if let Ok(mut object) = ObjectReader::new(value.get(), "") {
+    } else if let Ok(mut object) = MemberReader::new(value.get(), "") {
         if matches!(object.text("type"), Ok(Some(kind)) if kind == "base64") {
             return;
         }

@@ -6,7 +6,7 @@ use crate::domain::{
     translation::{
         conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
         losses::Untranslatable,
-        members::ObjectReader,
+        members::MemberReader,
         read::messages::{MCP_TOOLS, MessagesRequestReader, ThinkingSetting, missing},
     },
     wire::UpstreamProtocol,
@@ -64,7 +64,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// An option continues state, or changes what the client gets and cannot be carried over.
-    pub(super) fn read_options(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (name, reason) in REFUSED {
             object.refuse(name, reason)?;
         }
@@ -101,7 +101,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// Takes `thinking`.
-    fn read_thinking(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_thinking(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut thinking) = object.object(THINKING)? else {
             return Ok(());
         };
@@ -143,7 +143,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// The effort is no text.
-    pub(super) fn read_effort(&mut self, config: &mut ObjectReader<'a>) -> Result<bool, Untranslatable> {
+    pub(super) fn read_effort(&mut self, config: &mut MemberReader<'a>) -> Result<bool, Untranslatable> {
         let Some(word) = config.text("effort")? else {
             return Ok(false);
         };
@@ -182,7 +182,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// Takes the member of this name that has the form of the answer's text.
     fn read_format(
         &mut self,
-        object: &mut ObjectReader<'a>,
+        object: &mut MemberReader<'a>,
         name: &str,
         path: &'static str,
     ) -> Result<(), Untranslatable> {
@@ -208,7 +208,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// Takes `metadata`. The session is the cache key of a provider that has one, in the place of the cache's marks.
-    fn read_metadata(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_metadata(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut metadata) = object.object("metadata")? else {
             return Ok(());
         };
@@ -226,7 +226,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
 
 /// The session in the user id of Claude Code: a JSON object, or words with `_` between them in earlier versions.
 fn session_of(user_id: &str) -> Option<String> {
-    let session = match ObjectReader::new(user_id, USER_ID) {
+    let session = match MemberReader::new(user_id, USER_ID) {
         Ok(mut user) => user.text("session_id").ok().flatten()?.into_owned(),
         Err(_) => user_id.rsplit_once("_session_")?.1.to_owned(),
     };

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{PlacedOption, ToolChoice, ToolDefinition},
     losses::Untranslatable,
-    members::ObjectReader,
+    members::MemberReader,
     read::messages::{
         MCP_TOOLS, MessagesRequestReader, missing, provider_tool_name, quotable, required_object,
         trained_tools::{TrainedTool, trained_tool},
@@ -34,7 +34,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// # Errors
     /// The tool cannot be translated.
     pub(super) fn read_tool(&mut self, tool: &'a RawValue, path: String) -> Result<(), Untranslatable> {
-        let mut object = ObjectReader::new(tool.get(), path)?;
+        let mut object = MemberReader::new(tool.get(), path)?;
         let kind = object.text("type")?;
         let definition = match kind.as_deref() {
             None | Some("custom") => self.read_client_tool(&mut object)?,
@@ -92,7 +92,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    fn read_client_tool(&mut self, object: &mut ObjectReader<'a>) -> Result<ToolDefinition<'a>, Untranslatable> {
+    fn read_client_tool(&mut self, object: &mut MemberReader<'a>) -> Result<ToolDefinition<'a>, Untranslatable> {
         let name = object.required_text("name")?;
         let mut definition = self.define(object, &name)?;
         definition.description = object.text("description")?;
@@ -107,7 +107,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// A tool that the client runs and that models of the protocol's vendor know without a definition.
     fn read_trained_tool(
         &mut self,
-        object: &mut ObjectReader<'a>,
+        object: &mut MemberReader<'a>,
         tool: &'static TrainedTool,
     ) -> Result<ToolDefinition<'a>, Untranslatable> {
         let name = object.required_text("name")?;
@@ -120,7 +120,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     }
 
     /// A tool without description and schema, under its name at the provider.
-    fn define(&mut self, object: &ObjectReader<'a>, name: &str) -> Result<ToolDefinition<'a>, Untranslatable> {
+    fn define(&mut self, object: &MemberReader<'a>, name: &str) -> Result<ToolDefinition<'a>, Untranslatable> {
         let path = object.path().to_owned();
         let tool = ClientTool {
             namespace: None,
@@ -146,7 +146,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     /// The tool cannot be translated.
     pub(super) fn read_tool_change(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         is_addition: bool,
     ) -> Result<(), Untranslatable> {
         let mut tool = required_object(&mut object, "tool")?;
@@ -193,7 +193,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// The member is no choice, or chooses a tool that the provider is not offered.
-    pub(super) fn read_tool_choice(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_tool_choice(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.conversation.tool_choice = match &*object.required_text("type")? {
             "auto" => ToolChoice::Auto,
             "any" => ToolChoice::Required,

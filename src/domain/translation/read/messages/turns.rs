@@ -6,7 +6,7 @@ use crate::domain::{
     translation::{
         conversation::{BlockContent, ContentBlock, TurnRole},
         losses::Untranslatable,
-        members::{ObjectReader, as_text, elements},
+        members::{MemberReader, as_text, elements},
         read::messages::{MessagesRequestReader, STORED_FILE, missing, unknown_content},
     },
     wire::UpstreamProtocol,
@@ -27,7 +27,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
             return Ok(());
         }
         for (path, block) in elements(system, "system")? {
-            let mut object = ObjectReader::new(block.get(), path)?;
+            let mut object = MemberReader::new(block.get(), path)?;
             let kind = object.required_text("type")?;
             if kind != "text" {
                 return Err(unknown_content(&object, &kind));
@@ -51,7 +51,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
     pub(super) fn read_messages(&mut self, messages: Vec<(String, &'a RawValue)>) -> Result<(), Untranslatable> {
         let last_path = messages.last().map(|(path, _)| path.clone());
         for (path, message) in messages {
-            self.read_message(ObjectReader::new(message.get(), path)?)?;
+            self.read_message(MemberReader::new(message.get(), path)?)?;
         }
         match self.conversation.turns.last().map(|turn| turn.role) {
             Some(TurnRole::Assistant) => self.check_begun_answer(last_path.unwrap_or_default()),
@@ -75,7 +75,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         }
     }
 
-    fn read_message(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_message(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let role = match &*object.required_text("role")? {
             "user" => TurnRole::User,
             "assistant" => TurnRole::Assistant,
@@ -99,7 +99,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
 
     /// Reads what a message of the system says apart from its content. As only the next answer is requested, the last effort
     /// counts.
-    fn read_turn_options(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_turn_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         // The text stays: taking it out of later requests would change the beginning of the prompt.
         match object.text("clear_at")?.as_deref() {
             None | Some("never") => {}
@@ -125,12 +125,12 @@ impl<'a> MessagesRequestReader<'a, '_> {
             return Ok(());
         }
         for (path, block) in elements(content, &path)? {
-            self.read_block(role, ObjectReader::new(block.get(), path)?)?;
+            self.read_block(role, MemberReader::new(block.get(), path)?)?;
         }
         Ok(())
     }
 
-    fn read_block(&mut self, role: TurnRole, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_block(&mut self, role: TurnRole, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let kind = object.required_text("type")?;
         match (&*kind, role) {
             ("text" | "image" | "document" | "search_result", _) => self.read_message_part(role, &kind, object),
@@ -156,7 +156,7 @@ impl<'a> MessagesRequestReader<'a, '_> {
         &mut self,
         role: TurnRole,
         kind: &str,
-        object: ObjectReader<'a>,
+        object: MemberReader<'a>,
     ) -> Result<(), Untranslatable> {
         for ContentBlock { path, content } in self.read_part(kind, object)? {
             if role != TurnRole::User && matches!(content, BlockContent::Media(_)) {

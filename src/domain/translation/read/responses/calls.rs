@@ -6,13 +6,13 @@ use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, ToolCall, ToolCallResult, TurnRole},
     json_out::push_object,
     losses::Untranslatable,
-    members::{ObjectReader, as_text},
+    members::{MemberReader, as_text},
     read::responses::{ENCRYPTED, ResponsesRequestReader, TOOL_SEARCH, missing},
 };
 
 impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads `function_call`.
-    pub(super) fn read_function_call(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_function_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let namespace = object.text("namespace")?;
         let name = object.required_text("name")?;
         let arguments = object.required_text("arguments")?;
@@ -29,7 +29,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `custom_tool_call`, whose input is a text: the provider knows the tool as a function with one argument.
-    pub(super) fn read_custom_call(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_custom_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let namespace = object.text("namespace")?;
         let name = object.required_text("name")?;
         let input = object.required_text("input")?;
@@ -42,7 +42,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// Reads a call of a built-in tool of this name, whose member `action` is what the provider has as the arguments.
     pub(super) fn read_built_in_call(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         action: &str,
         tool: &'static str,
     ) -> Result<(), Untranslatable> {
@@ -54,7 +54,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `tool_search_call`. A search by the provider is left out: the tools that it found are in the list.
-    pub(super) fn read_tool_search_call(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_tool_search_call(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         if is_search_by_provider(&mut object)? {
             self.losses.dropped(object.path());
             return Ok(());
@@ -68,7 +68,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     fn push_call(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         name: Cow<'a, str>,
         arguments: Cow<'a, str>,
     ) -> Result<(), Untranslatable> {
@@ -83,7 +83,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `function_call_output` and `custom_tool_call_output`: a text or a list of parts.
-    pub(super) fn read_call_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_call_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(output) = object.take("output") else {
             return Err(missing(&object, "output"));
         };
@@ -93,7 +93,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `local_shell_call_output`, which has the call's id as its own.
-    pub(super) fn read_local_shell_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_local_shell_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
         let content = text_block(path, object.required_text("output")?);
         let id = take_call_id(&mut object, true)?;
@@ -101,7 +101,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `shell_call_output`: the list of outputs and exit codes, as JSON text.
-    pub(super) fn read_shell_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_shell_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(output) = object.take("output") else {
             return Err(missing(&object, "output"));
         };
@@ -113,7 +113,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `apply_patch_call_output`, which also states whether the patch has failed.
-    pub(super) fn read_apply_patch_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_apply_patch_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let path = object.path_of("output");
         let content = text_block(path, object.text("output")?.unwrap_or_default());
         let is_error = object.text("status")?.is_some_and(|status| status == "failed");
@@ -122,7 +122,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Reads `tool_search_output`: the tools join the list, and the result of the search names them.
-    pub(super) fn read_tool_search_output(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_tool_search_output(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let is_by_provider = is_search_by_provider(&mut object)?;
         let tools = object.array("tools")?.unwrap_or_default();
         let mut offered = Vec::new();
@@ -142,7 +142,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     fn push_result(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         call_id: Cow<'a, str>,
         content: Vec<ContentBlock<'a>>,
         is_error: bool,
@@ -173,7 +173,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Refuses, in strict mode, a call by a program that another provider ran.
-    fn check_caller(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn check_caller(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut caller) = object.object("caller")? else {
             return Ok(());
         };
@@ -188,7 +188,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 }
 
 /// Refuses a command that another provider ran in a container of its own.
-fn check_environment(object: &mut ObjectReader<'_>) -> Result<(), Untranslatable> {
+fn check_environment(object: &mut MemberReader<'_>) -> Result<(), Untranslatable> {
     let Some(mut environment) = object.object("environment")? else {
         return Ok(());
     };
@@ -202,7 +202,7 @@ fn check_environment(object: &mut ObjectReader<'_>) -> Result<(), Untranslatable
 }
 
 /// The client's id of a call. Some items have it as their own id, if they have no other.
-fn take_call_id<'a>(object: &mut ObjectReader<'a>, can_be_own: bool) -> Result<Cow<'a, str>, Untranslatable> {
+fn take_call_id<'a>(object: &mut MemberReader<'a>, can_be_own: bool) -> Result<Cow<'a, str>, Untranslatable> {
     let name = match can_be_own && !object.contains("call_id") {
         true => "id",
         false => "call_id",
@@ -214,7 +214,7 @@ fn take_call_id<'a>(object: &mut ObjectReader<'a>, can_be_own: bool) -> Result<C
 }
 
 /// Whether a tool search was the provider's own: such a search has no call id.
-fn is_search_by_provider(object: &mut ObjectReader<'_>) -> Result<bool, Untranslatable> {
+fn is_search_by_provider(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     let is_server = object.text("execution")?.is_some_and(|execution| execution == "server");
     Ok(is_server || !object.contains("call_id"))
 }

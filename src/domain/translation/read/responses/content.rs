@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, MediaContent, MediaKind, MediaSource},
     losses::Untranslatable,
-    members::{ObjectReader, as_text, elements},
+    members::{MemberReader, as_text, elements},
     read::responses::{ENCRYPTED, ResponsesRequestReader, STORED_FILE, is_empty},
 };
 
@@ -46,7 +46,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     fn read_part(&mut self, path: String, part: &'a RawValue) -> Result<ContentBlock<'a>, Untranslatable> {
-        let mut object = ObjectReader::new(part.get(), path)?;
+        let mut object = MemberReader::new(part.get(), path)?;
         let content = match &*object.required_text("type")? {
             "input_text" | "output_text" | "text" => BlockContent::Text(object.required_text("text")?),
             "refusal" => BlockContent::Refusal(object.required_text("refusal")?),
@@ -70,14 +70,14 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(ContentBlock { path, content })
     }
 
-    fn read_image(&mut self, object: &mut ObjectReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
+    fn read_image(&mut self, object: &mut MemberReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
         object.refuse("file_id", STORED_FILE)?;
         self.drop_detail(object)?;
         let url = object.required_text("image_url")?;
         Ok(media(MediaKind::Image, read_source(url, object, "image_url")?, None))
     }
 
-    fn read_file(&mut self, object: &mut ObjectReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
+    fn read_file(&mut self, object: &mut MemberReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
         object.refuse("file_id", STORED_FILE)?;
         self.drop_detail(object)?;
         let name = object.text("filename")?;
@@ -102,7 +102,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// The text of a file, below the file's name.
     fn read_text_file(
         &mut self,
-        object: &ObjectReader<'a>,
+        object: &MemberReader<'a>,
         name: Option<&str>,
         data: &str,
     ) -> Result<BlockContent<'a>, Untranslatable> {
@@ -118,7 +118,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         })))
     }
 
-    fn drop_detail(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn drop_detail(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         match object.text("detail")?.as_deref() {
             None | Some("auto") => {}
             Some(_) => self.losses.dropped(object.path_of("detail")),
@@ -128,7 +128,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 }
 
 /// Sound as the API has it (`input_audio` with data and format), or as Codex sends it (`audio_url`).
-fn read_audio<'a>(object: &mut ObjectReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
+fn read_audio<'a>(object: &mut MemberReader<'a>) -> Result<BlockContent<'a>, Untranslatable> {
     let Some(mut audio) = object.object("input_audio")? else {
         let url = object.required_text("audio_url")?;
         return Ok(media(MediaKind::Audio, read_source(url, object, "audio_url")?, None));
@@ -143,7 +143,7 @@ fn read_audio<'a>(object: &mut ObjectReader<'a>) -> Result<BlockContent<'a>, Unt
 /// The source of media from the member `name` of `object`, which is a URL or a data URL.
 fn read_source<'a>(
     url: Cow<'a, str>,
-    object: &ObjectReader<'a>,
+    object: &MemberReader<'a>,
     name: &str,
 ) -> Result<MediaSource<'a>, Untranslatable> {
     if is_data_url(&url) {

@@ -5,7 +5,7 @@
 use crate::domain::translation::{
     conversation::{BlockContent, TurnRole},
     losses::Untranslatable,
-    members::{ObjectReader, as_text, elements},
+    members::{MemberReader, as_text, elements},
     read::responses::ResponsesRequestReader,
 };
 
@@ -48,7 +48,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// The refusal.
-    pub(super) fn read_hosted_item(&mut self, kind: &str, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_hosted_item(&mut self, kind: &str, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let reason = "this model's provider cannot continue what another provider's tools did; leave the item out";
         let path = object.path().to_owned();
         self.losses.refused_in_strict(path.as_str(), reason)?;
@@ -72,7 +72,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         for (list, name) in TEXT_LISTS {
             let Some(list) = object.take(list) else { continue };
             for (path, element) in elements(list, &path).unwrap_or_default() {
-                let text = ObjectReader::new(element.get(), path).and_then(|mut element| element.text(name));
+                let text = MemberReader::new(element.get(), path).and_then(|mut element| element.text(name));
                 if let Ok(Some(text)) = text {
                     line.push('\n');
                     line.push_str(&text);

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{BlockContent, ContentBlock, TurnRole},
     losses::Untranslatable,
-    members::{ObjectReader, as_text, elements},
+    members::{MemberReader, as_text, elements},
     read::responses::{APPLY_PATCH, LOCAL_SHELL, ResponsesRequestReader, SHELL, missing},
     reasoning::{CarriedReasoning, ReasoningState},
 };
@@ -37,12 +37,12 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             return Ok(());
         }
         for (path, item) in elements(input, "input")? {
-            self.read_item(ObjectReader::new(item.get(), path)?)?;
+            self.read_item(MemberReader::new(item.get(), path)?)?;
         }
         Ok(())
     }
 
-    fn read_item(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_item(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let kind = match object.text("type")? {
             Some(kind) => kind,
             None if object.contains("role") => Cow::Borrowed("message"),
@@ -85,13 +85,13 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Deals with the members of an item that no kind of item has for itself, and with unknown ones.
-    pub(super) fn finish_item(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn finish_item(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         object.ignore(&["id", "status"]);
         object.drop_members(&ANNOTATIONS, self.losses);
         object.finish_content()
     }
 
-    fn read_message(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_message(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let role = match &*object.required_text("role")? {
             "user" => TurnRole::User,
             "assistant" => TurnRole::Assistant,
@@ -121,7 +121,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// A message between agents of one client: text of the user that names both.
-    fn read_agent_message(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_agent_message(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let author = object.text("author")?.unwrap_or_default();
         let recipient = object.text("recipient")?.unwrap_or_default();
         let Some(content) = object.take("content") else {
@@ -141,7 +141,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// The model's reasoning, which only its own maker gets back.
-    fn read_reasoning(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_reasoning(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let summary = reasoning_text(&mut object, "summary");
         let content = reasoning_text(&mut object, "content");
         let visible = if summary.is_empty() { content } else { summary };
@@ -157,7 +157,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// The summary of an earlier part of the conversation, if weir has made it for this model.
-    fn read_compaction(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_compaction(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let carrier = object.required_text("encrypted_content")?;
         let CarriedReasoning::Own(ReasoningState::Text { text }) =
             CarriedReasoning::unwrap(&carrier, "", self.target.maker)
@@ -172,7 +172,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.finish_item(object)
     }
 
-    fn read_additional_tools(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_additional_tools(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         object.ignore(&["role"]);
         let tools = object.array("tools")?.unwrap_or_default();
         self.losses.adapted(object.path());
@@ -181,7 +181,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// A change of options for the answers from here on. As only the next answer is requested, the last change counts.
-    fn read_configuration_update(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_configuration_update(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         self.losses.adapted(object.path());
         if let Some(mut reasoning) = object.object("reasoning")? {
             self.read_effort(&mut reasoning)?;
@@ -196,11 +196,11 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 }
 
 /// The texts of a reasoning item's list, with a blank line between them. What is no text is left out, as reasoning may be.
-fn reasoning_text(object: &mut ObjectReader<'_>, name: &str) -> String {
+fn reasoning_text(object: &mut MemberReader<'_>, name: &str) -> String {
     let mut joined = String::new();
     let Some(list) = object.take(name) else { return joined };
     for (path, part) in elements(list, name).unwrap_or_default() {
-        let text = ObjectReader::new(part.get(), path).and_then(|mut part| part.text("text"));
+        let text = MemberReader::new(part.get(), path).and_then(|mut part| part.text("text"));
         let Ok(Some(text)) = text else { continue };
         if !joined.is_empty() {
             joined.push_str("\n\n");

@@ -4,7 +4,7 @@ use crate::domain::{
     translation::{
         conversation::{AnswerFormat, PlacedOption, ReasoningEffort, ReasoningRequest},
         losses::Untranslatable,
-        members::{ObjectReader, as_text},
+        members::{MemberReader, as_text},
         read::responses::{ResponsesRequestReader, missing},
     },
     wire::UpstreamProtocol,
@@ -50,7 +50,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     ///
     /// # Errors
     /// An option continues state, or changes what the client gets and cannot be carried over.
-    pub(super) fn read_options(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (name, reason) in STATE {
             object.refuse(name, reason)?;
         }
@@ -83,7 +83,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Takes `reasoning`.
-    fn read_reasoning_options(&mut self, reasoning: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_reasoning_options(&mut self, reasoning: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         self.read_effort(reasoning)?;
         for name in ["summary", "generate_summary"] {
             let Some(summary) = reasoning.text(name)? else { continue };
@@ -101,7 +101,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Takes `effort` of a `reasoning` object; the last one of a request counts.
-    pub(super) fn read_effort(&mut self, reasoning: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_effort(&mut self, reasoning: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(word) = reasoning.text("effort")? else {
             return Ok(());
         };
@@ -116,7 +116,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Takes `format` of a `text` object; the last one of a request counts.
-    pub(super) fn read_format(&mut self, text: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    pub(super) fn read_format(&mut self, text: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut format) = text.object("format")? else {
             return Ok(());
         };
@@ -143,7 +143,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Takes options about what the answer has in addition to its content.
-    fn read_output_options(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_output_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         for (path, member) in object.array("include")?.unwrap_or_default() {
             match as_text(member).as_deref() {
                 Some("reasoning.encrypted_content") => {}
@@ -171,7 +171,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Takes `prompt_cache_options`.
-    fn read_cache_options(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_cache_options(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         let Some(mut cache) = object.object("prompt_cache_options")? else {
             return Ok(());
         };

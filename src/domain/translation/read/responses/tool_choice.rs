@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::{ToolChoice, ToolDefinition},
     losses::Untranslatable,
-    members::{ObjectReader, as_text},
+    members::{MemberReader, as_text},
     read::responses::{APPLY_PATCH, LOCAL_SHELL, ResponsesRequestReader, SHELL, TOOL_SEARCH},
     tool_names::{TOOLS_MAX, provider_name},
 };
@@ -25,7 +25,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
             self.conversation.tool_choice = choice_word(&word, PATH)?;
             return Ok(());
         }
-        let mut object = ObjectReader::new(choice.get(), PATH)?;
+        let mut object = MemberReader::new(choice.get(), PATH)?;
         let kind = object.required_text("type")?;
         if kind == "allowed_tools" {
             return self.read_allowed_tools(object);
@@ -41,7 +41,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Cuts the list of tools to those that are allowed.
-    fn read_allowed_tools(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn read_allowed_tools(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         let mode = object.text("mode")?.unwrap_or(Cow::Borrowed("auto"));
         let choice = choice_word(&mode, &object.path_of("mode"))?;
         let path = object.path_of("tools");
@@ -51,7 +51,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
         let (mut allowed, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
         for (path, tool) in tools {
-            let mut tool = ObjectReader::new(tool.get(), path)?;
+            let mut tool = MemberReader::new(tool.get(), path)?;
             let kind = tool.required_text("type")?;
             if kind == "namespace" {
                 namespaces.insert(tool.required_text("name")?);
@@ -87,7 +87,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     fn chosen_tool(
         &self,
         kind: &str,
-        object: &mut ObjectReader<'a>,
+        object: &mut MemberReader<'a>,
         in_any_namespace: bool,
     ) -> Result<Option<Cow<'a, str>>, Untranslatable> {
         let (namespace, name) = match kind {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::domain::translation::{
     conversation::ToolDefinition,
     losses::Untranslatable,
-    members::{ObjectReader, as_text},
+    members::{MemberReader, as_text},
     read::responses::{
         APPLY_PATCH, LOCAL_SHELL, ResponsesRequestReader, SHELL, STORED_FILE, TOOL_SEARCH,
         built_in_tools::{APPLY_PATCH_TOOL, BuiltInTool, CUSTOM_SCHEMA, LOCAL_SHELL_TOOL, SHELL_TOOL},
@@ -42,14 +42,14 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         offered: &mut Vec<Cow<'a, str>>,
     ) -> Result<(), Untranslatable> {
         for (path, tool) in tools {
-            self.read_tool(ObjectReader::new(tool.get(), path)?, offered)?;
+            self.read_tool(MemberReader::new(tool.get(), path)?, offered)?;
         }
         Ok(())
     }
 
     fn read_tool(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         offered: &mut Vec<Cow<'a, str>>,
     ) -> Result<(), Untranslatable> {
         let kind = object.required_text("type")?;
@@ -96,7 +96,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     fn read_function(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         namespace: Option<&str>,
     ) -> Result<ToolDefinition<'a>, Untranslatable> {
         let tool = client_tool(namespace, &object.required_text("name")?, ToolKind::Function);
@@ -111,7 +111,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// A tool whose input is a text: a function with one argument. What the text must look like is in its description.
     fn read_custom(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         namespace: Option<&str>,
     ) -> Result<ToolDefinition<'a>, Untranslatable> {
         let tool = client_tool(namespace, &object.required_text("name")?, ToolKind::Custom);
@@ -146,7 +146,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     /// Adds the tools of a namespace. Its own description stands once, before that of its first tool.
     fn read_namespace(
         &mut self,
-        mut object: ObjectReader<'a>,
+        mut object: MemberReader<'a>,
         offered: &mut Vec<Cow<'a, str>>,
     ) -> Result<(), Untranslatable> {
         let namespace = object.required_text("name")?;
@@ -155,7 +155,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         self.losses.adapted(object.path());
         self.finish_tool(object)?;
         for (path, tool) in tools {
-            let mut object = ObjectReader::new(tool.get(), path)?;
+            let mut object = MemberReader::new(tool.get(), path)?;
             let mut definition = match &*object.required_text("type")? {
                 "function" => self.read_function(object, Some(&*namespace))?,
                 "custom" => self.read_custom(object, Some(&*namespace))?,
@@ -174,7 +174,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         Ok(())
     }
 
-    fn read_tool_search(&mut self, mut object: ObjectReader<'a>) -> Result<ToolDefinition<'a>, Untranslatable> {
+    fn read_tool_search(&mut self, mut object: MemberReader<'a>) -> Result<ToolDefinition<'a>, Untranslatable> {
         let mut definition = self.define(&object, client_tool(None, TOOL_SEARCH, ToolKind::ToolSearch))?;
         definition.description = object.text("description")?;
         definition.schema = object.object_text("parameters")?.map(Cow::Borrowed);
@@ -184,7 +184,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 
     fn read_built_in(
         &mut self,
-        object: ObjectReader<'a>,
+        object: MemberReader<'a>,
         tool: &BuiltInTool,
         more: Option<String>,
     ) -> Result<ToolDefinition<'a>, Untranslatable> {
@@ -199,7 +199,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// The tool `shell`, if the client runs the commands; `None` if their provider would have to.
-    fn read_shell(&mut self, mut object: ObjectReader<'a>) -> Result<Option<ToolDefinition<'a>>, Untranslatable> {
+    fn read_shell(&mut self, mut object: MemberReader<'a>) -> Result<Option<ToolDefinition<'a>>, Untranslatable> {
         let Some(mut environment) = object.object("environment")? else {
             return self.read_built_in(object, &SHELL_TOOL, None).map(Some);
         };
@@ -215,7 +215,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
         }
         let mut more = String::new();
         for (path, skill) in environment.array("skills")?.unwrap_or_default() {
-            let mut skill = ObjectReader::new(skill.get(), path)?;
+            let mut skill = MemberReader::new(skill.get(), path)?;
             let name = skill.required_text("name")?;
             let description = skill.text("description")?.unwrap_or_default();
             let folder = skill.text("path")?.unwrap_or_default();
@@ -233,7 +233,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Leaves out a tool that its provider runs. It must not name anything that is kept there.
-    fn drop_hosted_tool(&mut self, object: &mut ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn drop_hosted_tool(&mut self, object: &mut MemberReader<'a>) -> Result<(), Untranslatable> {
         object.refuse("vector_store_ids", STORED_FILE)?;
         object.refuse(
             "tunnel_id",
@@ -245,7 +245,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
                 let reason = "this model's provider cannot use a container kept elsewhere; leave the tool out";
                 return Err(Untranslatable::new(path, reason));
             }
-            ObjectReader::new(container.get(), path)?.refuse("file_ids", STORED_FILE)?;
+            MemberReader::new(container.get(), path)?.refuse("file_ids", STORED_FILE)?;
         }
         if let Some(mut mask) = object.object("input_image_mask")? {
             mask.refuse("file_id", STORED_FILE)?;
@@ -258,7 +258,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// A tool without description and schema, under its name at the provider.
-    fn define(&mut self, object: &ObjectReader<'a>, tool: ClientTool) -> Result<ToolDefinition<'a>, Untranslatable> {
+    fn define(&mut self, object: &MemberReader<'a>, tool: ClientTool) -> Result<ToolDefinition<'a>, Untranslatable> {
         let path = object.path().to_owned();
         let is_function = tool.kind == ToolKind::Function;
         let plain_name = tool.namespace.is_none().then(|| tool.name.clone());
@@ -278,7 +278,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
     }
 
     /// Deals with the members that any tool may have, and with unknown ones.
-    fn finish_tool(&mut self, mut object: ObjectReader<'a>) -> Result<(), Untranslatable> {
+    fn finish_tool(&mut self, mut object: MemberReader<'a>) -> Result<(), Untranslatable> {
         // A tool that a search would have to find first is offered in full.
         if object.flag("defer_loading")? == Some(true) {
             self.losses.adapted(object.path_of("defer_loading"));
@@ -290,7 +290,7 @@ impl<'a> ResponsesRequestReader<'a, '_> {
 }
 
 /// Whether a tool search is run by the client; a provider's own has no parameters.
-fn is_search_by_client(object: &mut ObjectReader<'_>) -> Result<bool, Untranslatable> {
+fn is_search_by_client(object: &mut MemberReader<'_>) -> Result<bool, Untranslatable> {
     Ok(match object.text("execution")? {
         Some(execution) => execution == "client",
         None => object.contains("parameters"),

@@ -12,7 +12,7 @@ use crate::domain::translation::{
     },
     json_out::{JsonArrayWriter, JsonObjectWriter},
     losses::{TranslationLosses, Untranslatable},
-    members::ObjectReader,
+    members::MemberReader,
     reasoning::ReasoningState,
     write::responses::BLOCK_BREAK,
 };
@@ -96,7 +96,7 @@ fn reasoning_item<'b>(state: &'b ReasoningState<'_>) -> Option<&'b str> {
     match state {
         ReasoningState::Item { json } => {
             let json = json.trim();
-            let kind = ObjectReader::new(json, "").ok()?.text("type").ok()??;
+            let kind = MemberReader::new(json, "").ok()?.text("type").ok()??;
             (kind == "reasoning").then_some(json)
         }
         ReasoningState::Thinking { .. }

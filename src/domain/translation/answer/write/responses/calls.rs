@@ -13,7 +13,7 @@ use crate::domain::translation::{
         },
     },
     json_out::push_object,
-    members::{ObjectReader, as_text},
+    members::{MemberReader, as_text},
     tool_names::{ClientTool, ToolKind},
 };
 
@@ -265,20 +265,20 @@ const fn final_status(is_cut: bool) -> &'static str {
 /// The input of a custom tool: the member `input` of the arguments, else the arguments as a text.
 fn custom_input(arguments: &str) -> Cow<'_, str> {
     let text = arguments.trim();
-    let member = || ObjectReader::new(text, "").ok()?.text("input").ok()?;
+    let member = || MemberReader::new(text, "").ok()?.text("input").ok()?;
     let string = || as_text(serde_json::from_str::<&RawValue>(text).ok()?);
     member().or_else(string).unwrap_or(Cow::Borrowed(text))
 }
 
 /// The arguments of a search: any object.
 fn search_arguments(text: &str) -> Option<String> {
-    ObjectReader::new(text, "").ok()?;
+    MemberReader::new(text, "").ok()?;
     Some(single_line(text).into_owned())
 }
 
 /// The action of a local shell: a command, and its type and environment, which models leave out.
 fn local_shell_action(text: &str) -> Option<String> {
-    let mut object = ObjectReader::new(text, "").ok()?;
+    let mut object = MemberReader::new(text, "").ok()?;
     let is_whole = object.contains("type") && object.contains("env");
     let others = ["working_directory", "timeout_ms", "user"].map(|name| (name, object.take(name)));
     if object.text("type").ok()?.is_some_and(|kind| kind != "exec") {
@@ -309,13 +309,13 @@ fn local_shell_action(text: &str) -> Option<String> {
 
 /// The action of a shell: a list of commands.
 fn shell_action(text: &str) -> Option<String> {
-    let commands = ObjectReader::new(text, "").ok()?.texts("commands").ok()??;
+    let commands = MemberReader::new(text, "").ok()?.texts("commands").ok()??;
     (!commands.is_empty()).then(|| single_line(text).into_owned())
 }
 
 /// The operation of a patch: its type, the path of its file, and the change.
 fn patch_operation(text: &str) -> Option<String> {
-    let mut object = ObjectReader::new(text, "").ok()?;
+    let mut object = MemberReader::new(text, "").ok()?;
     object.text("path").ok()??;
     let has_diff = object.text("diff").ok()?.is_some();
     let is_readable = match &*object.text("type").ok()?? {
